@@ -1,0 +1,233 @@
+"""The agent card: what an agent is, where it is reached, what it can do and what it asks of callers (spec 4.4, 4.5, 8).
+
+Plain data, like `types`. A card says only what its app really offers: `app` fills interfaces and capabilities in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from a2a_sync.types import JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentInterface:
+    """One address of an agent: URL, binding (``JSONRPC``, ``HTTP+JSON``, ``GRPC`` or a URI), protocol version, tenant."""
+
+    url: str
+    protocol_binding: str
+    protocol_version: str
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentProvider:
+    """Who offers the agent."""
+
+    organization: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExtension:
+    """An extension the agent understands (spec 4.6)."""
+
+    uri: str
+    description: str = ""
+    required: bool = False
+    params: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCapabilities:
+    """Optional abilities; ``None`` is "not said" and counts as no."""
+
+    streaming: bool | None = None
+    push_notifications: bool | None = None
+    extensions: tuple[AgentExtension, ...] = ()
+    extended_agent_card: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCardSignature:
+    """A JWS over the canonical card (spec 8.4)."""
+
+    protected: str
+    signature: str
+    header: Mapping[str, JSON] = field(default_factory=dict)
+
+
+# -- security (spec 4.5) ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class APIKeySecurityScheme:
+    """A key in a header, a query parameter or a cookie (``location``)."""
+
+    location: str
+    name: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPAuthSecurityScheme:
+    """An ``Authorization`` scheme such as ``Bearer`` or ``Basic``."""
+
+    scheme: str
+    bearer_format: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationCodeOAuthFlow:
+    """OAuth 2: authorization code."""
+
+    authorization_url: str
+    token_url: str
+    refresh_url: str = ""
+    scopes: Mapping[str, str] = field(default_factory=dict)
+    pkce_required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredentialsOAuthFlow:
+    """OAuth 2: client credentials."""
+
+    token_url: str
+    refresh_url: str = ""
+    scopes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCodeOAuthFlow:
+    """OAuth 2: device code (RFC 8628)."""
+
+    device_authorization_url: str
+    token_url: str
+    refresh_url: str = ""
+    scopes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImplicitOAuthFlow:
+    """OAuth 2: implicit (deprecated)."""
+
+    authorization_url: str = ""
+    refresh_url: str = ""
+    scopes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PasswordOAuthFlow:
+    """OAuth 2: resource owner password (deprecated)."""
+
+    token_url: str = ""
+    refresh_url: str = ""
+    scopes: Mapping[str, str] = field(default_factory=dict)
+
+
+OAuthFlow: TypeAlias = (
+    AuthorizationCodeOAuthFlow
+    | ClientCredentialsOAuthFlow
+    | DeviceCodeOAuthFlow
+    | ImplicitOAuthFlow
+    | PasswordOAuthFlow
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth2SecurityScheme:
+    """OAuth 2 with one flow."""
+
+    flow: OAuthFlow
+    oauth2_metadata_url: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIdConnectSecurityScheme:
+    """OpenID Connect discovery."""
+
+    open_id_connect_url: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutualTlsSecurityScheme:
+    """A client certificate."""
+
+    description: str = ""
+
+
+SecurityScheme: TypeAlias = (
+    APIKeySecurityScheme
+    | HTTPAuthSecurityScheme
+    | OAuth2SecurityScheme
+    | OpenIdConnectSecurityScheme
+    | MutualTlsSecurityScheme
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityRequirement:
+    """Schemes that are needed together, by name, each with its scopes; a list of requirements is a choice."""
+
+    schemes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+# -- skills and the card ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSkill:
+    """Something the agent can do. Modes are media types; where empty the card's defaults hold."""
+
+    id: str
+    name: str
+    description: str
+    tags: tuple[str, ...]
+    examples: tuple[str, ...] = ()
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+    security_requirements: tuple[SecurityRequirement, ...] = ()
+
+    def __post_init__(self) -> None:
+        # People write lists in class bodies; the object stays immutable.
+        for name in ("tags", "examples", "input_modes", "output_modes", "security_requirements"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise TypeError(f"AgentSkill.{name} takes a list of strings, not one string")
+            object.__setattr__(self, name, tuple(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCard:
+    """What an agent tells about itself at ``/.well-known/agent-card.json``."""
+
+    name: str
+    description: str
+    version: str
+    supported_interfaces: tuple[AgentInterface, ...] = ()
+    capabilities: AgentCapabilities = field(default_factory=AgentCapabilities)
+    default_input_modes: tuple[str, ...] = ("text/plain",)
+    default_output_modes: tuple[str, ...] = ("text/plain",)
+    skills: tuple[AgentSkill, ...] = ()
+    provider: AgentProvider | None = None
+    documentation_url: str | None = None
+    icon_url: str | None = None
+    security_schemes: Mapping[str, SecurityScheme] = field(default_factory=dict)
+    security_requirements: tuple[SecurityRequirement, ...] = ()
+    signatures: tuple[AgentCardSignature, ...] = ()
+
+    def skill(self, skill_id: str) -> AgentSkill:
+        """The skill with this id.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for skill in self.skills:
+            if skill.id == skill_id:
+                return skill
+        raise KeyError(skill_id)

@@ -1,0 +1,309 @@
+"""Every error a caller can meet: the protocol's own, and the network's.
+
+Two branches that never mix::
+
+    A2AError            the agent said no (one class per row of the specification's table, 5.4 and 9.5)
+    TransportError      no usable answer came back (client side only)
+
+The classes of the first branch are raised by request checks and by handlers on the server, and raised again by the
+client when it reads the answer. Code, HTTP status, gRPC status name and reason are class attributes: an error is one
+small class and there is no table to keep in step. This room imports nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+
+class FieldViolation(NamedTuple):
+    """One member of a request that is wrong: its path (``message.parts[0].text``) and what is wrong with it."""
+
+    field: str
+    description: str
+
+
+class A2AError(Exception):
+    """An error of the protocol. Its message is public: it is sent to the peer as it stands.
+
+    ``metadata`` (string to string) goes into the ``google.rpc.ErrorInfo`` detail, ``violations`` into a
+    ``google.rpc.BadRequest`` detail. ``retry_after`` is in seconds.
+    """
+
+    code = -32603
+    http_status = 500
+    status = "INTERNAL"
+    reason = "INTERNAL_ERROR"
+    default_message = "Internal error"
+    #: HTTP status of a JSON-RPC answer that carries this error.
+    rpc_http_status = 200
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        metadata: Mapping[str, str] | None = None,
+        violations: Sequence[FieldViolation] = (),
+        retry_after: float | None = None,
+    ) -> None:
+        self.message = message or self.default_message
+        self.metadata: dict[str, str] = dict(metadata or {})
+        self.violations = tuple(violations)
+        self.retry_after = retry_after
+        super().__init__(self.message)
+
+
+class JSONParseError(A2AError):
+    """The body is not JSON that this library accepts (strict UTF-8, no duplicate keys, no NaN)."""
+
+    code = -32700
+    http_status = 400
+    status = "INVALID_ARGUMENT"
+    reason = "PARSE_ERROR"
+    default_message = "Invalid JSON payload"
+
+
+class InvalidRequestError(A2AError):
+    """JSON, but not a request object."""
+
+    code = -32600
+    http_status = 400
+    status = "INVALID_ARGUMENT"
+    reason = "INVALID_REQUEST"
+    default_message = "Request payload validation error"
+
+
+class RequestTooLargeError(InvalidRequestError):
+    """The body is larger than ``Limits.body`` bytes; it was not read."""
+
+    http_status = 413
+    rpc_http_status = 413
+    status = "RESOURCE_EXHAUSTED"
+    reason = "REQUEST_TOO_LARGE"
+    default_message = "Request body too large"
+
+
+class MethodNotFoundError(A2AError):
+    """There is no such method, or the path names no operation."""
+
+    code = -32601
+    http_status = 404
+    status = "NOT_FOUND"
+    reason = "METHOD_NOT_FOUND"
+    default_message = "Method not found"
+
+
+class InvalidParamsError(A2AError):
+    """A member of the request is missing, empty, of the wrong type or out of range; ``violations`` name it."""
+
+    code = -32602
+    http_status = 400
+    status = "INVALID_ARGUMENT"
+    reason = "INVALID_PARAMS"
+    default_message = "Invalid parameters"
+
+    @classmethod
+    def at(cls, field: str, description: str) -> InvalidParamsError:
+        """The error for one member, named in message and details alike."""
+        return cls(f"{field}: {description}", violations=(FieldViolation(field, description),))
+
+
+class InternalError(A2AError):
+    """A fault of the server. Its message never tells what happened; the log does, under the id it names."""
+
+
+class OverloadedError(A2AError):
+    """The server runs or streams as much as its limits allow; nothing was stored. ``retry_after`` is in seconds."""
+
+    code = -32000
+    http_status = 429
+    rpc_http_status = 429
+    status = "RESOURCE_EXHAUSTED"
+    reason = "RESOURCE_EXHAUSTED"
+    default_message = "The agent is at capacity; try again later"
+
+
+class TaskNotFoundError(A2AError):
+    """No such task, or none that this caller may see: the two are not told apart (spec 3.3.2, 13.1)."""
+
+    code = -32001
+    http_status = 404
+    status = "NOT_FOUND"
+    reason = "TASK_NOT_FOUND"
+    default_message = "Task not found"
+
+
+class TaskNotCancelableError(A2AError):
+    """The task has ended, or its agent refuses to stop it now."""
+
+    code = -32002
+    http_status = 400
+    status = "FAILED_PRECONDITION"
+    reason = "TASK_NOT_CANCELABLE"
+    default_message = "Task cannot be canceled"
+
+
+class PushNotificationNotSupportedError(A2AError):
+    """The agent does not send push notifications."""
+
+    code = -32003
+    http_status = 400
+    status = "FAILED_PRECONDITION"
+    reason = "PUSH_NOTIFICATION_NOT_SUPPORTED"
+    default_message = "Push notifications are not supported"
+
+
+class UnsupportedOperationError(A2AError):
+    """The agent does not offer this, or the task's state does not allow it (a finished or busy task)."""
+
+    code = -32004
+    http_status = 400
+    status = "FAILED_PRECONDITION"
+    reason = "UNSUPPORTED_OPERATION"
+    default_message = "This operation is not supported"
+
+
+class ContentTypeNotSupportedError(A2AError):
+    """A media type, of the request or of a part, that the agent does not take."""
+
+    code = -32005
+    http_status = 400
+    status = "INVALID_ARGUMENT"
+    reason = "CONTENT_TYPE_NOT_SUPPORTED"
+    default_message = "Content type not supported"
+
+
+class InvalidAgentResponseError(A2AError):
+    """The agent's own code produced something the protocol does not allow."""
+
+    code = -32006
+    http_status = 500
+    status = "INTERNAL"
+    reason = "INVALID_AGENT_RESPONSE"
+    default_message = "Invalid agent response"
+
+
+class ExtendedAgentCardNotConfiguredError(A2AError):
+    """The card promises an extended card and none is configured."""
+
+    code = -32007
+    http_status = 400
+    status = "FAILED_PRECONDITION"
+    reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+    default_message = "No extended agent card is configured"
+
+
+class ExtensionSupportRequiredError(A2AError):
+    """The agent requires an extension that the request did not declare."""
+
+    code = -32008
+    http_status = 400
+    status = "FAILED_PRECONDITION"
+    reason = "EXTENSION_SUPPORT_REQUIRED"
+    default_message = "A required extension was not declared"
+
+
+class VersionNotSupportedError(A2AError):
+    """The requested protocol version is not served here; the message says which are, and which header to send."""
+
+    code = -32009
+    http_status = 400
+    status = "FAILED_PRECONDITION"
+    reason = "VERSION_NOT_SUPPORTED"
+    default_message = "Protocol version not supported"
+
+
+def _walk(cls: type[A2AError]) -> list[type[A2AError]]:
+    return [cls, *(below for child in cls.__subclasses__() for below in _walk(child))]
+
+
+def error_from_wire(
+    *,
+    reason: str = "",
+    code: int | None = None,
+    message: str = "",
+    metadata: Mapping[str, str] | None = None,
+    violations: Sequence[FieldViolation] = (),
+    retry_after: float | None = None,
+) -> A2AError:
+    """The error that a peer's answer stands for: chosen by reason first, then by code.
+
+    Releases of the protocol gave the same error different codes and statuses, never different reasons. An error
+    nobody knows becomes a plain `A2AError` that keeps the peer's code.
+    """
+    library = [cls for cls in _walk(A2AError) if cls.__module__ == __name__]
+    chosen = next((cls for cls in library if reason and cls.reason == reason), None)
+    if chosen is None:
+        chosen = next((cls for cls in library[1:] if code is not None and cls.code == code), None)
+    error = (chosen or A2AError)(message, metadata=metadata, violations=violations, retry_after=retry_after)
+    if chosen is None and code is not None:
+        error.code = code
+    if reason:
+        error.reason = reason
+    return error
+
+
+class PublicError(Exception):
+    """Raised by a handler: the task fails, and this text is shown to the client (any other exception's is not)."""
+
+
+class DataPartError(ValueError):
+    """A data part and a dataclass do not fit; the message names the class and the member."""
+
+
+class StoreError(Exception):
+    """The store could not do its work (locked, full, unreadable). The log has the cause; the caller sees an id."""
+
+
+class TransportError(Exception):
+    """No usable answer: the network or the peer's HTTP failed.
+
+    ``phase`` is one of ``card``, ``connect``, ``send``, ``stream``; ``agent`` is the URL that was called; ``task_id``
+    is the task as far as it is known, so that its fate can be asked for later.
+    """
+
+    def __init__(self, message: str, *, phase: str, agent: str = "", task_id: str = "") -> None:
+        self.message = message
+        self.phase = phase
+        self.agent = agent
+        self.task_id = task_id
+        where = f" [{phase} {agent}".rstrip() + (f", task {task_id}]" if task_id else "]")
+        super().__init__(message + where)
+
+
+class ConnectError(TransportError):
+    """The agent could not be reached; the request was not sent."""
+
+
+class TransportTimeout(TransportError, TimeoutError):
+    """A time limit ran out; ``phase`` says in which step."""
+
+
+class StreamInterrupted(TransportError):
+    """A stream was cut before its task paused or ended."""
+
+
+class HTTPStatusError(TransportError):
+    """An HTTP error without an A2A body. ``status`` is the HTTP status; ``retry_after`` is in seconds."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        phase: str,
+        agent: str = "",
+        task_id: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, phase=phase, agent=agent, task_id=task_id)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class InvalidAnswerError(TransportError):
+    """The peer answered with something that is not A2A."""
+
+
+class CardNotFoundError(TransportError):
+    """No agent card could be read; the message lists each URL that was tried and what it answered."""

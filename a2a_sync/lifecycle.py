@@ -1,0 +1,201 @@
+"""A task is a log: which entries are legal, and what they add up to.
+
+All that affects a task's state lives in this file, and nothing here knows clocks, ids, IO or locks. There are two faces:
+`check` is strict and guards what a server writes; `Fold` is lenient and reads whatever a server sent, so the same fold
+serves the stores (over their own log) and the client (over a foreign stream).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from a2a_sync.types import (
+    Artifact,
+    Message,
+    Part,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+)
+
+#: What a log entry can hold. Messages build the history and are not streamed; the other two are.
+LogEvent: TypeAlias = Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+
+@dataclass(slots=True)
+class Entry:
+    """One numbered entry of a task's log.
+
+    ``encoded`` keeps the event's bytes per protocol version: an entry is encoded once, however many listen.
+    """
+
+    number: int
+    event: LogEvent
+    encoded: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def streamed(self) -> bool:
+        """Streams carry it (spec 3.1.2: a task's stream has no messages)."""
+        return not isinstance(self.event, Message)
+
+
+class IllegalTransition(ValueError):
+    """An entry that the task's state does not allow."""
+
+
+_ANY_OPEN = frozenset(TaskState) - {TaskState.UNSPECIFIED, TaskState.SUBMITTED}
+
+#: From each state, the states a status event may lead to. Terminal states lead nowhere (spec 3.1.6, 5.3).
+TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
+    TaskState.UNSPECIFIED: frozenset({TaskState.SUBMITTED}),
+    TaskState.SUBMITTED: _ANY_OPEN,
+    TaskState.WORKING: _ANY_OPEN,
+    TaskState.INPUT_REQUIRED: _ANY_OPEN,
+    TaskState.AUTH_REQUIRED: _ANY_OPEN,
+    TaskState.COMPLETED: frozenset(),
+    TaskState.FAILED: frozenset(),
+    TaskState.CANCELED: frozenset(),
+    TaskState.REJECTED: frozenset(),
+}
+
+
+def check(state: TaskState, events: Iterable[LogEvent]) -> TaskState:
+    """Check `events` one after the other against a task in `state`; the state they lead to.
+
+    Raises:
+        IllegalTransition: an event is not allowed; none of them may be stored.
+    """
+    for event in events:
+        if state.terminal:
+            raise IllegalTransition(f"the task is {state}; nothing can follow")
+        if isinstance(event, TaskStatusUpdateEvent):
+            if event.status.state not in TRANSITIONS[state]:
+                raise IllegalTransition(f"a task cannot go from {state} to {event.status.state}")
+            state = event.status.state
+        elif isinstance(event, TaskArtifactUpdateEvent) and not event.artifact.parts:
+            raise IllegalTransition("an artifact needs at least one part")
+    return state
+
+
+def ends_run(event: LogEvent) -> bool:
+    """The entry that ends its run whoever wrote it: a terminal state, or a question to the client."""
+    if not isinstance(event, TaskStatusUpdateEvent):
+        return False
+    state = event.status.state
+    return state.terminal or state is TaskState.INPUT_REQUIRED
+
+
+def pauses(event: LogEvent) -> bool:
+    """A blocked send returns at this entry."""
+    return isinstance(event, TaskStatusUpdateEvent) and event.status.state.paused
+
+
+def _is_end_marker(event: TaskArtifactUpdateEvent) -> bool:
+    """An appended last chunk of one empty text: it says "complete" and adds nothing (parts may not be empty)."""
+    parts = event.artifact.parts
+    return event.last_chunk and len(parts) == 1 and isinstance(parts[0], TextPart) and not parts[0].text
+
+
+class ArtifactFold:
+    """Artifacts in the order of their first appearance; parts are collected in lists, so n chunks cost n steps."""
+
+    __slots__ = ("_artifacts",)
+
+    def __init__(self, artifacts: Iterable[Artifact] = ()) -> None:
+        self._artifacts: dict[str, tuple[Artifact, list[Part]]] = {a.artifact_id: (a, list(a.parts)) for a in artifacts}
+
+    def apply(self, event: TaskArtifactUpdateEvent) -> None:
+        """Make, replace or extend an artifact. An append to an unknown id makes it (lenient)."""
+        new = event.artifact
+        known = self._artifacts.get(new.artifact_id) if event.append else None
+        if known is None:
+            self._artifacts[new.artifact_id] = (new, list(new.parts))
+            return
+        head, parts = known
+        if not _is_end_marker(event):
+            parts.extend(new.parts)
+        if new.metadata or new.name or new.description or new.extensions:
+            head = replace(
+                head,
+                name=new.name or head.name,
+                description=new.description or head.description,
+                metadata={**head.metadata, **new.metadata},
+                extensions=tuple(dict.fromkeys((*head.extensions, *new.extensions))),
+            )
+            self._artifacts[new.artifact_id] = (head, parts)
+
+    def __contains__(self, artifact_id: str) -> bool:
+        return artifact_id in self._artifacts
+
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The artifacts so far."""
+        return tuple(
+            head if len(head.parts) == len(parts) else replace(head, parts=tuple(parts))
+            for head, parts in self._artifacts.values()
+        )
+
+
+class Fold:
+    """What a task looks like after a sequence of snapshots and events. Lenient: it never refuses."""
+
+    __slots__ = ("_artifacts", "_context_id", "_history", "_id", "_known", "_metadata", "_status")
+
+    def __init__(self, task: Task | None = None) -> None:
+        self._id = self._context_id = ""
+        self._status = TaskStatus(state=TaskState.UNSPECIFIED)
+        self._artifacts = ArtifactFold()
+        self._history: list[Message] = []
+        self._metadata: dict[str, object] = {}
+        self._known = False
+        if task is not None:
+            self.apply(task)
+
+    def apply(self, event: Task | LogEvent) -> None:
+        """Take one more event; a Task replaces all that was known."""
+        match event:
+            case Task():
+                self._id, self._context_id = event.id, event.context_id
+                self._status = event.status
+                self._artifacts = ArtifactFold(event.artifacts)
+                self._history = list(event.history)
+                self._metadata = dict(event.metadata)
+                self._known = True
+            case Message():
+                self._history.append(event)
+            case TaskStatusUpdateEvent():
+                self._name(event.task_id, event.context_id)
+                self._status = event.status
+                self._metadata.update(event.metadata)
+            case TaskArtifactUpdateEvent():
+                self._name(event.task_id, event.context_id)
+                self._artifacts.apply(event)
+
+    def _name(self, task_id: str, context_id: str) -> None:
+        self._id = self._id or task_id
+        self._context_id = self._context_id or context_id
+        self._known = True
+
+    def task(self) -> Task | None:
+        """The task so far; None while nothing has named one."""
+        if not self._known:
+            return None
+        return Task(
+            id=self._id,
+            context_id=self._context_id,
+            status=self._status,
+            artifacts=self._artifacts.artifacts(),
+            history=tuple(self._history),
+            metadata=self._metadata,
+        )
+
+
+def apply(task: Task | None, event: Task | LogEvent) -> Task | None:
+    """`task` after one more event. For many events use one `Fold`: this copies at each call."""
+    fold = Fold(task)
+    fold.apply(event)
+    return fold.task()

@@ -1,0 +1,157 @@
+"""A call is data: the operations of the protocol, and what carries one from a client to a handler.
+
+An **endpoint** is any callable that takes a `Call` and gives its result (for a streaming operation: an `EventStream`).
+The server's `RequestHandler` is one and a client's transport is one, so a client can be put in front of either. Nothing
+here executes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from a2a_sync import types as t
+from a2a_sync.card import AgentCard
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One row of the protocol's table of operations (spec 3.1, 5.3).
+
+    ``request`` is the dataclass of its parameters, ``response`` that of its result (None: nothing). ``streaming`` says
+    that the result is a stream of `StreamResponse`; ``reads`` that it changes nothing and may be repeated freely.
+    """
+
+    name: str
+    request: type
+    response: Any
+    streaming: bool = False
+    reads: bool = False
+
+
+SEND_MESSAGE = Operation("SendMessage", t.SendMessageRequest, t.SendMessageResponse)
+SEND_STREAMING_MESSAGE = Operation("SendStreamingMessage", t.SendMessageRequest, t.StreamResponse, streaming=True)
+GET_TASK = Operation("GetTask", t.GetTaskRequest, t.Task, reads=True)
+LIST_TASKS = Operation("ListTasks", t.ListTasksRequest, t.ListTasksResponse, reads=True)
+CANCEL_TASK = Operation("CancelTask", t.CancelTaskRequest, t.Task)
+SUBSCRIBE_TO_TASK = Operation("SubscribeToTask", t.SubscribeToTaskRequest, t.StreamResponse, streaming=True, reads=True)
+CREATE_PUSH_CONFIG = Operation(
+    "CreateTaskPushNotificationConfig", t.TaskPushNotificationConfig, t.TaskPushNotificationConfig
+)
+GET_PUSH_CONFIG = Operation(
+    "GetTaskPushNotificationConfig", t.GetTaskPushNotificationConfigRequest, t.TaskPushNotificationConfig, reads=True
+)
+LIST_PUSH_CONFIGS = Operation(
+    "ListTaskPushNotificationConfigs",
+    t.ListTaskPushNotificationConfigsRequest,
+    t.ListTaskPushNotificationConfigsResponse,
+    reads=True,
+)
+DELETE_PUSH_CONFIG = Operation("DeleteTaskPushNotificationConfig", t.DeleteTaskPushNotificationConfigRequest, None)
+GET_EXTENDED_CARD = Operation("GetExtendedAgentCard", t.GetExtendedAgentCardRequest, AgentCard, reads=True)
+
+#: Every operation by its name.
+OPERATIONS: dict[str, Operation] = {
+    operation.name: operation
+    for operation in (
+        SEND_MESSAGE,
+        SEND_STREAMING_MESSAGE,
+        GET_TASK,
+        LIST_TASKS,
+        CANCEL_TASK,
+        SUBSCRIBE_TO_TASK,
+        CREATE_PUSH_CONFIG,
+        GET_PUSH_CONFIG,
+        LIST_PUSH_CONFIGS,
+        DELETE_PUSH_CONFIG,
+        GET_EXTENDED_CARD,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who calls: an id that owns tasks, and what an authenticator knows besides."""
+
+    id: str = ""
+    scopes: tuple[str, ...] = ()
+    claims: Mapping[str, t.JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallContext:
+    """What surrounds a call and is not part of its request.
+
+    ``headers`` have lower-case names. ``last_event_id`` is the number after which a stream resumes. ``timeout`` is the
+    client's limit for the whole call, in seconds.
+    """
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    principal: Principal | None = None
+    extensions: tuple[str, ...] = ()
+    version: str = "1.0"
+    last_event_id: int | None = None
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One operation with its request and its surroundings."""
+
+    operation: Operation
+    request: Any
+    context: CallContext = field(default_factory=CallContext)
+
+
+@dataclass(slots=True)
+class StreamItem:
+    """One element of a stream. ``number`` is the version of the task it stands for (the SSE id), None where there is none.
+
+    ``encoded`` keeps the event's bytes per protocol version and is shared with the log entry it came from.
+    """
+
+    event: t.StreamResponse
+    number: int | None = None
+    encoded: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+
+@runtime_checkable
+class EventStream(Protocol):
+    """The result of a streaming operation. Iterating blocks; ``close`` may be called from any thread and ends it."""
+
+    def __iter__(self) -> Iterator[StreamItem]: ...
+
+    def close(self) -> None:
+        """Stop listening. The task goes on."""
+
+
+Endpoint: TypeAlias = Callable[[Call], Any]
+Interceptor: TypeAlias = Callable[[Endpoint], Endpoint]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What a run needs to know of the request that started it, on whatever worker it runs.
+
+    It can be serialised and never holds credentials: headers are those on an allow list.
+    """
+
+    message: t.Message
+    configuration: t.SendMessageConfiguration | None = None
+    metadata: Mapping[str, t.JSON] = field(default_factory=dict)
+    principal: Principal | None = None
+    tenant: str = ""
+    extensions: tuple[str, ...] = ()
+    trace: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def task_id(self) -> str:
+        """The task the run belongs to; the message is stamped with it before a run starts."""
+        return self.message.task_id
+
+    @property
+    def context_id(self) -> str:
+        """The context the run belongs to."""
+        return self.message.context_id

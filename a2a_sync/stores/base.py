@@ -1,0 +1,172 @@
+"""What every store offers: tasks as head rows and logs of numbered entries.
+
+The store is the truth. It judges three things only: whether the caller's scope owns the task, whether the task is
+terminal, and whether a run's token is still the current one. Which entries are legal is decided before, in `execution`.
+Every method may be called from any thread, takes no callbacks and holds no lock when it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from a2a_sync.lifecycle import Entry, LogEvent
+from a2a_sync.operations import RunRequest
+from a2a_sync.types import Metadata, Task, TaskState, TaskStatus
+
+
+class Scope(NamedTuple):
+    """Whose tasks are meant: a tenant and an owner, both ``""`` where there are none. Another scope's tasks do not exist."""
+
+    tenant: str = ""
+    owner: str = ""
+
+
+class RunToken(NamedTuple):
+    """The right to append to one task, until the run ends or somebody interrupts it."""
+
+    task_id: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHead:
+    """A task without its log. ``version`` is the highest entry number; ``running`` says that a run holds the token."""
+
+    id: str
+    context_id: str
+    status: TaskStatus
+    version: int
+    running: bool
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedRun:
+    """A run that may write: its token, the task as it is now, and the entries just stored."""
+
+    token: RunToken
+    head: TaskHead
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTask:
+    """A folded task, the version it was folded at, and whether a run goes on."""
+
+    task: Task
+    version: int
+    running: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPage:
+    """Entries after a cursor, and where the task stands now. More may follow while ``version`` is ahead of the last one."""
+
+    entries: tuple[Entry, ...]
+    version: int
+    state: TaskState
+    running: bool
+
+
+class Cursor(NamedTuple):
+    """A place in the order of ListTasks: status time in milliseconds, then id, both descending."""
+
+    time_ms: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQuery:
+    """Which tasks to list: filters, then a page. ``since_ms`` is inclusive; ``after`` is the last task already seen."""
+
+    context_id: str = ""
+    state: TaskState | None = None
+    since_ms: int | None = None
+    after: Cursor | None = None
+    size: int = 50
+    history: int | None = None
+    artifacts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPage:
+    """A page of tasks, the cursor behind it (None: the last page) and the number of all that match."""
+
+    tasks: tuple[Task, ...]
+    next: Cursor | None
+    total: int
+
+
+class StoreConflict(Exception):
+    """A write that the store refuses; nothing was stored."""
+
+
+class TaskBusy(StoreConflict):
+    """Another run holds the token."""
+
+
+class TaskEnded(StoreConflict):
+    """The task is terminal."""
+
+
+class RunRevoked(StoreConflict):
+    """The token is no longer current: the task was cancelled, timed out, or taken over."""
+
+
+class TaskStore(Protocol):
+    """One backend. Reads and writes raise `TaskNotFoundError` for tasks outside the scope, `StoreError` for faults."""
+
+    #: Other processes see the same tasks.
+    shared: bool
+
+    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
+        """Begin a run on ``request.task_id``: store the request and `events` (the user's message first) in one step.
+
+        With `create` the task is made; otherwise it must exist.
+
+        Raises:
+            TaskBusy: a run holds the token.
+            TaskEnded: the task is terminal.
+        """
+
+    def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
+        """Append for the holder of `token`; `end` frees the token in the same step. `events` may be empty.
+
+        Raises:
+            RunRevoked: the token is not current.
+        """
+
+    def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
+        """Append without a token and void the current one (cancel, time limit, lost worker).
+
+        Raises:
+            TaskEnded: the task is terminal.
+        """
+
+    def head(self, scope: Scope, task_id: str) -> TaskHead:
+        """The task without its log: one cheap read."""
+
+    def load(self, scope: Scope, task_id: str, *, history: int | None = None, artifacts: bool = True) -> StoredTask:
+        """The folded task. `history` is how many of the newest messages to include (None: all)."""
+
+    def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+        """At most `limit` entries with numbers above `after`, in order."""
+
+    def list(self, scope: Scope, query: TaskQuery) -> TaskPage:
+        """A page of the scope's tasks, newest status first."""
+
+    def delete(self, scope: Scope, task_id: str) -> None:
+        """Remove a task with everything that belongs to it."""
+
+    def close(self) -> None:
+        """Free connections and files. Idempotent; the store opens them again when used again."""
+
+
+def time_ms(moment: datetime | None) -> int:
+    """Milliseconds since 1970, cut, not rounded; 0 for None. ListTasks orders by it."""
+    if moment is None:
+        return 0
+    return int(moment.timestamp()) * 1000 + moment.microsecond // 1000

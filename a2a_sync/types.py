@@ -1,0 +1,436 @@
+"""The data model of A2A 1.0 as frozen dataclasses: what every version and every binding has in common.
+
+Objects here hold data and offer read-only views (``.text``, ``.state``). They know neither JSON nor versions: codecs do.
+Sequences are tuples and objects are frozen, so they are shared between threads without copies; the dictionaries inside
+(``metadata``, ``data``) count as read-only once they are in an object.
+
+Following ProtoJSON, an absent string is ``""``. ``None`` marks absence only where the protocol tells absent from default
+(``history_length``, ``streaming`` …).
+"""
+
+from __future__ import annotations
+
+import enum
+import mimetypes
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+JSON: TypeAlias = Any
+Metadata: TypeAlias = Mapping[str, JSON]
+_T = TypeVar("_T")
+
+
+def new_id() -> str:
+    """A fresh opaque identifier: no ``/``, ``:`` or ``%``, so that it fits into any path."""
+    return str(uuid.uuid4())
+
+
+class TaskState(enum.StrEnum):
+    """Where a task stands (spec 4.1.3). Values read like the words people use; codecs spell them for the wire."""
+
+    UNSPECIFIED = "unspecified"
+    SUBMITTED = "submitted"
+    WORKING = "working"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    INPUT_REQUIRED = "input-required"
+    REJECTED = "rejected"
+    AUTH_REQUIRED = "auth-required"
+
+    @property
+    def terminal(self) -> bool:
+        """The task has ended for good."""
+        return self in _TERMINAL
+
+    @property
+    def interrupted(self) -> bool:
+        """The task waits for its client."""
+        return self in _INTERRUPTED
+
+    @property
+    def paused(self) -> bool:
+        """Terminal or interrupted: a blocking send returns."""
+        return self in _PAUSED
+
+
+_TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
+_INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
+_PAUSED = _TERMINAL | _INTERRUPTED
+
+
+class Role(enum.StrEnum):
+    """Who wrote a message."""
+
+    UNSPECIFIED = "unspecified"
+    USER = "user"
+    AGENT = "agent"
+
+
+# -- parts (spec 4.1.6) -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """A piece of text."""
+
+    text: str = field(kw_only=False)
+    metadata: Metadata = field(default_factory=dict)
+    filename: str = ""
+    media_type: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A file: its bytes in ``raw``, or where to find it in ``url``; exactly one of the two.
+
+    Check a peer's ``url`` before fetching it: it may point into your own network.
+    """
+
+    raw: bytes | None = None
+    url: str | None = None
+    metadata: Metadata = field(default_factory=dict)
+    filename: str = ""
+    media_type: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.raw is None) == (self.url is None):
+            raise ValueError("a FilePart has either raw bytes or a url")
+
+    @classmethod
+    def from_path(
+        cls, path: str | os.PathLike[str], *, media_type: str = "", metadata: Metadata | None = None
+    ) -> FilePart:
+        """The file at `path`, read now. The media type is guessed from the name where it is not given.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        path = Path(path)
+        guessed = media_type or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        return cls(raw=path.read_bytes(), filename=path.name, media_type=guessed, metadata=metadata or {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPart:
+    """A JSON value of any kind, ``None`` included."""
+
+    data: JSON = field(kw_only=False)
+    metadata: Metadata = field(default_factory=dict)
+    filename: str = ""
+    media_type: str = ""
+
+    @classmethod
+    def of(cls, value: object, *, metadata: Metadata | None = None) -> DataPart:
+        """A data part from one of your own dataclasses (or a dict, list, number …).
+
+        Raises:
+            DataPartError: the value cannot be said in JSON.
+        """
+        from a2a_sync.datapart import to_json
+
+        return cls(to_json(value), metadata=metadata or {}, media_type="application/json")
+
+    def as_(self, cls: type[_T]) -> _T:
+        """The data as an instance of your dataclass `cls`.
+
+        Raises:
+            DataPartError: a member is missing or of the wrong type; the message names it.
+        """
+        from a2a_sync.datapart import from_json
+
+        return from_json(self.data, cls)
+
+
+Part: TypeAlias = TextPart | FilePart | DataPart
+
+
+def _text(parts: Iterable[Part], between: str) -> str:
+    return between.join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _first_data(parts: Iterable[Part], cls: type[_T]) -> _T:
+    from a2a_sync.errors import DataPartError
+
+    for part in parts:
+        if isinstance(part, DataPart):
+            return part.as_(cls)
+    raise DataPartError(f"{cls.__name__}: there is no data part")
+
+
+# -- messages, artifacts, tasks (spec 4.1) ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    message_id: str = field(default_factory=new_id)
+    context_id: str = ""
+    task_id: str = ""
+    metadata: Metadata = field(default_factory=dict)
+    extensions: tuple[str, ...] = ()
+    reference_task_ids: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined by line breaks."""
+        return _text(self.parts, "\n")
+
+    @property
+    def files(self) -> tuple[FilePart, ...]:
+        """The file parts."""
+        return tuple(part for part in self.parts if isinstance(part, FilePart))
+
+    def as_(self, cls: type[_T]) -> _T:
+        """The first data part as your dataclass `cls`; raises `DataPartError`."""
+        return _first_data(self.parts, cls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A result of a task."""
+
+    parts: tuple[Part, ...]
+    artifact_id: str = field(default_factory=new_id)
+    name: str = ""
+    description: str = ""
+    metadata: Metadata = field(default_factory=dict)
+    extensions: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined by nothing: the chunks of a stream are parts."""
+        return _text(self.parts, "")
+
+    @property
+    def files(self) -> tuple[FilePart, ...]:
+        """The file parts."""
+        return tuple(part for part in self.parts if isinstance(part, FilePart))
+
+    def as_(self, cls: type[_T]) -> _T:
+        """The first data part as your dataclass `cls`; raises `DataPartError`."""
+        return _first_data(self.parts, cls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatus:
+    """State, the message that explains it, and since when (an aware datetime in UTC)."""
+
+    state: TaskState
+    message: Message | None = None
+    timestamp: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A unit of work: its state, its results and its conversation, oldest message first."""
+
+    id: str
+    status: TaskStatus
+    context_id: str = ""
+    artifacts: tuple[Artifact, ...] = ()
+    history: tuple[Message, ...] = ()
+    metadata: Metadata = field(default_factory=dict)
+
+    @property
+    def state(self) -> TaskState:
+        """Short for ``task.status.state``."""
+        return self.status.state
+
+    @property
+    def text(self) -> str:
+        """What to show a person: the status message of an interrupted, failed or rejected task, else the artifacts' text."""
+        told = self.state.interrupted or self.state in (TaskState.FAILED, TaskState.REJECTED)
+        if told and self.status.message is not None:
+            return self.status.message.text
+        return "\n".join(text for text in (artifact.text for artifact in self.artifacts) if text)
+
+    def artifact(self, name: str) -> Artifact:
+        """The artifact with this name, or with this id.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for artifact in self.artifacts:
+            if name in (artifact.name, artifact.artifact_id):
+                return artifact
+        raise KeyError(name)
+
+
+# -- events (spec 4.2) --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatusUpdateEvent:
+    """A task's status changed."""
+
+    task_id: str = ""
+    context_id: str = ""
+    status: TaskStatus
+    metadata: Metadata = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskArtifactUpdateEvent:
+    """An artifact was made or replaced (``append`` false) or extended by these parts (``append`` true)."""
+
+    task_id: str = ""
+    context_id: str = ""
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = False
+    metadata: Metadata = field(default_factory=dict)
+
+
+UpdateEvent: TypeAlias = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+#: What travels on a stream (spec: StreamResponse).
+StreamResponse: TypeAlias = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+#: What a send answers with (spec: SendMessageResponse).
+SendMessageResponse: TypeAlias = Task | Message
+
+
+# -- push configuration (spec 4.3) --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticationInfo:
+    """How the agent authenticates itself to a webhook: an HTTP scheme and its credentials."""
+
+    scheme: str
+    credentials: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPushNotificationConfig:
+    """A webhook of a task."""
+
+    url: str
+    id: str = ""
+    task_id: str = ""
+    tenant: str = ""
+    token: str = field(default="", repr=False)
+    authentication: AuthenticationInfo | None = None
+
+
+# -- requests and responses (spec 3.2, 9.4) -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessageConfiguration:
+    """How a send should be answered."""
+
+    accepted_output_modes: tuple[str, ...] = ()
+    task_push_notification_config: TaskPushNotificationConfig | None = None
+    history_length: int | None = None
+    return_immediately: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessageRequest:
+    """SendMessage and SendStreamingMessage."""
+
+    message: Message
+    configuration: SendMessageConfiguration | None = None
+    metadata: Metadata = field(default_factory=dict)
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTaskRequest:
+    """GetTask."""
+
+    id: str
+    history_length: int | None = None
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTasksRequest:
+    """ListTasks."""
+
+    context_id: str = ""
+    status: TaskState = TaskState.UNSPECIFIED
+    page_size: int | None = None
+    page_token: str = ""
+    history_length: int | None = None
+    status_timestamp_after: datetime | None = None
+    include_artifacts: bool | None = None
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTasksResponse:
+    """A page of tasks, newest status first; ``total_size`` counts all that match."""
+
+    tasks: tuple[Task, ...] = ()
+    next_page_token: str = ""
+    page_size: int = 0
+    total_size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTaskRequest:
+    """CancelTask."""
+
+    id: str
+    metadata: Metadata = field(default_factory=dict)
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscribeToTaskRequest:
+    """SubscribeToTask."""
+
+    id: str
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTaskPushNotificationConfigRequest:
+    """GetTaskPushNotificationConfig."""
+
+    task_id: str
+    id: str
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTaskPushNotificationConfigsRequest:
+    """ListTaskPushNotificationConfigs."""
+
+    task_id: str
+    page_size: int = 0
+    page_token: str = ""
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTaskPushNotificationConfigsResponse:
+    """The webhooks of a task."""
+
+    configs: tuple[TaskPushNotificationConfig, ...] = ()
+    next_page_token: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTaskPushNotificationConfigRequest:
+    """DeleteTaskPushNotificationConfig."""
+
+    task_id: str
+    id: str
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetExtendedAgentCardRequest:
+    """GetExtendedAgentCard."""
+
+    tenant: str = ""
