@@ -84,7 +84,7 @@ class CallContext:
     """What surrounds a call and is not part of its request.
 
     ``headers`` have lower-case names. ``last_event_id`` is the number after which a stream resumes. ``timeout`` is the
-    client's limit for the whole call, in seconds.
+    client's limit for the whole call, in seconds. ``gone`` tells a server that nobody waits for the answer any more.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -93,6 +93,7 @@ class CallContext:
     version: str = "1.0"
     last_event_id: int | None = None
     timeout: float | None = None
+    gone: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

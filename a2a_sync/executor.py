@@ -1,0 +1,288 @@
+"""All that user code sees of a run: the executor's interface and the context it is given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from a2a_sync.lifecycle import LogEvent
+from a2a_sync.operations import Principal, RunRequest
+from a2a_sync.stores.base import StoredTask
+from a2a_sync.types import (
+    Artifact,
+    DataPart,
+    FilePart,
+    Message,
+    Metadata,
+    Part,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+    new_id,
+)
+
+#: What an executor may yield or emit. Ids and times that are left out are filled in.
+Event: TypeAlias = LogEvent
+
+
+class TaskCancelled(BaseException):
+    """The run must stop: its task was cancelled or timed out. Not an `Exception`, so ``except Exception`` lets it pass."""
+
+
+class RunPort(Protocol):
+    """What a run offers to its context. Everything may be called from any thread of the run."""
+
+    request: RunRequest
+    cancel_event: threading.Event
+
+    def emit(self, *events: Event) -> None: ...
+
+    def stored(self) -> StoredTask: ...
+
+    def on_cancel(self, callback: Callable[[], None]) -> None: ...
+
+
+class RequestContext:
+    """One run of an agent: what was asked, what is known, and how to answer while it goes on.
+
+    It is handed to executors and handlers and stays valid after the HTTP request is gone: everything in it was copied
+    out of the request. Methods may be called from any thread.
+    """
+
+    def __init__(self, run: RunPort) -> None:
+        self._run = run
+        self._loaded: Task | None = None
+
+    # -- what was asked --
+
+    @property
+    def message(self) -> Message:
+        """The incoming message."""
+        return self._run.request.message
+
+    @property
+    def task_id(self) -> str:
+        """The task this run works on."""
+        return self._run.request.task_id
+
+    @property
+    def context_id(self) -> str:
+        """The conversation the task belongs to."""
+        return self._run.request.context_id
+
+    @property
+    def metadata(self) -> Metadata:
+        """The request's metadata (the message has its own)."""
+        return self._run.request.metadata
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The request's allow-listed headers, names in lower case."""
+        return self._run.request.headers
+
+    @property
+    def user(self) -> Principal | None:
+        """Who calls; None where nobody was authenticated."""
+        return self._run.request.principal
+
+    @property
+    def tenant(self) -> str:
+        """The tenant the call was made for, or ``""``."""
+        return self._run.request.tenant
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """URIs of the extensions the client asked for."""
+        return self._run.request.extensions
+
+    @property
+    def accepted_output_modes(self) -> tuple[str, ...]:
+        """Media types the client takes; empty: any."""
+        configuration = self._run.request.configuration
+        return configuration.accepted_output_modes if configuration else ()
+
+    @property
+    def task(self) -> Task:
+        """The task as it was at the first look at it: artifacts, history with the incoming message, state."""
+        if self._loaded is None:
+            self._loaded = self._run.stored().task
+        return self._loaded
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The conversation of this task so far, the incoming message last. Read from the store when asked for."""
+        return self.task.history
+
+    # -- cancelling --
+
+    @property
+    def cancelled(self) -> bool:
+        """The task was cancelled or timed out: stop as soon as you can."""
+        return self._run.cancel_event.is_set()
+
+    def check_cancelled(self) -> None:
+        """Raise `TaskCancelled` if the task was cancelled; the way out of a loop."""
+        if self.cancelled:
+            raise TaskCancelled(self.task_id)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, and wake at once when the task is cancelled.
+
+        Raises:
+            TaskCancelled: it was.
+        """
+        self._run.cancel_event.wait(seconds)
+        self.check_cancelled()
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """Call `callback` (on the cancelling thread, once) when the task is cancelled; at once if it already is."""
+        self._run.on_cancel(callback)
+
+    # -- answering while the run goes on --
+
+    def emit(self, *events: Event) -> None:
+        """Store events, in one step, and send them to whoever listens. Ids and times that are left out are filled in.
+
+        Raises:
+            TaskCancelled: the run may not write any more.
+            IllegalTransition: the task's state does not allow an event; none was stored.
+        """
+        self._run.emit(*events)
+
+    def update(self, text: str, *, metadata: Metadata | None = None) -> None:
+        """Tell the client how far you are: a `working` status with this text. Progress does not become history."""
+        message = self.say(text)
+        status = TaskStatus(state=TaskState.WORKING, message=message)
+        self.emit(TaskStatusUpdateEvent(status=status, metadata=metadata or {}))
+
+    def artifact(
+        self, name: str = "", *, artifact_id: str = "", description: str = "", metadata: Metadata | None = None
+    ) -> ArtifactWriter:
+        """A writer for one artifact that is sent piece by piece; use it with ``with``."""
+        template = Artifact(
+            parts=(), artifact_id=artifact_id or new_id(), name=name, description=description, metadata=metadata or {}
+        )
+        return ArtifactWriter(self, template)
+
+    def say(self, content: Content) -> Message:
+        """A message of the agent in this task, made from text, a part or a list of them."""
+        return Message(
+            role=Role.AGENT,
+            parts=to_parts(content),
+            task_id=self.task_id,
+            context_id=self.context_id,
+            message_id=new_id(),
+        )
+
+
+Content: TypeAlias = "str | Part | Iterable[str | Part] | Message"
+
+
+def to_parts(content: Content) -> tuple[Part, ...]:
+    """Parts from text, a part, a list of them, or a message.
+
+    Raises:
+        TypeError: something else is in it.
+        ValueError: it is empty.
+    """
+    if isinstance(content, Message):
+        return content.parts
+    if isinstance(content, str):
+        return (TextPart(content),)
+    if isinstance(content, (TextPart, FilePart, DataPart)):
+        return (content,)
+    if isinstance(content, (bytes, Mapping)) or not isinstance(content, Iterable):
+        raise TypeError(f"expected text, a part or a list of parts, not {type(content).__name__}")
+    parts = tuple(part for item in content for part in to_parts(item))
+    if not parts:
+        raise ValueError("a message or artifact needs at least one part")
+    return parts
+
+
+class ArtifactWriter:
+    """Sends one artifact in pieces: the first makes it, the others extend it, leaving the ``with`` block completes it.
+
+    Leaving by an exception completes nothing: what was written stays, unmarked.
+    """
+
+    def __init__(self, context: RequestContext, template: Artifact) -> None:
+        self._context = context
+        self._template = template
+        self._begun = False
+        self._done = False
+        self._text: list[str] = []
+
+    @property
+    def artifact_id(self) -> str:
+        """The artifact's id."""
+        return self._template.artifact_id
+
+    @property
+    def text(self) -> str:
+        """The text written so far."""
+        return "".join(self._text)
+
+    def write(self, content: Content, *, last: bool = False) -> None:
+        """Send one more piece; `last` completes the artifact with it.
+
+        Raises:
+            TaskCancelled: the run may not write any more.
+            ValueError: the artifact is complete already.
+        """
+        self._context.emit(self.piece(content, last=last))
+
+    def piece(self, content: Content, *, last: bool = False) -> TaskArtifactUpdateEvent:
+        """The event that `write` would send."""
+        if self._done:
+            raise ValueError(f"artifact {self.artifact_id} is complete")
+        parts = to_parts(content)
+        self._text += [part.text for part in parts if isinstance(part, TextPart)]
+        head = self._template
+        artifact = (
+            Artifact(artifact_id=head.artifact_id, parts=parts)
+            if self._begun
+            else Artifact(
+                artifact_id=head.artifact_id,
+                name=head.name,
+                description=head.description,
+                metadata=head.metadata,
+                parts=parts,
+            )
+        )
+        event = TaskArtifactUpdateEvent(artifact=artifact, append=self._begun, last_chunk=last)
+        self._begun, self._done = True, last
+        return event
+
+    def ending(self) -> TaskArtifactUpdateEvent | None:
+        """The event that completes the artifact; None when nothing was written or it is complete."""
+        # Parts may not be empty, so "complete" is said with an empty text that adds nothing (see lifecycle).
+        return self.piece("", last=True) if self._begun and not self._done else None
+
+    def __enter__(self) -> ArtifactWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        event = self.ending() if kind is None else None
+        if event is not None:
+            self._context.emit(event)
+
+
+@runtime_checkable
+class AgentExecutor(Protocol):
+    """The low level: code that turns a request into events.
+
+    ``execute`` runs on a worker thread. It may yield events, emit them through the context, or both; a task that is
+    neither ended nor waiting when it returns is completed. An exception fails the task. Optional members:
+    ``cancel(context)`` (may raise `TaskNotCancelableError` to refuse), ``direct = True`` (see `Limits.direct`),
+    ``on_worker_lost`` (``"fail"`` or ``"retry"``).
+    """
+
+    def execute(self, context: RequestContext) -> Iterator[Event] | None: ...

@@ -1,0 +1,393 @@
+"""The operations of the protocol over a store and an execution: checks, then work.
+
+The handler is an endpoint: it takes a `Call` and gives a result, a stream or an `A2AError`. It knows no JSON, no HTTP
+status and no SQL. A streaming operation checks everything before it returns its stream, so an error still gets a proper
+answer. It blocks the calling thread and may be called from any.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync import operations as op
+from a2a_sync.card import AgentCapabilities
+from a2a_sync.errors import (
+    InvalidParamsError,
+    MethodNotFoundError,
+    OverloadedError,
+    PushNotificationNotSupportedError,
+    UnsupportedOperationError,
+)
+from a2a_sync.events import EventHub, PolledStream, SingleItemStream, Subscription, TaskEventStream, Waiter
+from a2a_sync.execution import Execution
+from a2a_sync.lifecycle import Fold
+from a2a_sync.limits import Limits
+from a2a_sync.operations import Call, CallContext, RunRequest, StreamItem
+from a2a_sync.stores.base import Cursor, Scope, StartedRun, TaskBusy, TaskEnded, TaskHead, TaskQuery, TaskStore, time_ms
+from a2a_sync.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    TaskState,
+    new_id,
+)
+
+
+class RequestHandler:
+    """See the module. One method per operation; calling the handler looks the operation up."""
+
+    def __init__(
+        self,
+        store: TaskStore,
+        execution: Execution,
+        hub: EventHub,
+        limits: Limits,
+        capabilities: AgentCapabilities,
+        *,
+        direct: bool = False,
+        headers: tuple[str, ...] = (),
+    ) -> None:
+        self._store = store
+        self._execution = execution
+        self._hub = hub
+        self._limits = limits
+        self._capabilities = capabilities
+        self._direct = direct
+        self._headers = headers
+        self._methods: dict[op.Operation, Callable[[Any, CallContext], Any]] = {
+            op.SEND_MESSAGE: self.send_message,
+            op.SEND_STREAMING_MESSAGE: self.send_streaming_message,
+            op.GET_TASK: self.get_task,
+            op.LIST_TASKS: self.list_tasks,
+            op.CANCEL_TASK: self.cancel_task,
+            op.SUBSCRIBE_TO_TASK: self.subscribe_to_task,
+            op.CREATE_PUSH_CONFIG: self._no_push,
+            op.GET_PUSH_CONFIG: self._no_push,
+            op.LIST_PUSH_CONFIGS: self._no_push,
+            op.DELETE_PUSH_CONFIG: self._no_push,
+            op.GET_EXTENDED_CARD: self._no_extended_card,
+        }
+
+    def __call__(self, call: Call) -> Any:
+        """Do what the call says.
+
+        Raises:
+            A2AError: as the specification's table of errors says.
+            StoreError: the store could not do its work.
+        """
+        method = self._methods.get(call.operation)
+        if method is None:
+            raise MethodNotFoundError(f"no operation {call.operation.name}")
+        return method(call.request, call.context)
+
+    # -- sending --
+
+    def send_message(self, request: SendMessageRequest, context: CallContext) -> Task | Message:
+        """SendMessage (spec 3.1.1): start a run and wait until its task pauses, unless asked to return at once."""
+        self._check_send(request)
+        scope = _scope(request.tenant, context)
+        configuration = request.configuration
+        at_once = configuration is not None and configuration.return_immediately
+        run_request, create = self._run_request(scope, request, context)
+        inline = not at_once and self._execution.on_run_thread()
+        with Waiter(self._hub, run_request.task_id) as waiter:
+            started = self._start(scope, run_request, create, context, wait=not at_once, inline=inline)
+            if isinstance(started, Message):
+                return started
+            if not at_once:
+                self._await(waiter, context)
+        return self._load(scope, run_request.task_id, configuration.history_length if configuration else None)
+
+    def send_streaming_message(self, request: SendMessageRequest, context: CallContext) -> PolledStream:
+        """SendStreamingMessage (spec 3.1.2): start a run; the stream begins with the task and ends with the run."""
+        self._check_streaming()
+        self._check_send(request)
+        scope = _scope(request.tenant, context)
+        run_request, create = self._run_request(scope, request, context)
+        subscription = Subscription(self._hub, run_request.task_id, size=self._limits.queue)
+        try:
+            started = self._start(scope, run_request, create, context, wait=True)
+            if isinstance(started, Message):
+                subscription.close()
+                return SingleItemStream(StreamItem(started))
+            task = self._first(scope, started, create, request)
+        except BaseException:
+            subscription.close()
+            raise
+        version = started.head.version
+        return TaskEventStream(
+            self._store,
+            scope,
+            task.id,
+            subscription,
+            cursor=version,
+            running=True,
+            first=StreamItem(task, version),
+        )
+
+    def _check_send(self, request: SendMessageRequest) -> None:
+        if not request.message.parts:
+            raise InvalidParamsError.at("message.parts", "must hold at least one part")
+        if not request.message.message_id:
+            raise InvalidParamsError.at("message.messageId", "must not be empty")
+        configuration = request.configuration
+        if configuration is not None:
+            _check_history_length(configuration.history_length, "configuration.historyLength")
+            if configuration.task_push_notification_config is not None:
+                raise PushNotificationNotSupportedError()
+
+    def _run_request(self, scope: Scope, request: SendMessageRequest, context: CallContext) -> tuple[RunRequest, bool]:
+        """The run a send asks for, its message stamped with task and context; whether the task is new."""
+        message = request.message
+        create = not message.task_id
+        if create:
+            message = replace(message, task_id=new_id(), context_id=message.context_id or new_id())
+        else:
+            head = self._store.head(scope, message.task_id)
+            self._check_continues(message, head)
+            message = replace(message, context_id=head.context_id)
+        run_request = RunRequest(
+            message=message,
+            configuration=request.configuration,
+            metadata=request.metadata,
+            principal=context.principal,
+            tenant=request.tenant,
+            extensions=context.extensions,
+            headers={name: context.headers[name] for name in self._headers if name in context.headers},
+        )
+        return run_request, create
+
+    @staticmethod
+    def _check_continues(message: Message, head: TaskHead) -> None:
+        if head.status.state.terminal:
+            raise _ended(head.id, head.status.state)
+        if message.context_id and message.context_id != head.context_id:
+            raise InvalidParamsError.at("message.contextId", "differs from the context of the task")
+
+    def _start(
+        self,
+        scope: Scope,
+        request: RunRequest,
+        create: bool,
+        context: CallContext,
+        *,
+        wait: bool,
+        inline: bool = False,
+    ) -> StartedRun | Message:
+        if create and self._direct and not inline:
+            return self._execution.start_direct(scope, request)
+        deadline = time.monotonic() + (self._limits.busy_wait if wait and not inline else 0.0)
+        while True:
+            with Waiter(self._hub, request.task_id, ended=True) as waiter:
+                try:
+                    return self._execution.start(scope, request, create=create, inline=inline)
+                except TaskEnded:
+                    raise _ended(request.task_id, self._store.head(scope, request.task_id).status.state) from None
+                except TaskBusy:
+                    if (left := deadline - time.monotonic()) <= 0:
+                        raise UnsupportedOperationError(
+                            "The task is busy with an earlier message; try again when it has paused",
+                            metadata={"taskId": request.task_id},
+                            retry_after=1.0,
+                        ) from None
+                waiter.wait(min(left, self._limits.tick))
+            _leave_if_gone(context)
+
+    def _await(self, waiter: Waiter, context: CallContext) -> None:
+        """Wait until the task pauses, the bound on blocking sends is reached, or the caller has gone."""
+        bound = self._limits.blocking
+        deadline = None if bound is None else time.monotonic() + bound
+        while True:
+            left = self._limits.tick if deadline is None else min(self._limits.tick, deadline - time.monotonic())
+            if left <= 0 or waiter.wait(left):
+                return
+            _leave_if_gone(context)
+
+    def _first(self, scope: Scope, started: StartedRun, create: bool, request: SendMessageRequest) -> Task:
+        """The task a stream begins with, as it was when the run started."""
+        head = started.head
+        wanted = request.configuration.history_length if request.configuration else None
+        if create:
+            return _new_task(started, self._history(wanted))
+        # The run may be ahead already: later artifacts then come once more as events, which replace or extend them.
+        # So fold exactly up to the start.
+        return self._folded_until(scope, head, self._history(wanted))
+
+    def _folded_until(self, scope: Scope, head: TaskHead, history: int) -> Task:
+        stored = self._store.load(scope, head.id, history=history)
+        if stored.version == head.version:
+            return stored.task
+        fold = Fold(Task(id=head.id, context_id=head.context_id, status=head.status))
+        after = 0
+        while after < head.version:
+            page = self._store.log(scope, head.id, after=after)
+            if not page.entries:
+                break
+            for entry in page.entries:
+                if entry.number <= head.version:
+                    fold.apply(entry.event)
+            after = page.entries[-1].number
+        task = fold.task()
+        assert task is not None
+        return replace(task, history=task.history[-history:] if history else ())
+
+    # -- reading --
+
+    def get_task(self, request: GetTaskRequest, context: CallContext) -> Task:
+        """GetTask (spec 3.1.3)."""
+        _check_history_length(request.history_length, "historyLength")
+        return self._load(_scope(request.tenant, context), request.id, request.history_length)
+
+    def list_tasks(self, request: ListTasksRequest, context: CallContext) -> ListTasksResponse:
+        """ListTasks (spec 3.1.4): newest status first; the page token is bound to its filter."""
+        _check_history_length(request.history_length, "historyLength")
+        size = 50 if request.page_size is None else request.page_size
+        if not 1 <= size <= self._limits.page:
+            raise InvalidParamsError.at("pageSize", f"must be between 1 and {self._limits.page}")
+        query = TaskQuery(
+            context_id=request.context_id,
+            state=None if request.status is TaskState.UNSPECIFIED else request.status,
+            since_ms=time_ms(request.status_timestamp_after) if request.status_timestamp_after else None,
+            after=_read_page_token(request),
+            size=size,
+            history=self._history(request.history_length),
+            artifacts=bool(request.include_artifacts),
+        )
+        page = self._store.list(_scope(request.tenant, context), query)
+        token = _write_page_token(request, page.next) if page.next is not None else ""
+        return ListTasksResponse(tasks=page.tasks, next_page_token=token, page_size=size, total_size=page.total)
+
+    def subscribe_to_task(self, request: SubscribeToTaskRequest, context: CallContext) -> PolledStream:
+        """SubscribeToTask (spec 3.1.6): the task as it is, then what follows; or what followed `last_event_id`."""
+        self._check_streaming()
+        scope = _scope(request.tenant, context)
+        subscription = Subscription(self._hub, request.id, size=self._limits.queue)
+        try:
+            return self._resume(scope, request.id, subscription, context.last_event_id) or self._follow(
+                scope, request.id, subscription
+            )
+        except BaseException:
+            subscription.close()
+            raise
+
+    def _resume(
+        self, scope: Scope, task_id: str, subscription: Subscription, last_event_id: int | None
+    ) -> PolledStream | None:
+        """The rest of a stream that was cut; None when the number means nothing here."""
+        if last_event_id is None or last_event_id < 0:
+            return None
+        head = self._store.head(scope, task_id)
+        if last_event_id > head.version:
+            return None
+        # The log is read at the first poll, so a run that has ended closes the stream after its last entry.
+        subscription.hint()
+        return TaskEventStream(self._store, scope, task_id, subscription, cursor=last_event_id, running=True)
+
+    def _follow(self, scope: Scope, task_id: str, subscription: Subscription) -> PolledStream:
+        stored = self._store.load(scope, task_id, history=self._limits.history)
+        if stored.task.state.terminal:
+            raise _ended(task_id, stored.task.state)
+        return TaskEventStream(
+            self._store,
+            scope,
+            task_id,
+            subscription,
+            cursor=stored.version,
+            running=stored.running,
+            first=StreamItem(stored.task, stored.version),
+        )
+
+    # -- cancelling --
+
+    def cancel_task(self, request: CancelTaskRequest, context: CallContext) -> Task:
+        """CancelTask (spec 3.1.5): the task is `canceled` when this returns, whatever its run does."""
+        scope = _scope(request.tenant, context)
+        self._execution.cancel(scope, request.id, request.metadata)
+        return self._load(scope, request.id, None)
+
+    # -- what this agent does not offer --
+
+    def _no_push(self, request: object, context: CallContext) -> None:
+        raise PushNotificationNotSupportedError()
+
+    def _no_extended_card(self, request: object, context: CallContext) -> None:
+        raise UnsupportedOperationError("This agent has no extended card")
+
+    def _check_streaming(self) -> None:
+        if not self._capabilities.streaming:
+            raise UnsupportedOperationError("This agent does not stream")
+
+    # -- shared --
+
+    def _history(self, wanted: int | None) -> int:
+        return self._limits.history if wanted is None else min(wanted, self._limits.history)
+
+    def _load(self, scope: Scope, task_id: str, history: int | None) -> Task:
+        return self._store.load(scope, task_id, history=self._history(history)).task
+
+
+def _scope(tenant: str, context: CallContext) -> Scope:
+    return Scope(tenant, context.principal.id if context.principal is not None else "")
+
+
+def _new_task(started: StartedRun, history: int) -> Task:
+    head = started.head
+    messages = tuple(entry.event for entry in started.entries if isinstance(entry.event, Message))
+    return Task(id=head.id, context_id=head.context_id, status=head.status, history=messages if history else ())
+
+
+def _ended(task_id: str, state: TaskState) -> UnsupportedOperationError:
+    return UnsupportedOperationError(
+        f"The task is {state} and takes no further message or subscription", metadata={"taskId": task_id}
+    )
+
+
+class CallerGone(OverloadedError):
+    """Whoever asked has left or the server is stopping: nobody reads this answer. The task goes on."""
+
+
+def _leave_if_gone(context: CallContext) -> None:
+    if context.gone is not None and context.gone():
+        raise CallerGone("the connection was closed while the task went on")
+
+
+def _check_history_length(value: int | None, member: str) -> None:
+    if value is not None and value < 0:
+        raise InvalidParamsError.at(member, "must not be negative")
+
+
+def _filter_mark(request: ListTasksRequest) -> str:
+    """What a page token is bound to: everything that decides which tasks match."""
+    parts = (request.tenant, request.context_id, request.status.value, time_ms(request.status_timestamp_after))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _write_page_token(request: ListTasksRequest, cursor: Cursor) -> str:
+    body = json.dumps([cursor.time_ms, cursor.id, _filter_mark(request)], separators=(",", ":"))
+    return base64.urlsafe_b64encode(body.encode()).rstrip(b"=").decode()
+
+
+def _read_page_token(request: ListTasksRequest) -> Cursor | None:
+    if not request.page_token:
+        return None
+    try:
+        padded = request.page_token + "=" * (-len(request.page_token) % 4)
+        moment, task_id, mark = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        if type(moment) is not int or type(task_id) is not str or abs(moment) >= 2**62:
+            raise ValueError
+    except (ValueError, TypeError, RecursionError):
+        raise InvalidParamsError.at("pageToken", "is not a token of this server") from None
+    if mark != _filter_mark(request):
+        raise InvalidParamsError.at("pageToken", "belongs to another filter")
+    return Cursor(moment, task_id)

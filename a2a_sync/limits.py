@@ -1,0 +1,65 @@
+"""Every number that bounds a server, in one place and with a default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one app. Times are seconds, sizes are bytes; None means no bound where it is allowed.
+
+    Requests:
+        body: largest request body; more is refused unread (HTTP 413).
+        page: largest page of ListTasks.
+        history: most messages sent back with a task, whatever was asked for.
+
+    Runs:
+        executions: runs at once in one process, each on a thread of its own.
+        waiting: runs that may wait for a thread; beyond it HTTP 429 and nothing is stored.
+        leftovers: threads of runs past their limit that may linger beside `executions`.
+        max_runtime: longest run; then the task is failed.
+        idle_timeout: longest time a run may stay silent; then the task is failed.
+        busy_wait: how long a message to a busy task waits for the run to end.
+        blocking: longest blocking send; then the task is returned as it is (None: until it pauses).
+        direct: how long a ``direct`` agent has to answer without a task.
+        cancel_grace: how long ``handle_cancel`` may take before the task is canceled anyway.
+
+    Streams:
+        streams: open streams at once in one process; beyond it HTTP 429.
+        queue: batches of entries that wait for one subscriber; a slower one reads the log instead.
+        tick: how often a silent stream looks for a lost client or a stopping server.
+        heartbeat: how often a silent stream sends a comment.
+        write_deadline: how long a client may refuse to read.
+        stream_life: longest life of one stream; the client resumes it.
+    """
+
+    body: int = 10 * 1024 * 1024
+    page: int = 100
+    history: int = 1000
+
+    executions: int = 64
+    waiting: int = 256
+    leftovers: int = 64
+    max_runtime: float | None = 3600.0
+    idle_timeout: float | None = None
+    busy_wait: float = 20.0
+    blocking: float | None = None
+    direct: float = 0.03
+    cancel_grace: float = 0.5
+
+    streams: int = 1000
+    queue: int = 256
+    tick: float = 1.0
+    heartbeat: float = 15.0
+    write_deadline: float = 30.0
+    stream_life: float = 3600.0
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None and value < (0 if item.name in _MAY_BE_ZERO else 1e-9):
+                raise ValueError(f"Limits.{item.name} must be positive, not {value!r}")
+
+
+_MAY_BE_ZERO = frozenset({"waiting", "leftovers", "busy_wait", "history", "direct", "cancel_grace"})
