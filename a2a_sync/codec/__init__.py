@@ -1,0 +1,96 @@
+"""A version of the protocol is a codec: JSON-ready values in and out, method names, the shape of errors.
+
+Codecs know no bytes (but for an event's, which are made once and shared), no HTTP and no policy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Protocol
+
+from a2a_sync.codec.fields import InvalidAnswer
+from a2a_sync.errors import A2AError, VersionNotSupportedError
+from a2a_sync.lifecycle import Entry
+from a2a_sync.operations import Operation, StreamItem
+from a2a_sync.types import StreamResponse
+
+__all__ = ["Codec", "InvalidAnswer", "by_version"]
+
+_MODULES = {"1.0": "a2a_sync.codec.v10"}
+
+
+class Codec(Protocol):
+    """One version, in both directions: the server reads what the client writes with the same object.
+
+    Values are what `jsontext.loads` gives and `jsontext.dumps` takes. Reading a request is strict and raises
+    `InvalidParamsError`, which names the member. Reading what a peer answered (results, events, cards) is lenient:
+    a missing member gets its default, an unknown one is passed over; what cannot be read raises `InvalidAnswer`,
+    a ValueError, for the caller to turn into an error of the transport. All methods may be called from any thread.
+    """
+
+    @property
+    def version(self) -> str:
+        """``"1.0"``: the value of the A2A-Version header."""
+
+    def method(self, operation: Operation) -> str:
+        """The name of `operation` in this version."""
+
+    def operation(self, method: str) -> Operation:
+        """The operation that `method` names; raises `MethodNotFoundError`."""
+
+    def load_request(self, operation: Operation, params: Any) -> Any:
+        """The request of `operation`; raises `InvalidParamsError`. Ranges (page sizes …) are not checked here."""
+
+    def dump_request(self, operation: Operation, request: Any) -> Any:
+        """The params that say `request`."""
+
+    def load_result(self, operation: Operation, value: Any) -> Any:
+        """The result of `operation`, None where it has none; raises `InvalidAnswer`."""
+
+    def dump_result(self, operation: Operation, result: Any) -> Any:
+        """The JSON of a result; ListTasks leaves out what the given tasks do not hold."""
+
+    def load_event(self, value: Any) -> Any:
+        """One element of a stream: a Task, a Message or an update event; raises `InvalidAnswer`."""
+
+    def dump_event(self, event: StreamResponse) -> Any:
+        """The JSON of one element of a stream."""
+
+    def encode_item(self, item: StreamItem | Entry) -> bytes:
+        """The bytes of an element of a stream, made once per version and kept in ``item.encoded``."""
+
+    def load(self, cls: Any, value: Any, strict: bool = True) -> Any:
+        """An object of any type of the model (`AgentCard`, `Message`, the union `Part` …).
+
+        Raises:
+            InvalidParamsError: `strict`, and the value does not fit.
+            InvalidAnswer: not `strict`, and the value does not fit.
+        """
+
+    def dump(self, obj: Any) -> Any:
+        """The JSON of any object of the model.
+
+        Raises:
+            ValueError: it holds a timestamp without a time zone.
+        """
+
+    def dump_error(self, error: A2AError) -> dict[str, Any]:
+        """The error object of JSON-RPC: code, message, and an array of details that begins with an ErrorInfo."""
+
+    def load_error(self, value: Any) -> A2AError:
+        """The error that an error object stands for. Any junk gives an `A2AError`; this never raises."""
+
+
+def by_version(version: str) -> Codec:
+    """The codec of a protocol version (``Major.Minor``).
+
+    Raises:
+        VersionNotSupportedError: there is none.
+    """
+    module = _MODULES.get(version)
+    if module is None:
+        raise VersionNotSupportedError(
+            f"Protocol version {version!r} is not supported; send the header A2A-Version: {', '.join(_MODULES)}"
+        )
+    codec: Codec = import_module(module).CODEC
+    return codec

@@ -1,0 +1,122 @@
+"""JSON-RPC 2.0 as the protocol uses it: requests, answers and the envelope of stream events (spec 9).
+
+Bytes in, bytes out, for both sides of the wire. What a method means, and HTTP, are not known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from a2a_sync.codec import Codec, InvalidAnswer
+from a2a_sync.errors import A2AError, InvalidParamsError, InvalidRequestError, JSONParseError
+from a2a_sync.jsontext import MAX_ANSWER_DEPTH, dumps, loads
+
+#: An id is given back as it came.
+RpcId: TypeAlias = str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RpcRequest:
+    """A request as it stands on the wire; its params are not read yet."""
+
+    id: RpcId
+    method: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+class RpcError(Exception):
+    """The body is no request. Answer with ``error`` under ``id`` (None where the id could not be read)."""
+
+    def __init__(self, error: A2AError, id: RpcId = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.id = id
+
+
+# -- server -------------------------------------------------------------------------------------------------------------
+
+
+def read_request(body: bytes) -> RpcRequest:
+    """The request in a body. A missing id is taken as null: the protocol has no notifications (spec 9.1).
+
+    Raises:
+        RpcError: there is none; it holds the error and the id to answer with.
+    """
+    try:
+        value = loads(body)
+    except JSONParseError as error:
+        raise RpcError(error) from None
+    if isinstance(value, list):
+        raise RpcError(InvalidRequestError("Batches are not supported; send one request object"))
+    if not isinstance(value, dict):
+        raise RpcError(InvalidRequestError("A request is a JSON object"))
+    request_id = value.get("id")
+    if not isinstance(request_id, (str, int, type(None))) or isinstance(request_id, bool):
+        raise RpcError(InvalidRequestError("id must be a string, an integer or null"))
+    if value.get("jsonrpc") != "2.0":
+        raise RpcError(InvalidRequestError('jsonrpc must be "2.0"'), request_id)
+    method = value.get("method")
+    if not isinstance(method, str) or not method:
+        raise RpcError(InvalidRequestError("method must be a non-empty string"), request_id)
+    params = value.get("params")
+    if params is None:
+        params = {}
+    elif not isinstance(params, dict):
+        raise RpcError(InvalidParamsError.at("params", "expected an object"), request_id)
+    return RpcRequest(request_id, method, params)
+
+
+def write_result(id: RpcId, result: bytes) -> bytes:
+    """The answer that carries `result`, the bytes of a JSON value."""
+    return EventEnvelope(id).wrap(result)
+
+
+def write_error(id: RpcId, error: A2AError, codec: Codec) -> bytes:
+    """The answer that carries `error`, also in the middle of a stream."""
+    return dumps({"jsonrpc": "2.0", "id": id, "error": codec.dump_error(error)})
+
+
+class EventEnvelope:
+    """The answers of one stream: every event repeats the id, which is written once (spec 9.4.2)."""
+
+    __slots__ = ("_head",)
+
+    def __init__(self, id: RpcId) -> None:
+        self._head = b'{"jsonrpc":"2.0","id":' + dumps(id) + b',"result":'
+
+    def wrap(self, event: bytes) -> bytes:
+        """The answer that carries one event's bytes."""
+        return b"".join((self._head, event, b"}"))
+
+
+# -- client -------------------------------------------------------------------------------------------------------------
+
+
+def write_request(id: RpcId, method: str, params: Any) -> bytes:
+    """A request.
+
+    Raises:
+        ValueError: JSON cannot say the params.
+    """
+    return dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+
+
+def read_response(body: bytes | str, codec: Codec) -> Any:
+    """The result in an answer, or in one event of a stream. Ids are not compared: HTTP pairs the two.
+
+    Raises:
+        A2AError: the answer is an error; this is the peer's.
+        InvalidAnswer: it is not a JSON-RPC answer.
+    """
+    try:
+        value = loads(body, max_depth=MAX_ANSWER_DEPTH)
+    except JSONParseError as error:
+        raise InvalidAnswer(error.message) from None
+    if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
+        raise InvalidAnswer("The answer is not a JSON-RPC 2.0 object")
+    if value.get("error") is not None:
+        raise codec.load_error(value["error"])
+    if "result" not in value:
+        raise InvalidAnswer("The answer has neither a result nor an error")
+    return value["result"]

@@ -1,0 +1,534 @@
+"""Protocol 1.0 in JSON: its names, its members, its methods, the shape of its errors (spec 4, 5.5, 9.5; a2a.proto).
+
+Each type is described once; the description reads and writes. What a request means is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from a2a_sync import card as c
+from a2a_sync import types as t
+from a2a_sync.codec.fields import (
+    BASE64,
+    FLAG,
+    INT32,
+    STRUCT,
+    TEXT,
+    TIMESTAMP,
+    Invalid,
+    InvalidAnswer,
+    Kind,
+    Member,
+    OneOf,
+    Record,
+    Scalar,
+    many,
+    mapping,
+    names,
+    shown,
+    unexpected,
+)
+from a2a_sync.errors import A2AError, FieldViolation, InvalidParamsError, MethodNotFoundError, error_from_wire
+from a2a_sync.jsontext import dumps
+from a2a_sync.lifecycle import Entry
+from a2a_sync.operations import OPERATIONS, Operation, StreamItem
+
+_T = TypeVar("_T")
+_S = t.TaskState
+
+# The order is the proto's: a member's place is its number.
+TASK_STATE = names(
+    {
+        _S.UNSPECIFIED: "TASK_STATE_UNSPECIFIED",
+        _S.SUBMITTED: "TASK_STATE_SUBMITTED",
+        _S.WORKING: "TASK_STATE_WORKING",
+        _S.COMPLETED: "TASK_STATE_COMPLETED",
+        _S.FAILED: "TASK_STATE_FAILED",
+        _S.CANCELED: "TASK_STATE_CANCELED",
+        _S.INPUT_REQUIRED: "TASK_STATE_INPUT_REQUIRED",
+        _S.REJECTED: "TASK_STATE_REJECTED",
+        _S.AUTH_REQUIRED: "TASK_STATE_AUTH_REQUIRED",
+    },
+    _S.UNSPECIFIED,
+)
+ROLE = names(
+    {t.Role.UNSPECIFIED: "ROLE_UNSPECIFIED", t.Role.USER: "ROLE_USER", t.Role.AGENT: "ROLE_AGENT"}, t.Role.UNSPECIFIED
+)
+TEXTS = many(TEXT)
+
+
+def _required(attribute: str, kind: Kind, json: str = "") -> Member:
+    return Member(attribute, kind, json, required=True)
+
+
+def _optional(attribute: str, kind: Kind) -> Member:
+    return Member(attribute, kind, optional=True)
+
+
+METADATA = Member("metadata", STRUCT)
+TENANT = Member("tenant", TEXT)
+EXTENSIONS = Member("extensions", TEXTS)
+HISTORY_LENGTH = _optional("history_length", INT32)
+
+# -- parts (spec 4.1.6) -------------------------------------------------------------------------------------------------
+
+_PART_MEMBERS = Record(t.TextPart, METADATA, Member("filename", TEXT), Member("media_type", TEXT))
+_CONTENTS: dict[str, tuple[type, Kind]] = {
+    "text": (t.TextPart, TEXT),
+    "raw": (t.FilePart, BASE64),
+    "url": (t.FilePart, TEXT),
+}
+
+
+def _load_part(value: Any, strict: bool) -> t.Part:
+    if not isinstance(value, dict):
+        raise unexpected("an object", value)
+    chosen = [name for name in _CONTENTS if value.get(name) is not None]
+    # null is a value of `data`, and "not set" beside another content.
+    if "data" in value and (value["data"] is not None or not chosen):
+        chosen.append("data")
+    if len(chosen) > 1:
+        raise Invalid(f"has both {chosen[0]} and {chosen[1]}; a part has one content")
+    found = _PART_MEMBERS.found(value, strict) if len(value) > 1 else {}
+    if not chosen:
+        if strict:
+            raise Invalid("needs one of text, raw, url, data")
+        return t.TextPart("", **found)
+    name = chosen[0]
+    if name == "data":
+        return t.DataPart(value["data"], **found)
+    cls, kind = _CONTENTS[name]
+    try:
+        found[name] = kind.load(value[name], strict)
+    except Invalid as invalid:
+        raise invalid.below(name) from None
+    part: t.Part = cls(**found)
+    return part
+
+
+def _dump_part(part: t.Part) -> dict[str, Any]:
+    content: dict[str, Any]
+    if isinstance(part, t.TextPart):
+        content = {"text": part.text}
+    elif isinstance(part, t.DataPart):
+        content = {"data": part.data}
+    elif part.raw is not None:
+        content = {"raw": BASE64.dump(part.raw)}  # type: ignore[misc]
+    else:
+        content = {"url": part.url}
+    if part.metadata or part.filename or part.media_type:
+        content.update(_PART_MEMBERS.dump(part))
+    return content
+
+
+PART = Scalar(_load_part, _dump_part)
+PARTS = many(PART)
+
+# -- tasks and messages (spec 4.1) --------------------------------------------------------------------------------------
+
+MESSAGE = Record(
+    t.Message,
+    _required("message_id", TEXT),
+    Member("context_id", TEXT),
+    Member("task_id", TEXT),
+    _required("role", ROLE),
+    _required("parts", PARTS),
+    METADATA,
+    EXTENSIONS,
+    Member("reference_task_ids", TEXTS),
+)
+ARTIFACT = Record(
+    t.Artifact,
+    _required("artifact_id", TEXT),
+    Member("name", TEXT),
+    Member("description", TEXT),
+    _required("parts", PARTS),
+    METADATA,
+    EXTENSIONS,
+)
+TASK_STATUS = Record(
+    t.TaskStatus, _required("state", TASK_STATE), Member("message", MESSAGE), Member("timestamp", TIMESTAMP)
+)
+TASK = Record(
+    t.Task,
+    _required("id", TEXT),
+    Member("context_id", TEXT),
+    _required("status", TASK_STATUS),
+    Member("artifacts", many(ARTIFACT)),
+    Member("history", many(MESSAGE)),
+    METADATA,
+)
+
+# -- events (spec 4.2) --------------------------------------------------------------------------------------------------
+
+STATUS_UPDATE = Record(
+    t.TaskStatusUpdateEvent,
+    _required("task_id", TEXT),
+    _required("context_id", TEXT),
+    _required("status", TASK_STATUS),
+    METADATA,
+)
+ARTIFACT_UPDATE = Record(
+    t.TaskArtifactUpdateEvent,
+    _required("task_id", TEXT),
+    _required("context_id", TEXT),
+    _required("artifact", ARTIFACT),
+    Member("append", FLAG),
+    Member("last_chunk", FLAG),
+    METADATA,
+)
+SEND_MESSAGE_RESPONSE = OneOf(task=TASK, message=MESSAGE)
+STREAM_RESPONSE = OneOf(task=TASK, message=MESSAGE, status_update=STATUS_UPDATE, artifact_update=ARTIFACT_UPDATE)
+
+# -- push configuration (spec 4.3) --------------------------------------------------------------------------------------
+
+AUTHENTICATION_INFO = Record(t.AuthenticationInfo, _required("scheme", TEXT), Member("credentials", TEXT))
+PUSH_CONFIG = Record(
+    t.TaskPushNotificationConfig,
+    TENANT,
+    Member("id", TEXT),
+    Member("task_id", TEXT),
+    _required("url", TEXT),
+    Member("token", TEXT),
+    Member("authentication", AUTHENTICATION_INFO),
+)
+
+# -- requests and responses (spec 3.1, 3.2) -----------------------------------------------------------------------------
+
+SEND_MESSAGE_CONFIGURATION = Record(
+    t.SendMessageConfiguration,
+    Member("accepted_output_modes", TEXTS),
+    Member("task_push_notification_config", PUSH_CONFIG),
+    HISTORY_LENGTH,
+    Member("return_immediately", FLAG),
+)
+SEND_MESSAGE_REQUEST = Record(
+    t.SendMessageRequest,
+    TENANT,
+    _required("message", MESSAGE),
+    Member("configuration", SEND_MESSAGE_CONFIGURATION),
+    METADATA,
+)
+LIST_TASKS_REQUEST = Record(
+    t.ListTasksRequest,
+    TENANT,
+    Member("context_id", TEXT),
+    Member("status", TASK_STATE),
+    _optional("page_size", INT32),
+    Member("page_token", TEXT),
+    HISTORY_LENGTH,
+    Member("status_timestamp_after", TIMESTAMP),
+    _optional("include_artifacts", FLAG),
+)
+LIST_TASKS_RESPONSE = Record(
+    t.ListTasksResponse,
+    Member("tasks", many(TASK), always=True),
+    Member("next_page_token", TEXT, always=True),
+    Member("page_size", INT32, always=True),
+    Member("total_size", INT32, always=True),
+)
+LIST_PUSH_CONFIGS_REQUEST = Record(
+    t.ListTaskPushNotificationConfigsRequest,
+    TENANT,
+    _required("task_id", TEXT),
+    Member("page_size", INT32),
+    Member("page_token", TEXT),
+)
+LIST_PUSH_CONFIGS_RESPONSE = Record(
+    t.ListTaskPushNotificationConfigsResponse,
+    Member("configs", many(PUSH_CONFIG)),
+    Member("next_page_token", TEXT),
+)
+
+# -- security (spec 4.5) ------------------------------------------------------------------------------------------------
+
+DESCRIPTION = Member("description", TEXT)
+REFRESH_URL = Member("refresh_url", TEXT)
+SCOPES = Member("scopes", mapping(TEXT), always=True)  # required, and may be empty
+OAUTH_FLOW = OneOf(
+    authorization_code=Record(
+        c.AuthorizationCodeOAuthFlow,
+        _required("authorization_url", TEXT),
+        _required("token_url", TEXT),
+        REFRESH_URL,
+        SCOPES,
+        Member("pkce_required", FLAG),
+    ),
+    client_credentials=Record(c.ClientCredentialsOAuthFlow, _required("token_url", TEXT), REFRESH_URL, SCOPES),
+    device_code=Record(
+        c.DeviceCodeOAuthFlow,
+        _required("device_authorization_url", TEXT),
+        _required("token_url", TEXT),
+        REFRESH_URL,
+        SCOPES,
+    ),
+    implicit=Record(
+        c.ImplicitOAuthFlow, Member("authorization_url", TEXT), REFRESH_URL, Member("scopes", mapping(TEXT))
+    ),
+    password=Record(c.PasswordOAuthFlow, Member("token_url", TEXT), REFRESH_URL, Member("scopes", mapping(TEXT))),
+)
+SECURITY_SCHEME = OneOf(
+    api_key_security_scheme=Record(
+        c.APIKeySecurityScheme, DESCRIPTION, _required("location", TEXT), _required("name", TEXT)
+    ),
+    http_auth_security_scheme=Record(
+        c.HTTPAuthSecurityScheme, DESCRIPTION, _required("scheme", TEXT), Member("bearer_format", TEXT)
+    ),
+    oauth2_security_scheme=Record(
+        c.OAuth2SecurityScheme, DESCRIPTION, _required("flow", OAUTH_FLOW, "flows"), Member("oauth2_metadata_url", TEXT)
+    ),
+    open_id_connect_security_scheme=Record(
+        c.OpenIdConnectSecurityScheme, DESCRIPTION, _required("open_id_connect_url", TEXT)
+    ),
+    mtls_security_scheme=Record(c.MutualTlsSecurityScheme, DESCRIPTION),
+)
+
+
+def _load_string_list(value: Any, strict: bool) -> tuple[str, ...]:
+    if not isinstance(value, dict):
+        raise unexpected("an object", value)
+    items = value.get("list")
+    if items is None:
+        return ()
+    try:
+        texts: tuple[str, ...] = TEXTS.load(items, strict)
+    except Invalid as invalid:
+        raise invalid.below("list") from None
+    return texts
+
+
+def _dump_string_list(value: Sequence[str]) -> dict[str, Any]:
+    return {"list": list(value)} if value else {}
+
+
+SECURITY_REQUIREMENT = Record(
+    c.SecurityRequirement, Member("schemes", mapping(Scalar(_load_string_list, _dump_string_list)))
+)
+SECURITY_REQUIREMENTS = Member("security_requirements", many(SECURITY_REQUIREMENT))
+
+# -- the agent card (spec 4.4) ------------------------------------------------------------------------------------------
+
+AGENT_INTERFACE = Record(
+    c.AgentInterface,
+    _required("url", TEXT),
+    _required("protocol_binding", TEXT),
+    TENANT,
+    _required("protocol_version", TEXT),
+)
+AGENT_PROVIDER = Record(c.AgentProvider, _required("url", TEXT), _required("organization", TEXT))
+AGENT_EXTENSION = Record(
+    c.AgentExtension, _required("uri", TEXT), DESCRIPTION, Member("required", FLAG), Member("params", STRUCT)
+)
+AGENT_CAPABILITIES = Record(
+    c.AgentCapabilities,
+    _optional("streaming", FLAG),
+    _optional("push_notifications", FLAG),
+    Member("extensions", many(AGENT_EXTENSION)),
+    _optional("extended_agent_card", FLAG),
+)
+AGENT_CARD_SIGNATURE = Record(
+    c.AgentCardSignature, _required("protected", TEXT), _required("signature", TEXT), Member("header", STRUCT)
+)
+AGENT_SKILL = Record(
+    c.AgentSkill,
+    _required("id", TEXT),
+    _required("name", TEXT),
+    _required("description", TEXT),
+    _required("tags", TEXTS),
+    Member("examples", TEXTS),
+    Member("input_modes", TEXTS),
+    Member("output_modes", TEXTS),
+    SECURITY_REQUIREMENTS,
+)
+AGENT_CARD = Record(
+    c.AgentCard,
+    _required("name", TEXT),
+    _required("description", TEXT),
+    _required("supported_interfaces", many(AGENT_INTERFACE)),
+    Member("provider", AGENT_PROVIDER),
+    _required("version", TEXT),
+    _optional("documentation_url", TEXT),
+    _required("capabilities", AGENT_CAPABILITIES),
+    Member("security_schemes", mapping(SECURITY_SCHEME)),
+    SECURITY_REQUIREMENTS,
+    _required("default_input_modes", TEXTS),
+    _required("default_output_modes", TEXTS),
+    _required("skills", many(AGENT_SKILL)),
+    Member("signatures", many(AGENT_CARD_SIGNATURE)),
+    _optional("icon_url", TEXT),
+)
+
+_RECORDS = (
+    MESSAGE,
+    ARTIFACT,
+    TASK_STATUS,
+    TASK,
+    STATUS_UPDATE,
+    ARTIFACT_UPDATE,
+    AUTHENTICATION_INFO,
+    PUSH_CONFIG,
+    SEND_MESSAGE_CONFIGURATION,
+    SEND_MESSAGE_REQUEST,
+    Record(t.GetTaskRequest, TENANT, _required("id", TEXT), HISTORY_LENGTH),
+    LIST_TASKS_REQUEST,
+    LIST_TASKS_RESPONSE,
+    Record(t.CancelTaskRequest, TENANT, _required("id", TEXT), METADATA),
+    Record(t.SubscribeToTaskRequest, TENANT, _required("id", TEXT)),
+    Record(t.GetTaskPushNotificationConfigRequest, TENANT, _required("task_id", TEXT), _required("id", TEXT)),
+    LIST_PUSH_CONFIGS_REQUEST,
+    LIST_PUSH_CONFIGS_RESPONSE,
+    Record(t.DeleteTaskPushNotificationConfigRequest, TENANT, _required("task_id", TEXT), _required("id", TEXT)),
+    Record(t.GetExtendedAgentCardRequest, TENANT),
+    SECURITY_REQUIREMENT,
+    AGENT_INTERFACE,
+    AGENT_PROVIDER,
+    AGENT_EXTENSION,
+    AGENT_CAPABILITIES,
+    AGENT_CARD_SIGNATURE,
+    AGENT_SKILL,
+    AGENT_CARD,
+)
+#: How each type of the model is read and written. A member of a oneof stands for its union: a scheme is always written
+#: under its key.
+KINDS: dict[Any, Kind] = {
+    **{record.cls: record for record in _RECORDS},
+    **dict.fromkeys((t.Part, t.TextPart, t.FilePart, t.DataPart), PART),
+    **dict.fromkeys((c.SecurityScheme, *SECURITY_SCHEME.classes), SECURITY_SCHEME),
+    **dict.fromkeys((c.OAuthFlow, *OAUTH_FLOW.classes), OAUTH_FLOW),
+    t.SendMessageResponse: SEND_MESSAGE_RESPONSE,
+    t.StreamResponse: STREAM_RESPONSE,
+}
+
+# -- errors (spec 9.5) --------------------------------------------------------------------------------------------------
+
+_TYPE = "type.googleapis.com/google.rpc."
+_DOMAIN = "a2a-protocol.org"
+
+
+def error_details(error: A2AError) -> list[dict[str, Any]]:
+    """The ``google.rpc`` details of an error, the same in every binding. An ErrorInfo is always the first."""
+    info = {"@type": _TYPE + "ErrorInfo", "reason": error.reason, "domain": _DOMAIN}
+    details: list[dict[str, Any]] = [{**info, "metadata": error.metadata} if error.metadata else info]
+    if error.violations:
+        violations = [violation._asdict() for violation in error.violations]
+        details.append({"@type": _TYPE + "BadRequest", "fieldViolations": violations})
+    if error.retry_after is not None:
+        details.append({"@type": _TYPE + "RetryInfo", "retryDelay": f"{error.retry_after:g}s"})
+    return details
+
+
+def load_error_details(details: Any) -> dict[str, Any]:
+    """What `error_from_wire` can use of a peer's details; junk is passed over."""
+    known: dict[str, Any] = {}
+    for detail in details if isinstance(details, list) else [details]:
+        if not isinstance(detail, dict):
+            continue
+        match str(detail.get("@type", "")).rpartition(".")[2]:
+            case "ErrorInfo":
+                known["reason"] = _text(detail.get("reason"))
+                known["metadata"] = _texts(detail.get("metadata"))
+            case "BadRequest":
+                known["violations"] = _violations(detail.get("fieldViolations"))
+            case "RetryInfo":
+                known["retry_after"] = _seconds(detail.get("retryDelay"))
+    return known
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {key: item if isinstance(item, str) else dumps(item).decode() for key, item in value.items()}
+
+
+def _violations(value: Any) -> tuple[FieldViolation, ...]:
+    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+    return tuple(FieldViolation(_text(row.get("field")), _text(row.get("description"))) for row in rows)
+
+
+def _seconds(value: Any) -> float | None:
+    try:
+        seconds = float(_text(value).removesuffix("s"))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < 1e9 else None
+
+
+# -- the codec ----------------------------------------------------------------------------------------------------------
+
+
+class V10:
+    """The codec of protocol 1.0; see `Codec` for the contract."""
+
+    version = "1.0"
+
+    def method(self, operation: Operation) -> str:
+        return operation.name
+
+    def operation(self, method: str) -> Operation:
+        try:
+            return OPERATIONS[method]
+        except KeyError:
+            raise MethodNotFoundError(f"There is no method {shown(method)}") from None
+
+    def load(self, cls: type[_T] | Any, value: Any, strict: bool = True) -> Any:
+        try:
+            loaded = KINDS[cls].load(value, strict)
+            if loaded is None:
+                raise Invalid("holds nothing that protocol 1.0 knows")
+        except Invalid as invalid:
+            where = invalid.where or getattr(cls, "__name__", "value")
+            if strict:
+                raise InvalidParamsError.at(where, invalid.description) from None
+            raise InvalidAnswer(f"{where}: {invalid.description}") from None
+        return loaded
+
+    def dump(self, obj: Any) -> Any:
+        dump = KINDS[type(obj)].dump
+        return obj if dump is None else dump(obj)
+
+    def load_request(self, operation: Operation, params: Any) -> Any:
+        return self.load(operation.request, params)
+
+    def dump_request(self, operation: Operation, request: Any) -> Any:
+        return self.dump(request)
+
+    def load_result(self, operation: Operation, value: Any) -> Any:
+        return None if operation.response is None else self.load(operation.response, value, strict=False)
+
+    def dump_result(self, operation: Operation, result: Any) -> Any:
+        dump = None if operation.response is None else KINDS[operation.response].dump
+        return None if dump is None else dump(result)
+
+    def load_event(self, value: Any) -> Any:
+        return self.load(t.StreamResponse, value, strict=False)
+
+    def dump_event(self, event: t.StreamResponse) -> Any:
+        return STREAM_RESPONSE.dump(event)
+
+    def encode_item(self, item: StreamItem | Entry) -> bytes:
+        encoded = item.encoded.get(self.version)
+        if encoded is None:
+            encoded = item.encoded[self.version] = dumps(STREAM_RESPONSE.dump(item.event))
+        return encoded
+
+    def dump_error(self, error: A2AError) -> dict[str, Any]:
+        return {"code": error.code, "message": error.message, "data": error_details(error)}
+
+    def load_error(self, value: Any) -> A2AError:
+        if not isinstance(value, Mapping):
+            return A2AError(_text(value))
+        code = value.get("code")
+        return error_from_wire(
+            code=code if isinstance(code, int) and not isinstance(code, bool) else None,
+            message=_text(value.get("message")),
+            **load_error_details(value.get("data")),
+        )
+
+
+CODEC = V10()

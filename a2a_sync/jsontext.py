@@ -1,0 +1,141 @@
+"""JSON text in and out, strict in both directions.
+
+Python's own decoder guesses encodings, lets the last of two equal keys win, reads ``NaN`` and ``1e400``, and accepts
+strings that no UTF-8 text can hold. Two readers of one such body can see two different requests, so none of it gets in
+here, and none of it gets out. This room knows text and plain values, not the protocol.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import accumulate
+from math import isinf
+from typing import Any, NoReturn
+
+from a2a_sync.errors import JSONParseError
+
+#: How deep a request may be nested.
+MAX_DEPTH = 100
+#: How deep a document of our own, or an answer, may be nested: it wraps what a request carried in a few levels more.
+MAX_ANSWER_DEPTH = 128
+
+_BOM = "\ufeff"
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
+    """The value that `body` holds: UTF-8, with or without a byte order mark.
+
+    Raises:
+        JSONParseError: it is not JSON as this library accepts it; the message says what is wrong, and where.
+    """
+    text = _decode(body)
+    if _depth_bound(text) > max_depth and _depth(text) > max_depth:
+        raise JSONParseError(f"Invalid JSON: nested deeper than {max_depth} levels")
+    try:
+        value = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise JSONParseError(f"Invalid JSON: {error.msg} at line {error.lineno} column {error.colno}") from None
+    except RecursionError:
+        raise JSONParseError("Invalid JSON: nested too deep") from None
+    except ValueError:
+        raise JSONParseError("Invalid JSON: a number has too many digits") from None
+    if "\\ud" in text or "\\uD" in text:
+        _refuse_lone_surrogates(value)
+    return value
+
+
+def dumps(value: Any) -> bytes:
+    """`value` as compact UTF-8.
+
+    Raises:
+        ValueError: JSON cannot say it (NaN, a datetime, a lone surrogate, a cycle, nesting without end).
+    """
+    try:
+        text = _ENCODER.encode(value)
+        encoded = text.encode()
+    except RecursionError:
+        raise ValueError("not JSON: nested too deep") from None
+    except UnicodeEncodeError as error:
+        raise ValueError(f"not JSON: a string holds {_lone(error)}") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if _depth_bound(text) > MAX_ANSWER_DEPTH and _depth(text) > MAX_ANSWER_DEPTH:
+        raise ValueError(f"not JSON: nested deeper than {MAX_ANSWER_DEPTH} levels")
+    return encoded
+
+
+def _decode(body: bytes | str) -> str:
+    if isinstance(body, str):
+        text = body
+        if not text.isascii():
+            _refuse_lone_surrogates(text)
+    else:
+        try:
+            text = str(body, "utf-8")
+        except UnicodeDecodeError as error:
+            raise JSONParseError(f"Invalid JSON: the body is not UTF-8 (byte {error.start})") from None
+        if b"\0" in body[:4]:
+            raise JSONParseError("Invalid JSON: the body is not UTF-8 (it looks like UTF-16 or UTF-32)")
+    text = text.removeprefix(_BOM)
+    if not text or text.isspace():
+        raise JSONParseError("Invalid JSON: the body is empty")
+    return text
+
+
+def _refuse_lone_surrogates(value: Any) -> None:
+    try:
+        _ENCODER.encode(value).encode()
+    except UnicodeEncodeError as error:
+        raise JSONParseError(f"Invalid JSON: a string holds {_lone(error)}") from None
+
+
+def _lone(error: UnicodeEncodeError) -> str:
+    return f"the lone surrogate \\u{ord(error.object[error.start]):04x}"
+
+
+# The depth is found in the text, before the decoder recurses: where Python's own limit lies depends on its version and
+# on the program around us. Nearly every body has fewer brackets than levels allowed and needs two counts only.
+
+
+def _depth_bound(text: str) -> int:
+    return text.count("{") + text.count("[")
+
+
+def _depth(text: str) -> int:
+    if "\\" in text:
+        text = text.replace("\\\\", "").replace('\\"', "")
+    outside_strings = "".join(text.split('"')[::2])
+    brackets = outside_strings.encode().translate(None, _NOT_BRACKETS)
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise JSONParseError(f"Invalid JSON: the key {_shown(key)} occurs twice in one object")
+            seen.add(key)
+    return result
+
+
+def _shown(key: str) -> str:
+    return json.dumps(key if len(key) <= 60 else key[:60] + "…")
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if isinf(number):
+        raise JSONParseError(f"Invalid JSON: the number {digits[:40]} is too large")
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise JSONParseError(f"Invalid JSON: {name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
