@@ -7,14 +7,24 @@ Every method may be called from any thread, takes no callbacks and holds no lock
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from a2a_sync.lifecycle import Entry, LogEvent
+from a2a_sync.errors import TaskNotFoundError
+from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent, ends_run
 from a2a_sync.operations import RunRequest
-from a2a_sync.types import Metadata, Task, TaskState, TaskStatus
+from a2a_sync.types import (
+    JSON,
+    Message,
+    Metadata,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 
 
 class Scope(NamedTuple):
@@ -104,6 +114,10 @@ class StoreConflict(Exception):
     """A write that the store refuses; nothing was stored."""
 
 
+class TaskExists(StoreConflict):
+    """A task with this id is there already (in whatever scope)."""
+
+
 class TaskBusy(StoreConflict):
     """Another run holds the token."""
 
@@ -128,6 +142,7 @@ class TaskStore(Protocol):
         With `create` the task is made; otherwise it must exist.
 
         Raises:
+            TaskExists: the task was to be created and is there already.
             TaskBusy: a run holds the token.
             TaskEnded: the task is terminal.
         """
@@ -135,8 +150,10 @@ class TaskStore(Protocol):
     def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
         """Append for the holder of `token`; `end` frees the token in the same step. `events` may be empty.
 
+        An event that ends its run (`lifecycle.ends_run`: a terminal state, a question) frees it in any case.
+
         Raises:
-            RunRevoked: the token is not current.
+            RunRevoked: the token is not current, or the task is gone.
         """
 
     def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
@@ -148,6 +165,9 @@ class TaskStore(Protocol):
 
     def head(self, scope: Scope, task_id: str) -> TaskHead:
         """The task without its log: one cheap read."""
+
+    def request(self, scope: Scope, task_id: str) -> RunRequest | None:
+        """What the run that holds the token was started with; None when no run does."""
 
     def load(self, scope: Scope, task_id: str, *, history: int | None = None, artifacts: bool = True) -> StoredTask:
         """The folded task. `history` is how many of the newest messages to include (None: all)."""
@@ -163,6 +183,53 @@ class TaskStore(Protocol):
 
     def close(self) -> None:
         """Free connections and files. Idempotent; the store opens them again when used again."""
+
+
+# -- what all stores share ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a batch of events does to a task's head.
+
+    ``status`` is the newest of the batch (None: unchanged), ``metadata`` what its status events add to the task's,
+    ``artifacts`` how many artifact events it holds, ``ends`` whether one of them ends the run.
+    """
+
+    status: TaskStatus | None = None
+    metadata: dict[str, JSON] = field(default_factory=dict)
+    artifacts: int = 0
+    ends: bool = False
+
+
+def outcome(events: Iterable[LogEvent]) -> Outcome:
+    """What `events` do, one after the other."""
+    result = Outcome()
+    for event in events:
+        if isinstance(event, TaskStatusUpdateEvent):
+            result.status = event.status
+            result.metadata.update(event.metadata)
+            result.ends = result.ends or ends_run(event)
+        elif isinstance(event, TaskArtifactUpdateEvent):
+            result.artifacts += 1
+    return result
+
+
+def folded(head: TaskHead, history: Iterable[Message], artifacts: ArtifactFold) -> Task:
+    """The task that a head and the parts of its log that were read add up to."""
+    return Task(
+        id=head.id,
+        context_id=head.context_id,
+        status=head.status,
+        artifacts=artifacts.artifacts(),
+        history=tuple(history),
+        metadata=head.metadata,
+    )
+
+
+def not_found(task_id: str) -> TaskNotFoundError:
+    """The one answer for tasks that do not exist and tasks of another scope (spec 3.3.2, 13.1)."""
+    return TaskNotFoundError(f"Task not found: {task_id}")
 
 
 def time_ms(moment: datetime | None) -> int:
