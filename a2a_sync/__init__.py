@@ -1,1 +1,120 @@
+"""The A2A (Agent2Agent) protocol for synchronous Python: a WSGI server, a blocking client, no event loop.
+
+Everything a README needs is a name of this module. Names are loaded on first use, so that importing the client loads no
+server and importing the package opens no file and starts no thread.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+_MODULES = {
+    "a2a_sync.agent": ("Agent",),
+    "a2a_sync.app": ("A2AApp",),
+    "a2a_sync.card": (
+        "AgentCapabilities",
+        "AgentCard",
+        "AgentExtension",
+        "AgentInterface",
+        "AgentProvider",
+        "AgentSkill",
+    ),
+    "a2a_sync.client": ("Chat", "Client", "TaskStream", "Timeout"),
+    "a2a_sync.errors": (
+        "A2AError",
+        "DataPartError",
+        "PublicError",
+        "StoreError",
+        "StreamInterrupted",
+        "TaskNotCancelableError",
+        "TaskNotFoundError",
+        "TransportError",
+        "TransportTimeout",
+        "UnsupportedOperationError",
+    ),
+    "a2a_sync.executor": ("AgentExecutor", "RequestContext", "TaskCancelled"),
+    "a2a_sync.limits": ("Limits",),
+    "a2a_sync.results": ("AuthRequired", "Failure", "InputRequired", "Rejected", "Stream"),
+    "a2a_sync.stores": ("MemoryStore", "SQLiteStore", "TaskStore"),
+    "a2a_sync.types": (
+        "Artifact",
+        "DataPart",
+        "FilePart",
+        "Message",
+        "Part",
+        "Role",
+        "Task",
+        "TaskArtifactUpdateEvent",
+        "TaskState",
+        "TaskStatus",
+        "TaskStatusUpdateEvent",
+        "TextPart",
+    ),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+if TYPE_CHECKING:
+    from a2a_sync.agent import Agent as Agent
+    from a2a_sync.app import A2AApp as A2AApp
+    from a2a_sync.card import AgentCapabilities as AgentCapabilities
+    from a2a_sync.card import AgentCard as AgentCard
+    from a2a_sync.card import AgentExtension as AgentExtension
+    from a2a_sync.card import AgentInterface as AgentInterface
+    from a2a_sync.card import AgentProvider as AgentProvider
+    from a2a_sync.card import AgentSkill as AgentSkill
+    from a2a_sync.client import Chat as Chat
+    from a2a_sync.client import Client as Client
+    from a2a_sync.client import TaskStream as TaskStream
+    from a2a_sync.client import Timeout as Timeout
+    from a2a_sync.errors import A2AError as A2AError
+    from a2a_sync.errors import DataPartError as DataPartError
+    from a2a_sync.errors import PublicError as PublicError
+    from a2a_sync.errors import StoreError as StoreError
+    from a2a_sync.errors import StreamInterrupted as StreamInterrupted
+    from a2a_sync.errors import TaskNotCancelableError as TaskNotCancelableError
+    from a2a_sync.errors import TaskNotFoundError as TaskNotFoundError
+    from a2a_sync.errors import TransportError as TransportError
+    from a2a_sync.errors import TransportTimeout as TransportTimeout
+    from a2a_sync.errors import UnsupportedOperationError as UnsupportedOperationError
+    from a2a_sync.executor import AgentExecutor as AgentExecutor
+    from a2a_sync.executor import RequestContext as RequestContext
+    from a2a_sync.executor import TaskCancelled as TaskCancelled
+    from a2a_sync.limits import Limits as Limits
+    from a2a_sync.results import AuthRequired as AuthRequired
+    from a2a_sync.results import Failure as Failure
+    from a2a_sync.results import InputRequired as InputRequired
+    from a2a_sync.results import Rejected as Rejected
+    from a2a_sync.results import Stream as Stream
+    from a2a_sync.stores import MemoryStore as MemoryStore
+    from a2a_sync.stores import SQLiteStore as SQLiteStore
+    from a2a_sync.stores import TaskStore as TaskStore
+    from a2a_sync.types import Artifact as Artifact
+    from a2a_sync.types import DataPart as DataPart
+    from a2a_sync.types import FilePart as FilePart
+    from a2a_sync.types import Message as Message
+    from a2a_sync.types import Part as Part
+    from a2a_sync.types import Role as Role
+    from a2a_sync.types import Task as Task
+    from a2a_sync.types import TaskArtifactUpdateEvent as TaskArtifactUpdateEvent
+    from a2a_sync.types import TaskState as TaskState
+    from a2a_sync.types import TaskStatus as TaskStatus
+    from a2a_sync.types import TaskStatusUpdateEvent as TaskStatusUpdateEvent
+    from a2a_sync.types import TextPart as TextPart
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

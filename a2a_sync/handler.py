@@ -29,7 +29,18 @@ from a2a_sync.execution import Execution
 from a2a_sync.lifecycle import Fold
 from a2a_sync.limits import Limits
 from a2a_sync.operations import Call, CallContext, RunRequest, StreamItem
-from a2a_sync.stores.base import Cursor, Scope, StartedRun, TaskBusy, TaskEnded, TaskHead, TaskQuery, TaskStore, time_ms
+from a2a_sync.stores.base import (
+    Cursor,
+    Scope,
+    StartedRun,
+    StoredTask,
+    TaskBusy,
+    TaskEnded,
+    TaskHead,
+    TaskQuery,
+    TaskStore,
+    time_ms,
+)
 from a2a_sync.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -115,13 +126,15 @@ class RequestHandler:
         self._check_send(request)
         scope = _scope(request.tenant, context)
         run_request, create = self._run_request(scope, request, context)
+        history = self._history(request.configuration.history_length if request.configuration else None)
+        before = None if create else self._store.load(scope, run_request.task_id, history=history)
         subscription = Subscription(self._hub, run_request.task_id, size=self._limits.queue)
         try:
             started = self._start(scope, run_request, create, context, wait=True)
             if isinstance(started, Message):
                 subscription.close()
                 return SingleItemStream(StreamItem(started))
-            task = self._first(scope, started, create, request)
+            task = _new_task(started, history) if before is None else self._continued(scope, before, started, history)
         except BaseException:
             subscription.close()
             raise
@@ -214,30 +227,18 @@ class RequestHandler:
                 return
             _leave_if_gone(context)
 
-    def _first(self, scope: Scope, started: StartedRun, create: bool, request: SendMessageRequest) -> Task:
-        """The task a stream begins with, as it was when the run started."""
-        head = started.head
-        wanted = request.configuration.history_length if request.configuration else None
-        if create:
-            return _new_task(started, self._history(wanted))
-        # The run may be ahead already: later artifacts then come once more as events, which replace or extend them.
-        # So fold exactly up to the start.
-        return self._folded_until(scope, head, self._history(wanted))
-
-    def _folded_until(self, scope: Scope, head: TaskHead, history: int) -> Task:
-        stored = self._store.load(scope, head.id, history=history)
-        if stored.version == head.version:
-            return stored.task
-        fold = Fold(Task(id=head.id, context_id=head.context_id, status=head.status))
-        after = 0
-        while after < head.version:
-            page = self._store.log(scope, head.id, after=after)
-            if not page.entries:
+    def _continued(self, scope: Scope, before: StoredTask, started: StartedRun, history: int) -> Task:
+        """The task exactly as it was when the run started, though the run may be ahead by now."""
+        fold = Fold(before.task)
+        number = before.version
+        while number < started.head.version:
+            page = self._store.log(scope, started.head.id, after=number)
+            entries = [entry for entry in page.entries if entry.number <= started.head.version]
+            if not entries:
                 break
-            for entry in page.entries:
-                if entry.number <= head.version:
-                    fold.apply(entry.event)
-            after = page.entries[-1].number
+            for entry in entries:
+                fold.apply(entry.event)
+            number = entries[-1].number
         task = fold.task()
         assert task is not None
         return replace(task, history=task.history[-history:] if history else ())

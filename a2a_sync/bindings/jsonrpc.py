@@ -73,8 +73,8 @@ def write_result(id: RpcId, result: bytes) -> bytes:
 
 
 def write_error(id: RpcId, error: A2AError, codec: Codec) -> bytes:
-    """The answer that carries `error`, also in the middle of a stream."""
-    return dumps({"jsonrpc": "2.0", "id": id, "error": codec.dump_error(error)})
+    """The answer that carries `error`."""
+    return EventEnvelope(id).wrap_error(error, codec)
 
 
 class EventEnvelope:
@@ -83,11 +83,15 @@ class EventEnvelope:
     __slots__ = ("_head",)
 
     def __init__(self, id: RpcId) -> None:
-        self._head = b'{"jsonrpc":"2.0","id":' + dumps(id) + b',"result":'
+        self._head = b'{"jsonrpc":"2.0","id":' + dumps(id)
 
     def wrap(self, event: bytes) -> bytes:
         """The answer that carries one event's bytes."""
-        return b"".join((self._head, event, b"}"))
+        return b"".join((self._head, b',"result":', event, b"}"))
+
+    def wrap_error(self, error: A2AError, codec: Codec) -> bytes:
+        """The answer that carries an error, at the start of an exchange or in the middle of a stream."""
+        return b"".join((self._head, b',"error":', dumps(codec.dump_error(error)), b"}"))
 
 
 # -- client -------------------------------------------------------------------------------------------------------------

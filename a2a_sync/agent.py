@@ -1,0 +1,167 @@
+"""`Agent`: an agent written as one function, with everything its card says beside it.
+
+Two styles, one class: subclass it and define ``handle_message``, or make an instance and decorate a function. An agent is
+an `AgentExecutor`; what the handler returns becomes events as `results` says.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from a2a_sync.asynchronous import iterate, run_coroutine
+from a2a_sync.card import AgentCard, AgentProvider, AgentSkill
+from a2a_sync.executor import Event, RequestContext
+from a2a_sync.operations import Endpoint
+from a2a_sync.results import ChunkStream, Stream, final_events
+from a2a_sync.types import Message
+
+if TYPE_CHECKING:
+    from a2a_sync.app import A2AApp
+
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+_building = threading.Lock()
+
+
+class Agent:
+    """An agent, declared by class attributes or by arguments of the same names.
+
+    ``handle_message(message, context)`` runs on a worker thread, once per message; it may be ``async def`` or a generator.
+    It returns text, a part, a list of parts, an `Artifact`, a dict or dataclass instance (the result), `InputRequired`,
+    `AuthRequired`, `Rejected`, `Failure`, a `Message`, a `Stream`, or None. An exception fails the task; its text stays
+    in the log unless it is a `PublicError` or `A2AError`.
+
+    ``handle_cancel(context)`` is optional and may raise `TaskNotCancelableError` to refuse. ``direct = True`` lets an
+    agent that answers with a `Message` at once do so without a task. ``on_worker_lost`` is ``"fail"`` or ``"retry"``.
+    """
+
+    name: str = ""
+    description: str = ""
+    version: str = "1.0.0"
+    skills: Sequence[AgentSkill] = ()
+    input_modes: Sequence[str] = ("text/plain", "application/json")
+    output_modes: Sequence[str] = ("text/plain", "application/json")
+    provider: AgentProvider | None = None
+    documentation_url: str | None = None
+    icon_url: str | None = None
+    direct: bool = False
+    on_worker_lost: str = "fail"
+
+    _on_message: Callable[..., Any] | None = None
+    _on_cancel: Callable[..., Any] | None = None
+    _private_app: A2AApp | None = None
+
+    def __init__(self, name: str = "", **attributes: Any) -> None:
+        """`attributes` are those of the class.
+
+        Raises:
+            TypeError: an attribute that an agent does not have.
+        """
+        if name:
+            self.name = name
+        for key, value in attributes.items():
+            if key.startswith("_") or not hasattr(Agent, key) or callable(getattr(Agent, key)):
+                raise TypeError(f"Agent has no attribute {key!r}")
+            setattr(self, key, value)
+
+    # -- the handlers --
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        """Answer `message`. Override this, or decorate a function with ``@agent.message``."""
+        if self._on_message is None:
+            raise TypeError(
+                f"agent {self._display_name()!r} has no handler: override handle_message or use @agent.message"
+            )
+        return self._on_message(message, context)
+
+    def handle_cancel(self, context: RequestContext) -> None:
+        """The client wants the task cancelled. Override this, or decorate a function with ``@agent.on_cancel``."""
+        if self._on_cancel is not None:
+            self._on_cancel(context)
+
+    def message(self, handler: _Handler) -> _Handler:
+        """Decorator: `handler(message, context)` answers messages."""
+        self._on_message = handler
+        return handler
+
+    def on_cancel(self, handler: _Handler) -> _Handler:
+        """Decorator: `handler(context)` is asked before a task is cancelled."""
+        self._on_cancel = handler
+        return handler
+
+    # -- the executor --
+
+    def execute(self, context: RequestContext) -> Iterator[Event] | None:
+        """Run the handler and turn what it gives back into events. On the run's worker thread."""
+        value = self.handle_message(context.message, context)
+        if inspect.iscoroutine(value):
+            value = run_coroutine(value, context)
+        if inspect.isasyncgen(value):
+            value = iterate(value, context)
+        if isinstance(value, Stream):
+            ChunkStream(context).send(value.chunks)
+        elif inspect.isgenerator(value):
+            ChunkStream(context).send(value)
+        elif isinstance(value, Message):
+            return iter((value,))
+        else:
+            context.emit(*final_events(value, context))
+        return None
+
+    @property
+    def cancel(self) -> Callable[[RequestContext], None] | None:
+        """What to ask before a cancel; None where nothing was overridden, so that a cancel then takes no detour."""
+        if self._on_cancel is None and type(self).handle_cancel is Agent.handle_cancel:
+            return None
+        return self.handle_cancel
+
+    # -- the card --
+
+    def _display_name(self) -> str:
+        return self.name or type(self).__name__
+
+    def _doc(self) -> str:
+        """The first paragraph of the subclass's own docstring."""
+        doc = type(self).__dict__.get("__doc__") if type(self) is not Agent else None
+        return inspect.cleandoc(doc or "").split("\n\n")[0].replace("\n", " ")
+
+    def describe(self) -> AgentCard:
+        """What this agent says about itself; the app that serves it adds addresses and capabilities."""
+        return AgentCard(
+            name=self._display_name(),
+            description=self.description or self._doc(),
+            version=self.version,
+            skills=tuple(self.skills),
+            default_input_modes=tuple(self.input_modes),
+            default_output_modes=tuple(self.output_modes),
+            provider=self.provider,
+            documentation_url=self.documentation_url,
+            icon_url=self.icon_url,
+        )
+
+    # -- as the target of a client in the same process --
+
+    def endpoint(self) -> Endpoint:
+        """The endpoint of a private in-memory app over this agent, made on first use."""
+        return self._app().endpoint()
+
+    def agent_card(self) -> AgentCard:
+        """The card of that private app."""
+        return self._app().agent_card()
+
+    def _app(self) -> A2AApp:
+        if self._private_app is None:
+            from a2a_sync.app import A2AApp
+
+            with _building:
+                if self._private_app is None:
+                    self._private_app = A2AApp(self)
+        return self._private_app
+
+    def close(self, timeout: float = 5.0) -> None:
+        """End the private app, if there is one: its runs get `timeout` seconds."""
+        app, self._private_app = self._private_app, None
+        if app is not None:
+            app.close(timeout)

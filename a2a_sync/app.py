@@ -1,0 +1,304 @@
+"""`A2AApp`: the WSGI application, and the one place where everything is wired together.
+
+It knows ``environ``, mounting and content types; it decides which codec and which binding read a request. What an
+operation means is the handler's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge, SecurityError
+from werkzeug.wrappers import Request, Response
+
+from a2a_sync import jsontext
+from a2a_sync.bindings import jsonrpc
+from a2a_sync.card import AgentCapabilities, AgentCard, AgentInterface
+from a2a_sync.codec import Codec, by_version
+from a2a_sync.connection import Connection
+from a2a_sync.errors import (
+    A2AError,
+    ContentTypeNotSupportedError,
+    InternalError,
+    OverloadedError,
+    RequestTooLargeError,
+    VersionNotSupportedError,
+)
+from a2a_sync.events import EventHub
+from a2a_sync.execution import Execution
+from a2a_sync.handler import RequestHandler
+from a2a_sync.limits import Limits
+from a2a_sync.operations import Call, CallContext, Endpoint
+from a2a_sync.stores import open_store
+from a2a_sync.stores.base import TaskStore
+from a2a_sync.streaming import HEADERS as STREAM_HEADERS
+from a2a_sync.streaming import EventStreamBody
+from a2a_sync.types import new_id
+from a2a_sync.wellknown import CARD_PATH, CardDocument
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+logger = logging.getLogger(__name__)
+
+#: Request headers that runs may see. Never credentials: they are stored with the run.
+FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "traceparent", "tracestate")
+
+
+class A2AApp:
+    """An agent as a WSGI application: ``gunicorn module:app --threads 32``.
+
+    `agent` is an `Agent`, or any `AgentExecutor` together with `card`. `store` is a `TaskStore` or a URL
+    (``sqlite:///tasks.db``, ``memory:``); without one tasks live in memory. `url` is the public address; without it the
+    card takes it from each request, for the hosts in `trusted_hosts` (None: any, and then shared caches may not keep it).
+    `headers` are the request headers, in lower case, that handlers may see. Nothing is started or opened before the
+    first request, so the app may be made before a fork.
+
+    Raises:
+        ValueError: a version that this library does not speak, a store URL it does not know.
+        TypeError: no card for an executor that does not describe itself.
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        *,
+        card: AgentCard | None = None,
+        store: TaskStore | str | None = None,
+        url: str | None = None,
+        versions: Sequence[str] = ("1.0",),
+        limits: Limits | None = None,
+        headers: Iterable[str] = FORWARDED_HEADERS,
+        trusted_hosts: Sequence[str] | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.store = open_store(store)
+        self._owns_store = self.store is not store
+        self._url = url.rstrip("/") + "/" if url else None
+        self._trusted_hosts = list(trusted_hosts) if trusted_hosts is not None else None
+        self._codecs: dict[str, Codec] = {version: by_version(version) for version in versions}
+        self._template = _with_capabilities(card or _described(agent))
+        self._hub = EventHub()
+        self._execution = Execution(agent, self.store, self._hub, self.limits)
+        self._handler = RequestHandler(
+            self.store,
+            self._execution,
+            self._hub,
+            self.limits,
+            self._template.capabilities,
+            direct=bool(getattr(agent, "direct", False)),
+            headers=tuple(headers),
+        )
+        fixed = self._url is not None or self._trusted_hosts is not None
+        self._document = CardDocument(self.agent_card, self._codecs[versions[0]], fixed=fixed)
+        self._streams = threading.BoundedSemaphore(self.limits.streams)
+        self._closed = False
+
+    # -- WSGI --
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """The WSGI interface; `wsgi_app` can be wrapped in middleware."""
+        return self.wsgi_app(environ, start_response)
+
+    def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request. Blocks the server's thread for as long as the call takes."""
+        request = Request(environ)
+        request.trusted_hosts = self._trusted_hosts
+        path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
+        if path in ("", "/"):
+            if method == "POST":
+                return self._call(request, start_response)
+            response = _only(method, "POST, OPTIONS")
+        elif path == CARD_PATH:
+            response = self._card(request) if method in ("GET", "HEAD") else _only(method, "GET, HEAD, OPTIONS")
+        else:
+            response = _error_response(404, f"there is nothing at this path; the card is at {CARD_PATH}")
+        return response(environ, start_response)
+
+    def _card(self, request: Request) -> Response:
+        try:
+            return self._document.respond(request, self._url or request.root_url)
+        except SecurityError:
+            return _error_response(400, "this host is not served here")
+
+    def _call(self, request: Request, start_response: StartResponse) -> Iterable[bytes]:
+        connection = Connection(request.environ, lambda: self._closed)
+        rpc_id: jsonrpc.RpcId = None
+        codec = next(iter(self._codecs.values()))
+        try:
+            rpc = jsonrpc.read_request(self._body(request))
+            rpc_id = rpc.id
+            codec = self._codec(request)
+            operation = codec.operation(rpc.method)
+            context = self._context(request, connection, codec.version)
+            call = Call(operation, codec.load_request(operation, rpc.params), context)
+            if operation.streaming:
+                return self._stream(call, rpc_id, codec, connection, start_response)
+            result = self._dispatch(call)
+            body = jsonrpc.write_result(rpc_id, jsontext.dumps(codec.dump_result(operation, result)))
+            return _respond(start_response, 200, body)
+        except jsonrpc.RpcError as error:
+            return _respond_error(start_response, error.id, error.error, codec)
+        except A2AError as error:
+            return _respond_error(start_response, rpc_id, error, codec)
+        except Exception:
+            return _respond_error(start_response, rpc_id, _internal_error(), codec)
+
+    def _stream(
+        self, call: Call, rpc_id: jsonrpc.RpcId, codec: Codec, connection: Connection, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        if not self._streams.acquire(blocking=False):
+            raise OverloadedError("as many streams are open as may be; try again later", retry_after=1.0)
+        try:
+            stream = self._dispatch(call)
+        except BaseException:
+            self._streams.release()
+            raise
+        envelope = jsonrpc.EventEnvelope(rpc_id)
+        start_response("200 OK", list(STREAM_HEADERS))
+        return EventStreamBody(stream, envelope, codec, connection, self.limits, self._streams.release)
+
+    def _body(self, request: Request) -> bytes:
+        content_type = request.mimetype
+        if content_type and content_type != "application/json" and not content_type.endswith("+json"):
+            raise ContentTypeNotSupportedError(f"Content-Type {content_type} is not JSON; send application/json")
+        request.max_content_length = self.limits.body
+        try:
+            return request.get_data(cache=False)
+        except RequestEntityTooLarge:
+            raise RequestTooLargeError(f"the body is larger than {self.limits.body} bytes") from None
+        except ClientDisconnected:
+            raise RequestTooLargeError("the body ended before its announced length") from None
+
+    def _codec(self, request: Request) -> Codec:
+        """The codec of the version that the caller names; none named is 0.3 (spec 3.6.2)."""
+        named = request.headers.get("A2A-Version", "").strip() or request.args.get("A2A-Version", "").strip()
+        major_minor = ".".join((named or "0.3").split(".")[:2])
+        codec = self._codecs.get(major_minor)
+        if codec is not None:
+            return codec
+        served = ", ".join(self._codecs)
+        asked = f"Protocol version {named!r} is not served here" if named else "The request names no protocol version"
+        raise VersionNotSupportedError(
+            f"{asked}; send the header 'A2A-Version: {next(iter(self._codecs))}' (served: {served})",
+            metadata={"supportedVersions": served},
+        )
+
+    def _context(self, request: Request, connection: Connection, version: str) -> CallContext:
+        headers = {
+            key[5:].replace("_", "-").lower(): value
+            for key, value in request.environ.items()
+            if key.startswith("HTTP_")
+        }
+        last = headers.get("last-event-id", "")
+        extensions = headers.get("a2a-extensions", "")
+        return CallContext(
+            headers=headers,
+            extensions=tuple(uri.strip() for uri in extensions.split(",") if uri.strip()),
+            version=version,
+            last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
+            gone=connection.gone,
+        )
+
+    # -- the same without a network --
+
+    def endpoint(self) -> Endpoint:
+        """What a client in the same process calls: no network, no JSON, the same checks and errors."""
+        return self._dispatch
+
+    def _dispatch(self, call: Call) -> Any:
+        try:
+            return self._handler(call)
+        except A2AError:
+            raise
+        except Exception:
+            raise _internal_error(call) from None
+
+    def agent_card(self, address: str | None = None) -> AgentCard:
+        """The card, with what this app adds to it: its address (a URL), its versions and what it can do."""
+        address = address or self._url
+        if address is None:
+            return self._template
+        interfaces = tuple(
+            AgentInterface(url=address, protocol_binding="JSONRPC", protocol_version=version)
+            for version in self._codecs
+        )
+        return replace(self._template, supported_interfaces=interfaces)
+
+    # -- the end --
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Take no more runs, give the running ones `timeout` seconds, fail what is left, end streams, close the store.
+
+        A store that was handed in stays open. Idempotent.
+        """
+        self._execution.close(timeout)
+        self._closed = True
+        if self._owns_store:
+            self.store.close()
+
+    def __enter__(self) -> A2AApp:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _described(agent: Any) -> AgentCard:
+    describe: Callable[[], AgentCard] | None = getattr(agent, "describe", None)
+    if describe is None:
+        raise TypeError(f"A2AApp({type(agent).__name__}()) needs card=AgentCard(…): only an Agent describes itself")
+    return describe()
+
+
+def _with_capabilities(card: AgentCard) -> AgentCard:
+    """What the app really offers, whatever the given card says; extensions stay."""
+    offered = AgentCapabilities(streaming=True, push_notifications=False, extensions=card.capabilities.extensions)
+    return replace(card, capabilities=offered)
+
+
+def _internal_error(call: Call | None = None) -> InternalError:
+    """An error that says nothing but an id; the log says the rest under it. Call it while handling the exception."""
+    incident = new_id()[:8]
+    logger.exception("request failed (id %s)", incident, extra={"method": call.operation.name if call else ""})
+    return InternalError(f"internal error (id {incident})")
+
+
+def _respond(
+    start_response: StartResponse, status: int, body: bytes, extra: Sequence[tuple[str, str]] = ()
+) -> list[bytes]:
+    start_response(
+        _STATUS.get(status, f"{status} Error"),
+        [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *extra],
+    )
+    return [body]
+
+
+_STATUS = {200: "200 OK", 413: "413 Content Too Large", 429: "429 Too Many Requests"}
+
+
+def _respond_error(
+    start_response: StartResponse, rpc_id: jsonrpc.RpcId, error: A2AError, codec: Codec
+) -> Iterable[bytes]:
+    extra = [("Retry-After", str(max(1, round(error.retry_after))))] if error.retry_after else []
+    return _respond(start_response, error.rpc_http_status, jsonrpc.write_error(rpc_id, error, codec), extra)
+
+
+def _only(method: str, allowed: str) -> Response:
+    if method == "OPTIONS":
+        return Response(status=204, headers={"Allow": allowed})
+    response = _error_response(405, f"{method} is not answered here; allowed: {allowed}")
+    response.headers["Allow"] = allowed
+    return response
+
+
+def _error_response(status: int, message: str) -> Response:
+    body = jsontext.dumps({"error": {"code": status, "message": message}})
+    return Response(body, status=status, content_type="application/json")

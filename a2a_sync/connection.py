@@ -1,0 +1,76 @@
+"""The socket under a WSGI request, as far as the server shows it: has the client gone, and how long may a write take.
+
+Servers hand the socket over in ``environ`` (gunicorn, Werkzeug); where they do not, heartbeats find a lost client.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_KEYS = ("gunicorn.socket", "werkzeug.socket")
+
+
+def _native_poll() -> Any:
+    """The unpatched `select.poll`: gevent's own does not know RDHUP, and a poll of zero seconds never waits."""
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("select"):
+        return monkey.get_original("select", "poll")
+    return getattr(select, "poll", None)
+
+
+_RDHUP = getattr(select, "POLLRDHUP", 0)
+_GONE = _RDHUP | getattr(select, "POLLHUP", 0) | getattr(select, "POLLERR", 0)
+
+
+class Connection:
+    """The client's end of one request."""
+
+    __slots__ = ("_before", "_said_gone", "_socket", "_stopping")
+
+    def __init__(self, environ: dict[str, Any], stopping: Callable[[], bool]) -> None:
+        self._socket: socket.socket | None = next((environ[key] for key in _KEYS if key in environ), None)
+        self._said_gone: Callable[[], bool] | None = environ.get("waitress.client_disconnected")
+        self._stopping = stopping
+        self._before: float | None = None
+
+    def gone(self) -> bool:
+        """The client has closed its side, or the server is stopping. Never waits and never reads."""
+        return self._stopping() or self.closed()
+
+    def closed(self) -> bool:
+        """The client has closed its side, as far as can be told."""
+        if self._said_gone is not None:
+            return bool(self._said_gone())
+        poll = _native_poll()
+        if self._socket is None or poll is None:
+            return False
+        try:
+            number = self._socket.fileno()
+            if number < 0:
+                return True
+            poller = poll()
+            poller.register(number, _RDHUP)
+            return any(mask & _GONE for _, mask in poller.poll(0))
+        except (OSError, ValueError):
+            return True
+
+    def limit_writes(self, seconds: float) -> None:
+        """Let a write to a client that does not read fail after `seconds`; `restore` undoes it."""
+        if self._socket is not None:
+            try:
+                self._before = self._socket.gettimeout()
+                self._socket.settimeout(seconds)
+            except OSError:
+                self._socket = None
+
+    def restore(self) -> None:
+        """Give the socket its time-out back, for the next request on it."""
+        if self._socket is not None:
+            try:
+                self._socket.settimeout(self._before)
+            except OSError:
+                pass

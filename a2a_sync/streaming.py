@@ -1,0 +1,86 @@
+"""Server-sent events over WSGI: an iterable of frames that notices clients that left and servers that stop.
+
+The body is an object with ``close``, not a generator: Python does not run the ``finally`` of a generator that was never
+started, and WSGI servers call ``close`` in any case. It is iterated on the server's request thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+
+from a2a_sync.bindings.jsonrpc import EventEnvelope
+from a2a_sync.bindings.sse import comment, frame
+from a2a_sync.codec import Codec
+from a2a_sync.connection import Connection
+from a2a_sync.errors import A2AError, InternalError
+from a2a_sync.events import PolledStream
+from a2a_sync.limits import Limits
+from a2a_sync.types import new_id
+
+logger = logging.getLogger(__name__)
+
+#: Exactly this content type: proxies and clients look for it without a charset.
+HEADERS = [
+    ("Content-Type", "text/event-stream"),
+    ("Cache-Control", "no-cache, no-transform"),
+    ("X-Accel-Buffering", "no"),
+]
+
+
+class EventStreamBody:
+    """The body of one streaming answer."""
+
+    def __init__(
+        self,
+        stream: PolledStream,
+        envelope: EventEnvelope,
+        codec: Codec,
+        connection: Connection,
+        limits: Limits,
+        on_close: Callable[[], None],
+    ) -> None:
+        self._stream = stream
+        self._envelope = envelope
+        self._codec = codec
+        self._connection = connection
+        self._limits = limits
+        self._on_close: Callable[[], None] | None = on_close
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._connection.limit_writes(self._limits.write_deadline)
+        written = time.monotonic()
+        # Jittered, so that streams opened together do not come back together.
+        end = written + self._limits.stream_life * random.uniform(0.9, 1.1)
+        try:
+            while (items := self._stream.poll(self._limits.tick)) is not None:
+                if items:
+                    yield b"".join([frame(self._envelope.wrap(self._codec.encode_item(i)), i.number) for i in items])
+                    written = time.monotonic()
+                    if written < end:
+                        continue
+                now = time.monotonic()
+                if now >= end or self._connection.gone():
+                    return
+                if now - written >= self._limits.heartbeat:
+                    yield comment("heartbeat")
+                    written = now
+        except A2AError as error:
+            yield self._error(error)
+        except Exception:
+            incident = new_id()[:8]
+            logger.exception("a stream failed (id %s)", incident)
+            yield self._error(InternalError(f"internal error (id {incident})"))
+
+    def _error(self, error: A2AError) -> bytes:
+        return frame(self._envelope.wrap_error(error, self._codec), None)
+
+    def close(self) -> None:
+        """Stop listening and give the place of the stream back. The task goes on."""
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            self._stream.close()
+            self._connection.restore()
+            on_close()
