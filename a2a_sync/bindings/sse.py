@@ -1,0 +1,256 @@
+"""Server-sent events in both directions: frames out, events in.
+
+Writing is one function per kind of frame. Reading is done in two steps: `BlockSource` cuts a byte stream into complete
+blocks, promptly however the bytes were split on their way, and sseclient-py reads the fields of each block. The source
+does what that reader leaves open: line ends of every kind, byte order marks, the last event id, comments, a bounded
+size, cost that grows with the bytes and not with their square, and never an event that was cut short. The framing is
+that of the HTML standard (9.2.6) as spec 9.4.2 uses it. This room knows neither sockets nor JSON-RPC.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from a2a_sync import jsontext
+from a2a_sync.errors import JSONParseError
+
+#: How large one event may be, in bytes, unless the reader says otherwise.
+MAX_EVENT_BYTES = 64 * 1024 * 1024
+#: Blocks with more lines go to sseclient-py in pieces of so many: it copies what it has for each further line.
+_LINES_AT_ONCE = 128
+_BOM = b"\xef\xbb\xbf"
+
+
+class MalformedStream(ValueError):
+    """The bytes are no event stream: not UTF-8, or an event larger than allowed."""
+
+
+class CutStream(Exception):
+    """The bytes ended within an event."""
+
+
+# -- writing ------------------------------------------------------------------------------------------------------------
+
+
+def frame(data: bytes, number: int | None = None) -> bytes:
+    """One event whose data is one line (compact JSON); `number` is its id.
+
+    Raises:
+        ValueError: `data` has a line break.
+    """
+    if b"\n" in data or b"\r" in data:
+        raise ValueError("the data of an event must be one line")
+    if number is None:
+        return b"data: %b\n\n" % data
+    return b"id: %d\ndata: %b\n\n" % (number, data)
+
+
+def comment(text: str) -> bytes:
+    """A comment, which readers pass over: a sign of life.
+
+    Raises:
+        ValueError: `text` has a line break.
+    """
+    if "\n" in text or "\r" in text:
+        raise ValueError("a comment must be one line")
+    return f": {text}\n\n".encode()
+
+
+# -- reading ------------------------------------------------------------------------------------------------------------
+
+
+class ServerEvent(NamedTuple):
+    """One event as it was sent: its data, its own id (None: it had none) and its name (``message`` by default)."""
+
+    data: str
+    id: str | None
+    event: str
+
+
+class BlockSource:
+    """Iterates over the complete blocks of an event stream, as bytes with ``\\n`` for every line end.
+
+    `read` gives the next bytes as soon as there are any and ``b""`` at the end; it is called on the thread that iterates,
+    and what it raises passes through. `on_comment` gets the text of each comment once its block is complete.
+
+    ``last_event_id`` and ``retry_ms`` are what the stream said last (None: nothing yet), ``last_activity`` is the
+    monotonic time at which bytes last came.
+
+    Raises (from the iteration):
+        MalformedStream: an event is larger than `max_event_bytes`.
+        CutStream: the bytes ended within an event.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], bytes],
+        *,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+        on_comment: Callable[[str], None] | None = None,
+    ) -> None:
+        self.last_event_id: str | None = None
+        self.retry_ms: int | None = None
+        self.last_activity = time.monotonic()
+        #: The block just handed over goes on in the next one (see `_in_pieces`).
+        self.continued = False
+        self._read = read
+        self._max = max_event_bytes
+        self._on_comment = on_comment
+        self._rest = bytearray()  # of the block that is not complete yet
+        self._after_cr = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        head = more = self._next()
+        while more and len(head) < 3 and _BOM.startswith(head):
+            more = self._next()
+            head += more
+        yield from self._cut(head.removeprefix(_BOM))
+        while more and (more := self._next()):
+            yield from self._cut(more)
+        yield from self._finish()
+
+    def close(self) -> None:
+        """Nothing to do: whoever made the source owns what it reads from."""
+
+    def _next(self) -> bytes:
+        data = self._read()
+        if data:
+            self.last_activity = time.monotonic()
+        return data
+
+    def _cut(self, data: bytes) -> Iterator[bytes]:
+        """The blocks that `data` completes; the rest is kept."""
+        data = self._normalise(data)
+        if data.startswith(b"\n") and (not self._rest or self._rest.endswith(b"\n")):
+            # The blank line that ends a block, or one between two blocks.
+            yield from self._hand_over(b"\n")
+            data = data[1:]
+        start = 0
+        while (end := data.find(b"\n\n", start)) >= 0:
+            yield from self._hand_over(data[start : end + 2])
+            start = end + 2
+        self._rest += data[start:] if self._rest else data[start:].lstrip(b"\n")
+        self._check_size(len(self._rest))
+
+    def _normalise(self, data: bytes) -> bytes:
+        """Every line end as ``\\n``; a ``\\r\\n`` may come in two reads."""
+        if self._after_cr and data:
+            self._after_cr = False
+            data = data.removeprefix(b"\n")
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return data
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max:
+            raise MalformedStream(f"an event is larger than {self._max} bytes")
+
+    def _hand_over(self, last: bytes) -> Iterator[bytes]:
+        """The block that ends with `last`."""
+        self._check_size(len(self._rest) + len(last))
+        block = (bytes(self._rest) + last if self._rest else last).lstrip(b"\n")
+        self._rest.clear()
+        if not block:
+            return iter(())
+        self._note(block)
+        if block.count(b"\n") > _LINES_AT_ONCE:
+            return self._in_pieces(block)
+        return iter((block,))
+
+    def _note(self, block: bytes) -> None:
+        """Remember ids and the retry time, report comments; the common block of data lines is passed at a glance."""
+        if block.startswith(b"data") and b"\ni" not in block and b"\nr" not in block and b"\n:" not in block:
+            return
+        for line in block.split(b"\n"):
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"id" and b"\0" not in value:
+                self.last_event_id = _text(value)
+            elif field == b"retry" and value.isdigit() and len(value) < 10:
+                self.retry_ms = int(value)
+            elif line.startswith(b":") and self._on_comment is not None:
+                self._on_comment(_text(value))
+
+    def _in_pieces(self, block: bytes) -> Iterator[bytes]:
+        """A block of very many lines as several that sseclient-py reads one by one; all but the last are `continued`."""
+        lines = block.split(b"\n")
+        data = [line for line in lines if line == b"data" or line.startswith(b"data:")]
+        others = {line.partition(b":")[0]: line for line in lines if line.startswith((b"id", b"event"))}
+        for start in range(0, len(data), _LINES_AT_ONCE):
+            self.continued = start + _LINES_AT_ONCE < len(data)
+            piece = data[start : start + _LINES_AT_ONCE] + ([] if self.continued else list(others.values()))
+            yield b"\n".join([*piece, b"", b""])
+
+    def _finish(self) -> Iterator[bytes]:
+        """What is left when the bytes end without a blank line.
+
+        Some servers leave the last one out and some connections break: the rest counts as an event only where its data
+        is a whole JSON object or array.
+        """
+        whole, _, tail = bytes(self._rest).rpartition(b"\n")
+        self._rest.clear()
+        lines = whole.split(b"\n")
+        if tail.startswith(b"data:"):
+            lines.append(tail)
+        elif tail and not tail.startswith(b":"):
+            raise CutStream("the stream ended within a line")
+        if any(line.startswith(b"data") for line in lines):
+            if not _is_whole(lines):
+                raise CutStream("the stream ended within an event")
+            yield from self._hand_over(b"\n".join([*lines, b"", b""]))
+
+
+def _is_whole(lines: list[bytes]) -> bool:
+    data = b"\n".join(line[5:] for line in lines if line.startswith(b"data:"))
+    try:
+        # A number or a word can be the beginning of a longer one; an object or array that closes is complete.
+        return isinstance(jsontext.loads(data), (dict, list))
+    except JSONParseError:
+        return False
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise MalformedStream("the stream is not UTF-8") from None
+
+
+class EventReader:
+    """Iterates over the `ServerEvent` of a `BlockSource`, on the calling thread.
+
+    Raises (from the iteration): as `BlockSource`; and `MalformedStream` for what is not UTF-8.
+    """
+
+    def __init__(self, source: BlockSource) -> None:
+        self.source = source
+
+    @property
+    def last_event_id(self) -> str | None:
+        """The id that the stream sent last, with this event or an earlier one."""
+        return self.source.last_event_id
+
+    def __iter__(self) -> Iterator[ServerEvent]:
+        # Loaded with the first stream: a client that never streams does not pay for it.
+        from sseclient import SSEClient
+
+        parts: list[str] = []
+        events = SSEClient(iter(self.source)).events()
+        while True:
+            event = _next(events)
+            if event is None:
+                return
+            parts.append(event.data)
+            if not self.source.continued:
+                yield ServerEvent("\n".join(parts), event.id, event.event)
+                parts.clear()
+
+
+def _next(events: Iterator[Any]) -> Any:
+    try:
+        return next(events, None)
+    except UnicodeDecodeError:
+        raise MalformedStream("the stream is not UTF-8") from None
