@@ -1,0 +1,343 @@
+"""Users' own dataclasses in data parts: to JSON and back, by way of dataclasses-json.
+
+dataclasses-json decides what a class looks like in JSON (letter case, field names, custom encoders and decoders, unknown
+members). It converts what does not fit instead of refusing it, so every value is checked against the class's type hints
+before it gets there. The protocol's own types never come here. dataclasses-json takes long to import, so it is imported
+by the functions that need it; all of them may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from math import isfinite
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+
+from a2a_sync.errors import DataPartError
+from a2a_sync.jsontext import dumps
+
+_T = TypeVar("_T")
+
+
+def to_json(obj: object) -> Any:
+    """`obj` as a JSON value: a dataclass instance (or a list, a dict … of them), or a value that is JSON already.
+
+    Dates and times become ISO 8601 strings, `Decimal` and `UUID` strings, an enum member its value.
+
+    Raises:
+        DataPartError: JSON cannot say it; the message names the member.
+    """
+    where = type(obj).__name__
+    try:
+        value = _plain(obj, where)
+        dumps(value)
+    except RecursionError:
+        raise DataPartError(f"{where}: nested too deep, or within itself") from None
+    except DataPartError:
+        raise
+    except ValueError as error:
+        raise DataPartError(f"{where}: {error}") from None
+    return value
+
+
+def from_json(value: Any, cls: type[_T]) -> _T:
+    """An instance of `cls` from a JSON value: a dataclass, or a hint such as ``list[Order]``.
+
+    Members are taken as their type hints say. Only what JSON cannot tell apart is converted: a whole number is an int
+    or a float, an array any collection, a string a date, a time, a `Decimal` or a `UUID`.
+
+    Raises:
+        DataPartError: a member is missing or does not fit; the message names it: ``Order.address.city: expected str,
+            got int``.
+    """
+    where = getattr(cls, "__name__", str(cls))
+    try:
+        fitted: _T = _fit(value, cls, where)
+    except RecursionError:
+        raise DataPartError(f"{where}: nested too deep") from None
+    return fitted
+
+
+# -- to JSON ------------------------------------------------------------------------------------------------------------
+
+
+def _plain(value: Any, where: str) -> Any:
+    if isinstance(value, Enum):
+        return _plain(value.value, where)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise DataPartError(f"{where}: {value} cannot be said in JSON")
+        return value
+    if isinstance(value, Mapping):
+        return {_key(key, where): _plain(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, (list, tuple, AbstractSet)):
+        return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(_to_dict(value, where), where)
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, (Decimal, UUID)):
+        return str(value)
+    advice = "; send it as a FilePart" if isinstance(value, (bytes, bytearray)) else ""
+    raise DataPartError(f"{where}: {type(value).__name__} cannot be said in JSON{advice}")
+
+
+def _key(key: Any, where: str) -> str:
+    if isinstance(key, Enum):
+        key = key.value
+    if isinstance(key, bool) or not isinstance(key, (str, int)):
+        raise DataPartError(f"{where}: {key!r} cannot be a name in a JSON object")
+    return str(key)
+
+
+def _to_dict(obj: Any, where: str) -> dict[str, Any]:
+    from dataclasses_json import DataClassJsonMixin
+
+    try:
+        return DataClassJsonMixin.to_dict(obj)
+    except RecursionError:
+        raise
+    except Exception as error:
+        raise DataPartError(f"{where}: {error}") from error
+
+
+# -- from JSON ----------------------------------------------------------------------------------------------------------
+
+
+class _Field(NamedTuple):
+    json: str
+    hint: Any
+    decoded_by_user: bool
+    required: bool
+
+
+@lru_cache(maxsize=256)
+def _fields(cls: type) -> dict[str, _Field]:
+    """The members of a dataclass by every name that dataclasses-json reads them under."""
+    from dataclasses_json import CatchAll
+    from dataclasses_json.core import _user_overrides_or_exts
+
+    hints = typing.get_type_hints(cls, include_extras=True)
+    overrides = _user_overrides_or_exts(cls)  # type: ignore[no-untyped-call]
+    table: dict[str, _Field] = {}
+    for field in fields(cls):
+        override = overrides[field.name]
+        name = override.letter_case(field.name) if override.letter_case else field.name
+        hint = hints[field.name]
+        optional = field.default is not MISSING or field.default_factory is not MISSING or hint == CatchAll
+        row = _Field(name, hint, override.decoder is not None, field.init and not optional)
+        table.setdefault(field.name, row)
+        table[name] = row
+    return table
+
+
+def _fit_dataclass(value: Any, cls: type, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise _unlike("an object", value, where)
+    from dataclasses_json import DataClassJsonMixin
+
+    try:
+        table = _fields(cls)
+    except Exception as error:
+        raise DataPartError(f"{where}: the type hints of {cls.__name__} cannot be read: {error}") from error
+    fitted = {}
+    for key, item in value.items():
+        field = table.get(key)
+        if field is not None and (item is None or not field.decoded_by_user):
+            item = _fit(item, field.hint, f"{where}.{key}")
+        fitted[key] = item
+    present = {id(table[key]) for key in value if key in table}
+    for field in table.values():
+        if field.required and id(field) not in present:
+            raise DataPartError(f"{where}.{field.json}: is missing")
+    try:
+        # Unbound, so that classes without the mixin serve as well.
+        return DataClassJsonMixin.from_dict.__func__(cls, fitted)  # type: ignore[attr-defined]
+    except RecursionError:
+        raise
+    except Exception as error:
+        raise DataPartError(f"{where}: {error}") from error
+
+
+def _fit(value: Any, hint: Any, where: str) -> Any:
+    """`value` as what `hint` says, with nothing converted that carries information."""
+    hint = _bare(hint)
+    if hint is Any or hint is object or isinstance(hint, TypeVar):
+        return value
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Union or origin is types.UnionType:
+        return _fit_union(value, arguments, where)
+    if origin is typing.Literal:
+        if not any(type(value) is type(choice) and value == choice for choice in arguments):
+            raise DataPartError(f"{where}: expected one of {', '.join(map(repr, arguments))}, got {value!r}")
+        return value
+    plain = origin or hint
+    if not isinstance(plain, type):
+        return value
+    if is_dataclass(plain):
+        return _fit_dataclass(value, plain, where)
+    if issubclass(plain, Enum):
+        return _fit_enum(value, plain, where)
+    if plain in _SCALARS:
+        return _SCALARS[plain](value, where)
+    for scalar in (str, int, float):
+        if issubclass(plain, scalar):
+            return plain(_SCALARS[scalar](value, where))
+    if issubclass(plain, (bytes, bytearray)):
+        raise DataPartError(f"{where}: {plain.__name__} cannot be said in JSON; send it as a FilePart")
+    if issubclass(plain, Mapping):
+        return _fit_mapping(value, arguments, where)
+    if issubclass(plain, Collection):
+        return _fit_collection(value, plain, arguments, where)
+    if isinstance(value, plain):
+        return value
+    raise _unlike(plain.__name__, value, where)
+
+
+def _bare(hint: Any) -> Any:
+    while True:
+        if hasattr(hint, "__supertype__"):
+            hint = hint.__supertype__
+        elif hasattr(hint, "__metadata__"):
+            hint = hint.__origin__
+        else:
+            return types.NoneType if hint is None else hint
+
+
+def _fit_union(value: Any, arms: tuple[Any, ...], where: str) -> Any:
+    if type(value) in arms:
+        return value
+    refusals = []
+    for arm in arms:
+        try:
+            return _fit(value, arm, where)
+        except DataPartError as error:
+            refusals.append((arm, error))
+    # A refusal from inside a member says more than that nothing fits.
+    inner = [error for arm, error in refusals if isinstance(value, dict) and is_dataclass(_bare(arm))]
+    if len(inner) == 1:
+        raise inner[0]
+    listed = " or ".join("null" if arm is types.NoneType else getattr(arm, "__name__", str(arm)) for arm in arms)
+    raise _unlike(listed, value, where)
+
+
+def _fit_enum(value: Any, cls: type[Enum], where: str) -> Any:
+    for member in cls:
+        said = _plain(member.value, where)
+        if said == value and isinstance(said, bool) == isinstance(value, bool):
+            return member
+    choices = ", ".join(repr(member.value) for member in cls)
+    raise DataPartError(f"{where}: expected one of {choices}, got {_shown(value)}")
+
+
+def _fit_mapping(value: Any, arguments: tuple[Any, ...], where: str) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise _unlike("an object", value, where)
+    key_hint, item_hint = arguments if len(arguments) == 2 else (Any, Any)
+    key_hint = _bare(key_hint)
+    return {_fit_key(key, key_hint, where): _fit(item, item_hint, f"{where}.{key}") for key, item in value.items()}
+
+
+def _fit_key(key: str, hint: Any, where: str) -> Any:
+    if hint is int:
+        try:
+            return int(key)
+        except ValueError:
+            raise DataPartError(f"{where}: expected int as name, got {_shown(key)}") from None
+    return _fit(key, hint, where)
+
+
+def _fit_collection(value: Any, plain: type, arguments: tuple[Any, ...], where: str) -> Any:
+    if not isinstance(value, list):
+        raise _unlike("an array", value, where)
+    hints = list(arguments[:1] or (Any,)) * len(value)
+    if issubclass(plain, tuple) and arguments and arguments[-1] is not Ellipsis:
+        hints = list(arguments)
+        if len(hints) != len(value):
+            raise DataPartError(f"{where}: expected {len(hints)} elements, got {len(value)}")
+    items = [_fit(item, hint, f"{where}[{index}]") for index, (item, hint) in enumerate(zip(value, hints, strict=True))]
+    for kind in (tuple, set, frozenset):
+        if issubclass(plain, kind):
+            return kind(items)
+    return items
+
+
+def _fit_int(value: Any, where: str) -> int:
+    # Many peers carry every number as a double: 5 arrives as 5.0.
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _unlike("int", value, where)
+    return value
+
+
+def _fit_float(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _unlike("float", value, where)
+    try:
+        return float(value)
+    except OverflowError:
+        raise DataPartError(f"{where}: too large for a float") from None
+
+
+def _fit_decimal(value: Any, where: str) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise _unlike("a decimal number", value, where)
+    try:
+        return Decimal(str(value))
+    except ArithmeticError:
+        raise DataPartError(f"{where}: expected a decimal number, got {_shown(value)}") from None
+
+
+def _exactly(cls: type, name: str) -> Callable[[Any, str], Any]:
+    def fit(value: Any, where: str) -> Any:
+        if not isinstance(value, cls):
+            raise _unlike(name, value, where)
+        return value
+
+    return fit
+
+
+def _parsed(parse: Callable[[str], Any], name: str) -> Callable[[Any, str], Any]:
+    def fit(value: Any, where: str) -> Any:
+        if not isinstance(value, str):
+            raise _unlike(f"{name} as a string", value, where)
+        try:
+            return parse(value)
+        except ValueError:
+            raise DataPartError(f"{where}: expected {name}, got {_shown(value)}") from None
+
+    return fit
+
+
+_SCALARS: dict[type, Callable[[Any, str], Any]] = {
+    str: _exactly(str, "str"),
+    bool: _exactly(bool, "bool"),
+    types.NoneType: _exactly(types.NoneType, "null"),
+    int: _fit_int,
+    float: _fit_float,
+    Decimal: _fit_decimal,
+    datetime: _parsed(datetime.fromisoformat, "an ISO date and time"),
+    date: _parsed(date.fromisoformat, "an ISO date"),
+    time: _parsed(time.fromisoformat, "an ISO time"),
+    UUID: _parsed(UUID, "a UUID"),
+}
+
+
+def _unlike(wanted: str, value: Any, where: str) -> DataPartError:
+    return DataPartError(f"{where}: expected {wanted}, got {'null' if value is None else type(value).__name__}")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "…"
