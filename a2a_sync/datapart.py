@@ -215,7 +215,7 @@ def _bare(hint: Any) -> Any:
 
 
 def _fit_union(value: Any, arms: tuple[Any, ...], where: str) -> Any:
-    if type(value) in arms:
+    if type(value) in arms and isinstance(value, (int, float)):
         return value
     refusals = []
     for arm in arms:
