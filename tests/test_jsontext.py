@@ -1,0 +1,145 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from a2a_sync.errors import JSONParseError
+from a2a_sync.jsontext import MAX_ANSWER_DEPTH, MAX_DEPTH, dumps, loads
+
+
+def refusal(body, **options):
+    with pytest.raises(JSONParseError) as caught:
+        loads(body, **options)
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "the body is empty"),
+        (b" \r\n\t", "the body is empty"),
+        (b"\xef\xbb\xbf", "the body is empty"),
+        (b'{"jsonrpc": "2.0",\n "id": 1,', "at line 2 column "),
+        (b"{'a': 1}", "line 1 column 2"),
+        (b"[1, 2", "line 1 column 6"),
+        (b"[1] x", "Extra data at line 1 column 5"),
+        (b"hello", "Expecting value at line 1 column 1"),
+        (b'"\x01"', "Invalid control character at at line 1 column 2"),
+        (b'{"a": 1, "b": {"c": 1, "c": 2}}', 'the key "c" occurs twice in one object'),
+        (b'{"a": 1, "\\u0061": 2}', 'the key "a" occurs twice in one object'),
+        (b"NaN", "NaN is not JSON"),
+        (b'{"a": [Infinity]}', "Infinity is not JSON"),
+        (b"-Infinity", "-Infinity is not JSON"),
+        (b"1e400", "the number 1e400 is too large"),
+        (b'{"a": -1E+999}', "the number -1E+999 is too large"),
+        (b"9" * 5000, "a number has too many digits"),
+        (b'"\\ud800"', "a string holds the lone surrogate \\ud800"),
+        (b'"\\uDC00\\uD800"', "a string holds the lone surrogate \\udc00"),
+        (b'{"\\ud83d": 1}', "a string holds the lone surrogate \\ud83d"),
+        (b'"\\\\\\ud800"', "a string holds the lone surrogate \\ud800"),
+        (b'"\xed\xa0\x80"', "the body is not UTF-8 (byte 1)"),
+        (b'"\xff"', "the body is not UTF-8 (byte 1)"),
+        ('{"a": 1}'.encode("utf-16"), "the body is not UTF-8 (byte 0)"),
+        ('{"a": 1}'.encode("utf-16-le"), "the body is not UTF-8 (it looks like UTF-16 or UTF-32)"),
+        ('{"a": 1}'.encode("utf-32-be"), "the body is not UTF-8 (it looks like UTF-16 or UTF-32)"),
+        ("\ud800", "a string holds the lone surrogate \\ud800"),
+        (b"[" * 10_000, "nested deeper than 100 levels"),
+        (b"[" * 10_000 + b"]" * 10_000, "nested deeper than 100 levels"),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, "nested deeper than 100 levels"),
+        (b'["]]]]", ' + b"[" * 100 + b"]" * 101, "nested deeper than 100 levels"),
+        (b'["\\\\", ' + b"[" * 100 + b"]" * 101, "nested deeper than 100 levels"),
+    ],
+)
+def test_hostile_text_is_refused_in_a_sentence(body, said):
+    assert said in refusal(body)
+    assert refusal(body).startswith("Invalid JSON: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'\xef\xbb\xbf{"a": 1}', {"a": 1}),
+        ('\ufeff{"a": "é"}', {"a": "é"}),
+        (b' \n{"a": [1, 2.5, -0.0, 1e308, true, false, null]}\r\n', {"a": [1, 2.5, -0.0, 1e308, True, False, None]}),
+        (b"1" * 40, int("1" * 40)),
+        (b'"\\ud83d\\ude00"', "😀"),
+        (b'"\\\\ud800"', "\\ud800"),
+        ('"😀"'.encode(), "😀"),
+        (b'{"a": {"k": 1}, "b": {"k": 2}}', {"a": {"k": 1}, "b": {"k": 2}}),
+        (b"1e-400", 0.0),
+        (json.dumps("[{" * 500).encode(), "[{" * 500),
+        (json.dumps('\\"[[' * 500).encode(), '\\"[[' * 500),
+    ],
+)
+def test_what_json_allows_is_read(body, value):
+    assert loads(body) == value
+
+
+def test_the_limit_of_depth_is_exact_and_can_be_raised():
+    def nested(depth):
+        return b"[" * depth + b"]" * depth
+
+    assert loads(nested(MAX_DEPTH))
+    assert "deeper than 100" in refusal(nested(MAX_DEPTH + 1))
+    assert loads(nested(MAX_ANSWER_DEPTH), max_depth=MAX_ANSWER_DEPTH)
+    assert "deeper than 128" in refusal(nested(MAX_ANSWER_DEPTH + 1), max_depth=MAX_ANSWER_DEPTH)
+
+
+def test_many_brackets_side_by_side_are_not_depth():
+    assert len(loads(b"[" + b"[{}]," * 5000 + b"1]")) == 5001
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_what_is_written_is_read_back(value):
+    assert loads(dumps(value)) == value
+
+
+@given(VALUES)
+def test_what_others_write_in_ascii_is_read_too(value):
+    assert loads(json.dumps(value)) == value
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+def test_no_bytes_raise_anything_but_a_parse_error(body):
+    try:
+        value = loads(body)
+    except JSONParseError:
+        return
+    assert loads(dumps(value)) == value
+
+
+def test_output_is_compact_utf_8_on_one_line():
+    assert dumps({"a": [1, "é\n\u2028"], "b": None}) == '{"a":[1,"é\\n\u2028"],"b":null}'.encode()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), [float("-inf")], {"a": object()}, {"a": b"x"}, {(1,): 2}, "\ud800", {"\udfff": 1}, {1, 2}],
+)
+def test_what_json_cannot_say_is_not_written(value):
+    with pytest.raises(ValueError, match=r"^not JSON: "):
+        dumps(value)
+
+
+def test_cycles_and_endless_nesting_are_not_written():
+    cycle: list = []
+    cycle.append(cycle)
+    with pytest.raises(ValueError, match=r"^not JSON: "):
+        dumps(cycle)
+    deep: list = []
+    for _ in range(MAX_ANSWER_DEPTH):
+        deep = [deep]
+    with pytest.raises(ValueError, match=r"^not JSON: nested deeper than 128 levels$"):
+        dumps(deep)
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match=r"^not JSON: "):
+        dumps(deep)
