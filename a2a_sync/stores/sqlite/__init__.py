@@ -1,0 +1,392 @@
+"""Tasks in one SQLite file, shared by all processes of one machine that open it.
+
+Every write is one transaction: either all of it is stored, or nothing. Beside the tables in `schema`, the objects in
+`rows` and the transactions in `database`, this room says what each operation of a `TaskStore` reads and writes.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from a2a_sync.errors import StoreError
+from a2a_sync.lifecycle import Entry, LogEvent
+from a2a_sync.operations import RunRequest
+from a2a_sync.stores.base import (
+    Cursor,
+    LogPage,
+    RunRevoked,
+    RunToken,
+    Scope,
+    StartedRun,
+    StoredTask,
+    TaskBusy,
+    TaskEnded,
+    TaskExists,
+    TaskHead,
+    TaskPage,
+    TaskQuery,
+    folded,
+    not_found,
+)
+from a2a_sync.stores.sqlite import rows, schema
+from a2a_sync.stores.sqlite.database import Database
+from a2a_sync.stores.sqlite.rows import Batch, HeadRow, RequestRow
+from a2a_sync.stores.sqlite.schema import place
+from a2a_sync.types import Message, Task, TaskState
+
+__all__ = ["SQLiteStore"]
+
+#: So many artifact entries are folded anew at each read before their fold is kept.
+_SNAPSHOT_AFTER = 64
+#: Tasks forgotten at one creation, at most: a bound that was lowered is reached step by step.
+_FORGET_AT_ONCE = 2
+
+
+class SQLiteStore:
+    """A `TaskStore` in the SQLite file at `path`, which is made at the first use. Nothing is opened before that.
+
+    `prefix` begins the names of its tables, so that the file may hold others too. `busy_timeout` is how long, in
+    seconds, a write waits for other processes. Beyond `max_tasks` the tasks that ended first are deleted first, then
+    those that have waited longest for their client. Not for network file systems, whose locks cannot be relied on.
+
+    Safe to use from any thread, in any number of processes, and before and after a fork.
+
+    Raises:
+        ValueError: the path names no file, or another argument is out of range.
+    """
+
+    shared = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        prefix: str = "a2a_",
+        busy_timeout: float = 5.0,
+        max_tasks: int = 100_000,
+    ) -> None:
+        name = os.fspath(path)
+        if name in ("", ":memory:") or name.startswith("file:"):
+            raise ValueError(
+                f"SQLiteStore needs the path of a file, not {name!r}; for tasks in memory use MemoryStore()"
+            )
+        if max_tasks < 1:
+            raise ValueError(f"max_tasks must be at least 1, not {max_tasks}")
+        self._sql = schema.Statements(prefix)
+        self._max_tasks = max_tasks
+        self._database = Database(
+            str(Path(name).absolute()), busy_timeout=busy_timeout, prepare=partial(schema.prepare, prefix=prefix)
+        )
+
+    def close(self) -> None:
+        """See `TaskStore.close`."""
+        self._database.close()
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
+        """See `TaskStore.start_run`."""
+        token = RunToken(request.task_id, secrets.token_hex(8))
+        batch, request_row = Batch(events), RequestRow(request, events)
+
+        def work(connection: sqlite3.Connection) -> tuple[HeadRow, int]:
+            if create:
+                old = HeadRow.new(scope.tenant, scope.owner, request)
+                new = self._insert(connection, batch.advance(old, token.value))
+            else:
+                old = self._startable(connection, scope, request.task_id)
+                new = batch.advance(old, token.value)
+                self._update(connection, old, new)
+            first = old.version + 1
+            self._put(connection, new.key, batch, first, [(0, schema.REQUEST, request_row.body(first))])
+            if create:
+                self._forget_surplus(connection)
+            return new, first
+
+        row, first = self._database.write(work)
+        return StartedRun(token=token, head=row.head(), entries=batch.numbered(first))
+
+    def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
+        """See `TaskStore.append`."""
+
+        def held(row: HeadRow | None) -> HeadRow:
+            if row is None or row.token is None or row.token != token.value:
+                raise RunRevoked(f"the run on task {token.task_id} is no longer current")
+            return row
+
+        return self._append(token.task_id, events, held, None if end else token.value)
+
+    def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
+        """See `TaskStore.interrupt`."""
+
+        def open_(row: HeadRow | None) -> HeadRow:
+            return _refuse_ended(_owned(row, scope, task_id))
+
+        return self._append(task_id, events, open_, None)
+
+    def delete(self, scope: Scope, task_id: str) -> None:
+        """See `TaskStore.delete`."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            self._remove(connection, _owned(self._row(connection, task_id), scope, task_id))
+
+        self._database.write(work)
+
+    def _append(
+        self,
+        task_id: str,
+        events: Sequence[LogEvent],
+        judge: Callable[[HeadRow | None], HeadRow],
+        token: str | None,
+    ) -> tuple[Entry, ...]:
+        batch = Batch(events)
+
+        def work(connection: sqlite3.Connection) -> int:
+            old = judge(self._row(connection, task_id))
+            self._update(connection, old, batch.advance(old, token))
+            self._put(connection, old.key, batch, old.version + 1)
+            return old.version + 1
+
+        return batch.numbered(self._database.write(work))
+
+    def _startable(self, connection: sqlite3.Connection, scope: Scope, task_id: str) -> HeadRow:
+        row = _refuse_ended(_owned(self._row(connection, task_id), scope, task_id))
+        if row.token is not None:
+            raise TaskBusy(f"a run on task {task_id} goes on")
+        return row
+
+    def _insert(self, connection: sqlite3.Connection, row: HeadRow) -> HeadRow:
+        values = (*row[1:6], row.ended, *row[6:], time.time_ns() // 1_000_000)
+        try:
+            key = connection.execute(self._sql.create, values).lastrowid
+        except sqlite3.IntegrityError:
+            raise TaskExists(f"task {row.id} exists") from None
+        everywhere = ("", "", "", 1)
+        connection.execute(self._sql.count, (row.tenant, row.owner, row.state, 1, *everywhere))
+        return row._replace(key=key or 0)
+
+    def _update(self, connection: sqlite3.Connection, old: HeadRow, new: HeadRow) -> None:
+        if new.version > schema.MOST_ENTRIES:
+            raise StoreError(f"task {new.id} cannot have more than {schema.MOST_ENTRIES} entries")
+        if new.status is old.status and new.token == old.token:
+            connection.execute(self._sql.extend, (new.version, new.artifacts, new.key))
+            return
+        connection.execute(
+            self._sql.change,
+            (
+                new.version,
+                new.artifacts,
+                new.state,
+                new.ended,
+                new.status_ms,
+                new.status,
+                new.metadata,
+                new.token,
+                new.key,
+            ),
+        )
+        if new.state != old.state:
+            scope = (new.tenant, new.owner)
+            connection.execute(self._sql.count, (*scope, old.state, -1, *scope, new.state, 1))
+
+    def _put(
+        self,
+        connection: sqlite3.Connection,
+        key: int,
+        batch: Batch,
+        first: int,
+        more: Sequence[tuple[int, int, bytes]] = (),
+    ) -> None:
+        found = [*more, *((number, *row) for number, row in enumerate(batch.rows, first))]
+        values = [(place(key, number), kind, body) for number, kind, body in found]
+        connection.executemany(self._sql.put, values)
+
+    # -- the bound ----------------------------------------------------------------------------------------------------
+
+    def _forget_surplus(self, connection: sqlite3.Connection) -> None:
+        surplus = connection.execute(self._sql.all).fetchone()[0] - self._max_tasks
+        if surplus > 0:
+            found = connection.execute(self._sql.to_forget, (min(surplus, _FORGET_AT_ONCE),)).fetchall()
+            for row in found:
+                self._remove(connection, HeadRow._make(row))
+
+    def _remove(self, connection: sqlite3.Connection, row: HeadRow) -> None:
+        connection.execute(self._sql.delete_task, (row.key,))
+        connection.execute(self._sql.delete_entries, (place(row.key, 0), place(row.key, row.version)))
+        if row.artifacts >= _SNAPSHOT_AFTER:
+            connection.execute(self._sql.delete_snapshot, (row.key,))
+        everywhere = ("", "", "", -1)
+        connection.execute(self._sql.count, (row.tenant, row.owner, row.state, -1, *everywhere))
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def head(self, scope: Scope, task_id: str) -> TaskHead:
+        """See `TaskStore.head`."""
+        row = self._database.read(lambda connection: self._row(connection, task_id))
+        return _owned(row, scope, task_id).head()
+
+    def request(self, scope: Scope, task_id: str) -> RunRequest | None:
+        """See `TaskStore.request`."""
+
+        def work(connection: sqlite3.Connection) -> RunRequest | None:
+            row = _owned(self._row(connection, task_id), scope, task_id)
+            if row.token is None:
+                return None
+            body = self._body(connection, row.key, 0)
+            number = rows.request_entry(body)
+            return rows.load_request(body, None if number is None else self._body(connection, row.key, number))
+
+        return self._database.read(work)
+
+    def load(self, scope: Scope, task_id: str, *, history: int | None = None, artifacts: bool = True) -> StoredTask:
+        """See `TaskStore.load`."""
+
+        def work(connection: sqlite3.Connection) -> _Log:
+            return self._read(connection, _owned(self._row(connection, task_id), scope, task_id), history, artifacts)
+
+        log = self._database.read(work)
+        task = log.fold()
+        if len(log.artifacts) >= max(_SNAPSHOT_AFTER, log.covered):
+            self._keep_snapshot(log, task)
+        return StoredTask(task=task, version=log.row.version, running=log.row.token is not None)
+
+    def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+        """See `TaskStore.log`."""
+
+        def work(connection: sqlite3.Connection) -> tuple[HeadRow, Sequence[tuple[int, bytes]]]:
+            row = _owned(self._row(connection, task_id), scope, task_id)
+            span = (place(row.key, min(after, row.version)), place(row.key, row.version))
+            return row, connection.execute(self._sql.log, (*span, limit)).fetchall()
+
+        row, found = self._database.read(work)
+        return LogPage(
+            entries=tuple(rows.entry(*item) for item in found),
+            version=row.version,
+            state=TaskState(row.state),
+            running=row.token is not None,
+        )
+
+    def list(self, scope: Scope, query: TaskQuery) -> TaskPage:
+        """See `TaskStore.list`."""
+
+        def work(connection: sqlite3.Connection) -> tuple[Sequence[_Log], int]:
+            found = self._page(connection, scope, query)
+            logs = [self._read(connection, row, query.history, query.artifacts) for row in found]
+            return logs, self._total(connection, scope, query)
+
+        logs, total = self._database.read(work)
+        page = logs[: query.size]
+        last = page[-1].row if page and len(logs) > len(page) else None
+        return TaskPage(
+            tasks=tuple(log.fold() for log in page),
+            next=None if last is None else Cursor(last.status_ms, last.id),
+            total=total,
+        )
+
+    def _row(self, connection: sqlite3.Connection, task_id: str) -> HeadRow | None:
+        found = connection.execute(self._sql.head, (task_id,)).fetchone()
+        return None if found is None else HeadRow._make(found)
+
+    def _body(self, connection: sqlite3.Connection, key: int, number: int) -> bytes:
+        body: bytes = connection.execute(self._sql.entry, (place(key, number),)).fetchone()[0]
+        return body
+
+    def _read(self, connection: sqlite3.Connection, row: HeadRow, history: int | None, artifacts: bool) -> _Log:
+        log = _Log(row)
+        span = (place(row.key, 0), place(row.key, row.version))
+        if history is None or history > 0:
+            limit = -1 if history is None else history
+            log.messages = _bodies(connection.execute(self._sql.messages, (*span, limit)))
+        if artifacts and row.artifacts:
+            start = 0
+            if row.artifacts >= _SNAPSHOT_AFTER:
+                snapshot = connection.execute(self._sql.snapshot, (row.key,)).fetchone()
+                if snapshot is not None:
+                    start, log.covered, log.snapshot = snapshot
+            log.artifacts = _bodies(connection.execute(self._sql.artifacts, (place(row.key, start), span[1])))
+        return log
+
+    def _keep_snapshot(self, log: _Log, task: Task) -> None:
+        """Keep a large fold, so that the next read does not repeat it; not worth waiting for, nor failing for.
+
+        It is done again when as many entries have come as it covers: reading then costs what the task is long, and
+        keeping it costs no more than the entries did.
+        """
+        body = rows.dump_artifacts(task.artifacts)
+        covered = log.covered + len(log.artifacts)
+        values = (log.row.version, covered, body, log.row.id, log.row.key)
+        try:
+            self._database.write(lambda connection: connection.execute(self._sql.put_snapshot, values), wait=False)
+        except StoreError:
+            pass
+
+    # -- listing ------------------------------------------------------------------------------------------------------
+
+    def _page(self, connection: sqlite3.Connection, scope: Scope, query: TaskQuery) -> Sequence[HeadRow]:
+        where, values = _filter(scope, query)
+        if query.after is not None:
+            where += " AND (status_ms, id) < (?, ?)"
+            values += query.after
+        statement = (
+            f"SELECT {schema.HEAD} FROM {self._sql.tasks} WHERE {where} ORDER BY status_ms DESC, id DESC LIMIT ?"
+        )
+        return [HeadRow._make(row) for row in connection.execute(statement, (*values, query.size + 1))]
+
+    def _total(self, connection: sqlite3.Connection, scope: Scope, query: TaskQuery) -> int:
+        if query.context_id or query.since_ms is not None:
+            where, values = _filter(scope, query)
+            found = connection.execute(f"SELECT count(*) FROM {self._sql.tasks} WHERE {where}", values).fetchone()
+        elif query.state is not None:
+            found = connection.execute(self._sql.total_of_state, (*scope, query.state.value)).fetchone()
+        else:
+            found = connection.execute(self._sql.total, scope).fetchone()
+        return found[0] or 0 if found else 0
+
+
+class _Log:
+    """What was read of one task: its head, bodies of entries (messages newest first), and a snapshot before them."""
+
+    def __init__(self, row: HeadRow) -> None:
+        self.row = row
+        self.messages: list[bytes] = []
+        self.snapshot: bytes | None = None
+        self.covered = 0
+        self.artifacts: list[bytes] = []
+
+    def fold(self) -> Task:
+        messages = (rows.event(body) for body in reversed(self.messages))
+        history = [message for message in messages if isinstance(message, Message)]
+        return folded(self.row.head(), history, rows.fold_artifacts(self.snapshot, self.artifacts))
+
+
+def _bodies(found: Iterable[tuple[bytes]]) -> list[bytes]:
+    return [body for (body,) in found]
+
+
+def _owned(row: HeadRow | None, scope: Scope, task_id: str) -> HeadRow:
+    if row is None or (row.tenant, row.owner) != scope:
+        raise not_found(task_id)
+    return row
+
+
+def _refuse_ended(row: HeadRow) -> HeadRow:
+    if row.ended:
+        raise TaskEnded(f"task {row.id} is {row.state}")
+    return row
+
+
+def _filter(scope: Scope, query: TaskQuery) -> tuple[str, tuple[object, ...]]:
+    terms: list[tuple[str, object]] = [("tenant = ?", scope.tenant), ("owner = ?", scope.owner)]
+    if query.context_id:
+        terms.append(("context = ?", query.context_id))
+    if query.state is not None:
+        terms.append(("state = ?", query.state.value))
+    if query.since_ms is not None:
+        terms.append(("status_ms >= ?", query.since_ms))
+    return " AND ".join(term for term, _ in terms), tuple(value for _, value in terms)

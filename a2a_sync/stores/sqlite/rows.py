@@ -1,0 +1,161 @@
+"""Rows of an SQLite store and the objects they stand for. JSON is that of protocol 1.0; no SQL in here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from a2a_sync import jsontext
+from a2a_sync.codec import by_version
+from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
+from a2a_sync.operations import RunRequest
+from a2a_sync.stores import requests
+from a2a_sync.stores.base import TaskHead, outcome, time_ms
+from a2a_sync.stores.sqlite.schema import ARTIFACT, MESSAGE, STATUS, number
+from a2a_sync.types import Artifact, Message, TaskState, TaskStatus, TaskStatusUpdateEvent
+
+_CODEC = by_version("1.0")
+_UNSPECIFIED = jsontext.dumps(_CODEC.dump(TaskStatus(state=TaskState.UNSPECIFIED)))
+
+
+class HeadRow(NamedTuple):
+    """A row of ``tasks``, in the order of `schema.HEAD`."""
+
+    key: int
+    id: str
+    tenant: str
+    owner: str
+    context: str
+    state: str
+    status_ms: int
+    status: bytes
+    version: int
+    artifacts: int
+    metadata: bytes | None
+    token: str | None
+
+    @classmethod
+    def new(cls, tenant: str, owner: str, request: RunRequest) -> HeadRow:
+        """A task without entries."""
+        task_id, context_id = request.task_id, request.context_id
+        return cls(0, task_id, tenant, owner, context_id, TaskState.UNSPECIFIED, 0, _UNSPECIFIED, 0, 0, None, None)
+
+    @property
+    def ended(self) -> bool:
+        """The task is terminal."""
+        return TaskState(self.state).terminal
+
+    def head(self) -> TaskHead:
+        """The row as the store's callers know it."""
+        return TaskHead(
+            id=self.id,
+            context_id=self.context,
+            status=_CODEC.load(TaskStatus, json.loads(self.status), strict=False),
+            version=self.version,
+            running=self.token is not None,
+            metadata={} if self.metadata is None else json.loads(self.metadata),
+        )
+
+
+class Batch:
+    """Events about to be stored: encoded before the transaction, numbered in it."""
+
+    def __init__(self, events: Sequence[LogEvent]) -> None:
+        self.entries = tuple(Entry(0, event) for event in events)
+        self.rows = [(_kind(entry.event), _CODEC.encode_item(entry)) for entry in self.entries]
+        self.change = outcome(events)
+        self.status = None if self.change.status is None else jsontext.dumps(_CODEC.dump(self.change.status))
+
+    def advance(self, row: HeadRow, token: str | None) -> HeadRow:
+        """The head after these events, with the token that was current while they were written."""
+        version = row.version + len(self.entries)
+        change = self.change
+        artifacts = row.artifacts + change.artifacts
+        token = None if change.ends else token
+        if change.status is None or self.status is None:
+            return row._replace(version=version, artifacts=artifacts, token=token)
+        return row._replace(
+            version=version,
+            artifacts=artifacts,
+            token=token,
+            state=change.status.state.value,
+            status_ms=time_ms(change.status.timestamp),
+            status=self.status,
+            metadata=_merged(row.metadata, change.metadata),
+        )
+
+    def numbered(self, first: int) -> tuple[Entry, ...]:
+        """The entries, numbered from `first`."""
+        for position, entry in enumerate(self.entries, first):
+            entry.number = position
+        return self.entries
+
+
+def _kind(event: LogEvent) -> int:
+    if isinstance(event, Message):
+        return MESSAGE
+    return STATUS if isinstance(event, TaskStatusUpdateEvent) else ARTIFACT
+
+
+def _merged(stored: bytes | None, added: dict[str, object]) -> bytes | None:
+    if not added:
+        return stored
+    return jsontext.dumps({**({} if stored is None else json.loads(stored)), **added})
+
+
+# -- reading ------------------------------------------------------------------------------------------------------------
+
+
+def event(body: bytes) -> LogEvent:
+    """The event of one row of ``entries``."""
+    loaded: LogEvent = _CODEC.load_event(json.loads(body))
+    return loaded
+
+
+def entry(place: int, body: bytes) -> Entry:
+    """The entry of one row, with the bytes that streams send."""
+    return Entry(number(place), event(body), {_CODEC.version: body})
+
+
+def fold_artifacts(snapshot: bytes | None, bodies: Iterable[bytes]) -> ArtifactFold:
+    """The artifacts of a task: those of a snapshot, then the entries after it."""
+    known = () if snapshot is None else json.loads(snapshot)
+    fold = ArtifactFold(_CODEC.load(Artifact, value, strict=False) for value in known)
+    for body in bodies:
+        fold.apply(event(body))  # type: ignore[arg-type]
+    return fold
+
+
+def dump_artifacts(artifacts: Iterable[Artifact]) -> bytes:
+    """Artifacts as a snapshot keeps them."""
+    return jsontext.dumps([_CODEC.dump(artifact) for artifact in artifacts])
+
+
+# -- the request of a run -----------------------------------------------------------------------------------------------
+
+
+class RequestRow:
+    """The request of a run about to be stored. A message that the log gets too is stored once, in the log."""
+
+    def __init__(self, request: RunRequest, events: Sequence[LogEvent]) -> None:
+        self._index = next((index for index, event in enumerate(events) if event is request.message), None)
+        self._value = requests.dump(request, message=self._index is None)
+
+    def body(self, first: int) -> bytes:
+        """The row, when the run's events are numbered from `first`."""
+        if self._index is not None:
+            self._value["entry"] = first + self._index
+        return jsontext.dumps(self._value)
+
+
+def request_entry(body: bytes) -> int | None:
+    """The number of the entry that holds the request's message; None: the row itself does."""
+    found: int | None = json.loads(body).get("entry")
+    return found
+
+
+def load_request(body: bytes, message: bytes | None) -> RunRequest:
+    """The request of a row, with the entry that `request_entry` names."""
+    told = None if message is None else event(message)
+    return requests.load(json.loads(body), told if isinstance(told, Message) else None)
