@@ -13,16 +13,18 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from a2a_sync.errors import TaskNotFoundError
+from a2a_sync.errors import A2AError, TaskNotFoundError
 from a2a_sync.lifecycle import Entry, pauses
 from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import Scope, TaskStore
 
 
 class Listener(Protocol):
-    """Hears of every batch published for one task. `offer` must not block, raise or call a store."""
+    """Hears of every batch published for one task. Neither method may block, raise or call a store."""
 
     def offer(self, entries: Sequence[Entry], ended: bool) -> None: ...
+
+    def fail(self, error: A2AError) -> None: ...
 
 
 class EventHub:
@@ -57,30 +59,53 @@ class EventHub:
         for listener in self._listeners.get(task_id, ()):
             listener.offer(entries, ended)
 
+    def fail(self, task_id: str, error: A2AError) -> None:
+        """Tell the listeners of a task that its run is over and that its end could not be stored."""
+        for listener in self._listeners.get(task_id, ()):
+            listener.fail(error)
+
 
 class Waiter:
-    """Wakes one thread when a task pauses (or, with `ended`, when its run has ended)."""
+    """Wakes one thread when a task pauses (or, with `ended`, when its run has ended).
 
-    __slots__ = ("_ended_only", "_hub", "_signal", "_task_id")
+    A hint like all of this room: what it tells may belong to an earlier run, so look at the store before you believe it.
+    """
+
+    __slots__ = ("_ended_only", "_error", "_hub", "_signal", "_task_id")
 
     def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False) -> None:
         self._hub = hub
         self._task_id = task_id
         self._ended_only = ended
+        self._error: A2AError | None = None
         self._signal = threading.Lock()
         self._signal.acquire()
         hub.add(task_id, self)
 
     def offer(self, entries: Sequence[Entry], ended: bool) -> None:
         if ended or (not self._ended_only and any(pauses(entry.event) for entry in entries)):
-            try:
-                self._signal.release()
-            except RuntimeError:
-                pass  # it was set already
+            self._wake()
+
+    def fail(self, error: A2AError) -> None:
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        try:
+            self._signal.release()
+        except RuntimeError:
+            pass  # it was set already
 
     def wait(self, timeout: float) -> bool:
-        """Block for at most `timeout` seconds; True when it happened. Call again after False only."""
-        return self._signal.acquire(timeout=timeout)
+        """Block for at most `timeout` seconds; True when it happened. May be called again.
+
+        Raises:
+            A2AError: the run is over and its end could not be stored.
+        """
+        woken = self._signal.acquire(timeout=timeout)
+        if self._error is not None:
+            raise self._error
+        return woken
 
     def close(self) -> None:
         """Stop listening."""
@@ -96,13 +121,14 @@ class Waiter:
 class Subscription:
     """A bounded queue of batches for one follower of one task."""
 
-    __slots__ = ("_hub", "_missed", "_queue", "_task_id")
+    __slots__ = ("_error", "_hub", "_missed", "_queue", "_task_id")
 
     def __init__(self, hub: EventHub, task_id: str, *, size: int) -> None:
         self._hub = hub
         self._task_id = task_id
         self._queue: queue.Queue[tuple[Sequence[Entry], bool] | None] = queue.Queue(size)
         self._missed = False
+        self._error: A2AError | None = None
         hub.add(task_id, self)
 
     def offer(self, entries: Sequence[Entry], ended: bool) -> None:
@@ -111,8 +137,16 @@ class Subscription:
         except queue.Full:
             self._missed = True
 
+    def fail(self, error: A2AError) -> None:
+        self._error = error
+        self.wake()
+
     def take(self, timeout: float) -> tuple[list[Entry], bool, bool]:
-        """Wait for at most `timeout` seconds: entries, whether the run ended, whether something was missed."""
+        """Wait for at most `timeout` seconds: entries, whether the run ended, whether something was missed.
+
+        Raises:
+            A2AError: the run is over and its end could not be stored.
+        """
         entries: list[Entry] = []
         ended = False
         try:
@@ -123,6 +157,8 @@ class Subscription:
                 batch = self._queue.get_nowait()
         except queue.Empty:
             pass
+        if self._error is not None:
+            raise self._error
         missed, self._missed = self._missed, False
         return entries, ended, missed
 
@@ -190,12 +226,11 @@ class TaskEventStream:
         entries, ended, missed = self._subscription.take(timeout)
         fresh = [entry for entry in entries if entry.number > self._cursor]
         joined = all(entry.number == self._cursor + place for place, entry in enumerate(fresh, 1))
-        if missed or not joined:
+        # An end that comes with nothing new may be that of the run before: the log knows.
+        if missed or not joined or (ended and not fresh):
             return self._catch_up()
-        items = self._accept(fresh)
-        # On an idle task an end that is not newer than the snapshot belongs to the run before.
-        self._ended = ended and not self._idle
-        return items
+        self._ended = ended
+        return self._accept(fresh)
 
     def _catch_up(self) -> list[StreamItem] | None:
         items: list[StreamItem] = []

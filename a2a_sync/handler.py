@@ -116,9 +116,10 @@ class RequestHandler:
             started = self._start(scope, run_request, create, context, wait=not at_once, inline=inline)
             if isinstance(started, Message):
                 return started
-            if not at_once:
-                self._await(waiter, context)
-        return self._load(scope, run_request.task_id, configuration.history_length if configuration else None)
+            history = configuration.history_length if configuration else None
+            if at_once:
+                return self._load(scope, run_request.task_id, history)
+            return self._await(waiter, scope, run_request.task_id, history, context)
 
     def send_streaming_message(self, request: SendMessageRequest, context: CallContext) -> PolledStream:
         """SendStreamingMessage (spec 3.1.2): start a run; the stream begins with the task and ends with the run."""
@@ -217,14 +218,24 @@ class RequestHandler:
                 waiter.wait(min(left, self._limits.tick))
             _leave_if_gone(context)
 
-    def _await(self, waiter: Waiter, context: CallContext) -> None:
-        """Wait until the task pauses, the bound on blocking sends is reached, or the caller has gone."""
+    def _await(self, waiter: Waiter, scope: Scope, task_id: str, history: int | None, context: CallContext) -> Task:
+        """The task when it has paused, or as it is when the bound on blocking sends is reached.
+
+        Raises:
+            CallerGone: nobody waits for it any more.
+            A2AError: the run is over and its end could not be stored.
+        """
         bound = self._limits.blocking
         deadline = None if bound is None else time.monotonic() + bound
         while True:
             left = self._limits.tick if deadline is None else min(self._limits.tick, deadline - time.monotonic())
-            if left <= 0 or waiter.wait(left):
-                return
+            if left <= 0:
+                return self._load(scope, task_id, history)
+            if waiter.wait(left):
+                stored = self._store.load(scope, task_id, history=self._history(history))
+                # What woke us may have been the end of the run before ours.
+                if stored.task.state.paused or not stored.running:
+                    return stored.task
             _leave_if_gone(context)
 
     def _continued(self, scope: Scope, before: StoredTask, started: StartedRun, history: int) -> Task:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from a2a_sync.errors import A2AError, InternalError, PublicError, StoreError
+from a2a_sync.errors import A2AError, InternalError, PublicError
 from a2a_sync.events import EventHub
 from a2a_sync.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent, check, ends_run
@@ -230,10 +230,11 @@ class Run:
             self.emit(status_event(self.request, TaskState.FAILED, text))
         except (TaskCancelled, TaskEnded):
             self._stopped()
-        except (StoreError, A2AError):
-            logger.exception("a run's end could not be stored", extra=self._extra())
-            # Whoever waits must not wait for an end that never comes: they read the log and see what is there.
-            self._hub.publish(self.request.task_id, (), ended=True)
+        except Exception:
+            incident = new_id()[:8]
+            logger.exception("a run's end could not be stored (id %s)", incident, extra=self._extra())
+            # Whoever waits must not wait for an end that never comes.
+            self._hub.fail(self.request.task_id, InternalError(f"internal error (id {incident})"))
 
     def _stopped(self) -> None:
         logger.info("run stopped from outside", extra=self._extra())

@@ -1,0 +1,113 @@
+"""The agent that every scenario talks to, in process and under gunicorn: ``gunicorn tests.scenarios.agent:app``.
+
+What it does is decided by the text of the message. Waiting commands wait for a cancel, never for the clock alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentSkill,
+    Artifact,
+    AuthRequired,
+    FilePart,
+    InputRequired,
+    Limits,
+    Message,
+    PublicError,
+    Rejected,
+    RequestContext,
+    TaskNotCancelableError,
+)
+
+
+@dataclass
+class Sum:
+    numbers: list[int]
+    total: int
+
+
+class ScenarioAgent(Agent):
+    name = "scenario"
+    description = "Does what the scenario asks for"
+    skills = [AgentSkill(id="obey", name="Obey", description="Does as told", tags=["test"])]
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        command, _, argument = message.text.partition(" ")
+        if context.task.state.interrupted or len(context.history) > 1:
+            return self.continued(context)
+        return getattr(self, f"do_{command}", self.do_echo)(argument, context)
+
+    def continued(self, context: RequestContext) -> Any:
+        said = [turn.text for turn in context.history]
+        if said[-1] == "more":
+            return InputRequired("And then?")
+        return " / ".join(said)
+
+    def do_echo(self, argument: str, context: RequestContext) -> Any:
+        return f"echo: {argument or context.message.text}"
+
+    def do_count(self, argument: str, context: RequestContext) -> Iterator[str]:
+        context.update("counting")
+        for number in range(1, int(argument) + 1):
+            yield f"{number} "
+
+    def do_ask(self, argument: str, context: RequestContext) -> InputRequired:
+        return InputRequired("Which size?")
+
+    def do_login(self, argument: str, context: RequestContext) -> AuthRequired:
+        return AuthRequired("Log in first")
+
+    def do_reject(self, argument: str, context: RequestContext) -> Rejected:
+        return Rejected("not my job")
+
+    def do_fail(self, argument: str, context: RequestContext) -> None:
+        raise ValueError("secret-in-the-exception")
+
+    def do_publicfail(self, argument: str, context: RequestContext) -> None:
+        raise PublicError("quota used up")
+
+    def do_wait(self, argument: str, context: RequestContext) -> None:
+        context.update("waiting")
+        context.sleep(float(argument or 30))
+
+    def do_stubborn(self, argument: str, context: RequestContext) -> None:
+        context.update("waiting")
+        context.sleep(30)
+
+    def do_data(self, argument: str, context: RequestContext) -> Sum:
+        numbers = [int(word) for word in argument.split()]
+        return Sum(numbers, sum(numbers))
+
+    def do_file(self, argument: str, context: RequestContext) -> Artifact:
+        content = b"".join(part.raw or b"" for part in context.message.files)
+        return Artifact(name="copy", parts=(FilePart(raw=content, filename="copy.bin", media_type="image/x-test"),))
+
+    def do_message(self, argument: str, context: RequestContext) -> Message:
+        return context.say("no task was needed")
+
+    def do_header(self, argument: str, context: RequestContext) -> str:
+        return context.headers.get(argument, "(none)")
+
+    def handle_cancel(self, context: RequestContext) -> None:
+        if context.message.text.startswith("stubborn"):
+            raise TaskNotCancelableError("the point of no return is passed")
+
+
+class Direct(ScenarioAgent):
+    direct = True
+
+
+def make_app(store: Any = None, **options: Any) -> A2AApp:
+    return A2AApp(ScenarioAgent(), store=store, limits=Limits(busy_wait=5.0, tick=0.2, heartbeat=1.0), **options)
+
+
+#: What gunicorn serves. The store's file is made on first use, so importing this for `make_app` leaves no trace.
+app = make_app(os.environ.get("SCENARIO_STORE"))
+direct_app = A2AApp(Direct(), limits=Limits(tick=0.2))
