@@ -1,0 +1,56 @@
+"""The command ``a2a-sync``: serve agents, read cards, send messages, look after tasks.
+
+It uses only what any user of the library could use, and it alone reads the environment. Answers go to standard output,
+everything said about them to standard error.
+
+Exit codes: 0 done, 1 failed, rejected or refused, 2 wrong usage, 3 no usable answer came back, 4 the agent asks for
+something, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+import a2a_sync
+from a2a_sync.cli.card import card
+from a2a_sync.cli.send import send
+from a2a_sync.cli.serve import serve
+from a2a_sync.cli.tasks import cancel, get, list_tasks
+from a2a_sync.cli.text import say
+from a2a_sync.errors import A2AError, TransportError
+
+__all__ = ["main"]
+
+
+class _Commands(click.Group):
+    """Turns the errors of the library into one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except A2AError as error:
+            say(f"Error: {error.message}", error=True)
+            sys.exit(1)
+        except TransportError as error:
+            say(f"Error: {error}", error=True)
+            sys.exit(3)
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(a2a_sync.__version__, prog_name="a2a-sync")
+def main() -> None:
+    """Serve and call agents that speak the A2A protocol.
+
+    \b
+    Exit codes: 0 done; 1 failed, rejected or refused; 2 wrong usage;
+    3 no usable answer came back; 4 the agent asks for something; 130 interrupted.
+    """
+
+
+for _command in (serve, card, send, get, list_tasks, cancel):
+    main.add_command(_command)

@@ -1,0 +1,59 @@
+"""``a2a-sync card``: what an agent says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from a2a_sync import AgentCard, Client
+from a2a_sync.cli.options import json_option, timeout_option, url_argument
+from a2a_sync.cli.text import clean_json, clean_line, rich_console
+from a2a_sync.codec import by_version
+
+
+@click.command()
+@url_argument
+@json_option
+@timeout_option
+def card(url: str, as_json: bool, timeout: float | None) -> None:
+    """Show the card of the agent at URL."""
+    with Client(url) as client:
+        found = client.card()
+    if as_json:
+        click.echo(clean_json(by_version("1.0").dump(found), indent=2))
+        return
+    console = rich_console()
+    rows = [(clean_line(name), clean_line(value)) for name, value in _rows(found)]
+    if console is None:
+        width = max(len(name) for name, _ in rows)
+        for name, value in rows:
+            click.echo(f"{name:<{width}}  {value}".rstrip())
+        return
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _rows(card: AgentCard) -> Iterator[tuple[str, str]]:
+    yield "name", f"{card.name} {card.version}"
+    yield "description", card.description
+    if card.provider is not None:
+        yield "provider", f"{card.provider.organization} {card.provider.url}"
+    for interface in card.supported_interfaces:
+        yield "interface", f"{interface.url} ({interface.protocol_binding}, protocol {interface.protocol_version})"
+    able = {"streaming": card.capabilities.streaming, "push notifications": card.capabilities.push_notifications}
+    yield "capabilities", ", ".join(name for name, has in able.items() if has) or "none"
+    yield "takes", ", ".join(card.default_input_modes)
+    yield "gives", ", ".join(card.default_output_modes)
+    if card.security_schemes:
+        yield "security", ", ".join(card.security_schemes)
+    for skill in card.skills:
+        yield "skill", f"{skill.name} ({skill.id}): {skill.description}"
+        for example in skill.examples:
+            yield "", f"e.g. {example}"

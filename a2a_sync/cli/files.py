@@ -1,0 +1,92 @@
+"""Saving what an agent sent, in one folder and nowhere else, without ever overwriting a file."""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from a2a_sync import Artifact, DataPart, FilePart, TextPart
+from a2a_sync.cli.text import clean
+
+_SUFFIXES = {
+    "text/plain": ".txt",
+    "text/markdown": ".md",
+    "text/csv": ".csv",
+    "text/html": ".html",
+    "application/json": ".json",
+    "image/svg+xml": ".svg",
+    "image/jpeg": ".jpg",
+}
+
+
+def safe_name(name: str, otherwise: str) -> str:
+    """A plain file name from one that a peer chose; `otherwise` when nothing is left of it.
+
+    No folders, no leading dot or dash, no control characters, at most 120 bytes.
+    """
+    last = re.split(r"[/\\]", unicodedata.normalize("NFC", clean(name)))[-1]
+    plain = re.sub(r"[^\w.()+ -]", "_", last).strip(" .").lstrip("-.")
+    stem, dot, suffix = plain.rpartition(".")
+    if not dot or len(suffix.encode()) > 20:
+        stem, suffix = plain, ""
+    room = 120 - len(suffix.encode()) - 1
+    stem = stem.encode()[:room].decode(errors="ignore").rstrip(" .")
+    if not stem:
+        return otherwise
+    return f"{stem}.{suffix}" if suffix else stem
+
+
+class Folder:
+    """Where artifacts go. It is made when the first file is saved."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def save(self, name: str, data: bytes) -> Path:
+        """Write a new file under a safe form of `name`; a name that is taken gets a number.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        first = self.path / safe_name(name, "artifact")
+        for number in range(1, 10_000):
+            path = first if number == 1 else first.with_name(f"{first.stem}-{number}{first.suffix}")
+            try:
+                # Exclusive: neither an old file nor a link that lies there is written through.
+                with path.open("xb") as file:
+                    file.write(data)
+            except FileExistsError:
+                continue
+            return path
+        raise FileExistsError(f"too many files named {first.name}")
+
+    def save_artifacts(self, artifacts: Iterable[Artifact], *, everything: bool) -> Iterator[Path]:
+        """Save the files in these artifacts (and, with `everything`, their texts and data); the paths written."""
+        for artifact in artifacts:
+            for name, data in contents(artifact, everything=everything):
+                yield self.save(name, data)
+
+
+def contents(artifact: Artifact, *, everything: bool) -> Iterator[tuple[str, bytes]]:
+    """The files that an artifact amounts to. Its text parts are one file: they may be the chunks of a stream."""
+    title = artifact.name or artifact.artifact_id
+    texts = [part for part in artifact.parts if isinstance(part, TextPart)]
+    if texts and everything:
+        yield _named(texts[0].filename or title, texts[0].media_type or "text/plain"), artifact.text.encode()
+    for part in artifact.parts:
+        if isinstance(part, FilePart) and part.raw is not None:
+            yield _named(part.filename or title, part.media_type), part.raw
+        elif isinstance(part, DataPart) and everything:
+            data = json.dumps(part.data, ensure_ascii=False, indent=2) + "\n"
+            yield _named(part.filename or title, "application/json"), data.encode()
+
+
+def _named(name: str, media_type: str) -> str:
+    plain = media_type.partition(";")[0].strip().lower()
+    suffix = _SUFFIXES.get(plain) or mimetypes.guess_extension(plain) or ""
+    return name if re.search(r"\.\w{1,10}$", name) else name + suffix

@@ -1,0 +1,96 @@
+"""``a2a-sync serve``: checks everything that can be checked, then becomes gunicorn."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+import click
+
+from a2a_sync import MemoryStore
+from a2a_sync.cli.target import TargetError, build
+
+
+@click.command(epilog="What follows -- goes to gunicorn as it is: a2a-sync serve module:app -- --access-logfile -")
+@click.argument("target", metavar="MODULE:ATTRIBUTE")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+)
+@click.option(
+    "--threads",
+    default=32,
+    show_default=True,
+    type=click.IntRange(min=2),
+    help="Requests at once; each open stream and each waiting send holds one.",
+)
+@click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Processes; more than one need a store that they share.",
+)
+@click.option(
+    "--store",
+    metavar="URL",
+    envvar="A2A_SYNC_STORE",
+    show_envvar=True,
+    help="Where an Agent keeps its tasks, such as sqlite:///tasks.db; in memory without it.",
+)
+@click.option("--url", "public_url", metavar="URL", help="Public address of an Agent, as its card shall give it.")
+@click.option("--reload", is_flag=True, help="Start again when the code changes.")
+@click.argument("gunicorn_arguments", metavar="[-- ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
+def serve(
+    target: str,
+    host: str,
+    port: int,
+    threads: int,
+    workers: int,
+    store: str | None,
+    public_url: str | None,
+    reload: bool,
+    gunicorn_arguments: tuple[str, ...],
+) -> None:
+    """Serve an agent with gunicorn and threads.
+
+    MODULE:ATTRIBUTE names an A2AApp, an Agent, an AgentExecutor with a card, or a class or function that makes one of
+    them without arguments. The current folder is on the path. The URL of the card is printed when it can be read.
+    """
+    # Streams hold threads. A few are kept for everything else, such as the request that cancels.
+    streams = max(1, threads - max(2, threads // 8))
+    _check_target(target, store, public_url, workers)
+    _check_port(host, port)
+    from a2a_sync.cli import served
+
+    settings = {served.TARGET: target, served.STORE: store, served.URL: public_url, served.STREAMS: str(streams)}
+    for name in settings:
+        os.environ.pop(name, None)
+    os.environ.update({name: value for name, value in settings.items() if value})
+    command = [sys.executable, "-m", "gunicorn", "a2a_sync.cli.served:app()"]
+    command += ["-c", "python:a2a_sync.cli.served", "--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+    command += ["--threads", str(threads), "--workers", str(workers), "--worker-connections", str(threads + 1000)]
+    command += [*(["--reload"] if reload else []), *gunicorn_arguments]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvp(command[0], command)
+
+
+def _check_target(target: str, store: str | None, url: str | None, workers: int) -> None:
+    try:
+        app = build(target, store=store, url=url)
+    except TargetError as error:
+        raise click.UsageError(str(error)) from None
+    if workers > 1 and isinstance(app.store, MemoryStore):
+        raise click.UsageError("several workers do not share tasks in memory; give a --store such as sqlite:///tasks.db")
+
+
+def _check_port(host: str, port: int) -> None:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise click.UsageError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None

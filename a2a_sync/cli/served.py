@@ -1,0 +1,54 @@
+"""What ``a2a-sync serve`` hands to gunicorn: this module is its configuration, and `app` makes the application.
+
+Both run in gunicorn's processes. What to serve comes in the environment that `serve` sets up.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Any
+
+from a2a_sync import A2AApp
+from a2a_sync import gunicorn as settings
+from a2a_sync.cli.target import TargetError, build
+from a2a_sync.gunicorn import control_socket_disable as control_socket_disable
+from a2a_sync.gunicorn import graceful_timeout as graceful_timeout
+from a2a_sync.gunicorn import keepalive as keepalive
+from a2a_sync.gunicorn import worker_class as worker_class
+
+TARGET, STORE, URL, STREAMS = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL", "A2A_SYNC_STREAMS"
+
+
+def app() -> A2AApp:
+    """The application of this worker."""
+    # The library logs and leaves the rest to the program; here the program is ours.
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s [%(process)d] [%(levelname)s] %(name)s: %(message)s",
+        datefmt="[%Y-%m-%d %H:%M:%S %z]",
+    )
+    try:
+        return build(
+            os.environ[TARGET],
+            store=os.environ.get(STORE) or None,
+            url=os.environ.get(URL) or None,
+            streams=int(os.environ.get(STREAMS, "0")) or None,
+        )
+    except TargetError as error:
+        sys.exit(f"Error: {error}")
+
+
+def post_worker_init(worker: Any) -> None:
+    """Say that the agent can be called, once; and let the app end cleanly."""
+    settings.post_worker_init(worker)
+    if worker.age == 1:
+        host, port = worker.sockets[0].getsockname()[:2]
+        print(f"Agent card: {address(host, port)}.well-known/agent-card.json", flush=True)
+
+
+def address(host: str, port: int) -> str:
+    """The URL under which this machine reaches a socket bound to `host` and `port`."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

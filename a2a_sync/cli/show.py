@@ -1,0 +1,167 @@
+"""Showing an answer as it comes: results to standard output, how it goes to standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from a2a_sync import (
+    Artifact,
+    DataPart,
+    FilePart,
+    Message,
+    Part,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+)
+from a2a_sync.cli.text import clean, clean_json, rich_console, say
+from a2a_sync.types import StreamResponse
+
+
+def identity(event: StreamResponse) -> str:
+    """The id of the task that an event is about, or ``""``."""
+    return event.id if isinstance(event, Task) else event.task_id
+
+
+def first_line(title: str, media_type: str) -> str:
+    """What stands above an artifact."""
+    return f"artifact {title}" + (f" ({media_type})" if media_type else "")
+
+
+class Transcript:
+    """Prints one exchange. `data` says whether data parts are printed too (not where they are saved).
+
+    `take` may be called with every event of a stream, or never: `finish` prints what was not printed yet.
+    """
+
+    def __init__(self, *, data: bool = True) -> None:
+        self._began = time.monotonic()
+        self._data = data
+        self._printed: dict[str, int] = {}
+        self._current = ""
+        self._state = TaskState.UNSPECIFIED
+        self._mid_line = False
+
+    def take(self, event: StreamResponse) -> None:
+        """Print what is new in `event`."""
+        match event:
+            case Task():
+                self._progress(event.status)
+                self._artifacts(event)
+            case TaskStatusUpdateEvent():
+                self._progress(event.status)
+            case TaskArtifactUpdateEvent():
+                if not event.append:
+                    self._forget(event.artifact)
+                self._pieces(event.artifact, event.artifact.parts)
+            case Message():
+                pass
+
+    def finish(self, answer: Task | Message) -> None:
+        """Print the rest of the answer and how it ended."""
+        if isinstance(answer, Message):
+            self._message(answer)
+            return
+        self._artifacts(answer)
+        self._end_line()
+        told = answer.status.message
+        if answer.state.interrupted or (answer.state is TaskState.COMPLETED and not self._printed):
+            if told is not None:
+                self._message(told)
+        elif told is not None and told.text and answer.state is not TaskState.COMPLETED:
+            say(f"{answer.state}: {told.text}", error=True)
+        say(f"[{self._elapsed()}] {answer.state}, task {answer.id}", dim=True)
+
+    # -- status --
+
+    def _elapsed(self) -> str:
+        return f"{time.monotonic() - self._began:.2f} s"
+
+    def _progress(self, status: TaskStatus) -> None:
+        text = status.message.text if status.message is not None else ""
+        changed, self._state = status.state is not self._state, status.state
+        if status.state.paused or not (text or changed):
+            return
+        self._end_line()
+        say(f"[{self._elapsed()}] {status.state}" + (f": {text}" if text else ""), dim=True)
+
+    # -- artifacts --
+
+    def _forget(self, artifact: Artifact) -> None:
+        if self._printed.pop(artifact.artifact_id, 0):
+            self._end_line()
+            say(f"artifact {artifact.name or artifact.artifact_id} is replaced", dim=True)
+        self._current = ""
+
+    def _artifacts(self, task: Task) -> None:
+        for artifact in task.artifacts:
+            if artifact.artifact_id not in self._printed:
+                self._pieces(artifact, artifact.parts)
+            elif missed := artifact.text[self._printed[artifact.artifact_id] :]:
+                self._pieces(artifact, (TextPart(missed),))
+
+    def _pieces(self, artifact: Artifact, parts: tuple[Part, ...]) -> None:
+        if artifact.artifact_id != self._current:
+            self._end_line()
+            self._current = artifact.artifact_id
+            known = artifact.artifact_id in self._printed
+            self._printed.setdefault(artifact.artifact_id, 0)
+            if artifact.name or known:
+                say(first_line(artifact.name or artifact.artifact_id, parts[0].media_type if parts else ""), dim=True)
+        for part in parts:
+            if isinstance(part, TextPart):
+                self._printed[artifact.artifact_id] += len(part.text)
+            self._part(part)
+
+    def _message(self, message: Message) -> None:
+        for part in message.parts:
+            self._end_line()
+            self._part(part)
+        self._end_line()
+
+    # -- parts --
+
+    def _part(self, part: Part) -> None:
+        match part:
+            case TextPart():
+                self._text(part)
+            case DataPart() if self._data:
+                self._end_line()
+                click.echo(clean_json(part.data, indent=2))
+            case FilePart(url=str(url)):
+                self._end_line()
+                say(f"the file {part.filename or ''} is at {url} (not fetched)")
+            case _:
+                pass
+
+    def _text(self, part: TextPart) -> None:
+        text = clean(part.text)
+        if text:
+            click.echo(text, nl=False)
+            self._mid_line = not text.endswith("\n")
+            sys.stdout.flush()
+
+    def _end_line(self) -> None:
+        if self._mid_line:
+            click.echo()
+            self._mid_line = False
+
+
+def markdown(answer: Task) -> bool:
+    """Print the answer's Markdown rendered, where a terminal and rich are there. False: nothing was printed."""
+    console = rich_console()
+    texts = [part for artifact in answer.artifacts for part in artifact.parts if isinstance(part, TextPart)]
+    if console is None or not any(part.media_type == "text/markdown" for part in texts):
+        return False
+    from rich.markdown import Markdown
+
+    for artifact in answer.artifacts:
+        # Without hyperlinks: a link's text may not hide where it leads.
+        console.print(Markdown(clean(artifact.text), hyperlinks=False))
+    return True

@@ -1,0 +1,96 @@
+"""From ``module:attribute`` to the app it names, or one clear sentence about what is wrong with it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import Any
+
+from a2a_sync import A2AApp, Agent, Limits
+
+
+class TargetError(Exception):
+    """The name leads to nothing that can be served; the text is for the person at the terminal."""
+
+
+def find(target: str) -> Any:
+    """What `target` names; the attribute is ``app`` where none is given. The current folder is on the path.
+
+    Raises:
+        TargetError: there is no such module or attribute, or importing the module fails.
+    """
+    module_name, _, attribute = target.partition(":")
+    if module_name.endswith(".py") or "/" in module_name:
+        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise TargetError(f"{target!r} is a path; name the module: {dotted}:{attribute or 'app'}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    found: Any = _import(module_name)
+    for name in (attribute or "app").split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise TargetError(f"module {module_name!r} has no attribute {attribute or 'app'!r}") from None
+    return found
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise TargetError(f"there is no module {name!r} here or among the installed packages") from None
+        traceback.print_exc()
+        raise TargetError(f"importing {name!r} failed: {error}") from None
+    except (ImportError, ValueError) as error:
+        raise TargetError(f"cannot import {name!r}: {error}") from None
+    except Exception as error:
+        traceback.print_exc()
+        raise TargetError(f"importing {name!r} failed: {type(error).__name__}: {error}") from None
+
+
+def build(
+    target: str, *, store: str | None = None, url: str | None = None, streams: int | None = None
+) -> A2AApp:
+    """The app that `target` names, or one made around the agent, executor or factory that it names.
+
+    `store`, `url` and `streams` (how many may be open at once) go into an app that is made here.
+
+    Raises:
+        TargetError: it is none of these, or it is an app already and options were given for it.
+    """
+    found = _resolve(target, find(target))
+    if isinstance(found, A2AApp):
+        for option, value in (("--store", store), ("--url", url)):
+            if value is not None:
+                raise TargetError(f"{target!r} is an A2AApp, which has its own settings; {option} goes with an Agent")
+        return found
+    card = None if callable(getattr(found, "describe", None)) else getattr(found, "card", None)
+    limits = Limits(streams=streams) if streams else None
+    try:
+        return A2AApp(found, card=card, store=store, url=url, limits=limits)
+    except (TypeError, ValueError) as error:
+        raise TargetError(str(error)) from None
+
+
+def _resolve(target: str, found: Any) -> Any:
+    if _servable(found):
+        return found
+    if not callable(found):
+        raise TargetError(f"{target!r} is a {type(found).__name__}, not an A2AApp, an Agent, or a factory of one")
+    try:
+        made = found()
+    except Exception as error:
+        traceback.print_exc()
+        raise TargetError(f"calling {target!r} failed: {type(error).__name__}: {error}") from None
+    if not _servable(made):
+        raise TargetError(f"{target!r} made a {type(made).__name__}, not an A2AApp or an Agent")
+    return made
+
+
+def _servable(found: Any) -> bool:
+    if isinstance(found, type):
+        return False
+    return isinstance(found, (A2AApp, Agent)) or callable(getattr(found, "execute", None))

@@ -1,0 +1,46 @@
+"""Printing what strangers wrote. Text from agents is hostile: nothing of it may move the cursor or change the terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any
+
+import click
+
+# Control characters but for tab and line feed; the characters that change the direction of text or hide in it.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """`text` without anything that a terminal would act on; tabs and line feeds stay."""
+    return _UNSAFE.sub("", text)
+
+
+def clean_line(text: str, limit: int = 500) -> str:
+    """`text` as one clean line of at most `limit` characters."""
+    line = " ".join(clean(text.replace("\r", "\n")).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def clean_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON in which such characters are escaped: safe to print, and still the same value."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def say(line: str, *, error: bool = False, dim: bool = False) -> None:
+    """One line to standard error."""
+    click.secho(clean_line(line, 4000), err=True, fg="red" if error else None, dim=dim)
+
+
+def rich_console() -> Any:
+    """A `rich.console.Console` on standard output, or None: rich is not installed, or nobody is looking."""
+    if not sys.stdout.isatty():
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(markup=False, highlight=False, emoji=False)

@@ -1,0 +1,48 @@
+"""Settings and hooks for gunicorn: ``gunicorn -c python:a2a_sync.gunicorn module:app --threads 64``.
+
+What the command line says stands over what is set here. The hook ends an app's streams and runs when its worker is told
+to stop: gunicorn alone would wait for open streams until its time-out and then cut them. An app mounted inside another
+framework is not seen by it; close that one where the framework says that it stops.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+worker_class = "gthread"
+threads = 32
+#: More than threads: a kept-alive connection between two requests holds none.
+worker_connections = 2000
+#: Longer than a proxy keeps its connections, so that it never posts into one that is just being closed.
+keepalive = 75
+graceful_timeout = 30
+#: Two services of one user would share the socket's path. Unknown to gunicorn before 25.1, which ignores it.
+control_socket_disable = True
+
+#: Seconds of ``graceful_timeout`` that are kept for ending streams after the runs have had theirs.
+_FOR_STREAMS = 3.0
+
+
+def post_worker_init(worker: Any) -> None:
+    """Close the app when its worker is told to stop. Gunicorn calls this once in each worker."""
+    close = getattr(worker.wsgi, "close", None)
+    if not callable(close):
+        return
+    patience = max(0.0, worker.cfg.graceful_timeout - _FOR_STREAMS)
+    for number, seconds in ((signal.SIGTERM, patience), (signal.SIGINT, 0.0), (signal.SIGQUIT, 0.0)):
+        _close_on(number, close, seconds)
+
+
+def _close_on(number: signal.Signals, close: Any, seconds: float) -> None:
+    before = signal.getsignal(number)
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        # On a thread: the worker's main thread goes on to serve the requests that are still open.
+        threading.Thread(target=close, args=(seconds,), name="a2a-close", daemon=True).start()
+        if callable(before):
+            before(signum, frame)
+
+    signal.signal(number, stop)
