@@ -1,0 +1,54 @@
+# Needs make and Python 3.11 or newer; everything else goes into $(VENV).
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test lint types docs bench interop clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+demo: $(VENV)/.stamp-base ## Serve an agent, call it, show what it does; results in demo-output/
+	@$(BIN)/python examples/demo.py demo-output
+
+test: $(VENV)/.stamp-test ## Run the tests that need nothing but Python
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --ignore=tests/interop --ignore=tests/benchmarks
+
+lint: $(VENV)/.stamp-dev ## Check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.stamp-dev ## Check types
+	$(BIN)/mypy
+
+docs: $(VENV)/.stamp-docs ## Build the documentation into docs/_build/
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+
+bench: $(VENV)/.stamp-test $(VENV)/.stamp-interop ## Measure speed, beside the official SDK
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/benchmarks
+
+interop: $(VENV)/.stamp-test $(VENV)/.stamp-interop ## Run the tests against the official SDK
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop
+
+clean: ## Remove everything that make has made
+	rm -rf $(VENV) demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# One stamp for each set of packages: made again when the metadata change.
+$(VENV)/.stamp-venv:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is %s (set PYTHON=…)" % sys.version.split()[0])'
+	@echo "Setting up $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.stamp-base: $(VENV)/.stamp-venv setup.cfg pyproject.toml
+	@$(PIP) install -e '.[cli]'
+	@touch $@
+
+$(VENV)/.stamp-%: $(VENV)/.stamp-venv setup.cfg pyproject.toml
+	@echo "Installing what '$*' needs …"
+	@$(PIP) install -e '.[cli,$*]'
+	@touch $@

@@ -1,0 +1,139 @@
+"""Everything once, for real: ``make demo``.
+
+Serves the analyst with gunicorn threads and an SQLite file, sends it the penguins by the command line, shows its progress
+as it streams in and where the artifacts are, starts the server again to show that the task is in the file, and stops it.
+
+    python examples/demo.py [FOLDER]
+
+FOLDER (default ``demo-output``) receives the database, the server's log and the artifacts. Needs the package installed.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "examples" / "analyst" / "penguins.csv"
+CLI = [sys.executable, "-m", "a2a_sync"]
+
+START_PATIENCE = 60.0
+CALL_PATIENCE = 120.0
+STOP_PATIENCE = 15.0
+
+
+def main(folder: Path) -> None:
+    """Run all steps; the first that fails ends the demo with a message and exit code 1."""
+    empty(folder)
+    with served(folder) as url:
+        step("What the agent says about itself")
+        a2a("card", url)
+        step("Send it the penguins, and watch it work")
+        a2a("send", url, "--stream", "--file", str(DATA), "--out", str(folder / "artifacts"), "Summarise the penguins")
+        step("The same without streaming, grouped by island, as JSON (its last lines)")
+        answer = a2a("send", url, "--json", "--file", str(DATA), "Summarise this by island", quiet=True)
+        task_id = json.loads(answer)["task"]["id"]
+        print("\n".join(answer.splitlines()[-8:]))
+    with served(folder) as url:
+        step("A new server on the same SQLite file still knows the tasks")
+        a2a("list", url)
+        if json.loads(a2a("get", url, task_id, "--json", quiet=True))["status"]["state"] != "TASK_STATE_COMPLETED":
+            fail("the task is not in the database as it was")
+    step("Stopped cleanly. What is left:")
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        print(f"{path.stat().st_size:>9,} bytes  {path}")
+
+
+def step(title: str) -> None:
+    """A heading."""
+    print(f"\n== {title}", flush=True)
+
+
+def fail(problem: str) -> NoReturn:
+    """End the demo."""
+    sys.exit(f"\nThe demo failed: {problem}")
+
+
+def empty(folder: Path) -> None:
+    """Make the folder anew; one that holds anything but an earlier demo is left alone."""
+    mine = folder / ".demo"
+    if folder.exists() and any(folder.iterdir()) and not mine.exists():
+        fail(f"{folder} is not empty and not from an earlier demo")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    mine.touch()
+
+
+def a2a(*arguments: str, quiet: bool = False) -> str:
+    """Run the command ``a2a-sync``; what it prints goes to the terminal as it comes, or (`quiet`) is returned."""
+    print(f"$ a2a-sync {' '.join(arguments)}", flush=True)
+    pipe = subprocess.PIPE if quiet else None
+    try:
+        done = subprocess.run([*CLI, *arguments], stdout=pipe, timeout=CALL_PATIENCE, check=False, text=True)
+    except subprocess.TimeoutExpired:
+        fail(f"a2a-sync {arguments[0]} did not come back within {CALL_PATIENCE:.0f} s")
+    if done.returncode:
+        fail(f"a2a-sync {arguments[0]} ended with exit code {done.returncode}")
+    return done.stdout or ""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The analyst under gunicorn on a free port; its URL. Stopped by its process id, and waited for, in any case."""
+    store = f"sqlite:///{folder / 'tasks.db'}"
+    arguments = ["serve", "examples.analyst:agent", "--port", "0", "--threads", "8", "--store", store]
+    step("Serve the analyst")
+    print(f"$ a2a-sync {' '.join(arguments)}", flush=True)
+    with (folder / "server.log").open("ab") as log:
+        server = subprocess.Popen([*CLI, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            url = wait_for_card(server, folder / "server.log")
+            print(url)
+            yield url.partition(".well-known")[0]
+        finally:
+            code = stop(server)
+    if code != 0:
+        fail(f"the server ended with exit code {code}; see {folder / 'server.log'}")
+
+
+def wait_for_card(server: subprocess.Popen[str], log: Path) -> str:
+    """The card's URL, which the server prints when it can be called."""
+    lines: queue.Queue[str] = queue.Queue()
+
+    def read() -> None:
+        assert server.stdout is not None
+        for line in server.stdout:
+            lines.put(line)
+        lines.put("")
+
+    threading.Thread(target=read, name="server-output", daemon=True).start()
+    try:
+        while line := lines.get(timeout=START_PATIENCE):
+            if line.startswith("Agent card: "):
+                return line.removeprefix("Agent card: ").strip()
+    except queue.Empty:
+        fail(f"the server was not up within {START_PATIENCE:.0f} s; see {log}")
+    fail(f"the server did not start:\n{log.read_text(errors='replace')}")
+
+
+def stop(server: subprocess.Popen[str]) -> int:
+    """Ask the server to end, by its process id; make it end if it does not. Its exit code."""
+    server.send_signal(signal.SIGTERM)
+    try:
+        return server.wait(STOP_PATIENCE)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        return server.wait(STOP_PATIENCE)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-output").absolute())
