@@ -5,7 +5,7 @@ Plain data, like `types`. A card says only what its app really offers: `app` fil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -187,10 +187,10 @@ class AgentSkill:
     id: str
     name: str
     description: str
-    tags: tuple[str, ...]
-    examples: tuple[str, ...] = ()
-    input_modes: tuple[str, ...] = ()
-    output_modes: tuple[str, ...] = ()
+    tags: Sequence[str]
+    examples: Sequence[str] = ()
+    input_modes: Sequence[str] = ()
+    output_modes: Sequence[str] = ()
     security_requirements: tuple[SecurityRequirement, ...] = ()
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ FLOORS: list[list[str]] = [
     ["app"],
     ["agent"],
     ["testing"],
+    ["gunicorn"],
     ["cli", "__main__"],
 ]
 #: Rooms of the two sides of the wire, which meet in `operations` only.
