@@ -231,10 +231,10 @@ def error_from_wire(
     Releases of the protocol gave the same error different codes and statuses, never different reasons. An error
     nobody knows becomes a plain `A2AError` that keeps the peer's code.
     """
-    library = [cls for cls in _walk(A2AError) if cls.__module__ == __name__]
+    library = [cls for cls in _walk(A2AError)[1:] if cls.__module__ == __name__]
     chosen = next((cls for cls in library if reason and cls.reason == reason), None)
     if chosen is None:
-        chosen = next((cls for cls in library[1:] if code is not None and cls.code == code), None)
+        chosen = next((cls for cls in library if code is not None and cls.code == code), None)
     error = (chosen or A2AError)(message, metadata=metadata, violations=violations, retry_after=retry_after)
     if chosen is None and code is not None:
         error.code = code

@@ -400,6 +400,13 @@ KINDS: dict[Any, Kind] = {
     t.SendMessageResponse: SEND_MESSAGE_RESPONSE,
     t.StreamResponse: STREAM_RESPONSE,
 }
+_UNIONS = {
+    t.Part: "Part",
+    t.SendMessageResponse: "SendMessageResponse",
+    t.StreamResponse: "StreamResponse",
+    c.SecurityScheme: "SecurityScheme",
+    c.OAuthFlow: "OAuthFlows",
+}
 
 # -- errors (spec 9.5) --------------------------------------------------------------------------------------------------
 
@@ -482,7 +489,7 @@ class V10:
             if loaded is None:
                 raise Invalid("holds nothing that protocol 1.0 knows")
         except Invalid as invalid:
-            where = invalid.where or getattr(cls, "__name__", "value")
+            where = invalid.where or _UNIONS.get(cls) or cls.__name__
             if strict:
                 raise InvalidParamsError.at(where, invalid.description) from None
             raise InvalidAnswer(f"{where}: {invalid.description}") from None

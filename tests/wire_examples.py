@@ -1,0 +1,83 @@
+"""The protocol's wire examples in ``tests/spec``, and the comparison that the JSON mapping calls for (spec 5.5, 5.6)."""
+
+from __future__ import annotations
+
+import binascii
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from a2a_sync import card, types
+
+SPEC = Path(__file__).parent / "spec"
+#: Names that the protocol has for unions of ours.
+UNIONS = {
+    "Part": types.Part,
+    "SendMessageResponse": types.SendMessageResponse,
+    "StreamResponse": types.StreamResponse,
+    "SecurityScheme": card.SecurityScheme,
+    "OAuthFlows": card.OAuthFlow,
+}
+_FREE = {"data", "metadata", "params", "header"}
+_MOMENTS = {"timestamp", "statusTimestampAfter"}
+#: Members for which an empty value says something.
+_SAYS_SOMETHING = {"text", "url", "raw", "historyLength"}
+
+
+class Example(NamedTuple):
+    """One payload: where it stands, the protocol's name of its type, and the JSON."""
+
+    name: str
+    type: str
+    value: Any
+
+
+def entries(*shapes: str) -> list[dict[str, Any]]:
+    """The manifest's rows of some shapes."""
+    manifest = json.loads((SPEC / "manifest.json").read_text())
+    return [entry for entry in manifest if entry["shape"] in shapes]
+
+
+def content(entry: dict[str, Any]) -> Any:
+    """The document that a row names."""
+    return json.loads((SPEC / entry["file"]).read_text())
+
+
+def type_named(name: str) -> Any:
+    """The class, or the union, behind a name of the protocol."""
+    return UNIONS.get(name) or getattr(types, name, None) or getattr(card, name)
+
+
+def payloads() -> list[Example]:
+    """Every payload of the model, bare or taken out of its envelope."""
+    found = [
+        Example(entry["file"], entry["type"], content(entry))
+        for entry in entries("message")
+        if not entry["type"].startswith("google.")
+    ]
+    for entry in entries("jsonrpc-request", "jsonrpc-response"):
+        if entry["payload"] and entry["type"] != "null":
+            found += [Example(entry["file"], entry["type"], content(entry)[entry["payload"]])]
+    for entry in entries("jsonrpc-response-list", "jsonrpc-mixed-list"):
+        results = [frame["result"] for frame in content(entry) if "result" in frame]
+        found += [Example(f"{entry['file']}[{index}]", entry["type"], result) for index, result in enumerate(results)]
+    for entry in entries("push-delivery"):
+        found += [Example(entry["file"], entry["type"], content(entry)["request"]["body"])]
+    return found
+
+
+def canonical(value: Any, key: str = "") -> Any:
+    """Equal for two documents that say the same: defaults dropped, moments and bytes read, numbers left to Python."""
+    if key in _FREE:
+        return value
+    if key in _MOMENTS:
+        return datetime.fromisoformat(value)
+    if key == "raw":
+        return binascii.a2b_base64(value)
+    if isinstance(value, dict):
+        members = {name: canonical(item, name) for name, item in value.items()}
+        return {name: item for name, item in members.items() if name in _SAYS_SOMETHING or item not in ("", [], 0)}
+    if isinstance(value, list):
+        return [canonical(item) for item in value]
+    return value
