@@ -1,0 +1,11 @@
+"""The client half: call an agent over the network or in this process.
+
+Nothing of the server half is loaded here, and requests only with the first client that has a URL.
+"""
+
+from a2a_sync.client.chat import Chat
+from a2a_sync.client.client import Client
+from a2a_sync.client.stream import TaskStream
+from a2a_sync.client.timeouts import Timeout
+
+__all__ = ["Chat", "Client", "TaskStream", "Timeout"]

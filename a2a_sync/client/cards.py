@@ -1,0 +1,94 @@
+"""Finding an agent's card and choosing the interface to call (spec 8.2, 8.3.2).
+
+Fetching is a function that is handed in: this room knows neither HTTP nor sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from a2a_sync import jsontext
+from a2a_sync.card import AgentCard, AgentInterface
+from a2a_sync.codec import InvalidAnswer, by_version
+from a2a_sync.errors import CardNotFoundError, JSONParseError, VersionNotSupportedError
+
+#: Where cards are, relative to the agent's URL; the second is that of old agents.
+WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+#: Bindings and versions that this client speaks.
+SUPPORTED = (("JSONRPC", "1.0"),)
+
+
+def candidates(url: str) -> list[str]:
+    """Where the card of the agent at `url` may be, best first. `url` may be that of the card itself."""
+    parts = urlsplit(url)
+    base = parts._replace(query="", fragment="", path=parts.path.rstrip("/")).geturl()
+    well_known = [base + path for path in WELL_KNOWN]
+    return [url, *well_known] if parts.path.endswith(".json") else [*well_known, url]
+
+
+def fetch_card(get: Callable[[str], tuple[int, bytes]], url: str) -> AgentCard:
+    """The card of the agent at `url`, with the URLs of its interfaces made absolute. `get` gives status and body.
+
+    Raises:
+        CardNotFoundError: nowhere; it says what was tried.
+        TransportError: what `get` raises: where there is no connection, other paths are no better.
+    """
+    tried = []
+    for place in candidates(url):
+        status, body = get(place)
+        found: AgentCard | str = f"HTTP {status}"
+        if status == 200:
+            found = _read_card(body, place)
+        if isinstance(found, AgentCard):
+            return found
+        tried.append(f"{_without_query(place)}: {found}")
+    raise CardNotFoundError("no agent card found; tried " + "; ".join(tried), phase="card", agent=_without_query(url))
+
+
+def _read_card(body: bytes, place: str) -> AgentCard | str:
+    """The card, or why it is none."""
+    try:
+        value: Any = jsontext.loads(body)
+        if not isinstance(value, dict) or "name" not in value or not {"supportedInterfaces", "url"} & value.keys():
+            return "JSON, but no agent card"
+        card: AgentCard = by_version("1.0").load(AgentCard, value, strict=False)
+    except JSONParseError:
+        return "not JSON"
+    except InvalidAnswer as error:
+        return f"not a valid card ({error})"
+    return _made_absolute(card, place)
+
+
+def _made_absolute(card: AgentCard, place: str) -> AgentCard:
+    interfaces = tuple(replace(interface, url=urljoin(place, interface.url)) for interface in card.supported_interfaces)
+    return replace(card, supported_interfaces=interfaces)
+
+
+def choose_interface(card: AgentCard, version: str | None = None) -> AgentInterface:
+    """The first interface that this client speaks (and, where given, of this protocol version).
+
+    Raises:
+        VersionNotSupportedError: there is none; it says what the card offers.
+    """
+    for interface in card.supported_interfaces:
+        offered = interface.protocol_binding.upper(), major_minor(interface.protocol_version)
+        if offered in SUPPORTED and version in (None, offered[1]):
+            return interface
+    offers = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
+    wanted = ", ".join(f"{binding} {one}" for binding, one in SUPPORTED if version in (None, one))
+    raise VersionNotSupportedError(
+        f"The card of {card.name!r} offers {offers or 'no interface of protocol 1.0'};"
+        f" this client was asked for {wanted or f'version {version}'}"
+    )
+
+
+def major_minor(version: str) -> str:
+    """A version without its patch part (spec 3.6: it is ignored)."""
+    return ".".join(version.strip().split(".")[:2])
+
+
+def _without_query(url: str) -> str:
+    return urlsplit(url)._replace(query="", fragment="").geturl()

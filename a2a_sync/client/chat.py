@@ -1,0 +1,69 @@
+"""A conversation: the ids that carry one message on to the next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from a2a_sync.client.content import Content
+from a2a_sync.client.stream import TaskStream
+from a2a_sync.types import Message, Task
+
+if TYPE_CHECKING:
+    from a2a_sync.client.client import Client
+
+
+class Chat:
+    """Messages of one context, sent one after the other; made by `Client.chat`. For one thread at a time.
+
+    A message continues the last task only while that task waits for its client; otherwise it begins a new task in the
+    same context (a task that has ended never goes on, spec 3.4.3).
+    """
+
+    def __init__(self, client: Client, context_id: str = "") -> None:
+        self._client = client
+        self._context_id = context_id
+        self._task_id = ""
+        self._stream: TaskStream | None = None
+
+    def send(self, message: Content, **options: Any) -> Task | Message:
+        """`Client.send` in this conversation, with the same options and errors."""
+        result = self._client.send(message, **self._ids(), **options)
+        self._remember(result)
+        return result
+
+    def stream(self, message: Content, **options: Any) -> TaskStream:
+        """`Client.stream` in this conversation. Read it to its end (or pause) before the next message."""
+        self._stream = self._client.stream(message, **self._ids(), **options)
+        return self._stream
+
+    @property
+    def context_id(self) -> str:
+        """The conversation's id; empty until the agent named it."""
+        self._settle()
+        return self._context_id
+
+    @property
+    def task_id(self) -> str:
+        """The task that waits for the next message; empty where none does."""
+        self._settle()
+        return self._task_id
+
+    def _ids(self) -> dict[str, Any]:
+        self._settle()
+        return {"task_id": self._task_id or None, "context_id": self._context_id or None}
+
+    def _settle(self) -> None:
+        """Take over what the last stream told."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            self._context_id = stream.context_id or self._context_id
+            self._task_id = stream.task_id if stream.state.interrupted else ""
+            if not stream.closed:
+                self._stream = stream  # it may still tell more
+
+    def _remember(self, result: Task | Message) -> None:
+        self._context_id = result.context_id or self._context_id
+        self._task_id = result.id if isinstance(result, Task) and result.state.interrupted else ""
+
+    def __repr__(self) -> str:
+        return f"Chat(context_id={self.context_id!r}, task_id={self.task_id!r})"

@@ -1,0 +1,529 @@
+"""HTTP as the client needs it: bytes out, bytes in, promptly and never for longer than allowed.
+
+The only room that knows requests and urllib3, and the only place where their errors become ours. It does not know what
+the bytes mean. Loading it loads requests, so it is loaded with the first client that has a URL.
+
+How limits are kept: urllib3's time-outs bound connecting and every single wait. What they do not bound (headers, bodies
+and streams that drip) is ended by an alarm that shuts the socket down for reading, which ends a blocked read at once in
+every framing and over TLS; a time-out set before each read would neither reach into urllib3's reading of chunk headers
+nor work with a user's own session.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import partial
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, TypeAlias
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase, HTTPBasicAuth
+from urllib3 import exceptions as u3
+
+from a2a_sync.client.timeouts import Alarm, AlarmClock, Deadline, Timeout
+from a2a_sync.errors import (
+    ConnectError,
+    HTTPStatusError,
+    InvalidAnswerError,
+    StreamInterrupted,
+    TransportError,
+    TransportTimeout,
+)
+
+#: What `Client` takes for ``auth``.
+Auth: TypeAlias = str | tuple[str, str] | Callable[[], str] | AuthBase | None
+
+#: Idle connections kept per client.
+POOL = 64
+#: The largest answer that is not a stream, in bytes.
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+_PIECE = 65536
+_REDIRECTS = 5
+#: Bodies from this size on are sent in pieces, each with the time-out for connecting, all within the deadline.
+_LARGE_BODY = 256 * 1024
+
+
+@dataclass(slots=True)
+class Where:
+    """What an error tells about the call it ended: the step, the agent's address, the task as far as it is known."""
+
+    phase: str
+    agent: str
+    task_id: str = ""
+
+    def marks(self, phase: str = "") -> dict[str, str]:
+        """The arguments of a `TransportError`."""
+        return {"phase": phase or self.phase, "agent": self.agent, "task_id": self.task_id}
+
+
+class HttpTransport:
+    """Requests to one agent, with its credentials. Safe from many threads and across forks.
+
+    `home` is the address that the user gave: credentials and headers of the user go to its origin and to no other.
+    """
+
+    def __init__(
+        self,
+        home: str,
+        *,
+        auth: Auth = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Timeout,
+        alarms: AlarmClock,
+        session: requests.Session | None = None,
+    ) -> None:
+        self.home, in_url = split_credentials(home)
+        self._auth = as_auth(in_url if auth is None else auth)
+        self._headers = {name: _checked(name, value) for name, value in (headers or {}).items()}
+        self._timeout = timeout
+        self._alarms = alarms
+        self._session = session
+        self._pid = 0
+        self._adapter: HTTPAdapter | None = None
+
+    def trusts(self, url: str) -> bool:
+        """Credentials may go to `url`."""
+        return _origin(url) == _origin(self.home) or _is_secured(self.home, url)
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        where: Where,
+        deadline: Deadline,
+        body: bytes | None = None,
+    ) -> HttpAnswer:
+        """Send one request; its answer, of whatever status, with the body still to be read. Redirects are not followed.
+
+        Raises:
+            ConnectError: the request was not sent.
+            TransportTimeout: a limit ran out.
+            TransportError: the connection broke.
+        """
+        trusted = self.trusts(url)
+        if deadline.expired:
+            raise _timed_out(where)
+        try:
+            response = self._requests_session().request(
+                method,
+                url,
+                data=_body(body, deadline),
+                headers={**(self._headers if trusted else {}), **headers},
+                auth=self._auth if trusted else None,
+                timeout=self._limits(deadline),
+                stream=True,
+                allow_redirects=False,
+            )
+        except requests.exceptions.InvalidHeader:
+            # Its text would show the value, which may be a secret.
+            raise ValueError("auth gave credentials that cannot stand in a header") from None
+        except (requests.RequestException, u3.HTTPError, OSError) as error:
+            raise failure(error, where, deadline) from error
+        return HttpAnswer(response, where, deadline, self._alarms, withheld=not trusted and self._auth is not None)
+
+    def get(self, url: str, *, headers: Mapping[str, str], where: Where, deadline: Deadline) -> tuple[int, bytes]:
+        """Status and body of `url`, redirects followed.
+
+        Raises:
+            TransportError: as `open`.
+        """
+        for redirects_left in reversed(range(_REDIRECTS + 1)):
+            answer = self.open("GET", url, headers=headers, where=where, deadline=deadline)
+            target = answer.location
+            if target is None or not redirects_left:
+                break
+            answer.close()
+            url = urljoin(url, target)
+        return answer.status, answer.read()
+
+    def close(self) -> None:
+        """Close the connections that are kept. A session that was handed in stays open."""
+        adapter, self._adapter = self._adapter, None
+        if adapter is not None and self._pid == os.getpid():
+            adapter.close()
+
+    def _limits(self, deadline: Deadline) -> Any:
+        total = None if deadline.left is None else max(deadline.left, 0.001)
+        return urllib3.Timeout(connect=self._timeout.connect, read=self._timeout.idle, total=total)
+
+    def _requests_session(self) -> requests.Session:
+        """A session for one request: cookies and redirects are a session's shared state, connections are the adapter's."""
+        if self._session is not None:
+            return self._session
+        adapter = self._adapter
+        if adapter is None or self._pid != os.getpid():
+            # A connection must not be used by two processes: after a fork there is a new pool.
+            self._adapter = adapter = _Adapter(self._alarms)
+            self._pid = os.getpid()
+        return _Session(adapter)
+
+
+class HttpAnswer:
+    """An answer whose body is read by one thread and may be closed by any."""
+
+    def __init__(
+        self, response: requests.Response, where: Where, deadline: Deadline, alarms: AlarmClock, *, withheld: bool
+    ) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self.where = where
+        self.closed = False
+        self._response = response
+        self._raw: Any = response.raw
+        self._deadline = deadline
+        self._alarms = alarms
+        self._withheld = withheld
+        self._reading = False
+        self._expired = False
+        self._alarm: Alarm | None = None
+        if deadline.left is not None:
+            self._alarm = alarms.set(deadline.at, self._expire)
+
+    @property
+    def content_type(self) -> str:
+        """The media type in lower case, without parameters."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def ok(self) -> bool:
+        """A status of success."""
+        return 200 <= self.status < 300
+
+    @property
+    def location(self) -> str | None:
+        """Where a redirect leads."""
+        return self.headers.get("Location") if self.status in (301, 302, 303, 307, 308) else None
+
+    def read_some(self) -> bytes:
+        """The next bytes as soon as there are any; ``b""`` at the end, and after `close`.
+
+        Raises:
+            TransportTimeout: nothing came for too long, or the deadline has passed.
+            StreamInterrupted: the connection of a stream broke.
+            TransportError: the connection broke.
+        """
+        self._reading = True
+        try:
+            data: bytes = b"" if self.closed else self._raw.read1(_PIECE, decode_content=True) or b""
+        except Exception as error:
+            # A response that another thread closes fails in many ways, also inside of urllib3.
+            if not self.closed:
+                self._release()
+                if isinstance(error, (u3.HTTPError, http.client.HTTPException, OSError)):
+                    raise failure(error, self.where, self._deadline) from error
+                raise
+            data = b""
+        finally:
+            self._reading = False
+        if self.closed:
+            self._release()
+            if self._expired:
+                raise _timed_out(self.where)
+            return b""
+        if not data:
+            self._release()
+        return data
+
+    def read(self, limit: int = MAX_ANSWER_BYTES) -> bytes:
+        """The whole body.
+
+        Raises:
+            InvalidAnswerError: it is larger than `limit` bytes.
+            TransportError: as `read_some`.
+        """
+        pieces = []
+        size = 0
+        try:
+            while data := self.read_some():
+                pieces.append(data)
+                size += len(data)
+                if size > limit:
+                    raise InvalidAnswerError(f"the answer is larger than {limit} bytes", **self.where.marks())
+        finally:
+            self.close()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def close(self) -> None:
+        """Stop reading, at once, also where another thread is blocked in a read."""
+        if self.closed:
+            return
+        self.closed = True
+        try:
+            # Closing would wait for the reader; shutting down ends its read.
+            self._raw.shutdown()
+        except (ValueError, RuntimeError, OSError, AttributeError):
+            pass  # at its end already, or no socket
+        if not self._reading:
+            self._release()
+
+    def _expire(self) -> None:
+        self._expired = True
+        self.close()
+
+    def _release(self) -> None:
+        alarm, self._alarm = self._alarm, None
+        if alarm is not None:
+            self._alarms.cancel(alarm)
+        try:
+            self._response.close()
+        except (ValueError, RuntimeError, OSError, AttributeError):
+            pass  # closed by two threads at a time
+
+    def status_error(self) -> HTTPStatusError:
+        """The error for an answer that is an HTTP error and not A2A."""
+        message = f"HTTP {self.status} {http.client.responses.get(self.status, '')}".rstrip()
+        if self.location is not None:
+            message += f"; the redirect to {display(urljoin(self._response.url, self.location))} is not followed"
+        elif self.status in (401, 403):
+            scheme = self.headers.get("WWW-Authenticate", "").partition(" ")[0]
+            if scheme:
+                message += f"; the agent asks for {scheme} credentials"
+            if self._withheld:
+                message += "; credentials were not sent, because the card names an address of another origin"
+        return HTTPStatusError(message, status=self.status, retry_after=self.retry_after, **self.where.marks())
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds after which the server wants to be asked again."""
+        value = self.headers.get("Retry-After", "").strip()
+        if value.isascii() and value.isdigit() and len(value) < 10:
+            return float(value)
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        except (ValueError, TypeError, OverflowError):
+            return None
+
+
+# -- errors -------------------------------------------------------------------------------------------------------------
+
+
+def failure(error: Exception, where: Where, deadline: Deadline) -> TransportError:
+    """The error of ours that stands for one of requests, urllib3 or the socket."""
+    cause = _innermost(error)
+    text = _describe(cause)
+    if deadline.expired:
+        return _timed_out(where)
+    if isinstance(error, (requests.ConnectTimeout, u3.ConnectTimeoutError)):
+        return TransportTimeout("the connection did not stand in time", **where.marks("connect"))
+    if isinstance(error, (requests.ReadTimeout, u3.ReadTimeoutError)):
+        return TransportTimeout("the agent has been silent for too long", **where.marks())
+    if isinstance(error, requests.RequestException) and _is_before_sending(error):
+        return ConnectError(f"could not connect: {text}", **where.marks("connect"))
+    if isinstance(cause, TimeoutError):
+        return TransportTimeout("the request could not be sent in time", **where.marks())
+    if where.phase == "stream":
+        return StreamInterrupted(f"the stream broke: {text}", **where.marks())
+    return TransportError(f"the connection broke: {text}", **where.marks())
+
+
+def _timed_out(where: Where) -> TransportTimeout:
+    return TransportTimeout("the overall limit ran out", **where.marks())
+
+
+def _is_before_sending(error: requests.RequestException) -> bool:
+    """No byte of the request has left: it is safe to send it again."""
+    if isinstance(error, requests.exceptions.SSLError):
+        cause = _innermost(error)
+        # An alert can also be the answer to a request that was sent (TLS 1.3 asks for client certificates late).
+        return not (isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""))
+    if isinstance(error, (requests.exceptions.ProxyError, requests.exceptions.InvalidURL)):
+        return True
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(reason, (u3.NewConnectionError, u3.NameResolutionError))
+
+
+def _innermost(error: BaseException) -> BaseException:
+    for _ in range(10):
+        below = [getattr(error, "reason", None), *reversed(error.args), error.__cause__]
+        inner = next((one for one in below if isinstance(one, BaseException)), None)
+        if inner is None:
+            break
+        error = inner
+    return error
+
+
+def _describe(error: BaseException) -> str:
+    """One line without addresses: a URL can hold secrets."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not trusted ({error.verify_message})"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, (http.client.HTTPException, OSError)):
+        return str(error) or type(error).__name__
+    return type(error).__name__
+
+
+# -- addresses and credentials ------------------------------------------------------------------------------------------
+
+
+def display(url: str) -> str:
+    """`url` as it may be shown: without credentials and query."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+    """`url` without a user and password, and these two."""
+    parts = urlsplit(url)
+    userinfo, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    user, _, password = userinfo.partition(":")
+    return urlunsplit(parts._replace(netloc=host)), (unquote(user), unquote(password))
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    scheme = parts.scheme.lower()
+    return scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(scheme)
+
+
+def _is_secured(home: str, url: str) -> bool:
+    """`url` is the same host as `home`, moved from http to https on the usual ports."""
+    scheme, host, port = _origin(home)
+    return (scheme, port) == ("http", 80) and _origin(url) == ("https", host, 443)
+
+
+def as_auth(auth: Auth) -> AuthBase | None:
+    """What a user gave for ``auth`` as requests takes it.
+
+    Raises:
+        TypeError: it is nothing that stands for credentials.
+    """
+    if auth is None or isinstance(auth, AuthBase):
+        return auth
+    if isinstance(auth, str):
+        return _Bearer(lambda: auth)
+    if isinstance(auth, tuple) and len(auth) == 2:
+        return HTTPBasicAuth(*auth)
+    if callable(auth):
+        return _Bearer(auth)
+    raise TypeError("auth takes a token, a function that gives one, (user, password), or a requests AuthBase")
+
+
+class _Bearer(AuthBase):
+    """Asks for a token with each request, on the thread that makes it."""
+
+    def __init__(self, token: Callable[[], str]) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        token = self._token()
+        if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
+            raise ValueError("auth gave a token that cannot stand in a header")
+        request.headers["Authorization"] = f"Bearer {token}"
+        return request
+
+
+def _checked(name: str, value: str) -> str:
+    # Its value may be a secret and does not stand in the error.
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        raise ValueError(f"the value of the header {name!r} must be printable ASCII")
+    return value
+
+
+# -- below requests -----------------------------------------------------------------------------------------------------
+
+_NO_COOKIES = DefaultCookiePolicy(allowed_domains=[])
+
+
+class _Session(requests.Session):
+    """Keeps no cookies and follows nothing; its connections belong to the adapter."""
+
+    def __init__(self, adapter: HTTPAdapter) -> None:
+        super().__init__()
+        self.cookies.set_policy(_NO_COOKIES)
+        self.adapters["http://"] = self.adapters["https://"] = adapter
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        return None
+
+
+class _Adapter(HTTPAdapter):
+    """Connections whose answers must begin in time as a whole: headers may drip too."""
+
+    def __init__(self, alarms: AlarmClock) -> None:
+        self._pools = _guarded_pools(alarms)
+        super().__init__(pool_connections=POOL, pool_maxsize=POOL)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = self._pools
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **kwargs)
+        if type(manager) is urllib3.ProxyManager:
+            manager.pool_classes_by_scheme = self._pools
+        return manager
+
+
+def _guarded_pools(alarms: AlarmClock) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    def getresponse(connection: Any, wait: Callable[[], Any]) -> Any:
+        sock: socket.socket | None = connection.sock
+        if connection.timeout is None or sock is None:
+            return wait()
+        alarm = alarms.set(time.monotonic() + connection.timeout, partial(_shut, sock))
+        try:
+            return wait()
+        except Exception as error:
+            if alarm.fired:
+                raise TimeoutError("the headers of the answer did not come in time") from error
+            raise
+        finally:
+            alarms.cancel(alarm)
+
+    class Plain(urllib3.connection.HTTPConnection):
+        def getresponse(self) -> Any:
+            return getresponse(self, super().getresponse)
+
+    class Secure(urllib3.connection.HTTPSConnection):
+        def getresponse(self) -> Any:
+            return getresponse(self, super().getresponse)
+
+    class PlainPool(urllib3.HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(urllib3.HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
+
+
+def _shut(sock: socket.socket) -> None:
+    try:
+        sock.shutdown(socket.SHUT_RD)
+    except OSError:
+        pass  # closed meanwhile
+
+
+def _body(body: bytes | None, deadline: Deadline) -> bytes | io.BytesIO | None:
+    return body if body is None or len(body) < _LARGE_BODY else _LargeBody(body, deadline)
+
+
+class _LargeBody(io.BytesIO):
+    """A body that urllib3 sends piece by piece: a socket's time-out would bound the sending of all of it at once."""
+
+    def __init__(self, body: bytes, deadline: Deadline) -> None:
+        super().__init__(body)
+        self._deadline = deadline
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self._deadline.expired:
+            raise TimeoutError("the deadline passed while the request was sent")
+        return super().read(size)

@@ -1,0 +1,68 @@
+"""The endpoint that calls an app or agent in this process: no network, no JSON, the same limits and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync.client.timeouts import Alarm, AlarmClock, Deadline
+from a2a_sync.errors import A2AError, TransportTimeout
+from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
+
+
+class LocalEndpoint:
+    """Keeps the caller's overall limit over `endpoint`, which notices it within its own tick. Safe from many threads.
+
+    `closed` says that the client was closed; a call that waits then ends too.
+
+    Raises (from a call, and from the streams it returns):
+        A2AError: the agent's own error.
+        TransportTimeout: the overall limit ran out; the task goes on.
+    """
+
+    def __init__(self, endpoint: Endpoint, agent: str, alarms: AlarmClock, closed: Callable[[], bool]) -> None:
+        self._endpoint = endpoint
+        self._agent = agent
+        self._alarms = alarms
+        self._closed = closed
+
+    def __call__(self, call: Call) -> Any:
+        deadline = Deadline.after(call.context.timeout)
+        context = replace(call.context, gone=lambda: deadline.expired or self._closed())
+        try:
+            result = self._endpoint(Call(call.operation, call.request, context))
+        except A2AError:
+            if deadline.expired:
+                raise self._timed_out("send") from None
+            raise
+        if call.operation.streaming and deadline.left is not None:
+            return _LimitedStream(result, deadline, self._alarms, lambda: self._timed_out("stream"))
+        return result
+
+    def _timed_out(self, phase: str) -> TransportTimeout:
+        return TransportTimeout("the overall limit ran out", phase=phase, agent=self._agent)
+
+
+class _LimitedStream:
+    """A stream that is closed at its deadline."""
+
+    def __init__(
+        self, stream: EventStream, deadline: Deadline, alarms: AlarmClock, error: Callable[[], TransportTimeout]
+    ) -> None:
+        self._stream = stream
+        self._alarms = alarms
+        self._error = error
+        self._alarm: Alarm = alarms.set(deadline.at, stream.close)
+
+    def __iter__(self) -> Iterator[StreamItem]:
+        try:
+            yield from self._stream
+        finally:
+            self.close()
+        if self._alarm.fired:
+            raise self._error()
+
+    def close(self) -> None:
+        self._alarms.cancel(self._alarm)
+        self._stream.close()

@@ -1,0 +1,146 @@
+"""The endpoint that speaks JSON-RPC over HTTP: calls in, results and streams out (spec 9).
+
+It joins a codec, the JSON-RPC envelope and the HTTP transport, and knows none of their insides.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from a2a_sync.bindings import jsonrpc
+from a2a_sync.bindings.sse import BlockSource, CutStream, EventReader, MalformedStream
+from a2a_sync.client.http import HttpAnswer, HttpTransport, Where, display
+from a2a_sync.client.stream import OneEvent
+from a2a_sync.client.timeouts import Deadline
+from a2a_sync.codec import Codec, InvalidAnswer
+from a2a_sync.errors import A2AError, InvalidAnswerError, StreamInterrupted
+from a2a_sync.operations import Call, StreamItem
+from a2a_sync.types import Message, SendMessageRequest, Task
+
+
+class JsonRpcEndpoint:
+    """Calls the agent at `url` in the version of `codec`. Safe from many threads.
+
+    Raises (from a call, and from the streams it returns):
+        A2AError: the agent's own error.
+        TransportError: no usable answer came back.
+        ValueError: JSON cannot say the request.
+    """
+
+    def __init__(self, http: HttpTransport, url: str, codec: Codec) -> None:
+        self._http = http
+        self._url = url
+        self._agent = display(url)
+        self._codec = codec
+        self._ids = itertools.count(1)
+
+    def __call__(self, call: Call) -> Any:
+        operation = call.operation
+        where = Where("stream" if operation.streaming else "send", self._agent, _task_id(call.request))
+        params = self._codec.dump_request(operation, call.request)
+        answer = self._http.open(
+            "POST",
+            self._url,
+            body=jsonrpc.write_request(next(self._ids), self._codec.method(operation), params),
+            headers=self._headers(call),
+            where=where,
+            deadline=Deadline.after(call.context.timeout),
+        )
+        if operation.streaming and answer.ok and answer.content_type == "text/event-stream":
+            return RpcEventStream(answer, self._codec)
+        value = self._result(answer, answer.read())
+        result = _load(lambda: self._codec.load_result(operation, value), where)
+        return OneEvent(result) if operation.streaming else result
+
+    def _headers(self, call: Call) -> dict[str, str]:
+        context = call.context
+        headers = {
+            **context.headers,
+            "A2A-Version": self._codec.version,
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+        }
+        if call.operation.streaming:
+            headers["Accept"] = "text/event-stream, application/json"
+            headers["Accept-Encoding"] = "identity"  # a compressed stream waits in buffers on its way
+        if context.extensions:
+            headers["A2A-Extensions"] = ", ".join(context.extensions)
+        if context.last_event_id is not None:
+            headers["Last-Event-ID"] = str(context.last_event_id)
+        return headers
+
+    def _result(self, answer: HttpAnswer, body: bytes) -> Any:
+        """The result in an answer: its body tells, whatever the HTTP status (servers disagree on it, spec 9.5)."""
+        try:
+            result = jsonrpc.read_response(body, self._codec)
+        except A2AError as error:
+            if error.retry_after is None:
+                error.retry_after = answer.retry_after
+            raise
+        except InvalidAnswer as error:
+            if not answer.ok:
+                raise answer.status_error() from None
+            kind = answer.content_type or "without a Content-Type"
+            raise InvalidAnswerError(f"{error} (HTTP {answer.status}, {kind})", **answer.where.marks()) from None
+        if not answer.ok:
+            raise answer.status_error()
+        return result
+
+
+def _load(load: Any, where: Where) -> Any:
+    try:
+        return load()
+    except InvalidAnswer as error:
+        raise InvalidAnswerError(f"the answer is not valid: {error}", **where.marks()) from None
+
+
+def _task_id(request: Any) -> str:
+    if isinstance(request, SendMessageRequest):
+        return request.message.task_id
+    task_id: str = getattr(request, "task_id", "") or getattr(request, "id", "")
+    return task_id
+
+
+class RpcEventStream:
+    """The events of one streaming answer. Iterate on one thread; close from any."""
+
+    def __init__(self, answer: HttpAnswer, codec: Codec) -> None:
+        self._answer = answer
+        self._codec = codec
+
+    def __iter__(self) -> Iterator[StreamItem]:
+        try:
+            for data, own_id, _ in EventReader(BlockSource(self._answer.read_some)):
+                if not data:
+                    continue
+                event = self._event(data)
+                if event is not None:
+                    yield StreamItem(event, _number(own_id))
+        except MalformedStream as error:
+            raise InvalidAnswerError(str(error), **self._answer.where.marks()) from None
+        except CutStream as error:
+            if not self._answer.closed:
+                raise StreamInterrupted(str(error), **self._answer.where.marks()) from None
+        finally:
+            self._answer.close()
+
+    def _event(self, data: str) -> Any:
+        """One event; an error that the agent sent in the middle of the stream is raised."""
+        where = self._answer.where
+        event = _load(lambda: self._codec.load_event(jsonrpc.read_response(data, self._codec)), where)
+        if isinstance(event, Task):
+            where.task_id = event.id
+        elif not isinstance(event, Message) and event is not None:
+            where.task_id = event.task_id or where.task_id
+        return event
+
+    def close(self) -> None:
+        """Hang up, at once, also while another thread waits for an event. The task goes on."""
+        self._answer.close()
+
+
+def _number(own_id: str | None) -> int | None:
+    """An event's number; servers that count differently (or not) send ids that are none."""
+    return int(own_id) if own_id and own_id.isascii() and own_id.isdigit() and len(own_id) < 19 else None
