@@ -267,7 +267,8 @@ def test_a_busy_task_takes_the_next_message_when_its_run_has_ended(make_client: 
 
 
 def test_an_error_of_a_streaming_call_is_raised_like_any_other(client: Client) -> None:
-    with pytest.raises(InvalidParamsError, match="parts"), client.stream(Message(role=Role.USER, parts=())) as stream:
+    unnamed = Message(role=Role.USER, parts=(TextPart("hi"),), message_id="")
+    with pytest.raises(InvalidParamsError, match="messageId"), client.stream(unnamed) as stream:
         list(stream)
 
 
