@@ -13,7 +13,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge, SecurityError
+from werkzeug.exceptions import RequestEntityTooLarge, SecurityError
+from werkzeug.urls import iri_to_uri
 from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
@@ -25,6 +26,7 @@ from a2a_sync.errors import (
     A2AError,
     ContentTypeNotSupportedError,
     InternalError,
+    JSONParseError,
     OverloadedError,
     RequestTooLargeError,
     VersionNotSupportedError,
@@ -122,16 +124,19 @@ class A2AApp:
 
     def _card(self, request: Request) -> Response:
         try:
-            return self._document.respond(request, self._url or request.root_url)
+            address = self._url or (iri_to_uri(request.root_url) if request.host else "")
         except SecurityError:
             return _error_response(400, "this host is not served here")
+        if not address:
+            return _error_response(400, "the request names no host that a URL could be made of")
+        return self._document.respond(request, address)
 
     def _call(self, request: Request, start_response: StartResponse) -> Iterable[bytes]:
         connection = Connection(request.environ, lambda: self._closed)
         rpc_id: jsonrpc.RpcId = None
         codec = next(iter(self._codecs.values()))
         try:
-            rpc = jsonrpc.read_request(self._body(request))
+            rpc = jsonrpc.read_request(self._body(request, connection))
             rpc_id = rpc.id
             codec = self._codec(request)
             operation = codec.operation(rpc.method)
@@ -155,31 +160,37 @@ class A2AApp:
         if not self._streams.acquire(blocking=False):
             raise OverloadedError("as many streams are open as may be; try again later", retry_after=1.0)
         try:
+            envelope = jsonrpc.EventEnvelope(rpc_id)
             stream = self._dispatch(call)
         except BaseException:
             self._streams.release()
             raise
-        envelope = jsonrpc.EventEnvelope(rpc_id)
         start_response("200 OK", list(STREAM_HEADERS))
         return EventStreamBody(stream, envelope, codec, connection, self.limits, self._streams.release)
 
-    def _body(self, request: Request) -> bytes:
+    def _body(self, request: Request, connection: Connection) -> bytes:
         content_type = request.mimetype
         if content_type and content_type != "application/json" and not content_type.endswith("+json"):
             raise ContentTypeNotSupportedError(f"Content-Type {content_type} is not JSON; send application/json")
         request.max_content_length = self.limits.body
+        connection.limit(self.limits.read_deadline)
         try:
             return request.get_data(cache=False)
         except RequestEntityTooLarge:
             raise RequestTooLargeError(f"the body is larger than {self.limits.body} bytes") from None
-        except ClientDisconnected:
-            raise RequestTooLargeError("the body ended before its announced length") from None
+        except Exception as error:
+            # Servers have errors of their own for malformed chunks, silence and clients that leave half-way.
+            logger.info("a body could not be read: %r", error)
+            raise JSONParseError("Invalid JSON: the body ended early, stalled or was not framed as announced") from None
+        finally:
+            connection.restore()
 
     def _codec(self, request: Request) -> Codec:
         """The codec of the version that the caller names; none named is 0.3 (spec 3.6.2)."""
         named = request.headers.get("A2A-Version", "").strip() or request.args.get("A2A-Version", "").strip()
-        major_minor = ".".join((named or "0.3").split(".")[:2])
-        codec = self._codecs.get(major_minor)
+        # A header that was sent twice arrives as a list; patch numbers mean nothing (spec 3.6).
+        asked_for = {".".join(value.split(".")[:2]) for value in (named or "0.3").replace(" ", "").split(",") if value}
+        codec = self._codecs.get(asked_for.pop()) if len(asked_for) == 1 else None
         if codec is not None:
             return codec
         served = ", ".join(self._codecs)
@@ -293,7 +304,9 @@ def _respond_error(
 
 def _only(method: str, allowed: str) -> Response:
     if method == "OPTIONS":
-        return Response(status=204, headers={"Allow": allowed})
+        response = Response(status=204, headers={"Allow": allowed})
+        del response.headers["Content-Type"]
+        return response
     response = _error_response(405, f"{method} is not answered here; allowed: {allowed}")
     response.headers["Allow"] = allowed
     return response

@@ -29,12 +29,13 @@ _GONE = _RDHUP | getattr(select, "POLLHUP", 0) | getattr(select, "POLLERR", 0)
 class Connection:
     """The client's end of one request."""
 
-    __slots__ = ("_before", "_said_gone", "_socket", "_stopping")
+    __slots__ = ("_before", "_limited", "_said_gone", "_socket", "_stopping")
 
     def __init__(self, environ: dict[str, Any], stopping: Callable[[], bool]) -> None:
         self._socket: socket.socket | None = next((environ[key] for key in _KEYS if key in environ), None)
         self._said_gone: Callable[[], bool] | None = environ.get("waitress.client_disconnected")
         self._stopping = stopping
+        self._limited = False
         self._before: float | None = None
 
     def gone(self) -> bool:
@@ -58,18 +59,23 @@ class Connection:
         except (OSError, ValueError):
             return True
 
-    def limit_writes(self, seconds: float) -> None:
-        """Let a write to a client that does not read fail after `seconds`; `restore` undoes it."""
-        if self._socket is not None:
+    def limit(self, seconds: float) -> None:
+        """Let a read from a client that is silent, or a write to one that does not read, fail after `seconds`.
+
+        `restore` undoes it.
+        """
+        if self._socket is not None and not self._limited:
             try:
                 self._before = self._socket.gettimeout()
                 self._socket.settimeout(seconds)
+                self._limited = True
             except OSError:
-                self._socket = None
+                pass  # it is closed, which `closed` tells
 
     def restore(self) -> None:
-        """Give the socket its time-out back, for the next request on it."""
-        if self._socket is not None:
+        """Give the socket the time-out back that `limit` found, for the next request on it."""
+        if self._socket is not None and self._limited:
+            self._limited = False
             try:
                 self._socket.settimeout(self._before)
             except OSError:

@@ -11,6 +11,7 @@ class Limits:
 
     Requests:
         body: largest request body; more is refused unread (HTTP 413).
+        read_deadline: how long a client may be silent in the middle of a body.
         page: largest page of ListTasks.
         history: most messages sent back with a task, whatever was asked for.
 
@@ -35,6 +36,7 @@ class Limits:
     """
 
     body: int = 10 * 1024 * 1024
+    read_deadline: float = 30.0
     page: int = 100
     history: int = 1000
 

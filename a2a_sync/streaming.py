@@ -50,12 +50,14 @@ class EventStreamBody:
         self._on_close: Callable[[], None] | None = on_close
 
     def __iter__(self) -> Iterator[bytes]:
-        self._connection.limit_writes(self._limits.write_deadline)
-        written = time.monotonic()
+        self._connection.limit(self._limits.write_deadline)
         # Jittered, so that streams opened together do not come back together.
-        end = written + self._limits.stream_life * random.uniform(0.9, 1.1)
+        end = time.monotonic() + self._limits.stream_life * random.uniform(0.9, 1.0)
+        # Servers send the headers with the first bytes, so a stream that has no event yet begins with a comment.
+        written, tick = -self._limits.heartbeat, 0.0
         try:
-            while (items := self._stream.poll(self._limits.tick)) is not None:
+            while (items := self._stream.poll(tick)) is not None:
+                tick = self._limits.tick
                 if items:
                     yield b"".join([frame(self._envelope.wrap(self._codec.encode_item(i)), i.number) for i in items])
                     written = time.monotonic()
@@ -81,6 +83,8 @@ class EventStreamBody:
         """Stop listening and give the place of the stream back. The task goes on."""
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
-            self._stream.close()
-            self._connection.restore()
-            on_close()
+            try:
+                self._stream.close()
+            finally:
+                self._connection.restore()
+                on_close()
