@@ -1,0 +1,178 @@
+import copy
+import dataclasses
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from a2a_sync import card as c
+from a2a_sync import types as t
+from tests.strategies import CARDS, EVENTS, REQUESTS, RUN_REQUESTS
+
+STATE = t.TaskState
+
+
+# -- states -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_state_is_terminal_interrupted_or_goes_on():
+    terminal = {STATE.COMPLETED, STATE.FAILED, STATE.CANCELED, STATE.REJECTED}
+    interrupted = {STATE.INPUT_REQUIRED, STATE.AUTH_REQUIRED}
+    assert {state for state in STATE if state.terminal} == terminal
+    assert {state for state in STATE if state.interrupted} == interrupted
+    assert {state for state in STATE if state.paused} == terminal | interrupted
+
+
+def test_states_and_roles_read_as_the_words_people_use():
+    assert f"{STATE.INPUT_REQUIRED}" == "input-required"
+    assert STATE.COMPLETED == "completed"
+    assert f"{t.Role.AGENT}" == "agent"
+
+
+# -- parts --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_from_its_path(tmp_path):
+    path = tmp_path / "sales.csv"
+    path.write_bytes(b"a,b\n")
+    part = t.FilePart.from_path(path)
+    assert part == t.FilePart(raw=b"a,b\n", filename="sales.csv", media_type="text/csv")
+    assert t.FilePart.from_path(str(path), media_type="text/plain", metadata={"k": 1}) == t.FilePart(
+        raw=b"a,b\n", filename="sales.csv", media_type="text/plain", metadata={"k": 1}
+    )
+
+
+def test_a_file_of_an_unknown_kind_is_bytes(tmp_path):
+    path = tmp_path / "thing.unheard-of"
+    path.write_bytes(b"")
+    assert t.FilePart.from_path(path).media_type == "application/octet-stream"
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        t.FilePart.from_path(tmp_path / "none")
+
+
+@pytest.mark.parametrize("content", [{}, {"raw": b"x", "url": "https://x.example"}])
+def test_a_file_part_has_bytes_or_a_url(content):
+    with pytest.raises(ValueError, match="either raw bytes or a url"):
+        t.FilePart(**content)
+
+
+def test_an_empty_file_is_a_file():
+    assert t.FilePart(raw=b"").raw == b""
+
+
+# -- what is shown ------------------------------------------------------------------------------------------------------
+
+MIXED = (t.TextPart("a"), t.DataPart({"k": 1}), t.TextPart("b"), t.FilePart(raw=b"x"))
+
+
+def test_a_message_s_text_is_its_text_parts_on_lines():
+    assert t.Message(role=t.Role.USER, parts=MIXED).text == "a\nb"
+    assert t.Message(role=t.Role.USER, parts=(t.DataPart(1),)).text == ""
+
+
+def test_an_artifact_s_text_joins_its_chunks_without_a_seam():
+    assert t.Artifact(parts=MIXED).text == "ab"
+
+
+def test_files_are_the_file_parts():
+    files = (t.FilePart(raw=b"x"),)
+    assert t.Message(role=t.Role.USER, parts=MIXED).files == files
+    assert t.Artifact(parts=MIXED).files == files
+
+
+def task(state, told=None, artifacts=()):
+    message = t.Message(role=t.Role.AGENT, parts=(t.TextPart(told),)) if told is not None else None
+    return t.Task(id="t", status=t.TaskStatus(state=state, message=message), artifacts=artifacts)
+
+
+ARTIFACTS = (
+    t.Artifact(parts=(t.TextPart("one"),), artifact_id="1", name="first"),
+    t.Artifact(parts=(t.DataPart(1),), artifact_id="2"),
+    t.Artifact(parts=(t.TextPart("three"),), artifact_id="3"),
+)
+
+
+@pytest.mark.parametrize("state", [STATE.INPUT_REQUIRED, STATE.AUTH_REQUIRED, STATE.FAILED, STATE.REJECTED])
+def test_a_task_that_waits_or_went_wrong_says_why(state):
+    assert task(state, "which size?", ARTIFACTS).text == "which size?"
+    assert task(state, None, ARTIFACTS).text == "one\nthree"
+
+
+@pytest.mark.parametrize("state", [STATE.COMPLETED, STATE.WORKING, STATE.SUBMITTED, STATE.CANCELED])
+def test_any_other_task_shows_its_artifacts(state):
+    assert task(state, "working on it", ARTIFACTS).text == "one\nthree"
+    assert task(state).text == ""
+
+
+def test_an_artifact_is_found_by_name_or_id():
+    found = task(STATE.COMPLETED, artifacts=ARTIFACTS)
+    assert found.artifact("first") is ARTIFACTS[0]
+    assert found.artifact("3") is ARTIFACTS[2]
+    assert found.state is STATE.COMPLETED
+    with pytest.raises(KeyError):
+        found.artifact("second")
+
+
+def test_secrets_are_not_shown():
+    config = t.TaskPushNotificationConfig(
+        url="u", token="secret-1", authentication=t.AuthenticationInfo(scheme="Bearer", credentials="secret-2")
+    )
+    assert "secret" not in repr(config)
+
+
+def test_new_objects_have_ids_of_their_own():
+    first, second = (t.Message(role=t.Role.USER, parts=()) for _ in range(2))
+    assert first.message_id != second.message_id
+    assert not set(t.new_id()) & set("/:%")
+
+
+# -- objects as values --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
+@given(EVENTS | CARDS | RUN_REQUESTS | REQUESTS[t.SendMessageRequest])
+def test_objects_can_be_copied_and_pickled(obj):
+    assert copy.deepcopy(obj) == obj
+    assert copy.copy(obj) == obj
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(obj, protocol)) == obj
+
+
+def test_a_pickled_moment_keeps_its_zone():
+    status = t.TaskStatus(state=STATE.WORKING, timestamp=datetime(2025, 1, 1, tzinfo=UTC))
+    assert pickle.loads(pickle.dumps(status)).timestamp.tzinfo is UTC
+
+
+def test_every_class_of_the_model_is_frozen_and_without_a_dict():
+    for module in (t, c):
+        model = [cls for cls in vars(module).values() if dataclasses.is_dataclass(cls)]
+        assert len(model) > 15
+        for cls in model:
+            assert cls.__dataclass_params__.frozen, cls
+            assert "__slots__" in vars(cls), cls
+
+
+def test_a_member_cannot_be_changed():
+    part = t.TextPart("x")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        part.text = "y"
+    assert dataclasses.replace(part, text="y") == t.TextPart("y")
+
+
+def test_a_skill_takes_lists_and_keeps_tuples():
+    skill = c.AgentSkill(id="s", name="S", description="d", tags=["a", "b"], examples=["x"])
+    assert (skill.tags, skill.examples) == (("a", "b"), ("x",))
+    with pytest.raises(TypeError, match=r"AgentSkill\.tags takes a list of strings"):
+        c.AgentSkill(id="s", name="S", description="d", tags="ab")
+
+
+def test_a_card_s_skill_is_found_by_id():
+    skill = c.AgentSkill(id="s", name="S", description="d", tags=["a"])
+    card = c.AgentCard(name="n", description="d", version="1", skills=(skill,))
+    assert card.skill("s") is skill
+    with pytest.raises(KeyError):
+        card.skill("other")
