@@ -170,7 +170,9 @@ class Fold:
             case TaskStatusUpdateEvent():
                 self._name(event.task_id, event.context_id)
                 self._status = event.status
-                self._metadata.update(event.metadata)
+                if event.metadata:
+                    # A task that was handed out keeps the dictionary it was given.
+                    self._metadata = {**self._metadata, **event.metadata}
             case TaskArtifactUpdateEvent():
                 self._name(event.task_id, event.context_id)
                 self._artifacts.apply(event)
