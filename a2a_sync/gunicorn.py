@@ -1,12 +1,13 @@
 """Settings and hooks for gunicorn: ``gunicorn -c python:a2a_sync.gunicorn module:app --threads 64``.
 
-What the command line says stands over what is set here. The hook ends an app's streams and runs when its worker is told
+What the command line says stands over what is set here. The hooks end an app's streams and runs when its worker is told
 to stop: gunicorn alone would wait for open streams until its time-out and then cut them. An app mounted inside another
-framework is not seen by it; close that one where the framework says that it stops.
+framework is not seen by them; close that one where the framework says that it stops.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType
@@ -26,23 +27,41 @@ control_socket_disable = True
 _FOR_STREAMS = 3.0
 
 
+_closing: list[threading.Thread] = []
+
+
 def post_worker_init(worker: Any) -> None:
     """Close the app when its worker is told to stop. Gunicorn calls this once in each worker."""
-    close = getattr(worker.wsgi, "close", None)
-    if not callable(close):
-        return
     patience = max(0.0, worker.cfg.graceful_timeout - _FOR_STREAMS)
     for number, seconds in ((signal.SIGTERM, patience), (signal.SIGINT, 0.0), (signal.SIGQUIT, 0.0)):
-        _close_on(number, close, seconds)
+        _close_on(number, worker, seconds)
 
 
-def _close_on(number: signal.Signals, close: Any, seconds: float) -> None:
+def worker_exit(server: Any, worker: Any) -> None:
+    """Let the closing come to its end, so that stores are left in order. Gunicorn calls this as a worker ends."""
+    if worker.pid != os.getpid():
+        return
+    if not _closing:
+        _start_closing(worker, 0.0)
+    for thread in _closing:
+        thread.join(_FOR_STREAMS)
+
+
+def _close_on(number: signal.Signals, worker: Any, seconds: float) -> None:
     before = signal.getsignal(number)
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        # On a thread: the worker's main thread goes on to serve the requests that are still open.
-        threading.Thread(target=close, args=(seconds,), name="a2a-close", daemon=True).start()
+        _start_closing(worker, seconds)
         if callable(before):
             before(signum, frame)
 
     signal.signal(number, stop)
+
+
+def _start_closing(worker: Any, seconds: float) -> None:
+    close = getattr(worker.wsgi, "close", None)
+    if callable(close):
+        # On a thread: the worker's main thread goes on to serve the requests that are still open.
+        thread = threading.Thread(target=close, args=(seconds,), name="a2a-close", daemon=True)
+        _closing.append(thread)
+        thread.start()

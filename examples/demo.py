@@ -20,7 +20,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "examples" / "analyst" / "penguins.csv"
@@ -34,23 +34,35 @@ STOP_PATIENCE = 15.0
 def main(folder: Path) -> None:
     """Run all steps; the first that fails ends the demo with a message and exit code 1."""
     empty(folder)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     with served(folder) as url:
         step("What the agent says about itself")
         a2a("card", url)
         step("Send it the penguins, and watch it work")
         a2a("send", url, "--stream", "--file", str(DATA), "--out", str(folder / "artifacts"), "Summarise the penguins")
-        step("The same without streaming, grouped by island, as JSON (its last lines)")
+        step("The same as JSON, grouped by island; these figures are from its data")
         answer = a2a("send", url, "--json", "--file", str(DATA), "Summarise this by island", quiet=True)
-        task_id = json.loads(answer)["task"]["id"]
-        print("\n".join(answer.splitlines()[-8:]))
+        task = json.loads(answer)["task"]
+        for line in figures(task):
+            print(line)
     with served(folder) as url:
         step("A new server on the same SQLite file still knows the tasks")
         a2a("list", url)
-        if json.loads(a2a("get", url, task_id, "--json", quiet=True))["status"]["state"] != "TASK_STATE_COMPLETED":
-            fail("the task is not in the database as it was")
+        kept = json.loads(a2a("get", url, task["id"], "--json", quiet=True))
+        if (kept["status"], kept["artifacts"]) != (task["status"], task["artifacts"]):
+            fail("the task is not in the database as it was answered")
+        print(f"task {kept['id']} is as it was: {kept['status']['state']}, {len(kept['artifacts'])} artifacts")
     step("Stopped cleanly. What is left:")
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         print(f"{path.stat().st_size:>9,} bytes  {path}")
+
+
+def figures(task: dict[str, Any]) -> Iterator[str]:
+    """A few lines out of the JSON summary."""
+    data = next(part["data"] for artifact in task["artifacts"] for part in artifact["parts"] if "data" in part)
+    for column in data["numeric"]:
+        means = ", ".join(f"{group} {found['mean']:.1f}" for group, found in column["groups"].items())
+        yield f"mean {column['name']}: {means}"
 
 
 def step(title: str) -> None:
@@ -133,6 +145,9 @@ def stop(server: subprocess.Popen[str]) -> int:
     except subprocess.TimeoutExpired:
         server.kill()
         return server.wait(STOP_PATIENCE)
+    finally:
+        if server.stdout is not None:
+            server.stdout.close()
 
 
 if __name__ == "__main__":

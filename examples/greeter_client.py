@@ -1,6 +1,6 @@
 """A client of any agent that answers in text: send one line, print the answer.
 
-    python examples/greeter_client.py http://127.0.0.1:8000 Ada
+python examples/greeter_client.py http://127.0.0.1:8000 Ada
 """
 
 import sys

@@ -19,7 +19,7 @@ from a2a_sync.codec import by_version
 def card(url: str, as_json: bool, timeout: float | None) -> None:
     """Show the card of the agent at URL."""
     with Client(url) as client:
-        found = client.card()
+        found = client.card(timeout=timeout)
     if as_json:
         click.echo(clean_json(by_version("1.0").dump(found), indent=2))
         return

@@ -7,24 +7,18 @@ from urllib.parse import urlsplit
 import click
 
 
-class AgentURL(click.ParamType):
-    """The address of an agent, or of its card."""
-
-    name = "url"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The URL; a usage error when it is none that can be called."""
-        try:
-            parts = urlsplit(value)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            usable = False
-        if not usable:
-            self.fail(f"{value!r} is not an http(s) URL; write http://127.0.0.1:8000", param, ctx)
-        return value
+def _agent_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise click.BadParameter(f"{value!r} is not an http(s) URL such as http://127.0.0.1:8000", ctx, param)
+    return value
 
 
-url_argument = click.argument("url", type=AgentURL(), metavar="URL")
+url_argument = click.argument("url", metavar="URL", callback=_agent_url)
 task_argument = click.argument("task_id", metavar="TASK")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON as the protocol has it.")
 timeout_option = click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from a2a_sync import (
     FilePart,
     Message,
     Part,
+    Role,
+    StreamInterrupted,
     Task,
     TaskState,
     TextPart,
@@ -22,7 +25,7 @@ from a2a_sync import (
 )
 from a2a_sync.cli.files import Folder
 from a2a_sync.cli.options import json_option, timeout_option, url_argument
-from a2a_sync.cli.show import Transcript, identity
+from a2a_sync.cli.show import Transcript
 from a2a_sync.cli.text import clean_json, clean_line, say
 from a2a_sync.codec import by_version
 from a2a_sync.types import StreamResponse
@@ -69,15 +72,16 @@ def send(
     names of saved files to standard error. With --json one JSON document is printed at the end; with --stream --json one
     line for each event.
     """
-    parts = _parts(text, files)
-    exchange = _Exchange(url, task_id, context_id, timeout)
+    message = Message(role=Role.USER, parts=_parts(text, files), task_id=task_id, context_id=context_id)
+    exchange = _Exchange(url, task_id, timeout)
     transcript = Transcript(data=out is None)
-    if as_json:
-        show: Callable[[StreamResponse], None] = _print_line if stream else _nothing
-    else:
-        show = _nothing if stream is False else transcript.take
+    show: Callable[[StreamResponse], None] = _nothing
+    if as_json and stream:
+        show = _print_line
+    elif not as_json and stream is not False:
+        show = transcript.take
     try:
-        answer = exchange.run(parts, show)
+        answer = exchange.run(message, show)
     except KeyboardInterrupt:
         exchange.cancel()
         sys.exit(130)
@@ -90,10 +94,10 @@ def send(
     sys.exit(_exit_code(url, answer))
 
 
-def _parts(text: str, files: tuple[Path, ...]) -> list[Part]:
+def _parts(text: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
     if text == "-":
         try:
-            text = click.get_binary_stream("stdin").read().decode()
+            text = sys.stdin.buffer.read().decode()
         except UnicodeDecodeError:
             raise click.UsageError("standard input is not UTF-8 text") from None
     if any("\ud800" <= char <= "\udfff" for char in text):
@@ -106,60 +110,57 @@ def _parts(text: str, files: tuple[Path, ...]) -> list[Part]:
         parts.insert(0, TextPart(text))
     if not parts:
         raise click.UsageError("nothing to send: give TEXT or --file")
-    return parts
+    return tuple(parts)
 
 
 class _Exchange:
-    """One message and what comes of it."""
+    """One message and what comes of it. `task` is the task as far as it is known, also after a failure."""
 
-    def __init__(self, url: str, task_id: str, context_id: str, timeout: float | None) -> None:
+    def __init__(self, url: str, task_id: str, timeout: float | None) -> None:
         self._url = url
         self._task_id = task_id
-        self._context_id = context_id
-        self._timeout = timeout
+        self._end = None if timeout is None else time.monotonic() + timeout
         self.task: Task | None = None
 
-    def run(self, parts: list[Part], show: Callable[[StreamResponse], None]) -> Task | Message:
+    def _left(self) -> float | None:
+        return None if self._end is None else max(0.001, self._end - time.monotonic())
+
+    def run(self, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         """Send, call `show` with each event, and return the answer."""
         with Client(self._url) as client:
-            if client.card().capabilities.streaming:
-                return self._stream(client, parts, show)
-            return self._poll(client, parts, show)
+            if client.card(timeout=self._left()).capabilities.streaming:
+                return self._stream(client, message, show)
+            return self._poll(client, message, show)
 
-    def _stream(self, client: Client, parts: list[Part], show: Callable[[StreamResponse], None]) -> Task | Message:
-        answer: Task | Message | None = None
-        stream = client.stream(
-            parts, task_id=self._task_id or None, context_id=self._context_id or None, timeout=self._timeout
-        )
-        with stream:
+    def _stream(self, client: Client, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
+        with client.stream(message, timeout=self._left()) as stream:
             try:
                 for event in stream:
-                    self._task_id = identity(event) or self._task_id
-                    if isinstance(event, Message):
-                        answer = event
+                    self._task_id = stream.task_id
                     show(event)
+                    if stream.state is TaskState.INPUT_REQUIRED:
+                        # The next word is ours, whatever the server does with its end of the stream.
+                        stream.end_within(1.0)
+            except StreamInterrupted as error:
+                if not stream.task_id:
+                    raise
+                say(f"{error}; waiting for the task", error=True)
+                self.task = client.wait(stream.task_id, timeout=self._left())
+                return self.task
             finally:
-                self.task = stream.task
-        answer = answer or self.task
-        if answer is None:
+                self.task = self.task or stream.task
+        if stream.result is None:
             raise TransportError("the stream ended without an answer", phase="stream", agent=self._url)
-        return answer
+        return stream.result
 
-    def _poll(self, client: Client, parts: list[Part], show: Callable[[StreamResponse], None]) -> Task | Message:
+    def _poll(self, client: Client, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         # Asked to return at once, so that the task is known while it runs and Ctrl-C can cancel it.
-        answer = client.send(
-            parts,
-            task_id=self._task_id or None,
-            context_id=self._context_id or None,
-            return_immediately=True,
-            timeout=self._timeout,
-        )
-        self._task_id = identity(answer) or self._task_id
-        show(answer)
+        answer = client.send(message, return_immediately=True, timeout=self._left())
         if isinstance(answer, Task):
-            self.task = answer
+            self.task, self._task_id = answer, answer.id
+            show(answer)
             if not answer.state.paused:
-                answer = self.task = client.wait(answer.id, timeout=self._timeout)
+                answer = self.task = client.wait(answer.id, timeout=self._left())
                 show(answer)
         return answer
 

@@ -83,12 +83,16 @@ def _check_target(target: str, store: str | None, url: str | None, workers: int)
     except TargetError as error:
         raise click.UsageError(str(error)) from None
     if workers > 1 and isinstance(app.store, MemoryStore):
-        raise click.UsageError("several workers do not share tasks in memory; give a --store such as sqlite:///tasks.db")
+        raise click.UsageError(
+            "several workers do not share tasks in memory; give a --store such as sqlite:///tasks.db"
+        )
 
 
 def _check_port(host: str, port: int) -> None:
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+            0
+        ]
         with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)

@@ -17,6 +17,7 @@ from a2a_sync.gunicorn import control_socket_disable as control_socket_disable
 from a2a_sync.gunicorn import graceful_timeout as graceful_timeout
 from a2a_sync.gunicorn import keepalive as keepalive
 from a2a_sync.gunicorn import worker_class as worker_class
+from a2a_sync.gunicorn import worker_exit as worker_exit
 
 TARGET, STORE, URL, STREAMS = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL", "A2A_SYNC_STREAMS"
 

@@ -24,11 +24,6 @@ from a2a_sync.cli.text import clean, clean_json, rich_console, say
 from a2a_sync.types import StreamResponse
 
 
-def identity(event: StreamResponse) -> str:
-    """The id of the task that an event is about, or ``""``."""
-    return event.id if isinstance(event, Task) else event.task_id
-
-
 def first_line(title: str, media_type: str) -> str:
     """What stands above an artifact."""
     return f"artifact {title}" + (f" ({media_type})" if media_type else "")

@@ -51,9 +51,7 @@ def _import(name: str) -> Any:
         raise TargetError(f"importing {name!r} failed: {type(error).__name__}: {error}") from None
 
 
-def build(
-    target: str, *, store: str | None = None, url: str | None = None, streams: int | None = None
-) -> A2AApp:
+def build(target: str, *, store: str | None = None, url: str | None = None, streams: int | None = None) -> A2AApp:
     """The app that `target` names, or one made around the agent, executor or factory that it names.
 
     `store`, `url` and `streams` (how many may be open at once) go into an app that is made here.

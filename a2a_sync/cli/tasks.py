@@ -42,13 +42,10 @@ def get(url: str, task_id: str, as_json: bool, out: Path | None, timeout: float 
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 100), help="At most so many.")
 @json_option
 @timeout_option
-def list_tasks(
-    url: str, context_id: str, state: str | None, limit: int, as_json: bool, timeout: float | None
-) -> None:
+def list_tasks(url: str, context_id: str, state: str | None, limit: int, as_json: bool, timeout: float | None) -> None:
     """List the tasks of the agent at URL, the newest first."""
-    status = TaskState(state) if state else TaskState.UNSPECIFIED
     with Client(url) as client:
-        page = client.list_tasks(context_id=context_id, status=status, page_size=limit, timeout=timeout)
+        page = client.list_tasks(context_id=context_id, status=state, page_size=limit, timeout=timeout)
     if as_json:
         click.echo(clean_json(by_version("1.0").dump(page), indent=2))
         return

@@ -48,7 +48,8 @@ def histogram(values: list[float | None], groups: list[str], *, title: str, x_la
     if groups:
         _legend(svg, names, right + 16)
     ET.indent(svg)
-    return ET.tostring(svg, encoding="utf-8", xml_declaration=True) + b"\n"
+    document: bytes = ET.tostring(svg, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
 
 
 def nice_ticks(low: float, high: float, wanted: int) -> list[float]:

@@ -185,7 +185,7 @@ def markdown_rows(column: NumericColumn) -> str:
 
 def _figure(value: float | None) -> str:
     if value is None:
-        return "–"
+        return "-"
     size = abs(value)
     if size >= 1e9 or 0 < size < 0.01:
         return f"{value:.3e}"

@@ -1,0 +1,1 @@
+"""Agents to start from; each says in its docstring how to run it."""
