@@ -1,0 +1,113 @@
+"""What only a real threaded server shows: clients that leave, threads that come back, a stop that is clean."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from a2a_sync import Client, Task, TaskState, TaskStatusUpdateEvent
+from tests.live import LiveServer, gunicorn
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
+
+THREADS = 3
+
+
+@pytest.fixture
+def server() -> Iterator[LiveServer]:
+    with gunicorn("tests.agents.patient:app", "-c", "python:a2a_sync.gunicorn", threads=THREADS) as server:
+        yield server
+
+
+def post(server: LiveServer, method: str) -> socket.socket:
+    """A raw connection that has sent one call of `method`."""
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "wait"}]}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"message": message}}).encode()
+    head = f"POST / HTTP/1.1\r\nHost: agent\r\nA2A-Version: 1.0\r\nContent-Length: {len(body)}\r\n"
+    connection = socket.create_connection(server.address, timeout=10)
+    connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+    return connection
+
+
+def seconds_until_answered(server: LiveServer) -> float:
+    """How long a request waits for a free thread of the server."""
+    began = time.monotonic()
+    answer = requests.get(server.url + "/.well-known/agent-card.json", timeout=20)
+    assert answer.status_code == 200
+    return time.monotonic() - began
+
+
+def streaming(server: LiveServer) -> list[socket.socket]:
+    """As many streams as the server has threads, each of which has begun."""
+    connections = [post(server, "SendStreamingMessage") for _ in range(THREADS)]
+    for connection in connections:
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+    return connections
+
+
+def test_clients_that_leave_their_streams_free_every_thread_within_two_seconds(server: LiveServer) -> None:
+    for connection in streaming(server):
+        connection.close()
+    assert seconds_until_answered(server) < 2.0
+
+
+def test_clients_that_leave_a_blocked_send_free_every_thread_within_two_seconds(server: LiveServer) -> None:
+    with Client(server.url) as client:
+        client.card()
+        connections = [post(server, "SendMessage") for _ in range(THREADS)]
+        # Their tasks exist, so each of them holds a thread now; the fourth connection waits for one.
+        listing = threading.Thread(target=client.list_tasks, daemon=True)
+        for connection in connections:
+            connection.close()
+        began = time.monotonic()
+        listing.start()
+        listing.join(20)
+        assert time.monotonic() - began < 2.0
+        # Leaving cancels nothing (spec 3.2.2).
+        assert {task.state for task in client.list_tasks().tasks} <= {TaskState.WORKING, TaskState.SUBMITTED}
+
+
+def test_a_stopping_server_ends_its_streams_and_fails_its_runs_within_its_limit(server: LiveServer) -> None:
+    with Client(server.url) as client, client.stream("wait") as stream:
+        events = iter(stream)
+        assert isinstance(next(events), Task)
+        began = time.monotonic()
+        stopped = threading.Thread(target=server.terminate, daemon=True)
+        stopped.start()
+        rest = list(events)
+        stopped.join(15)
+        assert not stopped.is_alive()
+        assert time.monotonic() - began < 8.0
+    assert [event.status.state for event in rest if isinstance(event, TaskStatusUpdateEvent)][-1:] == [TaskState.FAILED]
+    assert rest[-1].status.message is not None  # type: ignore[union-attr]
+    assert rest[-1].status.message.text == "server stopped"  # type: ignore[union-attr]
+
+
+def test_two_hundred_streams_in_one_process_all_end() -> None:
+    with gunicorn("tests.agents.patient:app", threads=230) as server, Client(server.url) as client:
+        task = client.send("wait", return_immediately=True)
+        assert isinstance(task, Task)
+        ends: list[TaskState] = []
+        ready = threading.Barrier(201, timeout=30)
+
+        def follow() -> None:
+            with client.subscribe(task.id, timeout=40) as stream:
+                events = iter(stream)
+                next(events)
+                ready.wait()
+                ends.append([event.status.state for event in events if isinstance(event, TaskStatusUpdateEvent)][-1])
+
+        threads = [threading.Thread(target=follow, daemon=True) for _ in range(200)]
+        for thread in threads:
+            thread.start()
+        ready.wait()
+        client.cancel_task(task.id)
+        for thread in threads:
+            thread.join(30)
+        assert ends == [TaskState.CANCELED] * 200
