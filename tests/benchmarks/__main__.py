@@ -1,0 +1,62 @@
+"""``python -m tests.benchmarks [SUITE …]``: measure, print the table, fail where a "must" is not met by far."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+from tests.benchmarks import environments, servers
+from tests.benchmarks.rows import SUITES, Row
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=_description())
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="what to measure (default: everything)")
+    parser.add_argument("--json", metavar="FILE", help="add the rows to FILE, one JSON object a line")
+    options = parser.parse_args()
+    unknown = sorted(set(options.suites) - SUITES.keys())
+    if unknown:
+        parser.error(f"no suite {', '.join(unknown)}; there are {', '.join(SUITES)}")
+    print(f"{environments.versions()}; servers on core {servers.SERVER_CORE}, load on core {servers.GENERATOR_CORE}")
+    servers.pin_generator()
+    print(_line("row", "ratio", "must", "goal", "", "medians"))
+    rows = []
+    for name in options.suites or SUITES:
+        begun = time.monotonic()
+        for row in SUITES[name]():
+            rows.append(row)
+            print(_told(row), flush=True)
+        print(f"  ({name}: {time.monotonic() - begun:.0f} s)", file=sys.stderr, flush=True)
+    if options.json:
+        with open(options.json, "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(vars(row)) + "\n" for row in rows)
+    return 1 if any(_far_off(row) for row in rows) else 0
+
+
+def _description() -> str:
+    suites = "; ".join(f"{name}: {(suite.__doc__ or '').strip().rstrip('.')}" for name, suite in SUITES.items())
+    return f"Compare this library with its peers and a bare server, on one core each. Suites: {suites}."
+
+
+def _told(row: Row) -> str:
+    sign = "≥" if row.least else "≤"
+    verdict = "goal" if row.meets(row.goal) else "must" if row.meets(row.must) else "BELOW" if row.must else "-"
+    bounds = [f"{sign} {bound:g}" if bound else "-" for bound in (row.must, row.goal)]
+    return _line(row.name, f"{row.ratio:.2f}", *bounds, verdict, row.told)
+
+
+def _line(name: str, ratio: str, must: str, goal: str, verdict: str, told: str) -> str:
+    return f"{name:<66}{ratio:>8}{must:>8}{goal:>8}  {verdict:<6} {told}"
+
+
+def _far_off(row: Row) -> bool:
+    """Below four fifths of what must be reached: no noise explains that."""
+    if row.must is None:
+        return False
+    return row.ratio < 0.8 * row.must if row.least else row.ratio > row.must / 0.8
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,62 @@
+"""The echo agent on this library: ``gunicorn ours:app``.
+
+Environment: STORE (a store URL; tasks in memory by default), FILL (how many finished tasks to store before serving),
+RUNS (how many runs and streams at once).
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from a2a_sync import A2AApp, Agent, AgentSkill, InputRequired, Limits, MemoryStore, Message, RequestContext
+from a2a_sync.operations import RunRequest
+from a2a_sync.run import status_event
+from a2a_sync.stores import open_store
+from a2a_sync.stores.base import Scope, TaskStore
+from a2a_sync.types import Artifact, Role, TaskArtifactUpdateEvent, TaskState, TextPart, new_id
+
+
+class Echo(Agent):
+    """Echoes text; ``stream:N``, ``sleep:SECONDS`` and ``turn …`` ask for something else."""
+
+    name = "Echo"
+    skills = [AgentSkill(id="echo", name="Echo", description="Echoes text", tags=["echo"])]
+
+    def handle_message(self, message: Message, context: RequestContext) -> object:
+        kind, _, argument = message.text.partition(":")
+        if kind == "stream":
+            return self.chunks(int(argument))
+        if kind == "sleep":
+            context.sleep(float(argument))
+        if kind == "turn":
+            return InputRequired("go on")
+        return message.text
+
+    def chunks(self, count: int) -> Iterator[str]:
+        for number in range(count):
+            yield f"chunk {number} of the answer "
+
+
+def fill(store: TaskStore, count: int) -> None:
+    """Store `count` finished tasks, written the way a run writes them."""
+    for number in range(count):
+        text = TextPart(f"an earlier task, number {number}")
+        message = Message(role=Role.USER, parts=(text,), task_id=new_id(), context_id=new_id())
+        request = RunRequest(message=message)
+        begin = [message, status_event(request, TaskState.SUBMITTED), status_event(request, TaskState.WORKING)]
+        started = store.start_run(Scope(), request, begin, create=True)
+        artifact = TaskArtifactUpdateEvent(
+            task_id=message.task_id,
+            context_id=message.context_id,
+            artifact=Artifact(parts=(text,)),
+            last_chunk=True,
+        )
+        answer = replace(message, role=Role.AGENT, message_id=new_id())
+        store.append(started.token, [artifact, answer, status_event(request, TaskState.COMPLETED)], end=True)
+
+
+runs = int(os.environ.get("RUNS", "64"))
+url = os.environ.get("STORE")
+store = open_store(url) if url else MemoryStore(max_tasks=1_000_000)
+fill(store, int(os.environ.get("FILL", "0")))
+app = A2AApp(Echo(), store=store, limits=Limits(executions=runs, streams=max(runs, 1000)))

@@ -1,0 +1,36 @@
+"""What clients cost: import times, and processor time per call, each in a process of its own on the generator's core."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.benchmarks import environments
+from tests.benchmarks.servers import GENERATOR_CORE
+
+CALLERS = Path(__file__).parent / "callers"
+
+
+def _told(environment: str, *arguments: str) -> float:
+    process = subprocess.run(
+        [environments.python(environment), *arguments],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        preexec_fn=lambda: os.sched_setaffinity(0, {GENERATOR_CORE}),
+    )
+    return float(process.stdout)
+
+
+def import_seconds(environment: str, modules: str) -> Callable[[], float]:
+    """A measurement of how long a fresh interpreter takes to import `modules`."""
+    code = f"import time; begun = time.perf_counter()\nimport {modules}\nprint(time.perf_counter() - begun)"
+    return lambda: _told(environment, "-c", code)
+
+
+def cpu_per_call(environment: str, url: str, operation: str, text: str, calls: int = 300) -> float:
+    """Seconds of processor time per call of a library's own client (see `callers/`)."""
+    return _told(environment, str(CALLERS / f"{environment}.py"), url, operation, text, str(calls))

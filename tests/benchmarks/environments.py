@@ -1,0 +1,47 @@
+"""Where the compared libraries live: each peer in a virtual environment of its own, made on first use.
+
+They are put under `.venv-bench/` at the root of the repository, which ignores itself; delete it to get newer versions.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HOME = Path(__file__).parents[2] / ".venv-bench"
+
+#: What each environment holds. Ours is the one this runs in; it has the bare floor too.
+PEERS = {
+    "sdk": ("a2a-sdk[http-server,sqlite]", "uvicorn"),
+    "fasta": ("fasta2a", "uvicorn"),
+}
+
+
+def python(name: str) -> str:
+    """The interpreter of an environment; makes the environment if it is not there."""
+    if name == "ours":
+        return sys.executable
+    folder = HOME / name
+    interpreter = folder / "bin" / "python"
+    if not (folder / "complete").exists():
+        print(f"setting up {', '.join(PEERS[name])} …", file=sys.stderr, flush=True)
+        HOME.mkdir(exist_ok=True)
+        (HOME / ".gitignore").write_text("*\n")
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([interpreter, "-m", "pip", "install", "--quiet", *PEERS[name]], check=True, timeout=600)
+        (folder / "complete").touch()
+    return str(interpreter)
+
+
+def versions() -> str:
+    """What is compared, in one line."""
+    wanted = {"ours": "gunicorn", "sdk": "a2a-sdk", "fasta": "fasta2a"}
+    told = [f"CPython {sys.version.split()[0]}"]
+    for name, package in wanted.items():
+        code = f"from importlib.metadata import version; print('{package}', version('{package}'))"
+        told.append(
+            subprocess.run([python(name), "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+        )
+    return ", ".join(told)

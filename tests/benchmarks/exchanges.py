@@ -1,0 +1,162 @@
+"""What the generator asks agents, and what it takes for a right answer (protocol 1.0, JSON-RPC)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.benchmarks.load import Exchange, WrongAnswer
+
+_numbers = itertools.count(1)
+_COMPLETED = "TASK_STATE_COMPLETED"
+
+
+def _post(method: str, params: dict[str, Any]) -> tuple[int, bytes]:
+    number = next(_numbers)
+    body = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+    head = (
+        "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n"
+        f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return number, head.encode() + body
+
+
+def _message(text: str, **more: Any) -> dict[str, Any]:
+    return {"messageId": f"m-{next(_numbers)}", "role": "ROLE_USER", "parts": [{"text": text}], **more}
+
+
+def _expect(condition: bool, what: str, body: bytes) -> None:
+    if not condition:
+        raise WrongAnswer(f"{what}: {body[:1000]!r}")
+
+
+def _text(artifact: dict[str, Any]) -> str:
+    return "".join(part["text"] for part in artifact["parts"])
+
+
+def _result(number: int, body: bytes) -> dict[str, Any]:
+    answer = json.loads(body)
+    _expect("result" in answer and answer["id"] == number, f"no result for request {number}", body)
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def send(note: Callable[[dict[str, Any]], None] | None = None) -> Exchange:
+    """A blocking send of a text of its own, echoed by a completed task; `note` gets the task."""
+    text = f"a short question, number {next(_numbers)}"
+    number, request = _post("SendMessage", {"message": _message(text)})
+
+    def check(body: bytes) -> None:
+        task = _result(number, body)["task"]
+        _expect(task["status"]["state"] == _COMPLETED, "the task is not completed", body)
+        _expect([_text(artifact) for artifact in task["artifacts"]] == [text], "the text was not echoed", body)
+        if note is not None:
+            note(task)
+
+    return Exchange(request, check)
+
+
+def echo(size: int) -> Callable[[], Exchange]:
+    """Blocking sends of a text of `size` bytes."""
+    text = "abcdefghijklmnopqrstuvwxyz 0123456789 " * (size // 38)
+    quoted = b'"' + text.encode() + b'"'
+
+    def ask() -> Exchange:
+        def check(body: bytes) -> None:
+            artifacts = body.find(b'"artifacts"')
+            _expect(_COMPLETED.encode() in body and artifacts > 0, "the task is not completed", body)
+            _expect(body.find(quoted, artifacts) > 0, "the text was not echoed", body)
+
+        return Exchange(_post("SendMessage", {"message": _message(text)})[1], check)
+
+    return ask
+
+
+def stream(chunks: int) -> Callable[[], Exchange]:
+    """Streamed sends that answer with so many chunks of one artifact."""
+    expected = "".join(f"chunk {number} of the answer " for number in range(chunks))
+
+    def ask() -> Exchange:
+        number, request = _post("SendStreamingMessage", {"message": _message(f"stream:{chunks}")})
+
+        def check(body: bytes) -> None:
+            answer, state = _follow(number, body)
+            _expect(answer == expected, "the chunks are not all there, or not in order", body)
+            _expect(state == _COMPLETED, "the stream does not end with the task", body[-1000:])
+
+        return Exchange(request, check)
+
+    return ask
+
+
+def _follow(number: int, body: bytes) -> tuple[str, str]:
+    """The text that a stream's artifact events add up to, and the last state it tells."""
+    text, state = [], ""
+    for line in body.split(b"\n"):
+        if line.startswith(b"data:"):
+            event = _result(number, line[5:])
+            if "artifactUpdate" in event:
+                text.append(_text(event["artifactUpdate"]["artifact"]))
+            else:
+                state = next(iter(event.values()))["status"]["state"]
+    return "".join(text), state
+
+
+def held(seconds: float) -> Callable[[], Exchange]:
+    """Streamed sends to an agent that is silent for so long before it answers."""
+
+    def ask() -> Exchange:
+        number, request = _post("SendStreamingMessage", {"message": _message(f"sleep:{seconds}")})
+        return Exchange(request, lambda body: _expect(_follow(number, body)[1] == _COMPLETED, "it did not end", body))
+
+    return ask
+
+
+def get(tasks: list[dict[str, Any]]) -> Callable[[], Exchange]:
+    """GetTask for these tasks in turn."""
+    ring = itertools.cycle(tasks)
+
+    def ask() -> Exchange:
+        task = next(ring)
+        number, request = _post("GetTask", {"id": task["id"]})
+
+        def check(body: bytes) -> None:
+            got = _result(number, body)
+            _expect(got["id"] == task["id"] and _text(got["artifacts"][0]) == _text(task["artifacts"][0]), "no", body)
+
+        return Exchange(request, check)
+
+    return ask
+
+
+def card() -> Exchange:
+    """The agent card."""
+    request = b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    return Exchange(request, lambda body: _expect(json.loads(body)["name"] == "Echo", "another card", body))
+
+
+def turn(task: dict[str, Any]) -> Exchange:
+    """One more turn of `task` (an empty dict: the first of a new one, which is then filled in), without its history."""
+    ids = {"taskId": task["id"], "contextId": task["contextId"]} if task else {}
+    params = {"message": _message("turn: and then?", **ids), "configuration": {"historyLength": 0}}
+    number, request = _post("SendMessage", params)
+
+    def check(body: bytes) -> None:
+        got = _result(number, body)["task"]
+        _expect(got["status"]["state"] == "TASK_STATE_INPUT_REQUIRED" and not got.get("history"), "no turn", body)
+        task.update(got)
+
+    return Exchange(request, check)
+
+
+def page(total: int) -> Exchange:
+    """The first page of ListTasks, which must count at least `total` tasks."""
+    number, request = _post("ListTasks", {"pageSize": 50})
+
+    def check(body: bytes) -> None:
+        got = _result(number, body)
+        _expect(len(got["tasks"]) == 50 and got["totalSize"] >= total, "not the page asked for", body)
+
+    return Exchange(request, check)

@@ -1,0 +1,297 @@
+"""The rows of the table: what is measured, against whom, and what must be reached.
+
+Every suite starts the servers it compares, alternates short stretches of load between them (A B A B …) and gives the
+median of the ratios of neighbouring stretches: the speed of a machine drifts, the ratio of two moments does not.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tests.benchmarks import exchanges, servers
+from tests.benchmarks.clients import cpu_per_call, import_seconds
+from tests.benchmarks.load import Exchange, Sample, drive
+from tests.benchmarks.servers import Server, Setup
+
+ROUNDS = 7
+CHUNKS = 10
+MANY, FEW = 100_000, 1_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One ratio. `bounds` are "must" and "goal" (None: there is none); with `least` they are lower bounds."""
+
+    name: str
+    ratio: float
+    least: bool
+    must: float | None
+    goal: float | None
+    told: str
+
+    def meets(self, bound: float | None) -> bool | None:
+        """Whether the ratio is on the right side of `bound`."""
+        if bound is None:
+            return None
+        return self.ratio >= bound if self.least else self.ratio <= bound
+
+
+def at_least(must: float | None, goal: float | None) -> dict[str, Any]:
+    return {"least": True, "must": must, "goal": goal}
+
+
+def at_most(must: float | None, goal: float | None) -> dict[str, Any]:
+    return {"least": False, "must": must, "goal": goal}
+
+
+def ratio(ours: Iterable[float], theirs: Iterable[float]) -> float:
+    """The median of the ratios of what was measured side by side."""
+    return statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
+
+
+def row(name: str, ours: list[float], theirs: list[float], unit: str, bounds: dict[str, Any]) -> Row:
+    told = f"{_shown(statistics.median(ours))} : {_shown(statistics.median(theirs))} {unit}".rstrip()
+    return Row(name, ratio(ours, theirs), told=told, **bounds)
+
+
+def _shown(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def alternate(*steps: Callable[[], Sample], rounds: int = ROUNDS) -> list[list[Sample]]:
+    """The samples of each step; the steps take turns."""
+    taken: list[list[Sample]] = [[] for _ in steps]
+    for _ in range(rounds):
+        for samples, step in zip(taken, steps, strict=True):
+            samples.append(step())
+    return taken
+
+
+def load(
+    server: Server, ask: Callable[[], Exchange], *, connections: int = 16, seconds: float = 1.0
+) -> Callable[[], Sample]:
+    return partial(drive, server.port, ask, connections=connections, seconds=seconds)
+
+
+def rates(samples: Iterable[Sample]) -> list[float]:
+    return [sample.rate for sample in samples]
+
+
+def running(stack: ExitStack, *setups: Setup, patience: float = 60.0) -> Iterator[Server]:
+    for setup in setups:
+        yield stack.enter_context(Server(setup, patience=patience))
+
+
+# -- sends --------------------------------------------------------------------------------------------------------------
+
+
+def send() -> Iterator[Row]:
+    """Blocking sends over 16 connections."""
+    with ExitStack() as stack:
+        taken = alternate(
+            *(load(s, exchanges.send) for s in running(stack, servers.MEMORY, servers.SDK, servers.FLOOR))
+        )
+        ours, sdk, floor = taken
+        yield row("blocking send, memory / a2a-sdk", rates(ours), rates(sdk), "a second", at_least(4.5, 6))
+        yield row("blocking send, memory / bare gthread", rates(ours), rates(floor), "a second", at_least(None, 0.55))
+        p99s = [[sample.p99 * 1e3 for sample in samples] for samples in (ours, sdk)]
+        yield row("its p99 / a2a-sdk", *p99s, "ms", at_most(0.3, 0.15))
+
+
+def sqlite() -> Iterator[Row]:
+    """Blocking sends with tasks in a SQLite file."""
+    with ExitStack() as stack:
+        setups = (servers.SQLITE, servers.SDK, servers.SDK_SQLITE)
+        ours, sdk, on_sqlite = alternate(*(load(s, exchanges.send) for s in running(stack, *setups)), rounds=5)
+        yield row("blocking send, SQLite / a2a-sdk in memory", rates(ours), rates(sdk), "a second", at_least(3, 4))
+        yield row("… / a2a-sdk on SQLite", rates(ours), rates(on_sqlite), "a second", at_least(None, 20))
+
+
+def stream() -> Iterator[Row]:
+    """Streamed sends of ten chunks (12 or 13 events with the task and its states), and their first event alone."""
+    with ExitStack() as stack:
+        started = list(running(stack, servers.MEMORY, servers.SDK, servers.FASTA))
+        ours, sdk, fasta = alternate(*(load(s, exchanges.stream(CHUNKS)) for s in started))
+        yield row("streamed send / a2a-sdk", rates(ours), rates(sdk), "a second", at_least(4, 5.5))
+        yield row("streamed send / fasta2a", rates(ours), rates(fasta), "a second", at_least(1.3, 1.8))
+        ours, sdk = alternate(*(load(s, exchanges.stream(CHUNKS), connections=1, seconds=0.5) for s in started[:2]))
+        firsts = [[sample.first * 1e3 for sample in samples] for samples in (ours, sdk)]
+        yield row("first event at low load / a2a-sdk", *firsts, "ms", at_most(0.5, 0.3))
+
+
+def echo() -> Iterator[Row]:
+    """Large texts there and back."""
+    for size, connections, seconds in ((1_000_000, 4, 1.5), (10_000_000, 2, 3.0)):
+        with ExitStack() as stack:
+            steps = [
+                load(s, exchanges.echo(size), connections=connections, seconds=seconds)
+                for s in running(stack, servers.MEMORY, servers.SDK)
+            ]
+            ours, sdk = ([rate * size / 1e6 for rate in rates(taken)] for taken in alternate(*steps, rounds=5))
+            yield row(f"echo of {size // 1_000_000} MB / a2a-sdk", ours, sdk, "MB a second", at_least(3, 4.5))
+
+
+# -- reads --------------------------------------------------------------------------------------------------------------
+
+
+def reads() -> Iterator[Row]:
+    """GetTask and the card over 16 connections."""
+    with ExitStack() as stack:
+        started = list(running(stack, servers.MEMORY, servers.SDK))
+        ours, sdk = alternate(*(load(s, exchanges.get(_some_tasks(s))) for s in started))
+        yield row("GetTask / a2a-sdk", rates(ours), rates(sdk), "a second", at_least(0.8, 1.2))
+        ours, sdk = alternate(*(load(s, exchanges.card) for s in started))
+        yield row("card / a2a-sdk", rates(ours), rates(sdk), "a second", at_least(1, 2))
+
+
+def _some_tasks(server: Server, count: int = 64) -> list[dict[str, Any]]:
+    tasks: list[dict[str, Any]] = []
+    drive(server.port, partial(exchanges.send, tasks.append), connections=4, exchanges=count)
+    return tasks
+
+
+def pages() -> Iterator[Row]:
+    """A page of ListTasks with many tasks stored."""
+    with ExitStack() as stack:
+        ours = gunicorn_with(MANY, STORE="sqlite:///{folder}/ours.db")
+        sdk = servers.uvicorn("sdk", "sdk:app", FILL=str(MANY))
+        steps = [
+            load(s, partial(exchanges.page, MANY), connections=1, seconds=seconds)
+            for s, seconds in zip(running(stack, ours, sdk, patience=150), (0.5, 1.5), strict=True)
+        ]
+        mine, theirs = ([sample.p50 * 1e3 for sample in taken] for taken in alternate(*steps, rounds=5))
+        name = f"ListTasks page with {MANY:,} tasks, SQLite / a2a-sdk in memory"
+        yield row(name, mine, theirs, "ms", at_most(0.2, 0.05))
+
+
+def gunicorn_with(count: int, **variables: str) -> Setup:
+    return servers.gunicorn(servers.OURS, FILL=str(count), **variables)
+
+
+# -- growth -------------------------------------------------------------------------------------------------------------
+
+
+def turns() -> Iterator[Row]:
+    """The turns of one long task against first turns of new tasks, in pairs."""
+    for name, setup in (("memory", servers.MEMORY), ("SQLite", servers.SQLITE)):
+        with Server(setup) as server:
+            old: dict[str, Any] = {}
+            one = partial(drive, server.port, connections=1)
+            one(partial(exchanges.turn, old), exchanges=1000)
+            late, first = alternate(
+                lambda one=one, old=old: one(partial(exchanges.turn, old), exchanges=1),
+                lambda one=one: one(lambda: exchanges.turn({}), exchanges=1),
+                rounds=300,
+            )
+            mine, theirs = ([statistics.median(sample.p50 * 1e3 for sample in taken)] for taken in (late, first))
+            yield row(f"turn 1,000 / turn 1, {name}", mine, theirs, "ms", at_most(1.3, 1.05))
+
+
+def chunks() -> Iterator[Row]:
+    """Streams of many chunks into one artifact, on SQLite: the cost must grow with their number, not its square."""
+    few, many = 8_000, 32_000
+    with Server(servers.SQLITE) as server:
+        steps = [partial(drive, server.port, exchanges.stream(n), connections=1, exchanges=1) for n in (many, few)]
+        long, short = ([sample.p50 for sample in taken] for taken in alternate(*steps, rounds=3))
+        yield row(f"artifact of {many:,} / {few:,} chunks, SQLite", long, short, "s", at_most(6, 4.2))
+
+
+def stored() -> Iterator[Row]:
+    """The same sends with many and with few tasks stored."""
+    for name, url in (("memory", ""), ("SQLite", "sqlite:///{folder}/ours.db")):
+        with ExitStack() as stack:
+            setups = [gunicorn_with(count, STORE=url) for count in (MANY, FEW)]
+            steps = [load(s, exchanges.send, connections=4, seconds=0.7) for s in running(stack, *setups, patience=150)]
+            many, few = ([sample.p50 * 1e3 for sample in taken] for taken in alternate(*steps))
+            yield row(f"send with {MANY:,} / {FEW:,} tasks stored, {name}", many, few, "ms", at_most(1.2, 1.05))
+
+
+# -- memory -------------------------------------------------------------------------------------------------------------
+
+
+def memory() -> Iterator[Row]:
+    """What one more task costs in memory."""
+    before, after = 2_000, 12_000
+    with ExitStack() as stack:
+        each = []
+        for server in running(stack, servers.MEMORY, servers.SDK):
+            fill = partial(drive, server.port, exchanges.send, connections=16)
+            fill(exchanges=before)
+            base = server.memory()
+            fill(exchanges=after - before)
+            each.append([(server.memory() - base) / (after - before) / 1024])
+        yield row("memory per stored task / a2a-sdk", *each, "KB", at_most(1, 0.8))
+
+
+def held() -> Iterator[Row]:
+    """A thousand streams open at once; all must end well, and what each costs in memory."""
+    count = 1_000
+    per_stream = {
+        name: _held_each(setup, count)
+        for name, setup in (
+            ("sdk", servers.SDK),
+            ("gthread", servers.gunicorn(servers.OURS, threads=count + 50, RUNS=str(count + 50))),
+            ("gevent", servers.gunicorn(servers.OURS, worker="gevent", RUNS=str(count + 50))),
+        )
+    }
+    for name, goal in (("gthread", None), ("gevent", 0.4)):
+        told = f"{count:,} streams on {name} / a2a-sdk, memory each"
+        yield row(told, [per_stream[name]], [per_stream["sdk"]], "KB", at_most(0.75, goal))
+
+
+def _held_each(setup: Setup, count: int, silent: float = 6.0) -> float:
+    with Server(setup) as server:
+        base = server.memory()
+        peak = []
+        drive(
+            server.port,
+            exchanges.held(silent),
+            connections=count,
+            exchanges=count,
+            on_all_begun=lambda: peak.append(server.memory()),
+        )
+        return (peak[0] - base) / count / 1024
+
+
+# -- processes that start and clients -----------------------------------------------------------------------------------
+
+
+def imports() -> Iterator[Row]:
+    """Import times of fresh interpreters."""
+    sdk = import_seconds("sdk", "a2a.server.routes, a2a.server.request_handlers, a2a.server.tasks, a2a.client")
+    server = import_seconds("ours", "a2a_sync.app, a2a_sync.agent, a2a_sync.stores.sqlite")
+    client = import_seconds("ours", "a2a_sync.client")
+    requests = import_seconds("ours", "requests")
+    pairs = [[] for _ in range(4)]
+    for _ in range(9):
+        for times, measure in zip(pairs, (server, sdk, client, requests), strict=True):
+            times.append(measure() * 1e3)
+    yield row("import of the server half / a2a-sdk", pairs[0], pairs[1], "ms", at_most(0.4, 0.3))
+    yield row("import of the client half / requests", pairs[2], pairs[3], "ms", at_most(1.3, 1.1))
+
+
+def clients() -> Iterator[Row]:
+    """What one call costs the client in processor time, against a bare server."""
+    with Server(servers.FLOOR) as server:
+        for name, text, bounds in (
+            ("send", "a short question", at_most(0.9, 0.7)),
+            ("streamed send", f"stream:{CHUNKS}", at_most(0.6, 0.4)),
+        ):
+            mine, theirs = [], []
+            for _ in range(5):
+                mine.append(cpu_per_call("ours", server.url, name, text) * 1e3)
+                theirs.append(cpu_per_call("sdk", server.url, name, text) * 1e3)
+            yield row(f"client CPU per {name} / a2a-sdk's client", mine, theirs, "ms", bounds)
+
+
+SUITES: dict[str, Callable[[], Iterator[Row]]] = {
+    suite.__name__: suite
+    for suite in (
+        send, sqlite, stream, echo, reads, pages, turns, chunks, stored, memory, held, imports, clients,
+    )
+}  # fmt: skip

@@ -1,0 +1,141 @@
+"""Starts the servers that are compared, each on the servers' core, and stops what it started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from tests.benchmarks import environments
+from tests.benchmarks.exchanges import card
+from tests.benchmarks.load import drive
+
+AGENTS = Path(__file__).parent / "agents"
+_CORES = sorted(os.sched_getaffinity(0))
+SERVER_CORE, GENERATOR_CORE = _CORES[0], _CORES[-1]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How to serve one agent: the environment (a name of `environments`), the command after its Python, variables."""
+
+    environment: str
+    command: tuple[str, ...]
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def gunicorn(app: str, *, threads: int = 16, worker: str = "gthread", **variables: str) -> Setup:
+    """A WSGI agent on one gunicorn worker of this environment."""
+    command = ("-m", "gunicorn", app, "--workers", "1", "--worker-class", worker, "--keep-alive", "60")
+    limits = ("--worker-connections", "6000", "--timeout", "300", "--log-level", "error")
+    return Setup("ours", (*command, *limits, *(("--threads", str(threads)) if worker == "gthread" else ())), variables)
+
+
+def uvicorn(environment: str, app: str, **variables: str) -> Setup:
+    """An ASGI agent on one uvicorn process, as it comes."""
+    return Setup(environment, ("-m", "uvicorn", app, "--log-level", "error", "--no-access-log"), variables)
+
+
+OURS = "ours:app"
+MEMORY = gunicorn(OURS)
+SQLITE = gunicorn(OURS, STORE="sqlite:///{folder}/ours.db")
+FLOOR = gunicorn("floor:app")
+SDK = uvicorn("sdk", "sdk:app")
+SDK_SQLITE = uvicorn("sdk", "sdk:app", DATABASE="{folder}/sdk.db")
+FASTA = uvicorn("fasta", "fasta:app")
+
+
+class Server:
+    """One running server; a context manager. It answers when the ``with`` block begins."""
+
+    def __init__(self, setup: Setup, *, patience: float = 60.0) -> None:
+        self._folder = tempfile.mkdtemp(prefix="a2a-bench-")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        variables = {key: value.format(folder=self._folder) for key, value in setup.variables.items()}
+        address = ("--bind", f"127.0.0.1:{self.port}") if "gunicorn" in setup.command else ("--port", str(self.port))
+        self._log = (Path(self._folder) / "log").open("wb")
+        self._process = subprocess.Popen(
+            [environments.python(setup.environment), *setup.command, *address],
+            cwd=AGENTS,
+            env={**os.environ, **variables, "PORT": str(self.port)},
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        # Threads and workers that follow inherit it.
+        os.sched_setaffinity(self._process.pid, {SERVER_CORE})
+        try:
+            self._await(patience)
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def _await(self, patience: float) -> None:
+        end = time.monotonic() + patience
+        while time.monotonic() < end and self._process.poll() is None:
+            try:
+                drive(self.port, card, connections=1, exchanges=1, limit=patience)
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        log = (Path(self._folder) / "log").read_text(errors="replace")
+        raise RuntimeError(f"the server did not start: {log[-3000:]}")
+
+    def memory(self) -> int:
+        """Bytes of memory of the server and its children: what is theirs alone, and their share of the rest."""
+        return sum(_proportional(pid) for pid in _family(self._process.pid))
+
+    def stop(self) -> None:
+        """End the server and remove its files."""
+        try:
+            os.killpg(self._process.pid, signal.SIGTERM)
+            self._process.wait(3)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait(10)
+        self._log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _family(pid: int) -> list[int]:
+    pids = [pid]
+    for parent in pids:
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            pids += map(int, children.read_text().split())
+    return pids
+
+
+def _proportional(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def pin_generator() -> None:
+    """Keep this process on the generator's core."""
+    os.sched_setaffinity(0, {GENERATOR_CORE})
