@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from werkzeug.exceptions import RequestEntityTooLarge, SecurityError
+from werkzeug.exceptions import SecurityError
 from werkzeug.urls import iri_to_uri
 from werkzeug.wrappers import Request, Response
 
@@ -83,7 +83,7 @@ class A2AApp:
         self._owns_store = self.store is not store
         self._url = url.rstrip("/") + "/" if url else None
         self._trusted_hosts = list(trusted_hosts) if trusted_hosts is not None else None
-        self._codecs: dict[str, Codec] = {version: by_version(version) for version in versions}
+        self._codecs = _speaking(versions)
         self._template = _with_capabilities(card or _described(agent))
         self._hub = EventHub()
         self._execution = Execution(agent, self.store, self._hub, self.limits)
@@ -172,18 +172,23 @@ class A2AApp:
         content_type = request.mimetype
         if content_type and content_type != "application/json" and not content_type.endswith("+json"):
             raise ContentTypeNotSupportedError(f"Content-Type {content_type} is not JSON; send application/json")
-        request.max_content_length = self.limits.body
+        most = self.limits.body
+        if (request.content_length or 0) > most:
+            raise RequestTooLargeError(f"the body is larger than {most} bytes")
+        # A body of unknown length is cut at this number without a word: one byte more than may be tells that it was.
+        request.max_content_length = most + 1
         connection.limit(self.limits.read_deadline)
         try:
-            return request.get_data(cache=False)
-        except RequestEntityTooLarge:
-            raise RequestTooLargeError(f"the body is larger than {self.limits.body} bytes") from None
+            body = request.get_data(cache=False)
         except Exception as error:
             # Servers have errors of their own for malformed chunks, silence and clients that leave half-way.
             logger.info("a body could not be read: %r", error)
             raise JSONParseError("Invalid JSON: the body ended early, stalled or was not framed as announced") from None
         finally:
             connection.restore()
+        if len(body) > most:
+            raise RequestTooLargeError(f"the body is larger than {most} bytes")
+        return body
 
     def _codec(self, request: Request) -> Codec:
         """The codec of the version that the caller names; none named is 0.3 (spec 3.6.2)."""
@@ -260,6 +265,17 @@ class A2AApp:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _speaking(versions: Sequence[str]) -> dict[str, Codec]:
+    """The codecs of `versions`, the preferred one first."""
+    try:
+        codecs = {version: by_version(version) for version in versions}
+    except VersionNotSupportedError:
+        raise ValueError(f"not every version in {tuple(versions)} is one that this library speaks") from None
+    if not codecs:
+        raise ValueError("an app serves at least one version")
+    return codecs
 
 
 def _described(agent: Any) -> AgentCard:
