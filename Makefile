@@ -28,8 +28,8 @@ types: $(VENV)/.stamp-dev ## Check types
 docs: $(VENV)/.stamp-docs ## Build the documentation into docs/_build/
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
 
-bench: $(VENV)/.stamp-test $(VENV)/.stamp-interop ## Measure speed, beside the official SDK
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/benchmarks
+bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare server (SUITES="send stream" for some)
+	$(BIN)/python -m tests.benchmarks $(SUITES)
 
 interop: $(VENV)/.stamp-test $(VENV)/.stamp-interop ## Run the tests against the official SDK
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop
