@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import mimetypes
 import os
-import uuid
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,8 +26,15 @@ _T = TypeVar("_T")
 
 
 def new_id() -> str:
-    """A fresh opaque identifier: no ``/``, ``:`` or ``%``, so that it fits into any path."""
-    return str(uuid.uuid4())
+    """A fresh opaque identifier: no ``/``, ``:`` or ``%``, so that it fits into any path.
+
+    A UUID that begins with the time (RFC 9562, version 7): new ids are neighbours in an index, so that a store with
+    many tasks writes as fast as an empty one. Its last 74 bits are random.
+    """
+    number = time.time_ns() // 1_000_000 << 80 | int.from_bytes(os.urandom(10), "big")
+    number = number & ~(0xF << 76 | 3 << 62) | 7 << 76 | 2 << 62
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 class TaskState(enum.StrEnum):

@@ -39,7 +39,7 @@ _UNSPECIFIED = TaskStatus(state=TaskState.UNSPECIFIED)
 
 
 class _Record:
-    """One task. ``events`` only grows; ``head`` says how many of them count."""
+    """One task. ``events`` only grows; ``head`` says how many of them count. Writers hold the store's lock."""
 
     __slots__ = ("artifacts", "events", "head", "messages", "request", "scope", "time_ms", "token")
 
@@ -246,16 +246,18 @@ class MemoryStore:
         """See `TaskStore.list`."""
         with self._lock:
             records = list(self._by_scope.get(scope, {}).values())
-        found = [(Cursor(record.time_ms, record.head.id), record) for record in records if _matches(record, query)]
-        total = len(found)
+        if query.context_id or query.state is not None or query.since_ms is not None:
+            records = [record for record in records if _matches(record, query)]
+        found = [(record.time_ms, record.head.id, record) for record in records]
         if query.after is not None:
-            found = [item for item in found if item[0] < query.after]
-        found.sort(key=lambda item: item[0], reverse=True)
+            found = [item for item in found if item[:2] < query.after]
+        # No id is there twice, so records are never compared.
+        found.sort(reverse=True)
         page = found[: query.size]
         return TaskPage(
-            tasks=tuple(record.fold(record.head, query.history, query.artifacts) for _, record in page),
-            next=page[-1][0] if len(found) > len(page) and page else None,
-            total=total,
+            tasks=tuple(record.fold(record.head, query.history, query.artifacts) for _, _, record in page),
+            next=Cursor(*page[-1][:2]) if len(found) > len(page) and page else None,
+            total=len(records),
         )
 
     def _find(self, scope: Scope, task_id: str) -> _Record:

@@ -46,6 +46,8 @@ __all__ = ["SQLiteStore"]
 _SNAPSHOT_AFTER = 64
 #: Tasks forgotten at one creation, at most: a bound that was lowered is reached step by step.
 _FORGET_AT_ONCE = 2
+#: Tasks of one context up to this number are sorted for a page.
+_SORTED_AT_ONCE = 1000
 
 
 class SQLiteStore:
@@ -95,7 +97,7 @@ class SQLiteStore:
         token = RunToken(request.task_id, secrets.token_hex(8))
         batch, request_row = Batch(events), RequestRow(request, events)
 
-        def work(connection: sqlite3.Connection) -> tuple[HeadRow, int]:
+        def work(connection: sqlite3.Connection) -> HeadRow:
             if create:
                 old = HeadRow.new(scope.tenant, scope.owner, request)
                 new = self._insert(connection, batch.advance(old, token.value))
@@ -103,14 +105,14 @@ class SQLiteStore:
                 old = self._startable(connection, scope, request.task_id)
                 new = batch.advance(old, token.value)
                 self._update(connection, old, new)
-            first = old.version + 1
-            self._put(connection, new.key, batch, first, [(0, schema.REQUEST, request_row.body(first))])
+            connection.execute(self._sql.put_request, (place(new.key, 0), request_row.body(old.version)))
+            connection.executemany(self._sql.put, batch.rows(old, new.key))
             if create:
                 self._forget_surplus(connection)
-            return new, first
+            return new
 
-        row, first = self._database.write(work)
-        return StartedRun(token=token, head=row.head(), entries=batch.numbered(first))
+        row = self._database.write(work)
+        return StartedRun(token=token, head=row.head(batch.change.status), entries=batch.entries)
 
     def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
@@ -147,13 +149,13 @@ class SQLiteStore:
     ) -> tuple[Entry, ...]:
         batch = Batch(events)
 
-        def work(connection: sqlite3.Connection) -> int:
+        def work(connection: sqlite3.Connection) -> None:
             old = judge(self._row(connection, task_id))
             self._update(connection, old, batch.advance(old, token))
-            self._put(connection, old.key, batch, old.version + 1)
-            return old.version + 1
+            connection.executemany(self._sql.put, batch.rows(old, old.key))
 
-        return batch.numbered(self._database.write(work))
+        self._database.write(work)
+        return batch.entries
 
     def _startable(self, connection: sqlite3.Connection, scope: Scope, task_id: str) -> HeadRow:
         row = _refuse_ended(_owned(self._row(connection, task_id), scope, task_id))
@@ -167,50 +169,22 @@ class SQLiteStore:
             key = connection.execute(self._sql.create, values).lastrowid
         except sqlite3.IntegrityError:
             raise TaskExists(f"task {row.id} exists") from None
-        everywhere = ("", "", "", 1)
-        connection.execute(self._sql.count, (row.tenant, row.owner, row.state, 1, *everywhere))
         return row._replace(key=key or 0)
 
     def _update(self, connection: sqlite3.Connection, old: HeadRow, new: HeadRow) -> None:
         if new.version > schema.MOST_ENTRIES:
             raise StoreError(f"task {new.id} cannot have more than {schema.MOST_ENTRIES} entries")
+        log = (new.version, new.message, new.artifacts)
         if new.status is old.status and new.token == old.token:
-            connection.execute(self._sql.extend, (new.version, new.artifacts, new.key))
-            return
-        connection.execute(
-            self._sql.change,
-            (
-                new.version,
-                new.artifacts,
-                new.state,
-                new.ended,
-                new.status_ms,
-                new.status,
-                new.metadata,
-                new.token,
-                new.key,
-            ),
-        )
-        if new.state != old.state:
-            scope = (new.tenant, new.owner)
-            connection.execute(self._sql.count, (*scope, old.state, -1, *scope, new.state, 1))
-
-    def _put(
-        self,
-        connection: sqlite3.Connection,
-        key: int,
-        batch: Batch,
-        first: int,
-        more: Sequence[tuple[int, int, bytes]] = (),
-    ) -> None:
-        found = [*more, *((number, *row) for number, row in enumerate(batch.rows, first))]
-        values = [(place(key, number), kind, body) for number, kind, body in found]
-        connection.executemany(self._sql.put, values)
+            connection.execute(self._sql.extend, (*log, new.key))
+        else:
+            status = (new.state, new.ended, new.status_ms, new.status, new.metadata, new.token)
+            connection.execute(self._sql.change, (*log, *status, new.key))
 
     # -- the bound ----------------------------------------------------------------------------------------------------
 
     def _forget_surplus(self, connection: sqlite3.Connection) -> None:
-        surplus = connection.execute(self._sql.all).fetchone()[0] - self._max_tasks
+        surplus = connection.execute(self._sql.everywhere).fetchone()[0] - self._max_tasks
         if surplus > 0:
             found = connection.execute(self._sql.to_forget, (min(surplus, _FORGET_AT_ONCE),)).fetchall()
             for row in found:
@@ -221,8 +195,6 @@ class SQLiteStore:
         connection.execute(self._sql.delete_entries, (place(row.key, 0), place(row.key, row.version)))
         if row.artifacts >= _SNAPSHOT_AFTER:
             connection.execute(self._sql.delete_snapshot, (row.key,))
-        everywhere = ("", "", "", -1)
-        connection.execute(self._sql.count, (row.tenant, row.owner, row.state, -1, *everywhere))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -276,9 +248,9 @@ class SQLiteStore:
         """See `TaskStore.list`."""
 
         def work(connection: sqlite3.Connection) -> tuple[Sequence[_Log], int]:
-            found = self._page(connection, scope, query)
-            logs = [self._read(connection, row, query.history, query.artifacts) for row in found]
-            return logs, self._total(connection, scope, query)
+            total = self._total(connection, scope, query)
+            found = self._page(connection, scope, query, total)
+            return [self._read(connection, row, query.history, query.artifacts) for row in found], total
 
         logs, total = self._database.read(work)
         page = logs[: query.size]
@@ -299,17 +271,17 @@ class SQLiteStore:
 
     def _read(self, connection: sqlite3.Connection, row: HeadRow, history: int | None, artifacts: bool) -> _Log:
         log = _Log(row)
-        span = (place(row.key, 0), place(row.key, row.version))
-        if history is None or history > 0:
-            limit = -1 if history is None else history
-            log.messages = _bodies(connection.execute(self._sql.messages, (*span, limit)))
+        if row.message and (history is None or history > 0):
+            values = (-1 if history is None else history, place(row.key, row.message))
+            log.messages = _bodies(connection.execute(self._sql.messages, values))
         if artifacts and row.artifacts:
             start = 0
             if row.artifacts >= _SNAPSHOT_AFTER:
                 snapshot = connection.execute(self._sql.snapshot, (row.key,)).fetchone()
                 if snapshot is not None:
                     start, log.covered, log.snapshot = snapshot
-            log.artifacts = _bodies(connection.execute(self._sql.artifacts, (place(row.key, start), span[1])))
+            span = (place(row.key, start), place(row.key, row.version))
+            log.artifacts = _bodies(connection.execute(self._sql.artifacts, span))
         return log
 
     def _keep_snapshot(self, log: _Log, task: Task) -> None:
@@ -328,29 +300,34 @@ class SQLiteStore:
 
     # -- listing ------------------------------------------------------------------------------------------------------
 
-    def _page(self, connection: sqlite3.Connection, scope: Scope, query: TaskQuery) -> Sequence[HeadRow]:
+    def _page(self, connection: sqlite3.Connection, scope: Scope, query: TaskQuery, total: int) -> Sequence[HeadRow]:
+        """The page and one row more. A few tasks of a context are sorted; many are met soon enough in order of time."""
+        few = query.context_id and total <= _SORTED_AT_ONCE
         where, values = _filter(scope, query)
         if query.after is not None:
             where += " AND (status_ms, id) < (?, ?)"
             values += query.after
         statement = (
-            f"SELECT {schema.HEAD} FROM {self._sql.tasks} WHERE {where} ORDER BY status_ms DESC, id DESC LIMIT ?"
+            f"SELECT {schema.HEAD} FROM {self._sql.by_context if few else self._sql.by_time} WHERE {where}"
+            " ORDER BY status_ms DESC, id DESC LIMIT ?"
         )
-        return [HeadRow._make(row) for row in connection.execute(statement, (*values, query.size + 1))]
+        limit = min(query.size + 1, total)
+        return [HeadRow._make(row) for row in connection.execute(statement, (*values, limit))]
 
     def _total(self, connection: sqlite3.Connection, scope: Scope, query: TaskQuery) -> int:
         if query.context_id or query.since_ms is not None:
             where, values = _filter(scope, query)
-            found = connection.execute(f"SELECT count(*) FROM {self._sql.tasks} WHERE {where}", values).fetchone()
+            table = self._sql.by_context if query.context_id else self._sql.by_time
+            found = connection.execute(f"SELECT count(*) FROM {table} WHERE {where}", values).fetchone()
         elif query.state is not None:
-            found = connection.execute(self._sql.total_of_state, (*scope, query.state.value)).fetchone()
+            found = connection.execute(self._sql.in_state, (*scope, query.state.value)).fetchone()
         else:
-            found = connection.execute(self._sql.total, scope).fetchone()
+            found = connection.execute(self._sql.in_scope, scope).fetchone()
         return found[0] or 0 if found else 0
 
 
 class _Log:
-    """What was read of one task: its head, bodies of entries (messages newest first), and a snapshot before them."""
+    """What was read of one task: its head, bodies of entries, and a snapshot before them."""
 
     def __init__(self, row: HeadRow) -> None:
         self.row = row
@@ -360,7 +337,7 @@ class _Log:
         self.artifacts: list[bytes] = []
 
     def fold(self) -> Task:
-        messages = (rows.event(body) for body in reversed(self.messages))
+        messages = (rows.event(body) for body in self.messages)
         history = [message for message in messages if isinstance(message, Message)]
         return folded(self.row.head(), history, rows.fold_artifacts(self.snapshot, self.artifacts))
 

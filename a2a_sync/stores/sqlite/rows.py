@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from a2a_sync import jsontext
@@ -12,7 +12,7 @@ from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores import requests
 from a2a_sync.stores.base import TaskHead, outcome, time_ms
-from a2a_sync.stores.sqlite.schema import ARTIFACT, MESSAGE, STATUS, number
+from a2a_sync.stores.sqlite.schema import ARTIFACT, MESSAGE, STATUS, number, place
 from a2a_sync.types import Artifact, Message, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 _CODEC = by_version("1.0")
@@ -31,6 +31,7 @@ class HeadRow(NamedTuple):
     status_ms: int
     status: bytes
     version: int
+    message: int
     artifacts: int
     metadata: bytes | None
     token: str | None
@@ -39,19 +40,19 @@ class HeadRow(NamedTuple):
     def new(cls, tenant: str, owner: str, request: RunRequest) -> HeadRow:
         """A task without entries."""
         task_id, context_id = request.task_id, request.context_id
-        return cls(0, task_id, tenant, owner, context_id, TaskState.UNSPECIFIED, 0, _UNSPECIFIED, 0, 0, None, None)
+        return cls(0, task_id, tenant, owner, context_id, TaskState.UNSPECIFIED, 0, _UNSPECIFIED, 0, 0, 0, None, None)
 
     @property
     def ended(self) -> bool:
         """The task is terminal."""
         return TaskState(self.state).terminal
 
-    def head(self) -> TaskHead:
-        """The row as the store's callers know it."""
+    def head(self, status: TaskStatus | None = None) -> TaskHead:
+        """The row as the store's callers know it; `status` saves reading it where it is at hand."""
         return TaskHead(
             id=self.id,
             context_id=self.context,
-            status=_CODEC.load(TaskStatus, json.loads(self.status), strict=False),
+            status=status or _CODEC.load(TaskStatus, json.loads(self.status), strict=False),
             version=self.version,
             running=self.token is not None,
             metadata={} if self.metadata is None else json.loads(self.metadata),
@@ -63,33 +64,42 @@ class Batch:
 
     def __init__(self, events: Sequence[LogEvent]) -> None:
         self.entries = tuple(Entry(0, event) for event in events)
-        self.rows = [(_kind(entry.event), _CODEC.encode_item(entry)) for entry in self.entries]
         self.change = outcome(events)
-        self.status = None if self.change.status is None else jsontext.dumps(_CODEC.dump(self.change.status))
+        self._bodies = [_CODEC.encode_item(entry) for entry in self.entries]
+        status = self.change.status
+        self._status = b"" if status is None else jsontext.dumps(_CODEC.dump(status))
 
     def advance(self, row: HeadRow, token: str | None) -> HeadRow:
-        """The head after these events, with the token that was current while they were written."""
-        version = row.version + len(self.entries)
-        change = self.change
-        artifacts = row.artifacts + change.artifacts
-        token = None if change.ends else token
-        if change.status is None or self.status is None:
-            return row._replace(version=version, artifacts=artifacts, token=token)
-        return row._replace(
-            version=version,
-            artifacts=artifacts,
-            token=token,
+        """Number the entries after those of `row`; the head with them, under `token` unless they end the run."""
+        number, message, change = row.version, row.message, self.change
+        for entry in self.entries:
+            entry.number = number = number + 1
+            if isinstance(entry.event, Message):
+                message = number
+        new = row._replace(
+            version=number,
+            message=message,
+            artifacts=row.artifacts + change.artifacts,
+            token=None if change.ends else token,
+        )
+        if change.status is None:
+            return new
+        return new._replace(
             state=change.status.state.value,
             status_ms=time_ms(change.status.timestamp),
-            status=self.status,
+            status=self._status,
             metadata=_merged(row.metadata, change.metadata),
         )
 
-    def numbered(self, first: int) -> tuple[Entry, ...]:
-        """The entries, numbered from `first`."""
-        for position, entry in enumerate(self.entries, first):
-            entry.number = position
-        return self.entries
+    def rows(self, old: HeadRow, key: int) -> Iterator[tuple[int, int, int | None, bytes]]:
+        """The rows of ``entries``, after `advance`."""
+        message = old.message
+        for entry, body in zip(self.entries, self._bodies, strict=True):
+            kind, previous = _kind(entry.event), None
+            if kind == MESSAGE:
+                previous = place(key, message) if message else None
+                message = entry.number
+            yield place(key, entry.number), kind, previous, body
 
 
 def _kind(event: LogEvent) -> int:
@@ -113,9 +123,9 @@ def event(body: bytes) -> LogEvent:
     return loaded
 
 
-def entry(place: int, body: bytes) -> Entry:
+def entry(where: int, body: bytes) -> Entry:
     """The entry of one row, with the bytes that streams send."""
-    return Entry(number(place), event(body), {_CODEC.version: body})
+    return Entry(number(where), event(body), {_CODEC.version: body})
 
 
 def fold_artifacts(snapshot: bytes | None, bodies: Iterable[bytes]) -> ArtifactFold:
@@ -142,10 +152,10 @@ class RequestRow:
         self._index = next((index for index, event in enumerate(events) if event is request.message), None)
         self._value = requests.dump(request, message=self._index is None)
 
-    def body(self, first: int) -> bytes:
-        """The row, when the run's events are numbered from `first`."""
+    def body(self, version: int) -> bytes:
+        """The row, when the run's events follow the entry `version`."""
         if self._index is not None:
-            self._value["entry"] = first + self._index
+            self._value["entry"] = version + 1 + self._index
         return jsontext.dumps(self._value)
 
 

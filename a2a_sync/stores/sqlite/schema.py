@@ -1,9 +1,12 @@
 """The tables of an SQLite store, and the statements over them.
 
-``tasks`` holds the heads. ``entries`` holds the logs: a row's number is the task's key and the entry's number in one
+``tasks`` holds the heads. ``entries`` holds the logs: a row's place is the task's key and the entry's number in one
 integer (`place`), so that a log is one range of one table and needs no index. Place 0 of a task holds the request of
-its newest run. ``counts`` says how many tasks of a scope are in a state, so that totals cost nothing to ask for; its
-row without scope and state counts them all. ``snapshots`` holds the folded artifacts of tasks with many chunks.
+its newest run, and each message points at the message before it: the newest n are found without an index too. ``counts``
+says how many tasks of a scope are in a state, so that totals cost nothing to ask for; its row without scope and state
+counts them all. ``snapshots`` holds the folded artifacts of tasks with many chunks.
+
+Every index and every table that a write touches is one more page to store: measure before adding one.
 """
 
 from __future__ import annotations
@@ -23,39 +26,76 @@ MOST_ENTRIES = (1 << _NUMBER_BITS) - 1
 #: What a row of ``entries`` holds.
 MESSAGE, STATUS, ARTIFACT, REQUEST = range(4)
 
-HEAD = "key, id, tenant, owner, context, state, status_ms, status, version, artifacts, metadata, token"
+HEAD = "key, id, tenant, owner, context, state, status_ms, status, version, message, artifacts, metadata, token"
 
-_TABLES = """
-CREATE TABLE {p}tasks (
-    key INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    tenant TEXT NOT NULL,
-    owner TEXT NOT NULL,
-    context TEXT NOT NULL,
-    state TEXT NOT NULL,
-    ended INTEGER NOT NULL,
-    status_ms INTEGER NOT NULL,
-    status BLOB NOT NULL,
-    version INTEGER NOT NULL,
-    artifacts INTEGER NOT NULL,
-    metadata BLOB,
-    token TEXT,
-    created_ms INTEGER NOT NULL
-);
-CREATE INDEX {p}tasks_by_time ON {p}tasks (tenant, owner, status_ms DESC, id DESC, state);
-CREATE INDEX {p}tasks_by_context ON {p}tasks (tenant, owner, context, status_ms DESC, id DESC, state);
-CREATE INDEX {p}tasks_to_forget ON {p}tasks (ended DESC, status_ms) WHERE token IS NULL;
-CREATE TABLE {p}entries (place INTEGER PRIMARY KEY, kind INTEGER NOT NULL, body BLOB NOT NULL);
-CREATE INDEX {p}messages ON {p}entries (place) WHERE kind = 0;
-CREATE TABLE {p}snapshots (
-    task INTEGER PRIMARY KEY, number INTEGER NOT NULL, covered INTEGER NOT NULL, body BLOB NOT NULL
-);
-CREATE TABLE {p}counts (
-    tenant TEXT NOT NULL, owner TEXT NOT NULL, state TEXT NOT NULL, n INTEGER NOT NULL,
-    PRIMARY KEY (tenant, owner, state)
-) WITHOUT ROWID;
-INSERT INTO {p}counts VALUES ('', '', '', 0);
-"""
+_TABLES = (
+    """
+    CREATE TABLE {p}tasks (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        tenant TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        context TEXT NOT NULL,
+        state TEXT NOT NULL,
+        ended INTEGER NOT NULL,
+        status_ms INTEGER NOT NULL,
+        status BLOB NOT NULL,
+        version INTEGER NOT NULL,
+        message INTEGER NOT NULL,
+        artifacts INTEGER NOT NULL,
+        metadata BLOB,
+        token TEXT,
+        created_ms INTEGER NOT NULL
+    )
+    """,
+    "CREATE INDEX {p}tasks_by_time ON {p}tasks (tenant, owner, status_ms DESC, id DESC, state)",
+    "CREATE INDEX {p}tasks_by_context ON {p}tasks (tenant, owner, context)",
+    "CREATE INDEX {p}tasks_to_forget ON {p}tasks (ended DESC, status_ms) WHERE token IS NULL",
+    """
+    CREATE TABLE {p}entries (
+        place INTEGER PRIMARY KEY,
+        kind INTEGER NOT NULL,
+        previous INTEGER,
+        body BLOB NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE {p}snapshots (
+        task INTEGER PRIMARY KEY,
+        number INTEGER NOT NULL,
+        covered INTEGER NOT NULL,
+        body BLOB NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE {p}counts (
+        tenant TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        state TEXT NOT NULL,
+        n INTEGER NOT NULL,
+        PRIMARY KEY (tenant, owner, state)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TRIGGER {p}task_made AFTER INSERT ON {p}tasks BEGIN
+        INSERT INTO {p}counts VALUES (new.tenant, new.owner, new.state, 1), ('', '', '', 1)
+            ON CONFLICT (tenant, owner, state) DO UPDATE SET n = n + 1;
+    END
+    """,
+    """
+    CREATE TRIGGER {p}task_changed AFTER UPDATE OF state ON {p}tasks WHEN old.state <> new.state BEGIN
+        INSERT INTO {p}counts VALUES (old.tenant, old.owner, old.state, -1), (new.tenant, new.owner, new.state, 1)
+            ON CONFLICT (tenant, owner, state) DO UPDATE SET n = n + excluded.n;
+    END
+    """,
+    """
+    CREATE TRIGGER {p}task_gone AFTER DELETE ON {p}tasks BEGIN
+        UPDATE {p}counts SET n = n - 1 WHERE tenant = '' AND owner = '' AND state = '';
+        UPDATE {p}counts SET n = n - 1 WHERE tenant = old.tenant AND owner = old.owner AND state = old.state;
+        DELETE FROM {p}counts WHERE tenant = old.tenant AND owner = old.owner AND n = 0;
+    END
+    """,
+)
 
 
 def place(key: int, number: int) -> int:
@@ -78,8 +118,8 @@ def prepare(connection: sqlite3.Connection, prefix: str) -> None:
     connection.execute(f"CREATE TABLE IF NOT EXISTS {meta} (name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID")
     row = connection.execute(f"SELECT value FROM {meta} WHERE name = 'schema'").fetchone()
     if row is None:
-        for statement in filter(str.strip, _TABLES.format(p=prefix).split(";\n")):
-            connection.execute(statement)
+        for statement in _TABLES:
+            connection.execute(statement.format(p=prefix))
         connection.execute(f"INSERT INTO {meta} VALUES ('schema', ?)", (VERSION,))
     elif row[0] > VERSION:
         raise StoreError(
@@ -99,40 +139,42 @@ class Statements:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*|", prefix):
             raise ValueError(f"prefix must be letters, digits and underscores, not {prefix!r}")
         p = prefix
-        self.tasks = f"{p}tasks"
         self.head = f"SELECT {HEAD} FROM {p}tasks WHERE id = ?"
         self.create = (
-            f"INSERT INTO {p}tasks (id, tenant, owner, context, state, ended, status_ms, status, version, artifacts,"
-            " metadata, token, created_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            f"INSERT INTO {p}tasks (id, tenant, owner, context, state, ended, status_ms, status, version, message,"
+            " artifacts, metadata, token, created_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
-        self.extend = f"UPDATE {p}tasks SET version = ?, artifacts = ? WHERE key = ?"
+        self.extend = f"UPDATE {p}tasks SET version = ?, message = ?, artifacts = ? WHERE key = ?"
         self.change = (
-            f"UPDATE {p}tasks SET version = ?, artifacts = ?, state = ?, ended = ?, status_ms = ?, status = ?,"
-            " metadata = ?, token = ? WHERE key = ?"
+            f"UPDATE {p}tasks SET version = ?, message = ?, artifacts = ?, state = ?, ended = ?, status_ms = ?,"
+            " status = ?, metadata = ?, token = ? WHERE key = ?"
         )
-        self.put = f"INSERT OR REPLACE INTO {p}entries (place, kind, body) VALUES (?, ?, ?)"
-        self.count = (
-            f"INSERT INTO {p}counts VALUES (?, ?, ?, ?), (?, ?, ?, ?)"
-            " ON CONFLICT (tenant, owner, state) DO UPDATE SET n = n + excluded.n"
-        )
-        self.all = f"SELECT n FROM {p}counts WHERE tenant = '' AND owner = '' AND state = ''"
-        self.total = f"SELECT sum(n) FROM {p}counts WHERE tenant = ? AND owner = ? AND state <> ''"
-        self.total_of_state = f"SELECT n FROM {p}counts WHERE tenant = ? AND owner = ? AND state = ?"
-        self.to_forget = (
-            f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE token IS NULL"
-            " ORDER BY ended DESC, status_ms LIMIT ?"
-        )
-        self.log = f"SELECT place, body FROM {p}entries WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
-        self.entry = f"SELECT body FROM {p}entries WHERE place = ?"
-        self.messages = (
-            f"SELECT body FROM {p}entries INDEXED BY {p}messages WHERE kind = 0 AND place > ? AND place <= ?"
-            " ORDER BY place DESC LIMIT ?"
-        )
-        self.artifacts = f"SELECT body FROM {p}entries WHERE place > ? AND place <= ? AND kind = 2 ORDER BY place"
-        self.snapshot = f"SELECT number, covered, body FROM {p}snapshots WHERE task = ?"
+        self.put = f"INSERT INTO {p}entries (place, kind, previous, body) VALUES (?, ?, ?, ?)"
+        self.put_request = f"INSERT OR REPLACE INTO {p}entries (place, kind, body) VALUES (?, {REQUEST}, ?)"
         self.put_snapshot = (
             f"INSERT OR REPLACE INTO {p}snapshots SELECT key, ?, ?, ? FROM {p}tasks WHERE id = ? AND key = ?"
         )
         self.delete_task = f"DELETE FROM {p}tasks WHERE key = ?"
         self.delete_entries = f"DELETE FROM {p}entries WHERE place >= ? AND place <= ?"
         self.delete_snapshot = f"DELETE FROM {p}snapshots WHERE task = ?"
+        self.to_forget = (
+            f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE token IS NULL"
+            " ORDER BY ended DESC, status_ms LIMIT ?"
+        )
+        self.entry = f"SELECT body FROM {p}entries WHERE place = ?"
+        self.log = f"SELECT place, body FROM {p}entries WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
+        self.artifacts = (
+            f"SELECT body FROM {p}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT} ORDER BY place"
+        )
+        self.messages = (
+            f"WITH RECURSIVE found (place, previous, wanted) AS (SELECT place, previous, ? FROM {p}entries"
+            f" WHERE place = ? UNION ALL SELECT entry.place, entry.previous, wanted - 1 FROM found"
+            f" JOIN {p}entries AS entry ON entry.place = found.previous WHERE wanted <> 1)"
+            f" SELECT entry.body FROM {p}entries AS entry JOIN found USING (place) ORDER BY place"
+        )
+        self.snapshot = f"SELECT number, covered, body FROM {p}snapshots WHERE task = ?"
+        self.everywhere = f"SELECT n FROM {p}counts WHERE tenant = '' AND owner = '' AND state = ''"
+        self.in_scope = f"SELECT sum(n) FROM {p}counts WHERE tenant = ? AND owner = ? AND state <> ''"
+        self.in_state = f"SELECT n FROM {p}counts WHERE tenant = ? AND owner = ? AND state = ?"
+        self.by_time = f"{p}tasks INDEXED BY {p}tasks_by_time"
+        self.by_context = f"{p}tasks INDEXED BY {p}tasks_by_context"
