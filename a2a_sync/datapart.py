@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from a2a_sync.errors import DataPartError
-from a2a_sync.jsontext import dumps
+from a2a_sync.jsontext import MAX_DEPTH, dumps
 
 _T = TypeVar("_T")
 
@@ -38,7 +38,7 @@ def to_json(obj: object) -> Any:
     where = type(obj).__name__
     try:
         value = _plain(obj, where)
-        dumps(value)
+        dumps(value, max_depth=MAX_DEPTH)
     except RecursionError:
         raise DataPartError(f"{where}: nested too deep, or within itself") from None
     except DataPartError:

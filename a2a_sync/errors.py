@@ -270,6 +270,16 @@ class TransportError(Exception):
         where = f" [{phase} {agent}".rstrip() + (f", task {task_id}]" if task_id else "]")
         super().__init__(message + where)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Calls are made in worker processes too, and Exception's own way loses keyword arguments.
+        return _unpickled, (type(self), self.args), self.__dict__
+
+
+def _unpickled(cls: type[TransportError], args: tuple[str, ...]) -> TransportError:
+    error = cls.__new__(cls)
+    error.args = args
+    return error
+
 
 class ConnectError(TransportError):
     """The agent could not be reached; the request was not sent."""

@@ -16,8 +16,10 @@ from a2a_sync.errors import JSONParseError
 
 #: How deep a request may be nested.
 MAX_DEPTH = 100
-#: How deep a document of our own, or an answer, may be nested: it wraps what a request carried in a few levels more.
+#: How deep an answer may be nested: it wraps what a request, or an event, carried in a few levels more.
 MAX_ANSWER_DEPTH = 128
+#: How deep one event of a task may be nested, so that every answer that will ever hold it can be written.
+MAX_EVENT_DEPTH = 112
 
 _BOM = "\ufeff"
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -46,11 +48,11 @@ def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
     return value
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: Any, *, max_depth: int = MAX_ANSWER_DEPTH) -> bytes:
     """`value` as compact UTF-8.
 
     Raises:
-        ValueError: JSON cannot say it (NaN, a datetime, a lone surrogate, a cycle, nesting without end).
+        ValueError: JSON cannot say it (NaN, a datetime, a lone surrogate, a cycle), or no peer would read it (too deep).
     """
     try:
         text = _ENCODER.encode(value)
@@ -61,8 +63,8 @@ def dumps(value: Any) -> bytes:
         raise ValueError(f"not JSON: a string holds {_lone(error)}") from None
     except (TypeError, ValueError) as error:
         raise ValueError(f"not JSON: {error}") from None
-    if _depth_bound(text) > MAX_ANSWER_DEPTH and _depth(text) > MAX_ANSWER_DEPTH:
-        raise ValueError(f"not JSON: nested deeper than {MAX_ANSWER_DEPTH} levels")
+    if _depth_bound(text) > max_depth and _depth(text) > max_depth:
+        raise ValueError(f"not JSON: nested deeper than {max_depth} levels")
     return encoded
 
 

@@ -364,6 +364,14 @@ def test_bytes_are_pointed_to_file_parts():
         from_json({"content": "x"}, Blob)
 
 
+def test_data_too_deep_for_any_peer_is_refused():
+    deep: list = []
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(DataPartError, match="deeper than 100 levels"):
+        to_json(deep)
+
+
 # -- plain values -------------------------------------------------------------------------------------------------------
 
 PLAIN = st.recursive(

@@ -90,8 +90,13 @@ class EventEnvelope:
         return b"".join((self._head, b',"result":', event, b"}"))
 
     def wrap_error(self, error: A2AError, codec: Codec) -> bytes:
-        """The answer that carries an error, at the start of an exchange or in the middle of a stream."""
-        return b"".join((self._head, b',"error":', dumps(codec.dump_error(error)), b"}"))
+        """The answer that carries an error, at the start of an exchange or in the middle of a stream. It never fails."""
+        try:
+            written = dumps(codec.dump_error(error))
+        except ValueError:
+            # Its text comes from user code and may be one that UTF-8 cannot hold.
+            written = dumps({"code": error.code, "message": error.default_message})
+        return b"".join((self._head, b',"error":', written, b"}"))
 
 
 # -- client -------------------------------------------------------------------------------------------------------------

@@ -57,7 +57,11 @@ class Codec(Protocol):
         """The JSON of one element of a stream."""
 
     def encode_item(self, item: StreamItem | Entry) -> bytes:
-        """The bytes of an element of a stream, made once per version and kept in ``item.encoded``."""
+        """The bytes of an element of a stream, made once per version and kept in ``item.encoded``.
+
+        Raises:
+            ValueError: it holds what JSON cannot say.
+        """
 
     def load(self, cls: Any, value: Any, strict: bool = True) -> Any:
         """An object of any type of the model (`AgentCard`, `Message`, the union `Part` …).

@@ -31,7 +31,7 @@ from a2a_sync.codec.fields import (
     unexpected,
 )
 from a2a_sync.errors import A2AError, FieldViolation, InvalidParamsError, MethodNotFoundError, error_from_wire
-from a2a_sync.jsontext import dumps
+from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import OPERATIONS, Operation, StreamItem
 
@@ -400,7 +400,7 @@ KINDS: dict[Any, Kind] = {
     t.SendMessageResponse: SEND_MESSAGE_RESPONSE,
     t.StreamResponse: STREAM_RESPONSE,
 }
-_UNIONS = {
+_UNIONS: dict[Any, str] = {
     t.Part: "Part",
     t.SendMessageResponse: "SendMessageResponse",
     t.StreamResponse: "StreamResponse",
@@ -521,7 +521,8 @@ class V10:
     def encode_item(self, item: StreamItem | Entry) -> bytes:
         encoded = item.encoded.get(self.version)
         if encoded is None:
-            encoded = item.encoded[self.version] = dumps(STREAM_RESPONSE.dump(item.event))
+            written = dumps(STREAM_RESPONSE.dump(item.event), max_depth=MAX_EVENT_DEPTH)
+            encoded = item.encoded[self.version] = written
         return encoded
 
     def dump_error(self, error: A2AError) -> dict[str, Any]:

@@ -218,6 +218,11 @@ def test_an_error_carries_its_details_as_an_array():
     }
 
 
+def test_an_error_whose_text_cannot_be_said_still_arrives_with_its_code():
+    answer = json.loads(write_error(1, TaskNotFoundError("\ud800"), V10))
+    assert answer == {"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "Task not found"}}
+
+
 # -- client -------------------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from a2a_sync import card as c
 from a2a_sync import types as t
+from a2a_sync.bindings.jsonrpc import read_response, write_result
 from a2a_sync.codec import InvalidAnswer, by_version
 from a2a_sync.codec.v10 import KINDS
 from a2a_sync.errors import (
@@ -247,6 +248,20 @@ def test_an_event_is_encoded_once_per_version():
     }
     assert V10.encode_item(entry) is first
     assert V10.encode_item(StreamItem(entry.event, 3, entry.encoded)) is first
+
+
+def test_whatever_an_event_can_hold_fits_into_every_answer():
+    data = []
+    for _ in range(107):
+        data = [data]
+    message = t.Message(role=t.Role.AGENT, parts=(t.DataPart(data),))
+    assert V10.encode_item(StreamItem(message))
+    status = t.TaskStatus(state=t.TaskState.FAILED, message=message)
+    page = t.ListTasksResponse(tasks=(t.Task(id="t", status=status, history=(message,)),))
+    answer = write_result(1, dumps(V10.dump_result(LIST_TASKS, page)))
+    assert V10.load_result(LIST_TASKS, read_response(answer, V10)) == page
+    with pytest.raises(ValueError, match="deeper than 112"):
+        V10.encode_item(StreamItem(dataclasses.replace(message, parts=(t.DataPart([data]),))))
 
 
 def test_security_schemes_are_written_under_the_key_of_their_kind():

@@ -1,0 +1,105 @@
+import copy
+import pickle
+
+import pytest
+
+from a2a_sync import errors
+from a2a_sync.errors import (
+    A2AError,
+    ConnectError,
+    FieldViolation,
+    HTTPStatusError,
+    InternalError,
+    InvalidParamsError,
+    InvalidRequestError,
+    RequestTooLargeError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    TransportError,
+    TransportTimeout,
+    error_from_wire,
+)
+
+#: Spec 5.4 and 9.5: JSON-RPC code, HTTP status, gRPC status and reason.
+TABLE = """
+JSONParseError                       -32700 400 INVALID_ARGUMENT    PARSE_ERROR
+InvalidRequestError                  -32600 400 INVALID_ARGUMENT    INVALID_REQUEST
+MethodNotFoundError                  -32601 404 NOT_FOUND           METHOD_NOT_FOUND
+InvalidParamsError                   -32602 400 INVALID_ARGUMENT    INVALID_PARAMS
+InternalError                        -32603 500 INTERNAL            INTERNAL_ERROR
+TaskNotFoundError                    -32001 404 NOT_FOUND           TASK_NOT_FOUND
+TaskNotCancelableError               -32002 400 FAILED_PRECONDITION TASK_NOT_CANCELABLE
+PushNotificationNotSupportedError    -32003 400 FAILED_PRECONDITION PUSH_NOTIFICATION_NOT_SUPPORTED
+UnsupportedOperationError            -32004 400 FAILED_PRECONDITION UNSUPPORTED_OPERATION
+ContentTypeNotSupportedError         -32005 400 INVALID_ARGUMENT    CONTENT_TYPE_NOT_SUPPORTED
+InvalidAgentResponseError            -32006 500 INTERNAL            INVALID_AGENT_RESPONSE
+ExtendedAgentCardNotConfiguredError  -32007 400 FAILED_PRECONDITION EXTENDED_AGENT_CARD_NOT_CONFIGURED
+ExtensionSupportRequiredError        -32008 400 FAILED_PRECONDITION EXTENSION_SUPPORT_REQUIRED
+VersionNotSupportedError             -32009 400 FAILED_PRECONDITION VERSION_NOT_SUPPORTED
+"""
+ROWS = [line.split() for line in TABLE.strip().splitlines()]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_an_error_is_its_row_of_the_table(row):
+    cls = getattr(errors, row[0])
+    assert [cls.__name__, str(cls.code), str(cls.http_status), cls.status, cls.reason] == row
+    assert cls().message == cls.default_message
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_an_error_is_known_by_its_reason_and_by_its_code(row):
+    cls = getattr(errors, row[0])
+    assert type(error_from_wire(reason=cls.reason, code=1, message="m")) is cls
+    assert type(error_from_wire(code=cls.code)) is cls
+
+
+def test_a_reason_outranks_a_code_and_the_narrower_class_is_known_too():
+    assert type(error_from_wire(reason="TASK_NOT_FOUND", code=TaskNotCancelableError.code)) is TaskNotFoundError
+    assert type(error_from_wire(reason="REQUEST_TOO_LARGE", code=-32600)) is RequestTooLargeError
+    assert type(error_from_wire(code=-32600)) is InvalidRequestError
+    assert type(error_from_wire(reason="UNHEARD_OF", code=-32603)) is InternalError
+
+
+def test_an_unknown_error_keeps_what_the_peer_said():
+    error = error_from_wire(reason="UNHEARD_OF", code=-32050, message="no", metadata={"k": "v"}, retry_after=2.0)
+    assert type(error) is A2AError
+    assert (error.reason, error.code, error.message) == ("UNHEARD_OF", -32050, "no")
+    assert (error.metadata, error.retry_after) == ({"k": "v"}, 2.0)
+    assert (A2AError.code, A2AError.reason) == (-32603, "INTERNAL_ERROR")
+
+
+def test_a_wrong_member_is_named_in_the_message_and_in_the_details():
+    error = InvalidParamsError.at("message.parts", "at least one is required")
+    assert str(error) == "message.parts: at least one is required"
+    assert error.violations == (FieldViolation("message.parts", "at least one is required"),)
+
+
+def test_a_transport_error_says_where_it_happened():
+    assert str(ConnectError("refused", phase="connect", agent="http://a")) == "refused [connect http://a]"
+    error = TransportTimeout("no event in 5 s", phase="stream", agent="http://a", task_id="t")
+    assert str(error) == "no event in 5 s [stream http://a, task t]"
+    assert isinstance(error, TimeoutError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidParamsError.at("a", "b"),
+        error_from_wire(code=-32050, reason="UNHEARD_OF", message="m", metadata={"k": "v"}),
+        ConnectError("m", phase="connect", agent="http://a", task_id="t"),
+        TransportTimeout("m", phase="send"),
+        HTTPStatusError("m", status=503, phase="send", retry_after=1.5),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_cross_process_borders(error):
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+
+
+def test_what_the_agent_says_and_what_the_network_does_never_mix():
+    assert not issubclass(TransportError, A2AError)
+    assert not issubclass(A2AError, TransportError)
