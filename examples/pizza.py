@@ -84,7 +84,7 @@ class Pizzeria(Agent):
         )
     ]
 
-    def __init__(self, *, baking: float = 2.0) -> None:
+    def __init__(self, *, baking: float = 1.0) -> None:
         """`baking` is how long each step in the kitchen takes, in seconds."""
         super().__init__()
         self.baking = baking

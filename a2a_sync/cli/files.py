@@ -89,4 +89,4 @@ def contents(artifact: Artifact, *, everything: bool) -> Iterator[tuple[str, byt
 def _named(name: str, media_type: str) -> str:
     plain = media_type.partition(";")[0].strip().lower()
     suffix = _SUFFIXES.get(plain) or mimetypes.guess_extension(plain) or ""
-    return name if re.search(r"\.\w{1,10}$", name) else name + suffix
+    return name if re.search(r"[^./\\]\.\w{1,10}$", name) else name + suffix

@@ -193,10 +193,11 @@ def _save(task: Task | None, out: Path | None, *, skip: bool) -> None:
     """Save what has come, whether the exchange ended well or not."""
     if task is None or skip:
         return
+    unfinished = "" if task.state.paused else " (as far as it had come)"
     folder = Folder(out or Path(f"a2a-{''.join(char for char in task.id if char.isalnum())[:12] or 'task'}"))
     try:
         for path in folder.save_artifacts(task.artifacts, everything=out is not None):
-            say(f"saved {path}")
+            say(f"saved {path}{unfinished}")
     except OSError as error:
         say(f"cannot save into {folder.path}: {error}", error=True)
 

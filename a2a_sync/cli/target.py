@@ -77,14 +77,16 @@ def _resolve(target: str, found: Any) -> Any:
     if _servable(found):
         return found
     if not callable(found):
-        raise TargetError(f"{target!r} is a {type(found).__name__}, not an A2AApp, an Agent, or a factory of one")
+        raise TargetError(
+            f"{target!r} is of type {type(found).__name__}: neither an A2AApp nor an Agent, nor a factory"
+        )
     try:
         made = found()
     except Exception as error:
         traceback.print_exc()
         raise TargetError(f"calling {target!r} failed: {type(error).__name__}: {error}") from None
     if not _servable(made):
-        raise TargetError(f"{target!r} made a {type(made).__name__}, not an A2AApp or an Agent")
+        raise TargetError(f"{target!r} made something of type {type(made).__name__}: neither an A2AApp nor an Agent")
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 
@@ -11,6 +12,8 @@ LEFT, TOP, BOTTOM, MARGIN = 64, 52, 60, 20
 
 #: Okabe and Ito's colours, which colour-blind readers can tell apart; more groups than colours start over.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+
+_NOT_XML = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def histogram(values: list[float | None], groups: list[str], *, title: str, x_label: str, y_label: str) -> bytes:
@@ -129,4 +132,4 @@ def _text(svg: ET.Element, x: float, y: float, text: str, attributes: dict[str, 
 
 def _xml_text(text: str) -> str:
     # ElementTree escapes markup but lets through characters that no XML file may hold.
-    return "".join(char for char in " ".join(text.split()) if char >= " " and not "\ud800" <= char <= "\udfff")[:80]
+    return _NOT_XML.sub("", " ".join(text.split()))[:80]

@@ -1,0 +1,210 @@
+"""The command line as processes: gunicorn, SQLite, signals."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from a2a_sync import Client
+from tests.live import ROOT
+
+pytestmark = pytest.mark.live
+
+CLI = [sys.executable, "-m", "a2a_sync"]
+PATIENCE = 20.0
+
+
+@contextmanager
+def process(*arguments: str, cwd: Path = ROOT) -> Iterator[subprocess.Popen[str]]:
+    """The command as a child with its output joined into one pipe; gone at the end."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    child = subprocess.Popen(
+        [*CLI, *arguments],
+        cwd=cwd,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait(PATIENCE)
+        assert child.stdout is not None
+        child.stdout.close()
+
+
+def read_until(child: subprocess.Popen[str], marker: str) -> str:
+    """All the child prints up to a line with `marker`; it is killed when that takes too long."""
+    assert child.stdout is not None
+    alarm = threading.Timer(PATIENCE, child.kill)
+    alarm.start()
+    try:
+        seen = ""
+        for line in child.stdout:
+            seen += line
+            if marker in line:
+                return seen
+    finally:
+        alarm.cancel()
+    raise AssertionError(f"{marker!r} was not printed:\n{seen}")
+
+
+@contextmanager
+def serve(*arguments: str, cwd: Path = ROOT) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """``a2a-sync serve`` on a free port, and its URL."""
+    with process("serve", *arguments, "--port", "0", cwd=cwd) as server:
+        printed = read_until(server, "Agent card: ")
+        found = re.search(r"Agent card: (http://127\.0\.0\.1:\d+)/\.well-known/agent-card\.json", printed)
+        assert found, printed
+        yield server, found[1]
+
+
+def finished(child: subprocess.Popen[str]) -> str:
+    """The rest of the child's output, when it has ended."""
+    output, _ = child.communicate(timeout=PATIENCE)
+    return output
+
+
+@pytest.fixture(scope="module")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("served")
+    with serve("tests.cli.agents:agent", "--store", f"sqlite:///{folder}/tasks.db", "--threads", "8") as (_, url):
+        yield url
+
+
+def test_a_served_agent_answers_and_keeps_its_tasks_in_the_file(tmp_path: Path) -> None:
+    database = tmp_path / "tasks.db"
+    with serve("tests.cli.agents:agent", "--store", f"sqlite:///{database}") as (server, url):
+        with process("send", url, "hello") as client:
+            assert "you said hello" in finished(client)
+        assert client.returncode == 0
+        server.terminate()
+        finished(server)
+    assert server.returncode == 0
+    with serve("tests.cli.agents:agent", "--store", f"sqlite:///{database}") as (_, url), Client(url) as again:
+        assert [task.state for task in again.list_tasks().tasks] == ["completed"]
+
+
+def test_a_stopped_server_leaves_one_whole_database_file(tmp_path: Path) -> None:
+    with serve("tests.cli.agents:agent", "--store", f"sqlite:///{tmp_path}/tasks.db") as (server, url):
+        with Client(url) as client:
+            client.send("hello")
+        server.terminate()
+        finished(server)
+    assert [path.name for path in tmp_path.iterdir()] == ["tasks.db"]
+    connection = sqlite3.connect(tmp_path / "tasks.db")
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+
+
+def test_the_current_folder_is_on_the_path_of_serve(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from a2a_sync import Agent\n"
+        "agent = Agent('mine', description='From this folder')\n"
+        "@agent.message\n"
+        "def answer(message, context):\n"
+        "    return 'from here'\n"
+    )
+    with serve("mine:agent", cwd=tmp_path) as (_, url), Client(url) as client:
+        assert client.card().name == "mine"
+        assert client.send("hi").text == "from here"
+
+
+def test_arguments_after_two_dashes_go_to_gunicorn(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    with process("serve", "tests.cli.agents:agent", "--port", "0", "--", "--access-logfile", str(log)) as server:
+        url = read_until(server, "Agent card: ").rpartition("Agent card: ")[2].strip()
+        with Client(url.partition("/.well-known")[0]) as client:
+            client.send("hello")
+        server.terminate()
+        finished(server)
+    assert "POST / HTTP/1.1" in log.read_text()
+
+
+def test_the_public_address_stands_in_the_card() -> None:
+    address = "https://agents.example/actor"
+    with serve("tests.cli.agents:agent", "--url", address) as (_, url), process("card", url) as client:
+        assert f"{address}/ (JSONRPC, protocol 1.0)" in finished(client)
+
+
+def test_what_a_run_raises_stands_in_the_servers_log(tmp_path: Path) -> None:
+    with serve("tests.cli.agents:agent") as (server, url):
+        with Client(url) as client:
+            assert client.send("crash").state == "failed"  # type: ignore[union-attr]
+        server.terminate()
+        assert "RuntimeError: a secret" in finished(server)
+
+
+def test_a_stopping_server_ends_open_streams_and_is_gone_soon() -> None:
+    with serve("tests.cli.agents:agent") as (server, url):
+        with Client(url) as client, client.stream("ask") as stream:
+            *_, _last = stream
+            waiting = client.subscribe(stream.task_id)
+            assert next(waiting).id == stream.task_id  # type: ignore[union-attr]
+            began = time.monotonic()
+            server.terminate()
+            # Ended in good order: a broken body would raise.
+            assert list(waiting) == []
+            finished(server)
+        assert time.monotonic() - began < 10
+    assert server.returncode == 0
+
+
+def test_ctrl_c_ends_the_server_too() -> None:
+    with serve("tests.cli.agents:agent") as (server, _):
+        server.send_signal(signal.SIGINT)
+        finished(server)
+    assert server.returncode == 0
+
+
+@pytest.mark.parametrize("how", ["--stream", "--no-stream", "--json"])
+def test_ctrl_c_cancels_the_task_on_the_server(server_url: str, how: str) -> None:
+    context = f"interrupted{how}"
+    with Client(server_url) as client, process("send", server_url, "slow", how, "--context", context) as sender:
+        if how == "--stream":
+            read_until(sender, "working: started")
+        else:
+            await_running(client, context)
+        sender.send_signal(signal.SIGINT)
+        printed = finished(sender)
+        (task,) = client.list_tasks(context_id=context).tasks
+    assert sender.returncode == 130
+    assert f"task {task.id} is canceled" in printed
+    assert task.state == "canceled"
+
+
+def await_running(client: Client, context_id: str) -> None:
+    """Wait until the context has a task whose run has begun to work, told by its stream."""
+    deadline = time.monotonic() + PATIENCE
+    while not (tasks := client.list_tasks(context_id=context_id).tasks):
+        assert time.monotonic() < deadline
+    with client.subscribe(tasks[0].id, timeout=PATIENCE) as stream:
+        for _ in stream:
+            if stream.task is not None and stream.task.artifacts:
+                return
+    raise AssertionError("the run did not begin")
+
+
+def test_ctrl_c_leaves_no_traceback(server_url: str, tmp_path: Path) -> None:
+    with process("send", server_url, "slow", "--stream", "--out", str(tmp_path / "out")) as sender:
+        read_until(sender, "working: started")
+        sender.send_signal(signal.SIGINT)
+        printed = finished(sender)
+    assert sender.returncode == 130
+    assert "Traceback" not in printed

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from a2a_sync import A2AApp, Client, MemoryStore, SQLiteStore, Task
+from a2a_sync.cli.target import TargetError, build
+
+
+@pytest.mark.parametrize("name", ["agent", "app", "executor", "make", "Actor", "Executor"])
+def test_apps_agents_executors_and_factories_of_them_become_an_app(name: str) -> None:
+    with build(f"tests.cli.agents:{name}") as app, Client(app) as client:
+        answer = client.send("hi")
+    assert isinstance(app, A2AApp)
+    assert isinstance(answer, Task)
+    assert answer.state == "completed"
+
+
+def test_without_an_attribute_it_is_app() -> None:
+    assert build("tests.cli.agents").agent_card().name == "actor"
+
+
+def test_an_agent_gets_the_store_and_the_address(tmp_path: Path) -> None:
+    with build("tests.cli.agents:agent", store=f"sqlite:///{tmp_path}/t.db", url="https://a.example/x") as app:
+        assert isinstance(app.store, SQLiteStore)
+        assert [interface.url for interface in app.agent_card().supported_interfaces] == ["https://a.example/x/"]
+    with build("tests.cli.agents:agent") as app:
+        assert isinstance(app.store, MemoryStore)
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("no_such_module_here:app", "no module 'no_such_module_here'"),
+        ("tests.cli.nothing:app", "no module 'tests.cli.nothing'"),
+        ("tests.cli.agents:nothing", "has no attribute 'nothing'"),
+        ("tests.cli.agents:number", "is of type int: neither"),
+        ("tests.cli.agents:make_wrong", "of type str: neither"),
+        ("tests.cli.agents:make_broken", "ValueError: no database"),
+        ("tests/cli/agents.py:app", "name the module: tests.cli.agents:app"),
+        ("", "cannot import ''"),
+        ("a..b:app", "no module 'a..b'"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_one_sentence(target: str, problem: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        build(target)
+    assert problem in str(caught.value)
+
+
+def test_a_module_that_fails_is_told_from_one_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "needs_more.py").write_text("import a_package_nobody_has\n")
+    (tmp_path / "breaks.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TargetError, match="importing 'needs_more' failed: No module named 'a_package_nobody_has'"):
+        build("needs_more:app")
+    with pytest.raises(TargetError, match="importing 'breaks' failed: ZeroDivisionError"):
+        build("breaks:app")
+
+
+def test_settings_do_not_go_into_an_app_that_has_its_own() -> None:
+    with pytest.raises(TargetError, match="--store goes with an Agent"):
+        build("tests.cli.agents:app", store="memory:")
+    with pytest.raises(TargetError, match="--url goes with an Agent"):
+        build("tests.cli.agents:make", url="http://x/")
+
+
+def test_a_store_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(TargetError, match="nosuch"):
+        build("tests.cli.agents:agent", store="nosuch://x")
