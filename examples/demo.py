@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import queue
+import shlex
 import shutil
 import signal
 import subprocess
@@ -53,8 +54,8 @@ def main(folder: Path) -> None:
             fail("the task is not in the database as it was answered")
         print(f"task {kept['id']} is as it was: {kept['status']['state']}, {len(kept['artifacts'])} artifacts")
     step("Stopped cleanly. What is left:")
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        print(f"{path.stat().st_size:>9,} bytes  {path}")
+    for path in sorted(path for path in folder.rglob("[!.]*") if path.is_file()):
+        print(f"{path.stat().st_size:>9,} bytes  {here(path)}")
 
 
 def figures(task: dict[str, Any]) -> Iterator[str]:
@@ -68,6 +69,16 @@ def figures(task: dict[str, Any]) -> Iterator[str]:
 def step(title: str) -> None:
     """A heading."""
     print(f"\n== {title}", flush=True)
+
+
+def show_command(*arguments: str) -> None:
+    """The command as one would type it in the current folder."""
+    print(f"$ a2a-sync {shlex.join(here(argument) for argument in arguments)}")
+
+
+def here(text: str | Path) -> str:
+    """`text` with the paths below the current folder made short."""
+    return str(text).replace(f"{Path.cwd()}/", "")
 
 
 def fail(problem: str) -> NoReturn:
@@ -87,7 +98,7 @@ def empty(folder: Path) -> None:
 
 def a2a(*arguments: str, quiet: bool = False) -> str:
     """Run the command ``a2a-sync``; what it prints goes to the terminal as it comes, or (`quiet`) is returned."""
-    print(f"$ a2a-sync {' '.join(arguments)}", flush=True)
+    show_command(*arguments)
     pipe = subprocess.PIPE if quiet else None
     try:
         done = subprocess.run([*CLI, *arguments], stdout=pipe, timeout=CALL_PATIENCE, check=False, text=True)
@@ -104,7 +115,7 @@ def served(folder: Path) -> Iterator[str]:
     store = f"sqlite:///{folder / 'tasks.db'}"
     arguments = ["serve", "examples.analyst:agent", "--port", "0", "--threads", "8", "--store", store]
     step("Serve the analyst")
-    print(f"$ a2a-sync {' '.join(arguments)}", flush=True)
+    show_command(*arguments)
     with (folder / "server.log").open("ab") as log:
         server = subprocess.Popen([*CLI, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
@@ -114,7 +125,7 @@ def served(folder: Path) -> Iterator[str]:
         finally:
             code = stop(server)
     if code != 0:
-        fail(f"the server ended with exit code {code}; see {folder / 'server.log'}")
+        fail(f"the server ended with exit code {code}; see {here(folder / 'server.log')}")
 
 
 def wait_for_card(server: subprocess.Popen[str], log: Path) -> str:
@@ -133,7 +144,7 @@ def wait_for_card(server: subprocess.Popen[str], log: Path) -> str:
             if line.startswith("Agent card: "):
                 return line.removeprefix("Agent card: ").strip()
     except queue.Empty:
-        fail(f"the server was not up within {START_PATIENCE:.0f} s; see {log}")
+        fail(f"the server was not up within {START_PATIENCE:.0f} s; see {here(log)}")
     fail(f"the server did not start:\n{log.read_text(errors='replace')}")
 
 
