@@ -38,7 +38,9 @@ def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise JSONParseError(f"Invalid JSON: {error.msg} at line {error.lineno} column {error.colno}") from None
+        raise JSONParseError(
+            f"Invalid JSON: {error.msg.removesuffix(' at')} at line {error.lineno} column {error.colno}"
+        ) from None
     except RecursionError:
         raise JSONParseError("Invalid JSON: nested too deep") from None
     except ValueError:

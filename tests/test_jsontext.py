@@ -25,7 +25,7 @@ def refusal(body, **options):
         (b"[1, 2", "line 1 column 6"),
         (b"[1] x", "Extra data at line 1 column 5"),
         (b"hello", "Expecting value at line 1 column 1"),
-        (b'"\x01"', "Invalid control character at at line 1 column 2"),
+        (b'"\x01"', "Invalid control character at line 1 column 2"),
         (b'{"a": 1, "b": {"c": 1, "c": 2}}', 'the key "c" occurs twice in one object'),
         (b'{"a": 1, "\\u0061": 2}', 'the key "a" occurs twice in one object'),
         (b"NaN", "NaN is not JSON"),

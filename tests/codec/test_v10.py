@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from a2a_sync import card as c
@@ -117,10 +117,10 @@ def test_every_object_survives_the_wire(cls):
 
 @settings(suppress_health_check=list(HealthCheck), deadline=None)
 @given(EVENTS)
-def test_every_event_survives_the_wire(event):
-    item = StreamItem(event, 1)
-    assert V10.load_event(loads(V10.encode_item(item))) == event
-    assert V10.load_event(V10.dump_event(event)) == event
+def test_every_event_survives_the_wire(sent):
+    item = StreamItem(sent, 1)
+    assert V10.load_event(loads(V10.encode_item(item))) == sent
+    assert V10.load_event(V10.dump_event(sent)) == sent
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda operation: operation.name)
@@ -459,6 +459,35 @@ def test_no_value_of_a_wrong_type_gets_into_a_member_and_breaks_what_is_written(
                     loads(dumps(V10.dump(loaded)))
 
 
+KEYS = sorted({name for kind in KINDS.values() for member in getattr(kind, "members", ()) for name in member.names})
+PARAMS = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["", "x", "ROLE_USER", "TASK_STATE_WORKING", "2025-11-09T10:30:00Z", "YQ==", "5"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from([*KEYS, "text", "raw", "url", "data", "x"]), inner, max_size=5)
+        | st.fixed_dictionaries({"message": st.just(HELLO)}, optional={"configuration": inner, "metadata": inner})
+        | st.fixed_dictionaries({"id": st.just("t")}, optional={"historyLength": inner, "tenant": inner})
+    ),
+    max_leaves=15,
+)
+
+
+@settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
+@given(st.sampled_from(list(OPERATIONS.values())), PARAMS)
+def test_no_params_cause_anything_but_invalid_params(operation, params):
+    try:
+        request = V10.load_request(operation, params)
+    except InvalidParamsError as refused:
+        event(f"refused: {refused.message.split(':')[0][:20]}")
+        return
+    event("accepted")
+    assert V10.load_request(operation, loads(dumps(V10.dump_request(operation, request)))) == request
+
+
 # -- answers, leniently -------------------------------------------------------------------------------------------------
 
 
@@ -580,6 +609,14 @@ def test_the_reason_outranks_the_code():
 def test_waiting_time_is_said_in_seconds():
     written = V10.dump_error(OverloadedError(retry_after=2))
     assert written["data"][1] == {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2s"}
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("1.5s", 1.5), ("3s", 3), ("-1s", None), ("nan", None), ("1e99s", None), (5, None)]
+)
+def test_a_waiting_time_that_is_none_is_passed_over(said, seconds):
+    data = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": said}]
+    assert V10.load_error({"code": -32000, "message": "x", "data": data}).retry_after == seconds
 
 
 JUNK = st.recursive(
