@@ -54,12 +54,13 @@ class Chat:
 
     def _settle(self) -> None:
         """Take over what the last stream told."""
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            self._context_id = stream.context_id or self._context_id
-            self._task_id = stream.task_id if stream.state.interrupted else ""
-            if not stream.closed:
-                self._stream = stream  # it may still tell more
+        stream = self._stream
+        if stream is None:
+            return
+        if stream.result is not None:
+            self._remember(stream.result)
+        if stream.closed:
+            self._stream = None
 
     def _remember(self, result: Task | Message) -> None:
         self._context_id = result.context_id or self._context_id

@@ -1,7 +1,7 @@
 """HTTP as the client needs it: bytes out, bytes in, promptly and never for longer than allowed.
 
-The only room that knows requests and urllib3, and the only place where their errors become ours. It does not know what
-the bytes mean. Loading it loads requests, so it is loaded with the first client that has a URL.
+Here the errors of requests and urllib3 become ours, and nowhere else. What the bytes mean is not known. Loading this
+room loads requests, so it is loaded with the first client that has a URL.
 
 How limits are kept: urllib3's time-outs bound connecting and every single wait. What they do not bound (headers, bodies
 and streams that drip) is ended by an alarm that shuts the socket down for reading, which ends a blocked read at once in
@@ -12,25 +12,21 @@ nor work with a user's own session.
 from __future__ import annotations
 
 import http.client
-import io
 import os
-import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import partial
-from http.cookiejar import DefaultCookiePolicy
-from typing import Any, TypeAlias
-from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from typing import Any
+from urllib.parse import urljoin
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
-from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3 import exceptions as u3
 
+from a2a_sync.client.connections import Adapter, Session, timed_body
+from a2a_sync.client.credentials import Auth, as_auth, checked_header, display, may_know, split_credentials
 from a2a_sync.client.timeouts import Alarm, AlarmClock, Deadline, Timeout
 from a2a_sync.errors import (
     ConnectError,
@@ -41,17 +37,10 @@ from a2a_sync.errors import (
     TransportTimeout,
 )
 
-#: What `Client` takes for ``auth``.
-Auth: TypeAlias = str | tuple[str, str] | Callable[[], str] | AuthBase | None
-
-#: Idle connections kept per client.
-POOL = 64
 #: The largest answer that is not a stream, in bytes.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _PIECE = 65536
 _REDIRECTS = 5
-#: Bodies from this size on are sent in pieces, each with the time-out for connecting, all within the deadline.
-_LARGE_BODY = 256 * 1024
 
 
 @dataclass(slots=True)
@@ -84,17 +73,15 @@ class HttpTransport:
         session: requests.Session | None = None,
     ) -> None:
         self.home, in_url = split_credentials(home)
+        #: The address as it may be shown.
+        self.agent = display(home)
         self._auth = as_auth(in_url if auth is None else auth)
-        self._headers = {name: _checked(name, value) for name, value in (headers or {}).items()}
+        self._headers = {name: checked_header(name, value) for name, value in (headers or {}).items()}
         self._timeout = timeout
         self._alarms = alarms
         self._session = session
         self._pid = 0
-        self._adapter: HTTPAdapter | None = None
-
-    def trusts(self, url: str) -> bool:
-        """Credentials may go to `url`."""
-        return _origin(url) == _origin(self.home) or _is_secured(self.home, url)
+        self._adapter: Adapter | None = None
 
     def open(
         self,
@@ -113,14 +100,14 @@ class HttpTransport:
             TransportTimeout: a limit ran out.
             TransportError: the connection broke.
         """
-        trusted = self.trusts(url)
+        trusted = may_know(self.home, url)
         if deadline.expired:
             raise _timed_out(where)
         try:
             response = self._requests_session().request(
                 method,
                 url,
-                data=_body(body, deadline),
+                data=timed_body(body, deadline),
                 headers={**(self._headers if trusted else {}), **headers},
                 auth=self._auth if trusted else None,
                 timeout=self._limits(deadline),
@@ -166,9 +153,9 @@ class HttpTransport:
         adapter = self._adapter
         if adapter is None or self._pid != os.getpid():
             # A connection must not be used by two processes: after a fork there is a new pool.
-            self._adapter = adapter = _Adapter(self._alarms)
+            self._adapter = adapter = Adapter(self._alarms)
             self._pid = os.getpid()
-        return _Session(adapter)
+        return Session(adapter)
 
 
 class HttpAnswer:
@@ -237,11 +224,11 @@ class HttpAnswer:
             self._release()
         return data
 
-    def read(self, limit: int = MAX_ANSWER_BYTES) -> bytes:
+    def read(self) -> bytes:
         """The whole body.
 
         Raises:
-            InvalidAnswerError: it is larger than `limit` bytes.
+            InvalidAnswerError: it is larger than `MAX_ANSWER_BYTES`.
             TransportError: as `read_some`.
         """
         pieces = []
@@ -250,8 +237,10 @@ class HttpAnswer:
             while data := self.read_some():
                 pieces.append(data)
                 size += len(data)
-                if size > limit:
-                    raise InvalidAnswerError(f"the answer is larger than {limit} bytes", **self.where.marks())
+                if size > MAX_ANSWER_BYTES:
+                    raise InvalidAnswerError(
+                        f"the answer is larger than {MAX_ANSWER_BYTES} bytes", **self.where.marks()
+                    )
         finally:
             self.close()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -364,166 +353,3 @@ def _describe(error: BaseException) -> str:
     if isinstance(error, (http.client.HTTPException, OSError)):
         return str(error) or type(error).__name__
     return type(error).__name__
-
-
-# -- addresses and credentials ------------------------------------------------------------------------------------------
-
-
-def display(url: str) -> str:
-    """`url` as it may be shown: without credentials and query."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
-    """`url` without a user and password, and these two."""
-    parts = urlsplit(url)
-    userinfo, at, host = parts.netloc.rpartition("@")
-    if not at:
-        return url, None
-    user, _, password = userinfo.partition(":")
-    return urlunsplit(parts._replace(netloc=host)), (unquote(user), unquote(password))
-
-
-_PORTS = {"http": 80, "https": 443}
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    scheme = parts.scheme.lower()
-    return scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(scheme)
-
-
-def _is_secured(home: str, url: str) -> bool:
-    """`url` is the same host as `home`, moved from http to https on the usual ports."""
-    scheme, host, port = _origin(home)
-    return (scheme, port) == ("http", 80) and _origin(url) == ("https", host, 443)
-
-
-def as_auth(auth: Auth) -> AuthBase | None:
-    """What a user gave for ``auth`` as requests takes it.
-
-    Raises:
-        TypeError: it is nothing that stands for credentials.
-    """
-    if auth is None or isinstance(auth, AuthBase):
-        return auth
-    if isinstance(auth, str):
-        return _Bearer(lambda: auth)
-    if isinstance(auth, tuple) and len(auth) == 2:
-        return HTTPBasicAuth(*auth)
-    if callable(auth):
-        return _Bearer(auth)
-    raise TypeError("auth takes a token, a function that gives one, (user, password), or a requests AuthBase")
-
-
-class _Bearer(AuthBase):
-    """Asks for a token with each request, on the thread that makes it."""
-
-    def __init__(self, token: Callable[[], str]) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        token = self._token()
-        if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
-            raise ValueError("auth gave a token that cannot stand in a header")
-        request.headers["Authorization"] = f"Bearer {token}"
-        return request
-
-
-def _checked(name: str, value: str) -> str:
-    # Its value may be a secret and does not stand in the error.
-    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
-        raise ValueError(f"the value of the header {name!r} must be printable ASCII")
-    return value
-
-
-# -- below requests -----------------------------------------------------------------------------------------------------
-
-_NO_COOKIES = DefaultCookiePolicy(allowed_domains=[])
-
-
-class _Session(requests.Session):
-    """Keeps no cookies and follows nothing; its connections belong to the adapter."""
-
-    def __init__(self, adapter: HTTPAdapter) -> None:
-        super().__init__()
-        self.cookies.set_policy(_NO_COOKIES)
-        self.adapters["http://"] = self.adapters["https://"] = adapter
-
-    def get_redirect_target(self, resp: requests.Response) -> None:
-        return None
-
-
-class _Adapter(HTTPAdapter):
-    """Connections whose answers must begin in time as a whole: headers may drip too."""
-
-    def __init__(self, alarms: AlarmClock) -> None:
-        self._pools = _guarded_pools(alarms)
-        super().__init__(pool_connections=POOL, pool_maxsize=POOL)
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = self._pools
-
-    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
-        manager = super().proxy_manager_for(*args, **kwargs)
-        if type(manager) is urllib3.ProxyManager:
-            manager.pool_classes_by_scheme = self._pools
-        return manager
-
-
-def _guarded_pools(alarms: AlarmClock) -> dict[str, type[urllib3.HTTPConnectionPool]]:
-    def getresponse(connection: Any, wait: Callable[[], Any]) -> Any:
-        sock: socket.socket | None = connection.sock
-        if connection.timeout is None or sock is None:
-            return wait()
-        alarm = alarms.set(time.monotonic() + connection.timeout, partial(_shut, sock))
-        try:
-            return wait()
-        except Exception as error:
-            if alarm.fired:
-                raise TimeoutError("the headers of the answer did not come in time") from error
-            raise
-        finally:
-            alarms.cancel(alarm)
-
-    class Plain(urllib3.connection.HTTPConnection):
-        def getresponse(self) -> Any:
-            return getresponse(self, super().getresponse)
-
-    class Secure(urllib3.connection.HTTPSConnection):
-        def getresponse(self) -> Any:
-            return getresponse(self, super().getresponse)
-
-    class PlainPool(urllib3.HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(urllib3.HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    return {"http": PlainPool, "https": SecurePool}
-
-
-def _shut(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RD)
-    except OSError:
-        pass  # closed meanwhile
-
-
-def _body(body: bytes | None, deadline: Deadline) -> bytes | io.BytesIO | None:
-    return body if body is None or len(body) < _LARGE_BODY else _LargeBody(body, deadline)
-
-
-class _LargeBody(io.BytesIO):
-    """A body that urllib3 sends piece by piece: a socket's time-out would bound the sending of all of it at once."""
-
-    def __init__(self, body: bytes, deadline: Deadline) -> None:
-        super().__init__(body)
-        self._deadline = deadline
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        if self._deadline.expired:
-            raise TimeoutError("the deadline passed while the request was sent")
-        return super().read(size)

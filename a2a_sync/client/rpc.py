@@ -11,7 +11,8 @@ from typing import Any
 
 from a2a_sync.bindings import jsonrpc
 from a2a_sync.bindings.sse import BlockSource, CutStream, EventReader, MalformedStream
-from a2a_sync.client.http import HttpAnswer, HttpTransport, Where, display
+from a2a_sync.client.credentials import display
+from a2a_sync.client.http import HttpAnswer, HttpTransport, Where
 from a2a_sync.client.stream import OneEvent
 from a2a_sync.client.timeouts import Deadline
 from a2a_sync.codec import Codec, InvalidAnswer

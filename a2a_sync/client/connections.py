@@ -1,0 +1,109 @@
+"""Below requests: sessions without memory, and connections that keep time while headers drip and bodies are sent."""
+
+from __future__ import annotations
+
+import io
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+from a2a_sync.client.timeouts import AlarmClock, Deadline
+
+#: Idle connections kept per client.
+POOL = 64
+#: Bodies from this size on are sent in pieces, each with the time-out for connecting, all within the deadline.
+_LARGE_BODY = 256 * 1024
+_NO_COOKIES = DefaultCookiePolicy(allowed_domains=[])
+
+
+class Session(requests.Session):
+    """Keeps no cookies and follows nothing; its connections belong to the adapter."""
+
+    def __init__(self, adapter: HTTPAdapter) -> None:
+        super().__init__()
+        self.cookies.set_policy(_NO_COOKIES)
+        self.adapters["http://"] = self.adapters["https://"] = adapter
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        return None
+
+
+class Adapter(HTTPAdapter):
+    """Connections whose answers must begin in time as a whole: headers may drip too."""
+
+    def __init__(self, alarms: AlarmClock) -> None:
+        self._pools = _guarded_pools(alarms)
+        super().__init__(pool_connections=POOL, pool_maxsize=POOL)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = self._pools
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **kwargs)
+        if type(manager) is urllib3.ProxyManager:
+            manager.pool_classes_by_scheme = self._pools
+        return manager
+
+
+def _guarded_pools(alarms: AlarmClock) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    def getresponse(connection: Any, wait: Callable[[], Any]) -> Any:
+        sock: socket.socket | None = connection.sock
+        if connection.timeout is None or sock is None:
+            return wait()
+        alarm = alarms.set(time.monotonic() + connection.timeout, partial(_shut, sock))
+        try:
+            return wait()
+        finally:
+            alarms.cancel(alarm)
+            if alarm.fired:
+                # Whatever it came to: headers that end too early pass for complete ones.
+                raise TimeoutError("the headers of the answer did not come in time")
+
+    class Plain(urllib3.connection.HTTPConnection):
+        def getresponse(self) -> Any:
+            return getresponse(self, super().getresponse)
+
+    class Secure(urllib3.connection.HTTPSConnection):
+        def getresponse(self) -> Any:
+            return getresponse(self, super().getresponse)
+
+    class PlainPool(urllib3.HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(urllib3.HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
+
+
+def _shut(sock: socket.socket) -> None:
+    try:
+        sock.shutdown(socket.SHUT_RD)
+    except OSError:
+        pass  # closed meanwhile
+
+
+def timed_body(body: bytes | None, deadline: Deadline) -> bytes | io.BytesIO | None:
+    """`body` as requests takes it, so that sending it ends at the deadline."""
+    return body if body is None or len(body) < _LARGE_BODY else _LargeBody(body, deadline)
+
+
+class _LargeBody(io.BytesIO):
+    """A body that urllib3 sends piece by piece: a socket's time-out would bound the sending of all of it at once."""
+
+    def __init__(self, body: bytes, deadline: Deadline) -> None:
+        super().__init__(body)
+        self._deadline = deadline
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self._deadline.expired:
+            raise TimeoutError("the deadline passed while the request was sent")
+        return super().read(size)

@@ -1,0 +1,159 @@
+"""Calls that take more than one: a send that streams underneath, and waiting by whatever way an agent offers."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync import operations as op
+from a2a_sync.client.link import Link
+from a2a_sync.client.stream import TaskStream
+from a2a_sync.client.timeouts import Deadline
+from a2a_sync.errors import (
+    HTTPStatusError,
+    InvalidAnswerError,
+    OverloadedError,
+    StreamInterrupted,
+    TransportError,
+    TransportTimeout,
+    UnsupportedOperationError,
+)
+from a2a_sync.types import GetTaskRequest, Message, SendMessageRequest, SubscribeToTaskRequest, Task, TaskState
+
+#: How long to listen on after a task has paused for its client, in seconds: the stream usually ends right then.
+_PAUSE_GRACE = 0.1
+#: Pauses between two looks at a task, in seconds: the first, the factor, the longest.
+_PAUSES = (0.25, 1.6, 10.0)
+#: How many failures in a row `wait` takes for passing ones.
+_FAILURES = 5
+
+
+def send_plain(link: Link, request: SendMessageRequest, deadline: Deadline) -> Task | Message:
+    """SendMessage, and then `wait` where its task is not done: servers may bound how long they block, or never do."""
+    result: Task | Message = link.call(op.SEND_MESSAGE, request, deadline)
+    at_once = request.configuration is not None and request.configuration.return_immediately
+    if at_once or isinstance(result, Message) or result.state.paused:
+        return result
+    return _recall(link, wait(link, result.id, deadline), request, deadline)
+
+
+def send_streaming(link: Link, request: SendMessageRequest, deadline: Deadline) -> Task | Message:
+    """SendStreamingMessage until the task pauses, and then `wait` where the stream was cut before."""
+    continued = request.message.task_id
+    stream = link.open(op.SEND_STREAMING_MESSAGE, request, deadline, continued)
+    try:
+        # The first event of a task that goes on may still show it waiting for this very message.
+        result = _run_until_paused(stream, skip_first=bool(continued))
+    except (StreamInterrupted, TransportTimeout):
+        # Before the first event nobody knows whether the message arrived: that is for the caller to judge.
+        if stream.state is TaskState.UNSPECIFIED or deadline.expired:
+            raise
+        result = stream.task
+    if isinstance(result, Message):
+        return result
+    if not result.state.paused:
+        result = wait(link, stream.task_id, deadline)
+    return _recall(link, result, request, deadline)
+
+
+def _recall(link: Link, task: Task, request: SendMessageRequest, deadline: Deadline) -> Task:
+    """`task` with the history that the request asks for."""
+    length = request.configuration.history_length if request.configuration is not None else None
+    if length is None:
+        return task
+    return replace(task, history=()) if length == 0 else get_task(link, task.id, length, deadline)
+
+
+def get_task(link: Link, task_id: str, history_length: int | None, deadline: Deadline) -> Task:
+    """GetTask."""
+    task: Task = link.call(op.GET_TASK, GetTaskRequest(id=task_id, history_length=history_length), deadline)
+    return task
+
+
+def subscribe(link: Link, task_id: str, deadline: Deadline, last_event_id: int | None = None) -> TaskStream:
+    """SubscribeToTask."""
+    return link.open(op.SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id=task_id), deadline, task_id, last_event_id)
+
+
+def wait(link: Link, task_id: str, deadline: Deadline) -> Task:
+    """The task once it has paused. Failures that pass are waited out, a few in a row at most.
+
+    Raises:
+        TransportTimeout: the deadline passed before.
+        A2AError, TransportError: it cannot be known.
+    """
+    streaming = link.streaming
+    pause = _Pause()
+    failures = 0
+    while True:
+        retry_after = None
+        try:
+            task = get_task(link, task_id, None, deadline)
+            if not task.state.paused and streaming:
+                followed = _follow(link, task_id, deadline)
+                streaming = followed is not None
+                task = followed or task
+                pause = _Pause()
+            if task.state.paused:
+                return task
+            failures = 0
+        except (TransportError, OverloadedError) as error:
+            failures += 1
+            if deadline.expired or failures >= _FAILURES or not _is_passing(error):
+                raise
+            retry_after = getattr(error, "retry_after", None)
+        _rest(pause.next(retry_after), deadline, link, task_id)
+
+
+def _follow(link: Link, task_id: str, deadline: Deadline) -> Task | None:
+    """The task at the end of one subscription; None where the agent does not let it be followed."""
+    try:
+        stream = subscribe(link, task_id, deadline)
+    except UnsupportedOperationError:
+        return None  # it has just ended, or there are no streams after all: looking at it tells
+    try:
+        _run_until_paused(stream)
+    except (StreamInterrupted, TransportTimeout):
+        if deadline.expired:
+            raise
+    return stream.task if stream.complete else get_task(link, task_id, None, deadline)
+
+
+def _run_until_paused(stream: TaskStream, *, skip_first: bool = False) -> Any:
+    """Read a stream until its task pauses (or it ends); what came of it."""
+    with stream:
+        for _ in stream:
+            if stream.state.interrupted and not skip_first:
+                stream.end_within(_PAUSE_GRACE)
+            skip_first = False
+    return stream.result
+
+
+def _rest(seconds: float, deadline: Deadline, link: Link, task_id: str) -> None:
+    left = deadline.left
+    if link.surroundings.closed.wait(seconds if left is None else min(seconds, left)):
+        raise RuntimeError("the client is closed")
+    if deadline.expired:
+        raise TransportTimeout(
+            "the overall limit ran out before the task paused", phase="send", agent=link.agent, task_id=task_id
+        )
+
+
+def _is_passing(error: Exception) -> bool:
+    """Worth another try: the network broke, or the agent asks for patience."""
+    if isinstance(error, HTTPStatusError):
+        return error.status in (408, 425, 429, 500, 502, 503, 504)
+    return not isinstance(error, InvalidAnswerError)
+
+
+class _Pause:
+    """Pauses that grow, with jitter so that clients do not come in step."""
+
+    def __init__(self) -> None:
+        self._seconds = _PAUSES[0]
+
+    def next(self, at_least: float | None = None) -> float:
+        seconds = self._seconds * random.uniform(0.7, 1.3)
+        self._seconds = min(self._seconds * _PAUSES[1], _PAUSES[2])
+        return max(seconds, at_least or 0.0)

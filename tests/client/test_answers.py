@@ -1,0 +1,268 @@
+"""What HTTP can answer and how a connection can fail: each its own error, with where it happened, never for too long."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+import requests
+
+from a2a_sync import Client, TaskNotFoundError, Timeout, TransportError, TransportTimeout
+from a2a_sync.client import http as http_room
+from a2a_sync.errors import A2AError, ConnectError, HTTPStatusError, InvalidAnswerError, OverloadedError
+from tests.client.peer import Asked, Line, Script, peer, results, task
+
+DONE = task("COMPLETED")
+
+
+def failing(script: Script, timeout: Timeout | float | None = None) -> Exception:
+    """The error of a GetTask that is answered by `script`."""
+    with peer(script) as server, Client(server.card(), timeout=timeout) as client:
+        with pytest.raises((TransportError, A2AError)) as caught:
+            client.get_task("t-1")
+        error = caught.value
+        if isinstance(error, TransportError):
+            assert (error.agent, error.task_id) == (server.url + "/rpc", "t-1")
+    return error
+
+
+@pytest.mark.parametrize("code", [200, 400, 404, 500])
+def test_the_body_tells_the_agents_error_whatever_the_http_status(code: int) -> None:
+    error = failing(lambda asked, line: line.error(-32001, "no such task", code))
+
+    assert type(error) is TaskNotFoundError
+    assert error.message == "no such task"
+
+
+def test_an_error_of_the_agent_says_when_to_come_back() -> None:
+    error = failing(lambda asked, line: line.error(-32000, "busy", 429, Retry_After="7"))
+
+    assert type(error) is OverloadedError
+    assert error.retry_after == 7
+
+
+def test_an_http_error_without_a_body_of_a2a_is_a_status() -> None:
+    error = failing(lambda asked, line: line.answer(b"<html>down", 503, Content_Type="text/html", Retry_After="30"))
+
+    assert isinstance(error, HTTPStatusError)
+    assert (error.status, error.retry_after, error.phase) == (503, 30, "send")
+
+
+def test_a_time_to_come_back_may_be_a_date() -> None:
+    error = failing(lambda asked, line: line.answer(b"", 503, Retry_After="Fri, 31 Dec 2100 23:59:59 GMT"))
+
+    assert isinstance(error, HTTPStatusError)
+    assert error.retry_after is not None
+    assert error.retry_after > 1e9
+
+
+def test_a_challenge_is_named() -> None:
+    error = failing(lambda asked, line: line.answer(b"", 401, WWW_Authenticate='Bearer realm="x"'))
+
+    assert isinstance(error, HTTPStatusError)
+    assert error.status == 401
+    assert "asks for Bearer credentials" in str(error)
+
+
+def test_a_redirect_of_a_call_is_not_followed() -> None:
+    with peer(results(DONE)) as elsewhere:
+        error = failing(lambda asked, line: line.answer(b"", 307, Location=elsewhere.url + "/x?key=secret"))
+        assert elsewhere.asked == []
+
+    assert isinstance(error, HTTPStatusError)
+    assert f"redirect to {elsewhere.url}/x is not followed" in str(error)
+    assert "secret" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b"{}", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"2.0","result":{"id":', b"\xff\xfe{"]
+)
+def test_an_answer_that_is_not_json_rpc_is_refused(body: bytes) -> None:
+    error = failing(lambda asked, line: line.answer(body))
+
+    assert type(error) is InvalidAnswerError
+    assert error.phase == "send"
+
+
+def test_a_result_that_is_no_task_is_refused_and_the_member_named() -> None:
+    error = failing(results({"id": "t-1", "status": 7}))
+
+    assert type(error) is InvalidAnswerError
+    assert "status" in str(error)
+
+
+def test_an_answer_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_room, "MAX_ANSWER_BYTES", 100_000)
+
+    def endless(asked: Asked, line: Line) -> None:
+        line.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+        while True:
+            line.send(b"x" * 10_000)
+
+    error = failing(endless)
+
+    assert type(error) is InvalidAnswerError
+    assert "larger than 100000 bytes" in str(error)
+
+
+def test_compressed_answers_are_read() -> None:
+    import gzip
+    import json
+
+    body = gzip.compress(json.dumps({"jsonrpc": "2.0", "id": 1, "result": DONE}).encode())
+
+    def script(asked: Asked, line: Line) -> None:
+        assert "gzip" in asked.headers["accept-encoding"]
+        line.answer(body, Content_Type="application/json", Content_Encoding="gzip")
+
+    with peer(script) as server, Client(server.card()) as client:
+        assert client.get_task("t-1").id == "t-1"
+
+
+# -- connections --------------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_connection_says_that_nothing_was_sent() -> None:
+    with peer(results(DONE)) as server:
+        card = server.card()
+    with Client(card) as client, pytest.raises(ConnectError, match="Connection refused") as caught:
+        client.get_task("t-1")
+
+    assert (caught.value.phase, caught.value.agent, caught.value.task_id) == ("connect", server.url + "/rpc", "t-1")
+
+
+def test_a_host_that_does_not_exist_says_that_nothing_was_sent() -> None:
+    with Client("http://agent.invalid:1/") as client, pytest.raises(ConnectError) as caught:
+        client.get_task("t-1")
+
+    assert caught.value.phase == "connect"
+
+
+def test_speaking_tls_to_a_server_without_says_that_nothing_was_sent() -> None:
+    with peer(results(DONE)) as server:
+        card = server.card(url=f"https://127.0.0.1:{server.port}/")
+
+        with Client(card) as client, pytest.raises(ConnectError):
+            client.get_task("t-1")
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", b"SSH-2.0-hello\r\n"])
+def test_a_connection_that_breaks_after_the_request_is_no_connect_error(said: bytes) -> None:
+    def script(asked: Asked, line: Line) -> None:
+        line.send(said)
+        line.hang_up()
+
+    error = failing(script)
+
+    assert type(error) is TransportError
+    assert error.phase == "send"
+
+
+# -- limits -------------------------------------------------------------------------------------------------------------
+
+
+def limited(script: Script, timeout: Timeout | float) -> TransportTimeout:
+    started = time.monotonic()
+    error = failing(script, timeout)
+    assert 0.2 < time.monotonic() - started < 2
+    assert type(error) is TransportTimeout
+    return error
+
+
+def test_an_agent_that_says_nothing_is_left_after_the_idle_limit() -> None:
+    error = limited(lambda asked, line: line.await_close(), Timeout(idle=0.3))
+
+    assert "silent" in str(error)
+
+
+def test_the_overall_limit_holds_before_the_answer_begins() -> None:
+    limited(lambda asked, line: line.await_close(), 0.3)
+
+
+def test_a_dripping_body_ends_at_the_overall_limit() -> None:
+    def script(asked: Asked, line: Line) -> None:
+        line.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n")
+        line.drip(b" " * 1000)
+
+    error = limited(script, 0.4)
+
+    assert "overall limit" in str(error)
+
+
+@pytest.mark.parametrize("timeout", [0.4, Timeout(idle=0.4)], ids=["overall", "idle"])
+def test_dripping_headers_end_at_the_limit(timeout: Timeout | float) -> None:
+    def script(asked: Asked, line: Line) -> None:
+        line.send(b"HTTP/1.1 200 OK\r\n")
+        line.drip(b"X-Header: " + b"x" * 1000)
+
+    limited(script, timeout)
+
+
+def test_an_agent_that_does_not_read_ends_a_large_request_at_the_limit() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener, peer(results(DONE)) as server:
+        card = server.card(url=f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        with Client(card) as client:
+            started = time.monotonic()
+            with pytest.raises(TransportTimeout):
+                client.send("x" * 30_000_000, timeout=0.5)
+            assert time.monotonic() - started < 3
+
+
+def test_a_large_request_may_take_longer_than_connecting() -> None:
+    def slow_reader(asked: Asked, line: Line) -> None:
+        line.result({"task": DONE})
+
+    with peer(slow_reader) as server, Client(server.card(streaming=False), timeout=Timeout(connect=1.0)) as client:
+        client.send("x" * 5_000_000)
+
+    assert len(server.asked[0].params["message"]["parts"][0]["text"]) == 5_000_000
+
+
+def test_no_limit_is_longer_than_it_says_when_the_client_has_one_too() -> None:
+    with peer(lambda asked, line: line.await_close()) as server, Client(server.card(), timeout=30) as client:
+        started = time.monotonic()
+        with pytest.raises(TransportTimeout):
+            client.get_task("t-1", timeout=0.3)
+
+    assert time.monotonic() - started < 2
+
+
+# -- sessions -----------------------------------------------------------------------------------------------------------
+
+
+def test_cookies_of_an_agent_are_not_kept() -> None:
+    def script(asked: Asked, line: Line) -> None:
+        line.result(DONE, Set_Cookie="who=alice; Path=/")
+
+    with peer(script) as server, Client(server.card()) as client:
+        client.get_task("t-1")
+        client.get_task("t-1")
+
+    assert ["cookie" in asked.headers for asked in server.asked] == [False, False]
+
+
+def test_a_session_of_the_users_own_is_taken_as_it_is() -> None:
+    with requests.Session() as session:
+        session.headers["X-Mine"] = "yes"
+        with peer(lambda asked, line: line.result(DONE, Set_Cookie="who=alice; Path=/")) as server:
+            with Client(server.card(), session=session) as client:
+                client.get_task("t-1")
+            with Client(server.card(), session=session) as client:
+                client.get_task("t-1")
+
+    assert [asked.headers.get("cookie") for asked in server.asked] == [None, "who=alice"]
+    assert {asked.headers["x-mine"] for asked in server.asked} == {"yes"}
+    assert server.connections == 1
+
+
+def test_proxies_of_the_environment_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with peer(lambda asked, line: line.result(DONE)) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        with Client(proxy.card(url="http://agent.invalid/rpc")) as client:
+            client.get_task("t-1")
+
+    assert [asked.path for asked in proxy.asked] == ["http://agent.invalid/rpc"]

@@ -1,0 +1,185 @@
+"""Finding the card, choosing an interface, and keeping what was found."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from a2a_sync import Client
+from a2a_sync.card import AgentCard, AgentInterface
+from a2a_sync.client.cards import candidates, choose_interface
+from a2a_sync.errors import CardNotFoundError, ConnectError, VersionNotSupportedError
+from tests.client.peer import Asked, Line, Script, peer, results, task
+
+NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
+
+
+def card(**members: Any) -> dict[str, Any]:
+    interface = {"url": "/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    return {"name": "peer", "description": "", "version": "1", "supportedInterfaces": [interface], **members}
+
+
+def answers(value: Any, code: int = 200, **headers: str) -> Script:
+    return lambda asked, line: line.answer(value, code, **headers)
+
+
+def test_where_a_card_is_looked_for() -> None:
+    assert candidates("http://a.test") == [f"http://a.test{NEW}", f"http://a.test{OLD}", "http://a.test"]
+    assert candidates("http://a.test/x/?k=1#f") == [
+        f"http://a.test/x{NEW}",
+        f"http://a.test/x{OLD}",
+        "http://a.test/x/?k=1#f",
+    ]
+    assert candidates("http://a.test/my-card.json?v=2")[0] == "http://a.test/my-card.json?v=2"
+
+
+@pytest.mark.parametrize("path", ["/agent" + NEW, "/agent" + OLD, "/agent"])
+def test_a_card_is_found_at_each_of_its_places(path: str) -> None:
+    table = {path: answers(card()), "GetTask": results(task())}
+    with peer(table) as server, Client(server.url + "/agent") as client:
+        assert client.get_task("t-1").id == "t-1"
+
+    assert [asked.path for asked in server.asked][-2:] == [path, "/rpc"]
+    assert {asked.headers["a2a-version"] for asked in server.asked} == {"1.0"}
+
+
+def test_a_card_is_read_once_and_again_when_asked_for() -> None:
+    table = {NEW: answers(card()), "GetTask": results(task())}
+    with peer(table) as server, Client(server.url) as client:
+        assert server.asked == []
+        client.get_task("t-1")
+        client.get_task("t-1")
+        assert client.card().name == "peer"
+        assert client.card(refresh=True) == client.card()
+
+    assert server.operations == [NEW, "GetTask", "GetTask", NEW]
+
+
+def test_a_page_that_is_no_card_does_not_end_the_search() -> None:
+    page = answers(b"<!doctype html>", Content_Type="text/html")
+    with peer({NEW: page, OLD: answers(card())}) as server, Client(server.url) as client:
+        assert client.card().name == "peer"
+
+
+def test_when_there_is_no_card_the_error_says_what_was_tried() -> None:
+    table = {NEW: answers(b"<html>"), OLD: answers(b"", 401), "/a?key=secret": answers({"hello": 1})}
+    table = {path if path.startswith("/a?") else "/a" + path: script for path, script in table.items()}
+    with (
+        peer(table) as server,
+        Client(server.url + "/a?key=secret") as client,
+        pytest.raises(CardNotFoundError) as caught,
+    ):
+        client.card()
+
+    where = server.url + "/a"
+    assert f"{where}{NEW}: not JSON; {where}{OLD}: HTTP 401; {where}: JSON, but no agent card" in str(caught.value)
+    assert (caught.value.phase, caught.value.agent) == ("card", where)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_card_with_a_broken_member_is_named() -> None:
+    with (
+        peer({NEW: answers(card(skills=7))}) as server,
+        Client(server.url) as client,
+        pytest.raises(CardNotFoundError, match=r"not a valid card \(skills"),
+    ):
+        client.card()
+
+
+def test_without_a_connection_other_places_are_not_tried() -> None:
+    with peer({}) as server:
+        pass
+    with Client(server.url) as client, pytest.raises(ConnectError):
+        client.card()
+
+
+def test_redirects_of_a_card_are_followed_but_not_for_ever() -> None:
+    table = {NEW: answers(b"", 302, Location="/moved"), "/moved": answers(card())}
+    with peer(table) as server, Client(server.url) as client:
+        assert client.card().name == "peer"
+    loop = {NEW: answers(b"", 302, Location=NEW)}
+    with peer(loop) as server, Client(server.url) as client:
+        with pytest.raises(CardNotFoundError, match="HTTP 302"):
+            client.card()
+        assert server.operations.count(NEW) == 6
+
+
+# -- interfaces ---------------------------------------------------------------------------------------------------------
+
+
+def offering(*offers: tuple[str, str]) -> AgentCard:
+    return AgentCard(
+        name="x",
+        description="",
+        version="1",
+        supported_interfaces=tuple(
+            AgentInterface(url=f"http://a.test/{place}", protocol_binding=binding, protocol_version=version)
+            for place, (binding, version) in enumerate(offers)
+        ),
+    )
+
+
+def test_the_first_interface_that_we_speak_is_used() -> None:
+    card = offering(("GRPC", "1.0"), ("JSONRPC", "2.0"), ("jsonrpc", "1.0.1"), ("JSONRPC", "1.0"))
+
+    assert choose_interface(card).url == "http://a.test/2"
+    assert choose_interface(card, "1.0").url == "http://a.test/2"
+
+
+def test_a_card_without_an_interface_for_us_is_refused_with_what_it_offers() -> None:
+    with pytest.raises(VersionNotSupportedError, match=r"offers GRPC 1\.0, JSONRPC 0\.3; .* JSONRPC 1\.0"):
+        Client(offering(("GRPC", "1.0"), ("JSONRPC", "0.3")))
+    with pytest.raises(VersionNotSupportedError, match=r"version 7\.0"):
+        Client(offering(("JSONRPC", "1.0")), version="7.0.2")
+
+
+def test_a_card_of_the_old_protocol_is_found_but_not_spoken_to() -> None:
+    old = {"name": "old", "description": "", "version": "1", "url": "http://a.test/", "protocolVersion": "0.3.0"}
+    with (
+        peer({OLD: answers(old)}) as server,
+        Client(server.url) as client,
+        pytest.raises(VersionNotSupportedError, match="'old'"),
+    ):
+        client.card()
+
+
+def test_an_interface_is_relative_to_its_card() -> None:
+    body = card()
+    body["supportedInterfaces"][0]["url"] = "../rpc"
+    table = {"/x/y/card.json": answers(body), "GetTask": results(task())}
+    with peer(table) as server, Client(server.url + "/x/y/card.json") as client:
+        client.get_task("t-1")
+
+    assert server.asked[-1].path == "/x/rpc"
+
+
+def test_the_tenant_of_the_chosen_interface_goes_with_every_call() -> None:
+    body = card()
+    body["supportedInterfaces"][0]["tenant"] = "acme"
+    with peer({NEW: answers(body), "GetTask": results(task())}) as server, Client(server.url) as client:
+        client.get_task("t-1")
+
+    assert server.asked[-1].params == {"id": "t-1", "tenant": "acme"}
+
+
+@pytest.mark.parametrize("target", ["agent.test", "ftp://agent.test", ""])
+def test_a_target_that_is_no_url_is_refused_at_once(target: str) -> None:
+    with pytest.raises(ValueError, match="http"):
+        Client(target)
+
+
+def test_a_target_that_is_no_agent_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="not dict"):
+        Client(json.loads("{}"))
+
+
+def test_reading_a_card_counts_for_the_limit() -> None:
+    def silent(asked: Asked, line: Line) -> None:
+        line.await_close()
+
+    with peer({NEW: silent}) as server, Client(server.url) as client, pytest.raises(TimeoutError) as caught:
+        client.send("hi", timeout=0.2)
+
+    assert "[card " in str(caught.value)

@@ -1,0 +1,85 @@
+"""Conversations: which ids the next message carries."""
+
+from __future__ import annotations
+
+import pytest
+
+from a2a_sync import Agent, Client, InputRequired, Message, Role, StreamInterrupted, Task, TaskState, TextPart
+from tests.client.peer import peer, status, steps, streams, task
+
+
+def pizza() -> Agent:
+    agent = Agent("pizza", description="Takes orders")
+
+    @agent.message
+    def take(message: Message, context: object) -> object:
+        if message.text == "pizza":
+            return InputRequired("what size?")
+        return f"a {message.text} one"
+
+    return agent
+
+
+def test_an_answer_to_a_question_continues_the_task_and_the_next_message_does_not() -> None:
+    with Client(pizza()) as client:
+        chat = client.chat()
+        asked, served, again = chat.send("pizza"), chat.send("large"), chat.send("small")
+
+    assert isinstance(asked, Task)
+    assert isinstance(served, Task)
+    assert isinstance(again, Task)
+    assert (asked.state, served.text, again.text) == (TaskState.INPUT_REQUIRED, "a large one", "a small one")
+    assert asked.id == served.id != again.id
+    assert asked.context_id == served.context_id == again.context_id == chat.context_id
+    assert chat.task_id == ""
+
+
+def test_streams_carry_a_conversation_on_as_sends_do() -> None:
+    with Client(pizza()) as client:
+        chat = client.chat()
+        with chat.stream("pizza") as first:
+            list(first)
+        assert chat.task_id == first.task_id
+        with chat.stream("large") as second:
+            list(second)
+
+    assert (second.task_id, second.context_id) == (first.task_id, first.context_id)
+    assert second.text == "a large one"
+    assert chat.task_id == ""
+
+
+def test_a_conversation_can_be_taken_up_again() -> None:
+    with Client(pizza()) as client:
+        known = client.chat()
+        known.send("small")
+        later = client.chat(known.context_id)
+        answer = later.send("large")
+
+    assert answer.context_id == known.context_id
+
+
+def test_a_message_that_was_lost_leaves_the_question_open() -> None:
+    script = steps(streams({"task": task()}, status("INPUT_REQUIRED")), streams())
+    with peer(script) as server, Client(server.card()) as client:
+        chat = client.chat()
+        chat.send("pizza")
+        with pytest.raises(StreamInterrupted):
+            list(chat.stream("large"))
+        assert chat.task_id == "t-1"
+        with pytest.raises(StreamInterrupted):
+            chat.send("large")
+        assert chat.task_id == "t-1"
+
+    assert [asked.params["message"].get("taskId") for asked in server.asked] == [None, "t-1", "t-1"]
+
+
+def test_a_direct_answer_keeps_the_context() -> None:
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}], "contextId": "c-7"}
+    with peer(streams({"message": message})) as server, Client(server.card()) as client:
+        chat = client.chat()
+        chat.send("one")
+        chat.send(Message(role=Role.USER, parts=(TextPart("two"),)))
+
+    assert server.asked[1].params["message"]["contextId"] == "c-7"
+    assert "taskId" not in server.asked[1].params["message"]
+    assert repr(chat) == "Chat(context_id='c-7', task_id='')"

@@ -1,0 +1,135 @@
+"""Clients of an app or agent in the same process: the same calls, limits and errors without a network."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from a2a_sync import A2AApp, Agent, Client, Message, Task, TaskNotFoundError, TaskState, TransportTimeout
+from a2a_sync.executor import RequestContext
+from tests.client.peer import PATIENCE
+
+
+class Slow(Agent):
+    """Works until it is released."""
+
+    name = "slow"
+    description = "Takes its time"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release = threading.Event()
+
+    def handle_message(self, message: Message, context: RequestContext) -> Iterator[str]:
+        yield "begun"
+        assert self.release.wait(PATIENCE)
+        yield " and done"
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    agent = Slow()
+    yield agent
+    agent.release.set()
+
+
+def test_an_agent_and_its_app_are_called_without_a_network(slow: Slow) -> None:
+    slow.release.set()
+    with A2AApp(slow) as app:
+        for target in (slow, app):
+            with Client(target) as client:
+                answer = client.send("go")
+                assert isinstance(answer, Task)
+                assert (answer.state, answer.text) == (TaskState.COMPLETED, "begun and done")
+                assert client.get_task(answer.id).text == answer.text
+                assert client.card().name == "slow"
+                with pytest.raises(TaskNotFoundError):
+                    client.get_task("unknown")
+
+
+def test_events_come_while_the_agent_works(slow: Slow) -> None:
+    with Client(slow) as client, client.stream("go") as stream:
+        while stream.text != "begun":
+            next(stream)
+        slow.release.set()
+        rest = list(stream)
+
+    assert rest
+    assert stream.text == "begun and done"
+
+
+def test_the_overall_limit_holds_for_sends_and_the_task_goes_on(slow: Slow) -> None:
+    with Client(slow) as client:
+        started = time.monotonic()
+        with pytest.raises(TransportTimeout):
+            client.send("go", timeout=0.2)
+        assert time.monotonic() - started < 3
+        slow.release.set()
+        (task,) = client.list_tasks().tasks
+        assert client.wait(task.id, timeout=PATIENCE).state is TaskState.COMPLETED
+
+
+def test_the_overall_limit_holds_for_streams(slow: Slow) -> None:
+    with Client(slow) as client:
+        started = time.monotonic()
+        with pytest.raises(TransportTimeout) as caught:
+            list(client.stream("go", timeout=0.2))
+
+    assert time.monotonic() - started < 3
+    assert caught.value.phase == "stream"
+
+
+def test_closing_from_another_thread_ends_a_blocked_iteration(slow: Slow) -> None:
+    reading = threading.Event()
+    with Client(slow) as client:
+        stream = client.stream("go")
+
+        def read() -> None:
+            for _ in stream:
+                reading.set()
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        assert reading.wait(PATIENCE)
+        stream.close()
+        thread.join(3)
+        assert not thread.is_alive()
+
+
+def test_closing_the_client_ends_a_blocked_send(slow: Slow) -> None:
+    client = Client(slow)
+    errors: list[Exception] = []
+
+    def send() -> None:
+        try:
+            client.send("go")
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    with Client(slow) as other:
+        while not other.list_tasks().tasks:
+            pass
+    client.close()
+    thread.join(3)
+
+    assert not thread.is_alive()
+    assert len(errors) == 1
+
+
+def test_an_agent_can_call_another_from_its_own_run() -> None:
+    inner = Agent("inner", description="x")
+    inner.message(lambda message, context: message.text.upper())
+    outer = Agent("outer", description="x")
+
+    @outer.message
+    def ask(message: Message, context: RequestContext) -> str:
+        with Client(inner) as client:
+            return client.send(message.text).text + "!"
+
+    with Client(outer) as client:
+        assert client.send("hi").text == "HI!"
