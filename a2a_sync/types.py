@@ -18,11 +18,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 JSON: TypeAlias = Any
 Metadata: TypeAlias = Mapping[str, JSON]
 _T = TypeVar("_T")
+
+
+class _Nothing(dict[str, Any]):
+    """The one empty dictionary of all objects without metadata: most have none, and a store keeps very many."""
+
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+        raise TypeError("metadata is read-only; give the object its metadata when it is made")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+    def __reduce__(self) -> Any:
+        return dict, ()
+
+
+_NOTHING = _Nothing()
+
+
+def _nothing() -> Metadata:
+    return _NOTHING
 
 
 def new_id() -> str:
@@ -87,7 +106,7 @@ class TextPart:
     """A piece of text."""
 
     text: str = field(kw_only=False)
-    metadata: Metadata = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=_nothing)
     filename: str = ""
     media_type: str = ""
 
@@ -101,7 +120,7 @@ class FilePart:
 
     raw: bytes | None = None
     url: str | None = None
-    metadata: Metadata = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=_nothing)
     filename: str = ""
     media_type: str = ""
 
@@ -128,7 +147,7 @@ class DataPart:
     """A JSON value of any kind, ``None`` included."""
 
     data: JSON = field(kw_only=False)
-    metadata: Metadata = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=_nothing)
     filename: str = ""
     media_type: str = ""
 
@@ -182,7 +201,7 @@ class Message:
     message_id: str = field(default_factory=new_id)
     context_id: str = ""
     task_id: str = ""
-    metadata: Metadata = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=_nothing)
     extensions: tuple[str, ...] = ()
     reference_task_ids: tuple[str, ...] = ()
 
@@ -209,7 +228,7 @@ class Artifact:
     artifact_id: str = field(default_factory=new_id)
     name: str = ""
     description: str = ""
-    metadata: Metadata = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=_nothing)
     extensions: tuple[str, ...] = ()
 
     @property
@@ -245,7 +264,7 @@ class Task:
     context_id: str = ""
     artifacts: tuple[Artifact, ...] = ()
     history: tuple[Message, ...] = ()
-    metadata: Metadata = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=_nothing)
 
     @property
     def state(self) -> TaskState:
@@ -282,7 +301,7 @@ class TaskStatusUpdateEvent:
     task_id: str = ""
     context_id: str = ""
     status: TaskStatus
-    metadata: Metadata = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=_nothing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +313,7 @@ class TaskArtifactUpdateEvent:
     artifact: Artifact
     append: bool = False
     last_chunk: bool = False
-    metadata: Metadata = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=_nothing)
 
 
 UpdateEvent: TypeAlias = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
@@ -346,7 +365,7 @@ class SendMessageRequest:
 
     message: Message
     configuration: SendMessageConfiguration | None = None
-    metadata: Metadata = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=_nothing)
     tenant: str = ""
 
 
@@ -388,7 +407,7 @@ class CancelTaskRequest:
     """CancelTask."""
 
     id: str
-    metadata: Metadata = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=_nothing)
     tenant: str = ""
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import RunRequest
@@ -35,21 +36,32 @@ from a2a_sync.stores.base import (
 )
 from a2a_sync.types import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus
 
+_order = attrgetter("order")
 _UNSPECIFIED = TaskStatus(state=TaskState.UNSPECIFIED)
+
+
+class _Owned:
+    """The tasks of one scope."""
+
+    __slots__ = ("scope", "tasks")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.tasks: dict[str, _Record] = {}
 
 
 class _Record:
     """One task. ``events`` only grows; ``head`` says how many of them count. Writers hold the store's lock."""
 
-    __slots__ = ("artifacts", "events", "head", "messages", "request", "scope", "time_ms", "token")
+    __slots__ = ("artifacts", "events", "head", "messages", "order", "owned", "request", "token")
 
-    def __init__(self, scope: Scope, head: TaskHead) -> None:
-        self.scope = scope
+    def __init__(self, owned: _Owned, head: TaskHead) -> None:
+        self.owned = owned
         self.head = head
         self.events: list[LogEvent] = []
         self.messages = 0
         self.artifacts = 0
-        self.time_ms = 0
+        self.order = Cursor(0, head.id)
         self.token = ""
         self.request: RunRequest | None = None
 
@@ -60,7 +72,7 @@ class _Record:
         self.artifacts += change.artifacts
         self.messages += sum(isinstance(event, Message) for event in events)
         if change.status is not None:
-            self.time_ms = time_ms(change.status.timestamp)
+            self.order = Cursor(time_ms(change.status.timestamp), old.id)
         self.head = TaskHead(
             id=old.id,
             context_id=old.context_id,
@@ -106,8 +118,9 @@ class MemoryStore:
         self._max_tasks = max_tasks
         self._lock = threading.Lock()
         self._tasks: dict[str, _Record] = {}
-        self._by_scope: dict[Scope, dict[str, _Record]] = {}
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._scopes: dict[Scope, _Owned] = {}
+        #: Ids in the order in which their tasks ended, with some of tasks deleted since.
+        self._ended: deque[str] = deque()
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._tokens = itertools.count(1)
 
@@ -157,8 +170,10 @@ class MemoryStore:
         head = TaskHead(
             id=task_id, context_id=request.context_id, status=_UNSPECIFIED, version=0, running=True, metadata={}
         )
-        record = self._tasks[task_id] = _Record(scope, head)
-        self._by_scope.setdefault(scope, {})[task_id] = record
+        owned = self._scopes.get(scope)
+        if owned is None:
+            owned = self._scopes[scope] = _Owned(scope)
+        record = self._tasks[task_id] = owned.tasks[task_id] = _Record(owned, head)
         return record
 
     def _startable(self, scope: Scope, task_id: str) -> _Record:
@@ -188,27 +203,33 @@ class MemoryStore:
             self._waiting.pop(task_id, None)
         elif record.head.status.state.terminal:
             self._waiting.pop(task_id, None)
-            self._ended[task_id] = None
+            self._ended.append(task_id)
         else:
             self._waiting[task_id] = None
 
     def _forget_surplus(self) -> None:
         while len(self._tasks) > self._max_tasks:
-            queue = self._ended or self._waiting
-            if not queue:
+            record = self._oldest()
+            if record is None:
                 return
-            self._remove(self._tasks[next(iter(queue))])
+            self._remove(record)
+
+    def _oldest(self) -> _Record | None:
+        while self._ended:
+            record = self._tasks.get(self._ended.popleft())
+            if record is not None and record.head.status.state.terminal:
+                return record
+        return self._tasks[next(iter(self._waiting))] if self._waiting else None
 
     def _remove(self, record: _Record) -> None:
-        task_id = record.head.id
+        task_id, owned = record.head.id, record.owned
         record.token = ""
-        self._ended.pop(task_id, None)
         self._waiting.pop(task_id, None)
-        del self._tasks[task_id]
-        scope = self._by_scope[record.scope]
-        del scope[task_id]
-        if not scope:
-            del self._by_scope[record.scope]
+        del self._tasks[task_id], owned.tasks[task_id]
+        if not owned.tasks:
+            del self._scopes[owned.scope]
+        if len(self._ended) > 2 * len(self._tasks) + 64:
+            self._ended = deque(task_id for task_id in self._ended if task_id in self._tasks)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -245,24 +266,25 @@ class MemoryStore:
     def list(self, scope: Scope, query: TaskQuery) -> TaskPage:
         """See `TaskStore.list`."""
         with self._lock:
-            records = list(self._by_scope.get(scope, {}).values())
+            owned = self._scopes.get(scope)
+            records = list(owned.tasks.values()) if owned is not None else []
         if query.context_id or query.state is not None or query.since_ms is not None:
             records = [record for record in records if _matches(record, query)]
-        found = [(record.time_ms, record.head.id, record) for record in records]
+        total = len(records)
         if query.after is not None:
-            found = [item for item in found if item[:2] < query.after]
-        # No id is there twice, so records are never compared.
-        found.sort(reverse=True)
-        page = found[: query.size]
+            after = query.after
+            records = [record for record in records if record.order < after]
+        records.sort(key=_order, reverse=True)
+        page = records[: query.size]
         return TaskPage(
-            tasks=tuple(record.fold(record.head, query.history, query.artifacts) for _, _, record in page),
-            next=Cursor(*page[-1][:2]) if len(found) > len(page) and page else None,
-            total=len(records),
+            tasks=tuple(record.fold(record.head, query.history, query.artifacts) for record in page),
+            next=page[-1].order if len(records) > len(page) and page else None,
+            total=total,
         )
 
     def _find(self, scope: Scope, task_id: str) -> _Record:
         record = self._tasks.get(task_id)
-        if record is None or record.scope != scope:
+        if record is None or record.owned.scope != scope:
             raise not_found(task_id)
         return record
 
@@ -272,5 +294,5 @@ def _matches(record: _Record, query: TaskQuery) -> bool:
     return (
         (not query.context_id or head.context_id == query.context_id)
         and (query.state is None or head.status.state is query.state)
-        and (query.since_ms is None or record.time_ms >= query.since_ms)
+        and (query.since_ms is None or record.order.time_ms >= query.since_ms)
     )
