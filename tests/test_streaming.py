@@ -1,0 +1,512 @@
+"""Streams over WSGI: what is on the wire, what a silent one says, and what is free again when one ends."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import logging
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    DataPart,
+    Limits,
+    MemoryStore,
+    Message,
+    RequestContext,
+    Role,
+    StoreError,
+    TextPart,
+)
+from a2a_sync.bindings.jsonrpc import EventEnvelope
+from a2a_sync.codec import by_version
+from a2a_sync.connection import Connection
+from a2a_sync.errors import UnsupportedOperationError
+from a2a_sync.events import Subscription
+from a2a_sync.operations import StreamItem
+from a2a_sync.stores.base import LogPage, Scope, TaskQuery
+from a2a_sync.streaming import EventStreamBody
+from tests.scenarios.agent import ScenarioAgent
+from tests.wsgi import JSON_HEADERS, Frame, OpenAnswer, Peer, message, rpc
+
+pytestmark = pytest.mark.timeout(60)
+
+MakePeer = Callable[..., Peer]
+
+
+@pytest.fixture
+def make_peer() -> Iterator[MakePeer]:
+    """Builds apps over the scenario agent, and closes them in the end."""
+    apps: list[A2AApp] = []
+
+    def make(agent: Any = None, store: Any = None, **limits: Any) -> Peer:
+        app = A2AApp(agent or ScenarioAgent(), store=store, limits=Limits(**{"tick": 0.02, **limits}))
+        apps.append(app)
+        return Peer(app)
+
+    yield make
+    for app in apps:
+        app.close(0)
+
+
+@pytest.fixture
+def peer(make_peer: MakePeer) -> Peer:
+    return make_peer()
+
+
+def send(peer: Peer, text: str) -> OpenAnswer:
+    return peer.stream("SendStreamingMessage", message(text), id="s-1")
+
+
+def waiting(peer: Peer) -> str:
+    """A task that goes on until it is cancelled."""
+    params = {**message("wait"), "configuration": {"returnImmediately": True}}
+    task_id: str = peer.call("SendMessage", params).result["task"]["id"]
+    return task_id
+
+
+def asked(peer: Peer) -> str:
+    """A task that waits for its client."""
+    task_id: str = peer.call("SendMessage", message("ask")).result["task"]["id"]
+    return task_id
+
+
+def finished(peer: Peer) -> str:
+    task_id: str = peer.call("SendMessage", message("count 3")).result["task"]["id"]
+    return task_id
+
+
+def subscribe(peer: Peer, task_id: str, last: object = None) -> OpenAnswer:
+    headers = {} if last is None else {"Last-Event-ID": str(last)}
+    return peer.stream("SubscribeToTask", {"id": task_id}, headers=headers)
+
+
+def all_frames(answer: OpenAnswer) -> list[Frame]:
+    with answer:
+        return list(answer.frames())
+
+
+def members(frame: Frame) -> set[str]:
+    return set(frame.json["result"])
+
+
+def state(peer: Peer, task_id: str) -> str:
+    found: str = peer.call("GetTask", {"id": task_id}).result["status"]["state"]
+    return found
+
+
+# -- on the wire --------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_has_the_headers_that_proxies_and_clients_look_for(peer: Peer) -> None:
+    with send(peer, "count 3") as answer:
+        assert answer.status == 200
+        assert dict(answer.headers) == {
+            "Content-Type": "text/event-stream",
+            "Cache-Control": "no-cache, no-transform",
+            "X-Accel-Buffering": "no",
+        }
+
+
+def test_every_event_is_a_number_and_one_line_with_a_whole_answer(peer: Peer) -> None:
+    frames = all_frames(send(peer, "count 3"))
+
+    assert [[line.partition(":")[0] for line in frame.lines] for frame in frames] == [["id", "data"]] * len(frames)
+    assert {(frame.json["jsonrpc"], frame.json["id"]) for frame in frames} == {("2.0", "s-1")}
+    numbers = [frame.id for frame in frames]
+    assert numbers == sorted(set(numbers), key=lambda number: number or 0)
+    assert all(len(members(frame)) == 1 for frame in frames)
+    assert members(frames[0]) == {"task"}
+    assert members(frames[-1]) == {"statusUpdate"}
+    assert frames[-1].json["result"]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.parametrize("text", ["a\nb\r\nc\rd", "\u2028\u2029\x85", "data: x\n\nid: 9\n\n", "\0é😀"])
+def test_no_text_can_break_a_frame(text: str, peer: Peer) -> None:
+    with peer.stream("SendStreamingMessage", message("echo " + text)) as answer:
+        events = list(answer.events())
+
+    (artifact,) = [event["artifactUpdate"]["artifact"] for event in events if "artifactUpdate" in event]
+    assert artifact["parts"] == [{"text": "echo: " + text}]
+
+
+def test_the_stream_ends_where_the_agent_asks(peer: Peer) -> None:
+    frames = all_frames(send(peer, "ask"))
+
+    assert frames[-1].json["result"]["statusUpdate"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+
+
+def test_a_message_without_a_task_is_one_event_without_a_number(make_peer: MakePeer) -> None:
+    agent = Agent("direct", description="Answers at once", direct=True)
+    agent.message(lambda message, context: context.say("no task was needed"))
+    (frame,) = all_frames(send(make_peer(agent, direct=20.0), "x"))
+
+    assert (frame.id, members(frame)) == (None, {"message"})
+    assert frame.json["result"]["message"]["parts"] == [{"text": "no task was needed"}]
+
+
+def test_a_long_stream_loses_nothing_when_its_client_is_slow(make_peer: MakePeer) -> None:
+    peer = make_peer(queue=2)
+    with send(peer, "count 500") as answer:
+        events = []
+        for number, event in enumerate(answer.events()):
+            events.append(event)
+            if number == 0:
+                # The client takes the rest only when the run has ended long ago.
+                assert_ends(peer, event["task"]["id"])
+
+    chunks = [event["artifactUpdate"]["artifact"]["parts"] for event in events if "artifactUpdate" in event]
+    assert "".join(part["text"] for parts in chunks for part in parts).split() == [str(n) for n in range(1, 501)]
+
+
+def assert_ends(peer: Peer, task_id: str) -> None:
+    with subscribe(peer, task_id, 0) as rest:
+        events = list(rest.events())
+    assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+# -- subscribing and resuming -------------------------------------------------------------------------------------------
+
+
+def test_a_subscriber_gets_the_task_first_and_then_what_follows(peer: Peer) -> None:
+    task_id = waiting(peer)
+    with subscribe(peer, task_id) as answer:
+        frames = answer.frames()
+        first = next(frames)
+        peer.call("CancelTask", {"id": task_id})
+        rest = list(frames)
+
+    assert members(first) == {"task"}
+    assert rest[-1].json["result"]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
+    assert all(frame.id is not None and first.id is not None and frame.id > first.id for frame in rest)
+
+
+def test_a_resumed_stream_goes_on_after_the_number_it_names(peer: Peer) -> None:
+    frames = all_frames(send(peer, "count 5"))
+    task_id = frames[0].json["result"]["task"]["id"]
+
+    for place, frame in enumerate(frames[:-1]):
+        assert [rest.id for rest in all_frames(subscribe(peer, task_id, frame.id))] == [
+            later.id for later in frames[place + 1 :]
+        ]
+    with subscribe(peer, task_id, frames[-1].id) as answer:
+        assert list(answer.events()) == []
+
+
+@pytest.mark.parametrize("junk", ["", "x", "-1", "1.0", "999", "0x1", "٣", "9" * 30, "1 2", "null"])
+def test_a_number_that_means_nothing_counts_as_none(junk: str, peer: Peer) -> None:
+    task_id = asked(peer)
+    with subscribe(peer, task_id, junk) as answer:
+        assert members(next(answer.frames())) == {"task"}
+
+    with subscribe(peer, finished(peer), junk) as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+
+
+def test_every_subscriber_hears_the_same_and_none_disturbs_another(peer: Peer) -> None:
+    task_id = asked(peer)
+    streams = [subscribe(peer, task_id) for _ in range(3)]
+    for stream in streams:
+        next(stream.frames())
+    streams[1].close()
+
+    peer.call("SendMessage", message("large", taskId=task_id))
+
+    first, last = all_frames(streams[0]), all_frames(streams[2])
+    assert [frame.lines for frame in first] == [frame.lines for frame in last]
+    assert first[-1].json["result"]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+# -- errors -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        ("SubscribeToTask", {"id": "nope"}, -32001),
+        ("SubscribeToTask", {"id": "{finished}"}, -32004),
+        ("SubscribeToTask", {}, -32602),
+        ("SendStreamingMessage", {}, -32602),
+        ("SendStreamingMessage", message(taskId="nope"), -32001),
+        ("SendStreamingMessage", message(taskId="{finished}"), -32004),
+        ("SendStreamingMessage", message(taskId="{asked}", contextId="other"), -32602),
+        ("SendStreamingMessage", {**message(), "configuration": {"historyLength": -1}}, -32602),
+    ],
+)
+def test_an_error_before_the_stream_is_a_plain_answer(
+    method: str, params: dict[str, Any], expected: int, peer: Peer
+) -> None:
+    ids = {"{finished}": finished, "{asked}": asked}
+    for holder in (params, params.get("message", {})):
+        for key, value in list(holder.items()):
+            if isinstance(value, str) and value in ids:
+                holder = {**holder, key: ids[value](peer)}
+                params = {**params, "message": holder} if "message" in params else holder
+
+    answer = peer.call(method, params, id="e")
+
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
+    assert (answer.error["code"], answer.json["id"]) == (expected, "e")
+
+
+class Failing(MemoryStore):
+    """A store whose logs cannot be read while `error` is set."""
+
+    error: Exception | None = None
+
+    def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+        if self.error is not None:
+            raise self.error
+        return super().log(scope, task_id, after=after, limit=limit)
+
+
+def assert_tells_only_an_id(frame: Frame, log: str) -> None:
+    error = frame.json["error"]
+    incident = re.fullmatch(r"internal error \(id (\w+)\)", error["message"])
+    assert (error["code"], frame.id) == (-32603, None)
+    assert incident
+    assert incident.group(1) in log
+
+
+@pytest.mark.parametrize("error", [RuntimeError("secret"), StoreError("secret")])
+def test_a_fault_within_a_stream_is_its_last_event_and_says_nothing_but_an_id(
+    error: Exception, make_peer: MakePeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Failing()
+    peer = make_peer(store=store, queue=1)
+    with send(peer, "count 100") as answer, caplog.at_level(logging.ERROR, logger="a2a_sync"):
+        frames = answer.frames()
+        first = next(frames)
+        # The run has ended and the queue could not hold it: the rest must come from the log.
+        assert_ends(peer, first.json["result"]["task"]["id"])
+        store.error = error
+        *_, last = frames
+
+    assert last.json["id"] == "s-1"
+    assert_tells_only_an_id(last, caplog.text)
+    assert "secret" in caplog.text
+    assert "secret" not in str(last)
+
+
+def test_an_error_of_the_protocol_within_a_stream_is_sent_as_it_is(make_peer: MakePeer) -> None:
+    store = Failing()
+    peer = make_peer(store=store)
+    task_id = asked(peer)
+    store.error = UnsupportedOperationError("the log is closed")
+
+    (frame,) = all_frames(subscribe(peer, task_id, 1))
+
+    assert (frame.id, frame.json["error"]["code"]) == (None, -32004)
+    assert frame.json["error"]["message"] == "the log is closed"
+
+
+def test_what_a_run_sends_that_json_cannot_say_ends_the_stream_with_an_error(
+    make_peer: MakePeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = Agent("nan", description="Not a number")
+
+    @agent.message
+    def answer_nan(message: Message, context: RequestContext) -> Iterator[DataPart]:
+        yield DataPart({"secret": float("nan")})
+
+    with caplog.at_level(logging.ERROR, logger="a2a_sync"):
+        frames = all_frames(send(make_peer(agent), "x"))
+
+    assert members(frames[0]) == {"task"}
+    assert_tells_only_an_id(frames[-1], caplog.text)
+
+
+# -- silence ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_with_nothing_to_say_begins_at_once(make_peer: MakePeer) -> None:
+    peer = make_peer(tick=30, heartbeat=60)
+    task_id = asked(peer)
+    version = all_versions(peer, task_id)
+
+    with subscribe(peer, task_id, version) as answer:
+        started = time.monotonic()
+        assert answer.chunk().startswith(b":")
+
+    assert time.monotonic() - started < 5
+
+
+def all_versions(peer: Peer, task_id: str) -> int:
+    """The number of a task's newest entry."""
+    with subscribe(peer, task_id) as answer:
+        number = next(answer.frames()).id
+    assert number is not None
+    return number
+
+
+def test_a_silent_stream_gives_signs_of_life(make_peer: MakePeer) -> None:
+    peer = make_peer(tick=0.01, heartbeat=0.05)
+    task_id = asked(peer)
+    with subscribe(peer, task_id) as answer:
+        frames = answer.frames()
+        assert members(next(frames)) == {"task"}
+        started = time.monotonic()
+        beats = [next(frames) for _ in range(4)]
+        took = time.monotonic() - started
+
+    assert [beat.lines for beat in beats] == [(": heartbeat",)] * 4
+    assert 0.2 <= took < 5
+
+
+def test_a_stream_that_speaks_needs_no_signs_of_life(make_peer: MakePeer) -> None:
+    frames = all_frames(send(make_peer(heartbeat=30), "count 200"))
+
+    assert all(frame.field("data") is not None for frame in frames)
+
+
+def test_a_stream_ends_cleanly_at_the_end_of_its_life_and_the_task_goes_on(make_peer: MakePeer) -> None:
+    peer = make_peer(stream_life=0.1)
+    task_id = waiting(peer)
+    started = time.monotonic()
+
+    frames = all_frames(subscribe(peer, task_id))
+
+    assert time.monotonic() - started < 5
+    assert members(frames[0]) == {"task"}
+    assert all("error" not in frame.json for frame in frames if frame.field("data") is not None)
+    assert state(peer, task_id) == "TASK_STATE_WORKING"
+
+
+class Endless:
+    """A stream that always has one event more."""
+
+    def poll(self, timeout: float) -> list[StreamItem]:
+        return [StreamItem(ANSWER)]
+
+    def __iter__(self) -> Iterator[StreamItem]:
+        return iter(())
+
+    def close(self) -> None: ...
+
+
+ANSWER = Message(role=Role.AGENT, parts=(TextPart("x"),))
+
+
+def test_even_a_stream_that_never_falls_silent_ends() -> None:
+    limits = Limits(stream_life=0.2)
+    body = EventStreamBody(
+        Endless(), EventEnvelope(1), by_version("1.0"), Connection({}, lambda: False), limits, lambda: None
+    )
+    started = time.monotonic()
+
+    pieces = sum(1 for _ in itertools.takewhile(lambda _: time.monotonic() - started < 5, body))
+
+    assert pieces > 10
+    assert 0.15 <= time.monotonic() - started < 5
+
+
+# -- the end ------------------------------------------------------------------------------------------------------------
+
+
+def opened(peer: Peer, environ: dict[str, Any]) -> OpenAnswer:
+    return peer.open("POST", "/", rpc("SubscribeToTask", {"id": asked(peer)}), JSON_HEADERS, environ)
+
+
+def test_a_client_that_left_ends_its_stream_and_not_the_task(peer: Peer) -> None:
+    left = threading.Event()
+    body = rpc("SendStreamingMessage", message("wait"))
+    with peer.open("POST", "/", body, JSON_HEADERS, {"waitress.client_disconnected": left.is_set}) as answer:
+        frames = answer.frames()
+        task_id = next(frames).json["result"]["task"]["id"]
+        left.set()
+        assert all("error" not in frame.json for frame in frames if frame.field("data") is not None)
+
+    assert state(peer, task_id) == "TASK_STATE_WORKING"
+
+
+def test_a_stopping_server_ends_its_streams() -> None:
+    app = A2AApp(ScenarioAgent(), limits=Limits(tick=0.02))
+    peer = Peer(app)
+    with subscribe(peer, asked(peer)) as answer:
+        frames = answer.frames()
+        next(frames)
+        app.close(0)
+        assert [frame for frame in frames if frame.field("data") is not None] == []
+
+
+@pytest.mark.parametrize("method", ["SendStreamingMessage", "SubscribeToTask"])
+def test_a_stream_too_many_is_refused_and_leaves_no_trace(method: str, make_peer: MakePeer) -> None:
+    store = MemoryStore()
+    peer = make_peer(store=store, streams=1)
+    task_id = asked(peer)
+    params = message() if method == "SendStreamingMessage" else {"id": task_id}
+    with subscribe(peer, task_id):
+        answer = peer.call(method, params, id="busy")
+
+        assert (answer.status, answer.error["code"], answer.json["id"]) == (429, -32000, "busy")
+        assert answer.headers["Content-Type"] == "application/json"
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert store.list(Scope(), TaskQuery()).total == 1
+        assert state(peer, task_id) == "TASK_STATE_INPUT_REQUIRED"
+
+    assert all_frames(peer.stream("SendStreamingMessage", message()))
+
+
+def test_a_refused_stream_gives_its_place_back(make_peer: MakePeer) -> None:
+    peer = make_peer(streams=1)
+    for _ in range(5):
+        assert peer.call("SubscribeToTask", {"id": "nope"}).error["code"] == -32001
+        assert peer.call("SendStreamingMessage", message(taskId="nope")).error["code"] == -32001
+
+
+@pytest.mark.parametrize("frames", [0, 1, 2])
+def test_a_closed_stream_frees_its_place_once_and_its_subscription(frames: int, make_peer: MakePeer) -> None:
+    peer = make_peer(streams=1, heartbeat=0.02)
+    task_id = asked(peer)
+    before = subscriptions()
+    for _ in range(3):
+        answer = subscribe(peer, task_id)
+        taken = answer.frames()
+        for _ in range(frames):
+            next(taken)
+        answer.close()
+        answer.iterable.original_iterator.close()  # a server may close twice
+    with subscribe(peer, task_id):
+        assert peer.call("SubscribeToTask", {"id": task_id}).status == 429
+
+    del answer, taken
+    assert subscriptions() == before
+
+
+def subscriptions() -> int:
+    """How many are held by anybody."""
+    gc.collect()
+    return sum(isinstance(item, Subscription) for item in gc.get_objects())
+
+
+@pytest.mark.parametrize("iterate", [True, False])
+def test_the_socket_is_lent_with_a_write_limit_and_given_back_without(iterate: bool, make_peer: MakePeer) -> None:
+    peer = make_peer(write_deadline=4.5)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(99)
+        answer = opened(peer, {"gunicorn.socket": ours})
+        if iterate:
+            answer.chunk()
+            assert ours.gettimeout() == 4.5
+        answer.close()
+        assert ours.gettimeout() == 99
+
+
+def test_a_body_is_read_within_its_own_limit(make_peer: MakePeer) -> None:
+    peer = make_peer(read_deadline=0.05)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ours.makefile("rb") as body:
+        theirs.sendall(rpc("ListTasks")[:20])
+        answer = peer.post(b"", environ={"gunicorn.socket": ours, "wsgi.input": body, "CONTENT_LENGTH": "60"})
+
+        assert answer.error["code"] == -32700
+        assert ours.gettimeout() is None
