@@ -35,7 +35,7 @@ from a2a_sync.events import EventHub
 from a2a_sync.execution import Execution
 from a2a_sync.handler import RequestHandler
 from a2a_sync.limits import Limits
-from a2a_sync.operations import Call, CallContext, Endpoint
+from a2a_sync.operations import Call, CallContext, Endpoint, Principal
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.streaming import HEADERS as STREAM_HEADERS
@@ -145,7 +145,7 @@ class A2AApp:
             if operation.streaming:
                 return self._stream(call, rpc_id, codec, connection, start_response)
             result = self._dispatch(call)
-            body = jsonrpc.write_result(rpc_id, jsontext.dumps(codec.dump_result(operation, result)))
+            body = jsonrpc.write_result(rpc_id, codec.dump_result(operation, result))
             return _respond(start_response, 200, body)
         except jsonrpc.RpcError as error:
             return _respond_error(start_response, error.id, error.error, codec)
@@ -215,6 +215,7 @@ class A2AApp:
         extensions = headers.get("a2a-extensions", "")
         return CallContext(
             headers=headers,
+            principal=_principal(request.environ.get("a2a_sync.principal")),
             extensions=tuple(uri.strip() for uri in extensions.split(",") if uri.strip()),
             version=version,
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
@@ -265,6 +266,13 @@ class A2AApp:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _principal(said: Principal | str | None) -> Principal | None:
+    """Who the host of this app says is calling (see `hosts`)."""
+    if isinstance(said, str):
+        return Principal(id=said) if said else None
+    return said
 
 
 def _speaking(versions: Sequence[str]) -> dict[str, Codec]:

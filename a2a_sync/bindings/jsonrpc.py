@@ -67,9 +67,13 @@ def read_request(body: bytes) -> RpcRequest:
     return RpcRequest(request_id, method, params)
 
 
-def write_result(id: RpcId, result: bytes) -> bytes:
-    """The answer that carries `result`, the bytes of a JSON value."""
-    return EventEnvelope(id).wrap(result)
+def write_result(id: RpcId, result: Any) -> bytes:
+    """The answer that carries `result`.
+
+    Raises:
+        ValueError: JSON cannot say it.
+    """
+    return dumps({"jsonrpc": "2.0", "id": id, "result": result})
 
 
 def write_error(id: RpcId, error: A2AError, codec: Codec) -> bytes:

@@ -54,7 +54,7 @@ def test_every_operation_s_request_and_answer_survive_build_and_parse(operation)
         assert (got.id, V10.operation(got.method)) == (id, operation)
         assert V10.load_request(operation, got.params) == sent
 
-        answer = write_result(got.id, json.dumps(V10.dump_result(operation, answered)).encode())
+        answer = write_result(got.id, V10.dump_result(operation, answered))
         assert json.loads(answer)["id"] == id
         assert V10.load_result(operation, read_response(answer, V10)) == answered
 
@@ -189,7 +189,7 @@ def test_what_is_not_json_is_a_parse_error_under_null(body):
 )
 def test_nothing_but_an_rpc_error_comes_of_any_body(body):
     try:
-        outcome = write_result(read_request(body).id, b"{}")
+        outcome = write_result(read_request(body).id, {})
     except RpcError as refused:
         outcome = write_error(refused.id, refused.error, V10)
     assert json.loads(outcome)["jsonrpc"] == "2.0"

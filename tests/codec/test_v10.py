@@ -258,7 +258,7 @@ def test_whatever_an_event_can_hold_fits_into_every_answer():
     assert V10.encode_item(StreamItem(message))
     status = t.TaskStatus(state=t.TaskState.FAILED, message=message)
     page = t.ListTasksResponse(tasks=(t.Task(id="t", status=status, history=(message,)),))
-    answer = write_result(1, dumps(V10.dump_result(LIST_TASKS, page)))
+    answer = write_result(1, V10.dump_result(LIST_TASKS, page))
     assert V10.load_result(LIST_TASKS, read_response(answer, V10)) == page
     with pytest.raises(ValueError, match="deeper than 112"):
         V10.encode_item(StreamItem(dataclasses.replace(message, parts=(t.DataPart([data]),))))
