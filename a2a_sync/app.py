@@ -301,7 +301,7 @@ def _with_capabilities(card: AgentCard) -> AgentCard:
 
 def _internal_error(call: Call | None = None) -> InternalError:
     """An error that says nothing but an id; the log says the rest under it. Call it while handling the exception."""
-    incident = new_id()[:8]
+    incident = new_id()[-8:]
     logger.exception("request failed (id %s)", incident, extra={"method": call.operation.name if call else ""})
     return InternalError(f"internal error (id {incident})")
 

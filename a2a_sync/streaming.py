@@ -72,7 +72,7 @@ class EventStreamBody:
         except A2AError as error:
             yield self._error(error)
         except Exception:
-            incident = new_id()[:8]
+            incident = new_id()[-8:]
             logger.exception("a stream failed (id %s)", incident)
             yield self._error(InternalError(f"internal error (id {incident})"))
 
