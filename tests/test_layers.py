@@ -28,7 +28,8 @@ FLOORS: list[list[str]] = [
     ["agent"],
     ["testing"],
     ["gunicorn"],
-    ["cli", "__main__"],
+    ["cli"],
+    ["__main__"],
 ]
 #: Rooms of the two sides of the wire, which meet in `operations` only.
 SERVER = {"stores", "events", "pool", "executor", "run", "results", "execution", "handler", "app", "agent", "wellknown"}
@@ -90,7 +91,9 @@ def test_a_room_imports_only_from_rooms_below(module: str) -> None:
     folder = module.split(".")[0]
     for imported in sorted(imports(modules()[module])):
         same_folder = imported.split(".")[0] == folder
-        assert same_folder or floor_of(imported) < floor_of(module), f"{module} imports {imported}, which is not below it"
+        assert same_folder or floor_of(imported) < floor_of(module), (
+            f"{module} imports {imported}, which is not below it"
+        )
 
 
 def test_the_client_and_the_server_half_never_import_each_other() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -113,6 +115,15 @@ def _parts(text: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+@contextmanager
+def _on_interrupt(act: Callable[..., None]) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, act)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class _Exchange:
     """One message and what comes of it. `task` is the task as far as it is known, also after a failure."""
 
@@ -120,6 +131,7 @@ class _Exchange:
         self._url = url
         self._task_id = task_id
         self._end = None if timeout is None else time.monotonic() + timeout
+        self._interrupted = False
         self.task: Task | None = None
 
     def _left(self) -> float | None:
@@ -128,15 +140,27 @@ class _Exchange:
     def run(self, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         """Send, call `show` with each event, and return the answer."""
         with Client(self._url) as client:
-            if client.card(timeout=self._left()).capabilities.streaming:
-                return self._stream(client, message, show)
-            return self._poll(client, message, show)
+            streaming = client.card(timeout=self._left()).capabilities.streaming
+            with _on_interrupt(self._interrupt):
+                return self._stream(client, message, show) if streaming else self._poll(client, message, show)
+
+    def _interrupt(self, *_: object) -> None:
+        """Ctrl-C. A task that is not known yet cannot be cancelled: its name is waited for, until the next Ctrl-C."""
+        if self._task_id or self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+        say("waiting for the agent to name the task that is to be cancelled; interrupt again to leave at once")
+
+    def _learn(self, task_id: str) -> None:
+        self._task_id = task_id or self._task_id
+        if self._interrupted:
+            raise KeyboardInterrupt
 
     def _stream(self, client: Client, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         with client.stream(message, timeout=self._left()) as stream:
             try:
                 for event in stream:
-                    self._task_id = stream.task_id
+                    self._learn(stream.task_id)
                     show(event)
                     if stream.state is TaskState.INPUT_REQUIRED:
                         # The next word is ours, whatever the server does with its end of the stream.
@@ -157,7 +181,8 @@ class _Exchange:
         # Asked to return at once, so that the task is known while it runs and Ctrl-C can cancel it.
         answer = client.send(message, return_immediately=True, timeout=self._left())
         if isinstance(answer, Task):
-            self.task, self._task_id = answer, answer.id
+            self.task = answer
+            self._learn(answer.id)
             show(answer)
             if not answer.state.paused:
                 answer = self.task = client.wait(answer.id, timeout=self._left())

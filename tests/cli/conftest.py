@@ -3,19 +3,25 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
+from werkzeug.test import run_wsgi_app
+from werkzeug.wrappers import Response
 
 from a2a_sync import A2AApp
 from a2a_sync.cli import main
 from tests.cli.agents import Actor, Direct
 
 
-def served(app: A2AApp) -> Iterator[str]:
+@contextmanager
+def served(app: A2AApp, wrap: Callable[[Any], Any] = lambda inner: inner) -> Iterator[str]:
+    """The app on a real socket of this process; `wrap` puts middleware around it."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, app, threaded=True)
+    server = make_server("127.0.0.1", 0, wrap(app), threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -30,13 +36,32 @@ def served(app: A2AApp) -> Iterator[str]:
 @pytest.fixture(scope="package")
 def url() -> Iterator[str]:
     """An agent that does what it is told, on a real socket."""
-    yield from served(A2AApp(Actor()))
+    with served(A2AApp(Actor())) as address:
+        yield address
 
 
 @pytest.fixture(scope="package")
 def direct_url() -> Iterator[str]:
     """An agent that answers without tasks."""
-    yield from served(A2AApp(Direct()))
+    with served(A2AApp(Direct())) as address:
+        yield address
+
+
+@pytest.fixture(scope="package")
+def plain_url() -> Iterator[str]:
+    """An agent whose card says that it does not stream."""
+
+    def without_streaming(inner: Any) -> Any:
+        def app(environ: Any, start_response: Any) -> Any:
+            if environ["REQUEST_METHOD"] != "GET":
+                return inner(environ, start_response)
+            card, _, _ = run_wsgi_app(inner, environ)
+            return Response(b"".join(card).replace(b'"streaming":true', b'"streaming":false'))(environ, start_response)
+
+        return app
+
+    with served(A2AApp(Actor()), without_streaming) as address:
+        yield address
 
 
 @pytest.fixture

@@ -152,6 +152,15 @@ def test_an_answer_without_a_task_is_printed(run: Run, direct_url: str) -> None:
     assert "message" in json.loads(run("send", direct_url, "hello", "--json").stdout)
 
 
+def test_an_agent_that_does_not_stream_is_asked_until_it_is_done(run: Run, plain_url: str) -> None:
+    assert json.loads(run("card", plain_url, "--json").stdout)["capabilities"]["streaming"] is False
+    result = run("send", plain_url, "stream")
+    assert (result.exit_code, result.stdout) == (0, 'one two three\n{\n  "n": 3\n}\n')
+    assert run("send", plain_url, "ask").exit_code == 4
+    assert run("send", plain_url, "fail").exit_code == 1
+    assert run("send", plain_url, "slow", "--timeout", "0.5").exit_code == 3
+
+
 def test_a_time_limit_is_exit_code_3_and_names_the_task(run: Run, url: str) -> None:
     result = run("send", url, "slow", "--timeout", "0.5")
     assert result.exit_code == 3

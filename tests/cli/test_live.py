@@ -13,10 +13,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from a2a_sync import Client
+from a2a_sync import A2AApp, Client
+from tests.cli.agents import Actor
+from tests.cli.conftest import served
 from tests.live import ROOT
 
 pytestmark = pytest.mark.live
@@ -199,6 +202,36 @@ def await_running(client: Client, context_id: str) -> None:
             if stream.task is not None and stream.task.artifacts:
                 return
     raise AssertionError("the run did not begin")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_before_the_task_is_known_waits_for_its_name_unless_pressed_again(times: int) -> None:
+    arrived, released = threading.Event(), threading.Event()
+
+    def hold_back(inner: Any) -> Any:
+        def app(environ: Any, start_response: Any) -> Any:
+            if environ["REQUEST_METHOD"] == "POST" and not released.is_set():
+                arrived.set()
+                released.wait(PATIENCE)
+            return inner(environ, start_response)
+
+        return app
+
+    actor = A2AApp(Actor())
+    with served(actor, hold_back) as url, process("send", url, "slow") as sender:
+        assert arrived.wait(PATIENCE)
+        sender.send_signal(signal.SIGINT)
+        read_until(sender, "waiting for the agent to name the task")
+        if times == 2:
+            sender.send_signal(signal.SIGINT)
+            assert "before the agent named a task; it may go on" in finished(sender)
+            released.set()
+        else:
+            released.set()
+            assert "is canceled" in finished(sender)
+            with Client(actor) as client:
+                assert [task.state for task in client.list_tasks().tasks] == ["canceled"]
+    assert sender.returncode == 130
 
 
 def test_ctrl_c_leaves_no_traceback(server_url: str, tmp_path: Path) -> None:
