@@ -76,10 +76,12 @@ class Agent:
             )
         return self._on_message(message, context)
 
-    def handle_cancel(self, context: RequestContext) -> None:
-        """The client wants the task cancelled. Override this, or decorate a function with ``@agent.on_cancel``."""
-        if self._on_cancel is not None:
-            self._on_cancel(context)
+    def handle_cancel(self, context: RequestContext) -> Any:
+        """The client wants the task cancelled. Override this, or decorate a function with ``@agent.on_cancel``.
+
+        It may be ``async def``. What it returns is not looked at; `TaskNotCancelableError` refuses.
+        """
+        return None if self._on_cancel is None else self._on_cancel(context)
 
     def message(self, handler: _Handler) -> _Handler:
         """Decorator: `handler(message, context)` answers messages."""
@@ -115,7 +117,12 @@ class Agent:
         """What to ask before a cancel; None where nothing was overridden, so that a cancel then takes no detour."""
         if self._on_cancel is None and type(self).handle_cancel is Agent.handle_cancel:
             return None
-        return self.handle_cancel
+        return self._ask_to_cancel
+
+    def _ask_to_cancel(self, context: RequestContext) -> None:
+        asked = self.handle_cancel(context)
+        if inspect.iscoroutine(asked):
+            run_coroutine(asked, context)
 
     # -- the card --
 

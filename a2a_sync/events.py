@@ -7,43 +7,52 @@ No user code and no store call happens under a lock of this room.
 
 from __future__ import annotations
 
-import os
+import logging
 import queue
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from a2a_sync.errors import A2AError, TaskNotFoundError
-from a2a_sync.lifecycle import Entry, pauses
+from a2a_sync.errors import A2AError, InternalError, TaskNotFoundError
+from a2a_sync.fork import renew_in_child
+from a2a_sync.lifecycle import Entry, ends_run, pauses
 from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import Scope, TaskStore
+from a2a_sync.types import new_id
+
+logger = logging.getLogger(__name__)
 
 
 class Listener(Protocol):
-    """Hears of every batch published for one task. Neither method may block, raise or call a store."""
+    """Hears of every batch published for one task. No method may block, raise or call a store."""
 
     def offer(self, entries: Sequence[Entry], ended: bool) -> None: ...
 
     def fail(self, error: A2AError) -> None: ...
 
+    def stop(self) -> None: ...
+
 
 class EventHub:
-    """Listeners of this process by task id."""
+    """Listeners of this process by task id. A forked child starts without any."""
 
     def __init__(self) -> None:
-        self._reset()
+        self._closed = False
+        self.renew()
+        renew_in_child(self)
 
-    def _reset(self) -> None:
-        self._pid = os.getpid()
+    def renew(self) -> None:
+        """Forget all listeners: those of a forked child's parent are not here."""
         self._lock = threading.Lock()
         self._listeners: dict[str, tuple[Listener, ...]] = {}
 
     def add(self, task_id: str, listener: Listener) -> None:
         """Let `listener` hear of `task_id` from now on."""
-        if self._pid != os.getpid():
-            self._reset()
         with self._lock:
             self._listeners[task_id] = (*self._listeners.get(task_id, ()), listener)
+            closed = self._closed
+        if closed:
+            listener.stop()
 
     def remove(self, task_id: str, listener: Listener) -> None:
         """Stop. Removing twice is harmless."""
@@ -55,7 +64,10 @@ class EventHub:
                 self._listeners.pop(task_id, None)
 
     def publish(self, task_id: str, entries: Sequence[Entry], *, ended: bool) -> None:
-        """Tell the listeners of a task what was just appended; `ended` says that no run holds its token now."""
+        """Tell the listeners of a task what was just appended; `ended` says that no run holds its token now.
+
+        Without entries and with `ended` it is a hint: something may have happened, look at the log.
+        """
         for listener in self._listeners.get(task_id, ()):
             listener.offer(entries, ended)
 
@@ -63,6 +75,14 @@ class EventHub:
         """Tell the listeners of a task that its run is over and that its end could not be stored."""
         for listener in self._listeners.get(task_id, ()):
             listener.fail(error)
+
+    def close(self) -> None:
+        """Nothing will be published any more: wake all who wait and end all streams, now and later ones. Idempotent."""
+        with self._lock:
+            self._closed = True
+            listeners = [listener for of_task in self._listeners.values() for listener in of_task]
+        for listener in listeners:
+            listener.stop()
 
 
 class Waiter:
@@ -88,6 +108,9 @@ class Waiter:
 
     def fail(self, error: A2AError) -> None:
         self._error = error
+        self._wake()
+
+    def stop(self) -> None:
         self._wake()
 
     def _wake(self) -> None:
@@ -121,7 +144,7 @@ class Waiter:
 class Subscription:
     """A bounded queue of batches for one follower of one task."""
 
-    __slots__ = ("_error", "_hub", "_missed", "_queue", "_task_id")
+    __slots__ = ("_error", "_hub", "_missed", "_queue", "_task_id", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, size: int) -> None:
         self._hub = hub
@@ -129,41 +152,51 @@ class Subscription:
         self._queue: queue.Queue[tuple[Sequence[Entry], bool] | None] = queue.Queue(size)
         self._missed = False
         self._error: A2AError | None = None
+        #: Nothing will be published any more.
+        self.stopped = False
         hub.add(task_id, self)
 
     def offer(self, entries: Sequence[Entry], ended: bool) -> None:
         try:
             self._queue.put_nowait((entries, ended))
         except queue.Full:
-            self._missed = True
+            self.hint()
 
     def fail(self, error: A2AError) -> None:
         self._error = error
+        self.wake()
+
+    def stop(self) -> None:
+        self.stopped = True
         self.wake()
 
     def take(self, timeout: float) -> tuple[list[Entry], bool, bool]:
         """Wait for at most `timeout` seconds: entries, whether the run ended, whether something was missed.
 
         Raises:
-            A2AError: the run is over and its end could not be stored.
+            A2AError: the run is over and its end could not be stored; what came before was taken already.
         """
         entries: list[Entry] = []
         ended = False
         try:
-            batch = self._queue.get(timeout=timeout) if timeout > 0 else self._queue.get_nowait()
+            batch = self._queue.get(timeout=timeout) if self._worth_waiting(timeout) else self._queue.get_nowait()
             while batch is not None:
                 entries += batch[0]
                 ended = batch[1]
                 batch = self._queue.get_nowait()
         except queue.Empty:
             pass
-        if self._error is not None:
+        if self._error is not None and not entries:
             raise self._error
+        # Cleared before the log is read, and set only after an append: what is missed from here on is read there.
         missed, self._missed = self._missed, False
         return entries, ended, missed
 
+    def _worth_waiting(self, timeout: float) -> bool:
+        return timeout > 0 and not (self._missed or self.stopped or self._error is not None)
+
     def hint(self) -> None:
-        """Something was appended elsewhere: the next `take` says that something was missed."""
+        """Something was appended that is not in the queue: the next `take` says that something was missed."""
         self._missed = True
         self.wake()
 
@@ -181,8 +214,10 @@ class Subscription:
 class TaskEventStream:
     """A task's events from a cursor on, each exactly once and in order; an `EventStream`.
 
-    It ends when the run that is going on (or, on an idle task, the next one) has freed its token. Nothing is read from
-    the store while the published numbers join on. `poll` and iteration belong to one thread; `close` to any.
+    It is the stream of one run: the one that is going on, or, on an idle task, the next one. It ends behind the entry
+    that ends that run, and otherwise when the run has freed its token; of what follows it shows nothing, however late
+    it is read. Nothing is read from the store while the published numbers join on. `poll` and iteration belong to one
+    thread; `close` to any.
     """
 
     def __init__(
@@ -203,6 +238,7 @@ class TaskEventStream:
         self._cursor = cursor
         self._idle = not running
         self._first = first
+        self._behind = False
         self._ended = False
         self._closed = False
 
@@ -215,7 +251,7 @@ class TaskEventStream:
         """What has come within `timeout` seconds (maybe nothing), or None when the stream has ended.
 
         Raises:
-            StoreError: the log cannot be read.
+            A2AError: the log cannot be read, or the run's end could not be stored. The stream has ended.
         """
         if self._first is not None:
             first, self._first = self._first, None
@@ -223,33 +259,53 @@ class TaskEventStream:
         if self._ended or self._closed:
             self.close()
             return None
+        try:
+            return self._catch_up() if self._behind else self._take(timeout)
+        except A2AError:
+            self._ended = True
+            raise
+        except Exception:
+            self._ended = True
+            incident = new_id()[-8:]
+            logger.exception("a log cannot be read (id %s)", incident, extra={"task_id": self.task_id})
+            raise InternalError(f"internal error (id {incident})") from None
+
+    def _take(self, timeout: float) -> list[StreamItem]:
         entries, ended, missed = self._subscription.take(timeout)
         fresh = [entry for entry in entries if entry.number > self._cursor]
         joined = all(entry.number == self._cursor + place for place, entry in enumerate(fresh, 1))
-        # An end that comes with nothing new may be that of the run before: the log knows.
-        if missed or not joined or (ended and not fresh):
+        if missed or not joined or self._subscription.stopped:
             return self._catch_up()
-        self._ended = ended
-        return self._accept(fresh)
+        items = self._accept(fresh)
+        if ended and not self._ended:
+            # An end without the entry that says so may be that of the run before: the log knows.
+            items += self._catch_up()
+        return items
 
-    def _catch_up(self) -> list[StreamItem] | None:
-        items: list[StreamItem] = []
-        while True:
-            try:
-                page = self._store.log(self._scope, self.task_id, after=self._cursor)
-            except TaskNotFoundError:
-                self.close()
-                return items or None
-            items += self._accept(page.entries)
-            if not page.entries or self._cursor >= page.version:
-                self._ended = not page.running and not self._idle
-                return items
+    def _catch_up(self) -> list[StreamItem]:
+        """One page of the log after the cursor; more than that is left to the next poll."""
+        try:
+            page = self._store.log(self._scope, self.task_id, after=self._cursor)
+        except TaskNotFoundError:
+            self._ended = True
+            return []
+        items = self._accept(page.entries)
+        self._behind = bool(page.entries) and self._cursor < page.version
+        if not self._behind and (self._subscription.stopped or not (page.running or self._idle)):
+            self._ended = True
+        return items
 
     def _accept(self, entries: Sequence[Entry]) -> list[StreamItem]:
-        if entries:
-            self._cursor = entries[-1].number
+        items = []
+        for entry in entries:
+            self._cursor = entry.number
             self._idle = False
-        return [StreamItem(e.event, e.number, e.encoded) for e in entries if e.streamed]
+            if entry.streamed:
+                items.append(StreamItem(entry.event, entry.number, entry.encoded))
+            if ends_run(entry.event):
+                self._ended = True
+                break
+        return items
 
     def __iter__(self) -> Iterator[StreamItem]:
         while (items := self.poll(1.0)) is not None:

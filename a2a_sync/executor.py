@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -171,7 +172,9 @@ class RequestContext:
         return ArtifactWriter(self, template)
 
     def say(self, content: Content) -> Message:
-        """A message of the agent in this task, made from text, a part or a list of them."""
+        """A message of the agent in this task, made from text, a part, a list of them, or a message with more in it."""
+        if isinstance(content, Message):
+            return replace(content, role=Role.AGENT, task_id=self.task_id, context_id=self.context_id)
         return Message(
             role=Role.AGENT,
             parts=to_parts(content),
@@ -208,7 +211,8 @@ def to_parts(content: Content) -> tuple[Part, ...]:
 class ArtifactWriter:
     """Sends one artifact in pieces: the first makes it, the others extend it, leaving the ``with`` block completes it.
 
-    Leaving by an exception completes nothing: what was written stays, unmarked.
+    Leaving by an exception completes nothing: what was written stays, unmarked. One thread at a time may write; threads
+    that work side by side take a writer each.
     """
 
     def __init__(self, context: RequestContext, template: Artifact) -> None:
@@ -280,7 +284,9 @@ class AgentExecutor(Protocol):
     """The low level: code that turns a request into events.
 
     ``execute`` runs on a worker thread. It may yield events, emit them through the context, or both; a task that is
-    neither ended nor waiting when it returns is completed. An exception fails the task. Optional members:
+    neither ended nor waiting when it returns is completed. A `Message` that is yielded is the answer: a direct one, or
+    the message of the completed status; one that is emitted goes into the history. An exception fails the task.
+    Optional members:
     ``cancel(context)`` (may raise `TaskNotCancelableError` to refuse), ``direct = True`` (see `Limits.direct`),
     ``on_worker_lost`` (``"fail"`` or ``"retry"``).
     """

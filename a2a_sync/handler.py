@@ -7,9 +7,6 @@ answer. It blocks the calling thread and may be called from any.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,12 +22,12 @@ from a2a_sync.errors import (
     UnsupportedOperationError,
 )
 from a2a_sync.events import EventHub, PolledStream, SingleItemStream, Subscription, TaskEventStream, Waiter
-from a2a_sync.execution import Execution
+from a2a_sync.execution import Execution, Place
 from a2a_sync.lifecycle import Fold
 from a2a_sync.limits import Limits
 from a2a_sync.operations import Call, CallContext, RunRequest, StreamItem
+from a2a_sync.paging import read_page_token, since_ms, write_page_token
 from a2a_sync.stores.base import (
-    Cursor,
     Scope,
     StartedRun,
     StoredTask,
@@ -39,7 +36,6 @@ from a2a_sync.stores.base import (
     TaskHead,
     TaskQuery,
     TaskStore,
-    time_ms,
 )
 from a2a_sync.types import (
     CancelTaskRequest,
@@ -111,9 +107,9 @@ class RequestHandler:
         configuration = request.configuration
         at_once = configuration is not None and configuration.return_immediately
         run_request, create = self._run_request(scope, request, context)
-        inline = not at_once and self._execution.on_run_thread()
+        place = Place.HERE if self._execution.on_run_thread() and not at_once else Place.POOL
         with Waiter(self._hub, run_request.task_id) as waiter:
-            started = self._start(scope, run_request, create, context, wait=not at_once, inline=inline)
+            started = self._start(scope, run_request, create, context, wait=not at_once, place=place)
             if isinstance(started, Message):
                 return started
             history = configuration.history_length if configuration else None
@@ -130,8 +126,9 @@ class RequestHandler:
         history = self._history(request.configuration.history_length if request.configuration else None)
         before = None if create else self._store.load(scope, run_request.task_id, history=history)
         subscription = Subscription(self._hub, run_request.task_id, size=self._limits.queue)
+        place = Place.POOL_OR_HERE if self._execution.on_run_thread() else Place.POOL
         try:
-            started = self._start(scope, run_request, create, context, wait=True)
+            started = self._start(scope, run_request, create, context, wait=True, place=place)
             if isinstance(started, Message):
                 subscription.close()
                 return SingleItemStream(StreamItem(started))
@@ -197,15 +194,16 @@ class RequestHandler:
         context: CallContext,
         *,
         wait: bool,
-        inline: bool = False,
+        place: Place,
     ) -> StartedRun | Message:
-        if create and self._direct and not inline:
-            return self._execution.start_direct(scope, request)
-        deadline = time.monotonic() + (self._limits.busy_wait if wait and not inline else 0.0)
+        if create and self._direct:
+            return self._execution.start_direct(scope, request, place=place)
+        wait = wait and not self._execution.waits_for_itself(request.task_id)
+        deadline = time.monotonic() + (self._limits.busy_wait if wait else 0.0)
         while True:
             with Waiter(self._hub, request.task_id, ended=True) as waiter:
                 try:
-                    return self._execution.start(scope, request, create=create, inline=inline)
+                    return self._execution.start(scope, request, create=create, place=place)
                 except TaskEnded:
                     raise _ended(request.task_id, self._store.head(scope, request.task_id).status.state) from None
                 except TaskBusy:
@@ -265,19 +263,21 @@ class RequestHandler:
         """ListTasks (spec 3.1.4): newest status first; the page token is bound to its filter."""
         _check_history_length(request.history_length, "historyLength")
         size = 50 if request.page_size is None else request.page_size
-        if not 1 <= size <= self._limits.page:
-            raise InvalidParamsError.at("pageSize", f"must be between 1 and {self._limits.page}")
+        # spec 3.1.4: up to 100 may be asked for, and a server may return fewer.
+        if not 1 <= size <= max(100, self._limits.page):
+            raise InvalidParamsError.at("pageSize", f"must be between 1 and {max(100, self._limits.page)}")
+        size = min(size, self._limits.page)
         query = TaskQuery(
             context_id=request.context_id,
             state=None if request.status is TaskState.UNSPECIFIED else request.status,
-            since_ms=time_ms(request.status_timestamp_after) if request.status_timestamp_after else None,
-            after=_read_page_token(request),
+            since_ms=since_ms(request.status_timestamp_after),
+            after=read_page_token(request),
             size=size,
             history=self._history(request.history_length),
             artifacts=bool(request.include_artifacts),
         )
         page = self._store.list(_scope(request.tenant, context), query)
-        token = _write_page_token(request, page.next) if page.next is not None else ""
+        token = write_page_token(request, page.next) if page.next is not None else ""
         return ListTasksResponse(tasks=page.tasks, next_page_token=token, page_size=size, total_size=page.total)
 
     def subscribe_to_task(self, request: SubscribeToTaskRequest, context: CallContext) -> PolledStream:
@@ -325,7 +325,7 @@ class RequestHandler:
     def cancel_task(self, request: CancelTaskRequest, context: CallContext) -> Task:
         """CancelTask (spec 3.1.5): the task is `canceled` when this returns, whatever its run does."""
         scope = _scope(request.tenant, context)
-        self._execution.cancel(scope, request.id, request.metadata)
+        self._execution.cancel(scope, request.id, request.metadata, context.principal)
         return self._load(scope, request.id, None)
 
     # -- what this agent does not offer --
@@ -377,29 +377,3 @@ def _leave_if_gone(context: CallContext) -> None:
 def _check_history_length(value: int | None, member: str) -> None:
     if value is not None and value < 0:
         raise InvalidParamsError.at(member, "must not be negative")
-
-
-def _filter_mark(request: ListTasksRequest) -> str:
-    """What a page token is bound to: everything that decides which tasks match."""
-    parts = (request.tenant, request.context_id, request.status.value, time_ms(request.status_timestamp_after))
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-
-
-def _write_page_token(request: ListTasksRequest, cursor: Cursor) -> str:
-    body = json.dumps([cursor.time_ms, cursor.id, _filter_mark(request)], separators=(",", ":"))
-    return base64.urlsafe_b64encode(body.encode()).rstrip(b"=").decode()
-
-
-def _read_page_token(request: ListTasksRequest) -> Cursor | None:
-    if not request.page_token:
-        return None
-    try:
-        padded = request.page_token + "=" * (-len(request.page_token) % 4)
-        moment, task_id, mark = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        if type(moment) is not int or type(task_id) is not str or abs(moment) >= 2**62:
-            raise ValueError
-    except (ValueError, TypeError, RecursionError):
-        raise InvalidParamsError.at("pageToken", "is not a token of this server") from None
-    if mark != _filter_mark(request):
-        raise InvalidParamsError.at("pageToken", "belongs to another filter")
-    return Cursor(moment, task_id)

@@ -60,8 +60,12 @@ class Limits:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if value is not None and value < (0 if item.name in _MAY_BE_ZERO else 1e-9):
+            if value is None:
+                if item.name not in _MAY_BE_NONE:
+                    raise ValueError(f"Limits.{item.name} must be a number, not None")
+            elif not value >= (0 if item.name in _MAY_BE_ZERO else 1e-9):
                 raise ValueError(f"Limits.{item.name} must be positive, not {value!r}")
 
 
+_MAY_BE_NONE = frozenset({"max_runtime", "idle_timeout", "blocking"})
 _MAY_BE_ZERO = frozenset({"waiting", "leftovers", "busy_wait", "history", "direct", "cancel_grace"})

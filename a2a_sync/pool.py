@@ -8,32 +8,35 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable
 
 from a2a_sync.errors import OverloadedError
+from a2a_sync.fork import renew_in_child
 
 logger = logging.getLogger(__name__)
-
-_IDLE_SECONDS = 30.0
 
 
 class Slot:
     """A reserved place for one job. ``ready`` says that a thread can take the job at once."""
 
-    __slots__ = ("_pool", "abandoned", "job", "ready")
+    __slots__ = ("_pool", "abandoned", "done", "job", "ready")
 
     def __init__(self, pool: WorkerPool, ready: bool) -> None:
         self._pool = pool
         self.ready = ready
         self.abandoned = False
+        self.done = False
         self.job: Callable[[], None] = _nothing
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Run `job` on a thread of the pool, now or when one is free. Exceptions it lets out are logged."""
+        """Run `job` on a thread of the pool, now or when one is free. Exceptions it lets out are logged.
+
+        Raises:
+            RuntimeError: the system gives no thread; the slot is still reserved.
+        """
         self.job = job
         self._pool._start(self)
 
@@ -42,38 +45,46 @@ class Slot:
         self._pool._release(self)
 
     def abandon(self) -> bool:
-        """Give the place of a job that hangs to the next one; False when too many already linger."""
+        """Give the place of a job that hangs to the next one; False when too many already linger.
+
+        Harmless when the job has come back, or was abandoned before.
+        """
         return self._pool._abandon(self)
 
 
 class WorkerPool:
     """At most `threads` jobs at once and `waiting` in line; `leftovers` abandoned ones may linger beside them.
 
-    State belongs to one process: after a fork the child starts with an empty pool.
+    Threads without a job leave after `idle` seconds. A forked child starts with an empty pool.
     """
 
-    def __init__(self, *, threads: int, waiting: int, leftovers: int, name: str = "a2a-run") -> None:
+    def __init__(
+        self, *, threads: int, waiting: int, leftovers: int, name: str = "a2a-run", idle: float = 30.0
+    ) -> None:
         self._limits = (threads, waiting, leftovers)
         self._name = name
-        self._reset()
+        self._idle_seconds = idle
+        self._closed = False
+        self.renew()
+        renew_in_child(self)
 
-    def _reset(self) -> None:
-        self._pid = os.getpid()
+    def renew(self) -> None:
+        """Forget all jobs and threads: those of a forked child's parent are not here."""
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._line: deque[Slot] = deque()
         self._numbers = itertools.count(1)
         self._taken = self._waiting = self._idle = self._lingering = 0
-        self._threads: set[threading.Thread] = set()
-
-    def _own(self) -> None:
-        if self._pid != os.getpid():
-            self._reset()
 
     @property
     def running(self) -> int:
-        """Jobs on a thread now, abandoned ones apart."""
+        """Places that are taken, by a job or a reservation; abandoned jobs do not count."""
         return self._taken
+
+    @property
+    def waiting(self) -> int:
+        """Reservations that wait for a place."""
+        return self._waiting
 
     @property
     def lingering(self) -> int:
@@ -86,7 +97,6 @@ class WorkerPool:
         Raises:
             OverloadedError: all threads are taken and the line is full.
         """
-        self._own()
         threads, waiting, _ = self._limits
         with self._lock:
             if self._taken < threads:
@@ -103,10 +113,14 @@ class WorkerPool:
                 if self._taken >= self._limits[0]:
                     self._line.append(slot)
                     return
-                self._waiting -= 1
                 self._taken += 1
-                slot.ready = True
+                self._admit(slot)
             self._dispatch(slot)
+
+    def _admit(self, slot: Slot) -> None:
+        """A place that is counted already goes to a slot that waited; called under the lock."""
+        self._waiting -= 1
+        slot.ready = True
 
     def _dispatch(self, slot: Slot) -> None:
         """Hand a job to an idle thread or to a new one; called under the lock."""
@@ -115,9 +129,7 @@ class WorkerPool:
             self._jobs.put(slot)
             return
         name = f"{self._name}-{next(self._numbers)}"
-        thread = threading.Thread(target=self._work, args=(slot,), name=name, daemon=True)
-        self._threads.add(thread)
-        thread.start()
+        threading.Thread(target=self._work, args=(slot,), name=name, daemon=True).start()
 
     def _release(self, slot: Slot) -> None:
         with self._lock:
@@ -128,17 +140,25 @@ class WorkerPool:
 
     def _free(self) -> None:
         """A place is free: the next in line takes it; called under the lock."""
-        if self._line:
-            slot = self._line.popleft()
-            self._waiting -= 1
-            slot.ready = True
+        if not self._line:
+            self._taken -= 1
+            return
+        slot = self._line.popleft()
+        self._admit(slot)
+        try:
             self._dispatch(slot)
-        else:
+        except RuntimeError:
+            logger.exception("no thread for a job that waits; it stays first in line until one comes back")
+            self._line.appendleft(slot)
+            slot.ready = False
+            self._waiting += 1
             self._taken -= 1
 
     def _abandon(self, slot: Slot) -> bool:
         with self._lock:
-            if slot.abandoned or not slot.ready or self._lingering >= self._limits[2]:
+            if slot.abandoned or slot.done:
+                return True
+            if not slot.ready or self._lingering >= self._limits[2]:
                 return False
             slot.abandoned = True
             self._lingering += 1
@@ -146,23 +166,25 @@ class WorkerPool:
             return True
 
     def _next(self, done: Slot) -> Slot | None:
-        """After a job: the next one in line, or None when this thread should wait for one."""
+        """After a job: the next one, from the line or as it comes; None when this thread should end."""
         with self._lock:
+            done.done = True
             if done.abandoned:
                 self._lingering -= 1
             elif self._line:
                 slot = self._line.popleft()
-                self._waiting -= 1
-                slot.ready = True
+                self._admit(slot)
                 return slot
             else:
                 self._taken -= 1
+            if self._closed:
+                return None
             self._idle += 1
-            return None
+        return self._wait()
 
     def _wait(self) -> Slot | None:
         try:
-            return self._jobs.get(timeout=_IDLE_SECONDS)
+            return self._jobs.get(timeout=self._idle_seconds)
         except queue.Empty:
             with self._lock:
                 # A job may have been put between the time-out and the lock: then this thread was counted on.
@@ -174,22 +196,18 @@ class WorkerPool:
 
     def _work(self, slot: Slot) -> None:
         current: Slot | None = slot
-        try:
-            while current is not None:
-                try:
-                    current.job()
-                except BaseException:
-                    logger.exception("a job of the pool let an exception out")
-                done, done.job = current, _nothing
-                current = self._next(done) or self._wait()
-        finally:
-            self._threads.discard(threading.current_thread())
+        while current is not None:
+            try:
+                current.job()
+            except BaseException:
+                logger.exception("a job of the pool let an exception out")
+            done, done.job = current, _nothing
+            current = self._next(done)
 
     def close(self) -> None:
-        """Let idle threads go. Running jobs end on their own."""
-        if self._pid != os.getpid():
-            return
+        """Let threads go: idle ones now, the others when their job is done. Idempotent."""
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, 0
             for _ in range(idle):
                 self._jobs.put(None)

@@ -13,25 +13,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
-from a2a_sync.errors import A2AError, InternalError, PublicError
+from a2a_sync.errors import A2AError, InternalError, OverloadedError, PublicError
 from a2a_sync.events import EventHub
 from a2a_sync.executor import Event, RequestContext, TaskCancelled
-from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent, check, ends_run
+from a2a_sync.lifecycle import Entry, IllegalTransition, LogEvent, check, ends_run
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import RunRevoked, Scope, StartedRun, StoredTask, TaskEnded, TaskStore
-from a2a_sync.types import (
-    Message,
-    Role,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-    TextPart,
-    new_id,
-)
+from a2a_sync.stamp import Stamp, status_event
+from a2a_sync.stores.base import RunRevoked, Scope, StartedRun, StoredTask, TaskStore
+from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent, new_id
 
 logger = logging.getLogger(__name__)
 
@@ -39,24 +30,12 @@ logger = logging.getLogger(__name__)
 current_run: contextvars.ContextVar[Run | None] = contextvars.ContextVar("a2a_sync_run", default=None)
 
 
-def utc_now() -> datetime:
-    """Now in UTC, cut to milliseconds (spec 5.6.1)."""
-    now = datetime.now(UTC)
-    return now.replace(microsecond=now.microsecond // 1000 * 1000)
-
-
-def status_event(request: RunRequest, state: TaskState, text: str = "") -> TaskStatusUpdateEvent:
-    """A status of the request's task, stamped, with an agent message where there is something to say."""
-    task_id, context_id = request.task_id, request.context_id
-    message = None
-    if text:
-        message = Message(role=Role.AGENT, parts=(TextPart(text),), task_id=task_id, context_id=context_id)
-    status = TaskStatus(state=state, message=message, timestamp=utc_now())
-    return TaskStatusUpdateEvent(task_id=task_id, context_id=context_id, status=status)
-
-
 class Run:
-    """See the module. Attributes without underscore may be read from any thread."""
+    """See the module. Attributes without underscore may be read from any thread.
+
+    ``began`` and ``last_event`` are monotonic times, None until the user's code is called. ``unstored`` is the reason of
+    an end that the store did not take: the task still looks as if it ran, and `finish` has to be tried again.
+    """
 
     def __init__(
         self,
@@ -72,10 +51,12 @@ class Run:
         self.request = request
         self.scope = scope
         self.cancel_event = threading.Event()
-        self.began = self.last_event = time.monotonic()
+        self.began: float | None = None
+        self.last_event: float | None = None
         self.started: StartedRun | None = None
         self.answer: Message | None = None
         self.error: A2AError | None = None
+        self.unstored = ""
         self._executor = executor
         self._store = store
         self._hub = hub
@@ -84,11 +65,11 @@ class Run:
         self._lock = threading.RLock()
         self._over = False
         self._state = TaskState.UNSPECIFIED
-        self._artifacts: set[str] = set()
-        self._artifacts_complete = create
+        self._stamp = Stamp(request, None if create else self._earlier_artifacts)
         self._callbacks_lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
         self._decided: threading.Event | None = None
+        self._parent = current_run.get()
 
     # -- beginning --
 
@@ -97,9 +78,12 @@ class Run:
 
         Raises:
             TaskBusy, TaskEnded, TaskNotFoundError, StoreError: as the store says; nothing was stored.
+            OverloadedError: the run was stopped before it began.
         """
         with self._lock:
             if self.started is None:
+                if self._over or self.cancel_event.is_set():
+                    raise OverloadedError("the server is stopping; try again", retry_after=1.0)
                 request = self.request
                 events: list[LogEvent] = [request.message]
                 if self._create:
@@ -124,28 +108,46 @@ class Run:
 
         Raises:
             A2AError: the run ended with an error and without a task.
+            StoreError: the task cannot be made; the run was told to stop.
         """
         assert self._decided is not None
         self._decided.wait(timeout)
         with self._lock:
+            if self.answer is not None:
+                return None
             if self.error is not None:
                 raise self.error
-            return None if self.answer is not None else self.begin(ready=True)
+            try:
+                return self.begin(ready=self.began is not None)
+            except BaseException:
+                # The caller never hears of a task that would be made later.
+                self._over = True
+                raise
 
     # -- the port of the context --
 
     def emit(self, *events: Event) -> None:
         """Check, store and publish `events` in one step."""
-        with self._lock:
-            self._refuse_if_over(events)
-            self.begin(ready=True)
-            stamped = self._stamp(events)
-            self._state = check(self._state, stamped)
-            self._append(stamped, end=any(map(ends_run, stamped)))
+        try:
+            with self._lock:
+                self._refuse_if_over(events)
+                self.begin(ready=True)
+                stamped = self._stamp(events)
+                state = check(self._state, stamped)
+                if any(map(ends_run, stamped[:-1])):
+                    raise IllegalTransition("nothing can follow an event that ends the run")
+                self._append(stamped, end=any(map(ends_run, stamped)))
+                self._stamp.keep()
+                self._state = state
+        except RunRevoked:
+            self._revoked()
+            raise TaskCancelled(self.request.task_id) from None
 
     def stored(self) -> StoredTask:
         """The task as the store has it now."""
-        self.begin(ready=True)
+        if self.started is None:
+            self._refuse_if_over(())
+            self.begin(ready=True)
         return self._store.load(self.scope, self.request.task_id)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
@@ -161,28 +163,30 @@ class Run:
         """Run the user's code to its end; called once, on the run's thread. Lets no exception out."""
         current_run.set(self)
         try:
-            if self._state is TaskState.SUBMITTED:
-                self.emit(status_event(self.request, TaskState.WORKING))
             self._execute()
-        except (TaskCancelled, TaskEnded):
-            self._stopped()
+        except TaskCancelled as stopped:
+            self._stopped(stopped)
         except A2AError as error:
             self._fail(error.message, error)
         except PublicError as error:
-            self._fail(str(error))
+            self._fail(str(error), A2AError(str(error)))
         except BaseException:
-            incident = new_id()[:8]
-            logger.exception("run failed (id %s)", incident, extra=self._extra())
-            text = f"internal error (id {incident})"
-            self._fail(text, InternalError(text))
+            self._fail_unexpectedly()
         finally:
             self._over = True
+            self._parent = None
+            with self._callbacks_lock:
+                self._callbacks.clear()
             if self._decided is not None:
                 self._decided.set()
             self._on_over(self)
 
     def _execute(self) -> None:
-        self._begin_idle_clock()
+        self.began = self.last_event = time.monotonic()
+        if self.cancel_event.is_set():
+            raise TaskCancelled(self.request.task_id)
+        if self._state is TaskState.SUBMITTED:
+            self.emit(status_event(self.request, TaskState.WORKING))
         events = self._executor.execute(RequestContext(self))
         if events is not None:
             try:
@@ -194,55 +198,110 @@ class Run:
                     close()
         self._complete()
 
-    def _begin_idle_clock(self) -> None:
-        self.began = self.last_event = time.monotonic()
-        if self.cancel_event.is_set():
-            raise TaskCancelled(self.request.task_id)
-
     def _take(self, event: Event) -> None:
         """One event that the executor yielded. A message alone is its answer: direct, or in the final status."""
         if not isinstance(event, Message):
             self.emit(event)
-            return
-        with self._lock:
-            if self._decided is not None and self.started is None:
-                self.answer = replace(event, task_id="", context_id=event.context_id or self.request.context_id)
-                self._over = True
-                return
+        elif not self._answer(event):
             self.emit(TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.COMPLETED, message=event)))
+
+    def _answer(self, message: Message) -> bool:
+        """Answer without a task, if the run may and there is none yet."""
+        with self._lock:
+            if self._decided is None or self.started is not None or self._over:
+                return False
+            context_id = message.context_id or self.request.context_id
+            self.answer = replace(message, role=Role.AGENT, task_id="", context_id=context_id)
+            self._over = True
+            self._decided.set()
+            return True
 
     def _complete(self) -> None:
         """The executor returned: end the run if it has not ended itself."""
+        if self._over:
+            return
+        if self._state is not TaskState.AUTH_REQUIRED:
+            self.emit(status_event(self.request, TaskState.COMPLETED))
+            return
+        try:
+            with self._lock:
+                self._append((), end=True)
+        except RunRevoked:
+            self._revoked()
+
+    def abort(self, error: A2AError) -> None:
+        """There is no thread for the run: fail its task, or answer with `error` where there is none."""
+        self._fail(error.message, error)
+        if self._decided is not None:
+            self._decided.set()
+
+    # -- bad ends --
+
+    def _stopped(self, stopped: TaskCancelled) -> None:
+        """The user's code let itself be stopped; nobody may be left waiting for an end that never comes."""
+        if self._over:
+            logger.info("run stopped: its task is over", extra=self._extra())
+        elif self.cancel_event.is_set():
+            logger.info("run stopped from outside", extra=self._extra())
+            self._end_or_keep("the run was stopped")
+        else:
+            incident = new_id()[-8:]
+            logger.error("run stopped itself, uncancelled (id %s)", incident, exc_info=stopped, extra=self._extra())
+            self._fail(*_internal_error(incident))
+
+    def _fail_unexpectedly(self) -> None:
+        incident = new_id()[-8:]
+        logger.exception("run failed (id %s)", incident, extra=self._extra())
+        self._fail(*_internal_error(incident))
+
+    def _fail(self, text: str, error: A2AError) -> None:
         with self._lock:
             if self._over:
                 return
-            if self._state is TaskState.AUTH_REQUIRED:
-                self._append((), end=True)
-            else:
-                self.emit(status_event(self.request, TaskState.COMPLETED))
-
-    def _fail(self, text: str, error: A2AError | None = None) -> None:
-        with self._lock:
-            if self._decided is not None and self.started is None and error is not None:
+            if self._decided is not None and self.started is None:
                 self.error, self._over = error, True
                 return
-        try:
-            self.emit(status_event(self.request, TaskState.FAILED, text))
-        except (TaskCancelled, TaskEnded):
-            self._stopped()
-        except Exception:
-            incident = new_id()[:8]
-            logger.exception("a run's end could not be stored (id %s)", incident, extra=self._extra())
-            # Whoever waits must not wait for an end that never comes.
-            self._hub.fail(self.request.task_id, InternalError(f"internal error (id {incident})"))
+        self._end_or_keep(text)
 
-    def _stopped(self) -> None:
-        logger.info("run stopped from outside", extra=self._extra())
+    def _end_or_keep(self, reason: str) -> None:
+        try:
+            self._end(reason)
+        except Exception:
+            incident = new_id()[-8:]
+            logger.exception("a run's end could not be stored (id %s)", incident, extra=self._extra())
+            self.unstored = reason
+            # Whoever waits must not wait for an end that may never come.
+            self._hub.fail(self.request.task_id, InternalError(f"internal error (id {incident})"))
 
     # -- ending from outside --
 
+    def finish(self, reason: str) -> None:
+        """Fail the task, if the run has not ended yet, and tell the user's code. From any thread.
+
+        Raises:
+            StoreError: the store could not do it; try again.
+        """
+        self._end(reason)
+        self.stop()
+
+    def _end(self, reason: str) -> None:
+        """Fail the task with the run's own token and without its lock.
+
+        So a task that has ended, or that another run works on by now, is left alone, and a run that hangs in its store
+        holds nobody up.
+        """
+        if self.started is None:
+            return
+        failed = status_event(self.request, TaskState.FAILED, reason)
+        try:
+            entries = self._store.append(self.started.token, [failed], end=True)
+        except RunRevoked:
+            entries = ()
+        self._over = True
+        self._hub.publish(self.request.task_id, entries, ended=True)
+
     def stop(self) -> None:
-        """The task was ended by somebody else: tell the user's code. Never blocks on it."""
+        """The task was ended by somebody else: tell the user's code. Waits only for what it asked to be called."""
         with self._callbacks_lock:
             self.cancel_event.set()
             callbacks, self._callbacks = self._callbacks, []
@@ -252,82 +311,44 @@ class Run:
             except Exception:
                 logger.exception("a cancel callback failed", extra=self._extra())
 
+    def _revoked(self) -> None:
+        """The token is gone: the task was ended elsewhere, maybe in another process. Followers look at the log."""
+        self._over = True
+        self._hub.publish(self.request.task_id, (), ended=True)
+        self.stop()
+
+    def within(self, task_id: str) -> bool:
+        """The run is one of this task, or was started by the code of such a run that waits for it."""
+        run: Run | None = self
+        while run is not None and run.request.task_id != task_id:
+            run = run._parent
+        return run is not None
+
     # -- writing --
 
     def _refuse_if_over(self, events: Sequence[Event]) -> None:
         if self._over or self.cancel_event.is_set():
             kinds = ", ".join(type(event).__name__ for event in events)
-            logger.warning("refused %s: the run has ended", kinds, extra=self._extra())
+            logger.warning("refused %s: the run has ended", kinds or "a look at the task", extra=self._extra())
             raise TaskCancelled(self.request.task_id)
 
     def _append(self, events: Sequence[LogEvent], *, end: bool) -> tuple[Entry, ...]:
         assert self.started is not None
-        try:
-            entries = self._store.append(self.started.token, events, end=end)
-        except RunRevoked:
-            self._over = True
-            self.cancel_event.set()
-            raise TaskCancelled(self.request.task_id) from None
+        entries = self._store.append(self.started.token, events, end=end)
         self.last_event = time.monotonic()
-        self._over = end
+        self._over = self._over or end
         self._hub.publish(self.request.task_id, entries, ended=end)
         return entries
 
-    def _stamp(self, events: Sequence[Event]) -> list[LogEvent]:
-        """Events with the task's ids, times, and each question to the client once in the history (design: history)."""
-        stamped: list[LogEvent] = []
-        asked = {event.message_id for event in events if isinstance(event, Message)}
-        for event in events:
-            match event:
-                case TaskStatusUpdateEvent():
-                    event = self._stamp_status(event)
-                    message = event.status.message
-                    if message is not None and event.status.state.interrupted and message.message_id not in asked:
-                        stamped.append(message)
-                    stamped.append(event)
-                case TaskArtifactUpdateEvent():
-                    stamped.append(self._stamp_artifact(event))
-                case Message():
-                    stamped.append(self._stamp_message(event))
-                case _:
-                    raise TypeError(f"an executor yields events, not {type(event).__name__}")
-        return stamped
-
-    def _stamp_message(self, message: Message) -> Message:
-        request = self.request
-        if message.task_id == request.task_id and message.context_id == request.context_id:
-            return message
-        return replace(message, task_id=request.task_id, context_id=request.context_id)
-
-    def _stamp_status(self, event: TaskStatusUpdateEvent) -> TaskStatusUpdateEvent:
-        request, status = self.request, event.status
-        message = status.message and self._stamp_message(status.message)
-        if message is status.message and event.task_id == request.task_id and status.timestamp is not None:
-            return event
-        return TaskStatusUpdateEvent(
-            task_id=request.task_id,
-            context_id=request.context_id,
-            status=TaskStatus(state=status.state, message=message, timestamp=utc_now()),
-            metadata=event.metadata,
-        )
-
-    def _stamp_artifact(self, event: TaskArtifactUpdateEvent) -> TaskArtifactUpdateEvent:
-        known = event.artifact.artifact_id in self._artifacts
-        if event.append and not known:
-            # An append to an unknown artifact is accepted from user code and never sent (design: artifact append).
-            known = self._known_before(event.artifact.artifact_id)
-        self._artifacts.add(event.artifact.artifact_id)
-        return replace(
-            event, task_id=self.request.task_id, context_id=self.request.context_id, append=event.append and known
-        )
-
-    def _known_before(self, artifact_id: str) -> bool:
-        """An earlier run of the task made this artifact. Read once, when first needed."""
-        if not self._artifacts_complete:
-            earlier = ArtifactFold(self._store.load(self.scope, self.request.task_id, history=0).task.artifacts)
-            self._artifacts |= {artifact.artifact_id for artifact in earlier.artifacts()}
-            self._artifacts_complete = True
-        return artifact_id in self._artifacts
+    def _earlier_artifacts(self) -> list[str]:
+        """Ids of the artifacts that earlier runs of the task made."""
+        task = self._store.load(self.scope, self.request.task_id, history=0).task
+        return [artifact.artifact_id for artifact in task.artifacts]
 
     def _extra(self) -> dict[str, str]:
         return {"task_id": self.request.task_id, "context_id": self.request.context_id}
+
+
+def _internal_error(incident: str) -> tuple[str, InternalError]:
+    text = f"internal error (id {incident})"
+    return text, InternalError(text)

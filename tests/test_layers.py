@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 
 #: The house from the ground up. A module may import modules of lower floors, and of its own folder.
 FLOORS: list[list[str]] = [
-    ["errors", "limits", "connection"],
+    ["errors", "fork", "limits", "connection"],
     ["jsontext"],
     ["datapart"],
     ["types"],
@@ -19,7 +19,7 @@ FLOORS: list[list[str]] = [
     ["operations"],
     ["codec", "stores.base"],
     ["bindings.jsonrpc", "bindings.sse", "stores.memory", "stores.sqlite", "stores"],
-    ["events", "pool", "executor", "client"],
+    ["events", "pool", "executor", "stamp", "paging", "client"],
     ["run", "results", "asynchronous"],
     ["execution"],
     ["handler"],
