@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 _KEYS = ("gunicorn.socket", "werkzeug.socket")
+_SAYS_GONE = ("a2a_sync.gone", "waitress.client_disconnected")
 
 
 def _native_poll() -> Any:
@@ -33,8 +34,9 @@ class Connection:
 
     def __init__(self, environ: dict[str, Any], stopping: Callable[[], bool]) -> None:
         self._socket: socket.socket | None = next((environ[key] for key in _KEYS if key in environ), None)
-        self._said_gone: Callable[[], bool] | None = environ.get("waitress.client_disconnected")
-        self._stopping = stopping
+        self._said_gone: Callable[[], bool] | None = next((environ[key] for key in _SAYS_GONE if key in environ), None)
+        host_stops: Callable[[], bool] | None = environ.get("a2a_sync.stopping")
+        self._stopping = stopping if host_stops is None else lambda: stopping() or host_stops()
         self._limited = False
         self._before: float | None = None
 

@@ -25,14 +25,27 @@ FLOORS: list[list[str]] = [
     ["handler"],
     ["wellknown", "streaming"],
     ["app"],
-    ["agent"],
+    ["agent", "hosts"],
     ["testing"],
     ["gunicorn"],
     ["cli"],
     ["__main__"],
 ]
 #: Rooms of the two sides of the wire, which meet in `operations` only.
-SERVER = {"stores", "events", "pool", "executor", "run", "results", "execution", "handler", "app", "agent", "wellknown"}
+SERVER = {
+    "stores",
+    "events",
+    "pool",
+    "executor",
+    "run",
+    "results",
+    "execution",
+    "handler",
+    "app",
+    "agent",
+    "wellknown",
+    "hosts",
+}
 #: Names that say nothing of what a module holds.
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "core", "manager", "managers", "misc", "base_classes"}
 
