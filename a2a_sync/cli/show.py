@@ -29,6 +29,10 @@ def first_line(title: str, media_type: str) -> str:
     return f"artifact {title}" + (f" ({media_type})" if media_type else "")
 
 
+def _is_markdown(part: Part) -> bool:
+    return isinstance(part, TextPart) and part.media_type.partition(";")[0].strip() == "text/markdown"
+
+
 class Transcript:
     """Prints one exchange. `data` says whether data parts are printed too (not where they are saved).
 
@@ -97,7 +101,8 @@ class Transcript:
     def _artifacts(self, task: Task) -> None:
         for artifact in task.artifacts:
             if artifact.artifact_id not in self._printed:
-                self._pieces(artifact, artifact.parts)
+                if not self._rendered(artifact):
+                    self._pieces(artifact, artifact.parts)
             elif missed := artifact.text[self._printed[artifact.artifact_id] :]:
                 self._pieces(artifact, (TextPart(missed),))
 
@@ -113,6 +118,21 @@ class Transcript:
             if isinstance(part, TextPart):
                 self._printed[artifact.artifact_id] += len(part.text)
             self._part(part)
+
+    def _rendered(self, artifact: Artifact) -> bool:
+        """Print a whole Markdown text as a page, where somebody looks and rich is installed."""
+        if not artifact.parts or not all(_is_markdown(part) for part in artifact.parts):
+            return False
+        console = rich_console()
+        if console is None:
+            return False
+        from rich.markdown import Markdown
+
+        self._end_line()
+        self._printed[artifact.artifact_id] = len(artifact.text)
+        # Without hyperlinks: the text of a link may not hide where it leads.
+        console.print(Markdown(clean(artifact.text), hyperlinks=False))
+        return True
 
     def _message(self, message: Message) -> None:
         for part in message.parts:
@@ -146,17 +166,3 @@ class Transcript:
         if self._mid_line:
             click.echo()
             self._mid_line = False
-
-
-def markdown(answer: Task) -> bool:
-    """Print the answer's Markdown rendered, where a terminal and rich are there. False: nothing was printed."""
-    console = rich_console()
-    texts = [part for artifact in answer.artifacts for part in artifact.parts if isinstance(part, TextPart)]
-    if console is None or not any(part.media_type == "text/markdown" for part in texts):
-        return False
-    from rich.markdown import Markdown
-
-    for artifact in answer.artifacts:
-        # Without hyperlinks: a link's text may not hide where it leads.
-        console.print(Markdown(clean(artifact.text), hyperlinks=False))
-    return True

@@ -26,6 +26,7 @@ from a2a_sync import (
 )
 
 HOSTILE = "\x1b[31mred\x1b[0m \x9b2Jclear \x07bell \u202eright\u202c\rover"
+MARKDOWN = "# Title\x1b[2J\n\n| a | b |\n| --- | --- |\n| 1 | [here](http://127.0.0.1:1/secret) |\n"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class Actor(Agent):
                 return self._files()
             case "hostile":
                 return Artifact(name=f"{HOSTILE}\nsecond line", parts=(TextPart(HOSTILE),))
+            case "markdown":
+                return Artifact(name="page", parts=(TextPart(MARKDOWN, media_type="text/markdown"),))
             case "upload":
                 return [f"{file.filename} {file.media_type} {len(file.raw or b'')}" for file in message.files]
         return f"you said {message.text}"

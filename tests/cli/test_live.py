@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -232,6 +236,40 @@ def test_ctrl_c_before_the_task_is_known_waits_for_its_name_unless_pressed_again
             with Client(actor) as client:
                 assert [task.state for task in client.list_tasks().tasks] == ["canceled"]
     assert sender.returncode == 130
+
+
+def on_terminal(*arguments: str) -> str:
+    """What the command writes to a terminal of 100 columns."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100"}
+    child = subprocess.Popen([*CLI, *arguments], env=variables, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    alarm = threading.Timer(PATIENCE, child.kill)
+    alarm.start()
+    seen = b""
+    try:
+        while block := os.read(master, 65536):
+            seen += block
+    except OSError:
+        pass  # what Linux says when the other side is gone
+    finally:
+        alarm.cancel()
+        os.close(master)
+    assert child.wait(PATIENCE) == 0
+    return seen.decode()
+
+
+def test_on_a_terminal_a_whole_markdown_answer_is_a_page_and_a_hostile_one_stays_harmless(server_url: str) -> None:
+    page = on_terminal("send", server_url, "markdown", "--no-stream")
+    assert "http://127.0.0.1:1/secret" in page
+    assert "| --- |" not in page
+    assert "\x1b[2J" not in page  # clear the screen
+    assert "\x1b]8;" not in page  # a link that hides where it leads
+    streamed = on_terminal("send", server_url, "markdown", "--stream")
+    assert "| --- |" in streamed
+    assert "\x1b[2J" not in streamed
+    assert "description" in on_terminal("card", server_url)
 
 
 def test_ctrl_c_leaves_no_traceback(server_url: str, tmp_path: Path) -> None:
