@@ -229,7 +229,7 @@ def folded(head: TaskHead, history: Iterable[Message], artifacts: ArtifactFold) 
 
 def not_found(task_id: str) -> TaskNotFoundError:
     """The one answer for tasks that do not exist and tasks of another scope (spec 3.3.2, 13.1)."""
-    return TaskNotFoundError(f"Task not found: {task_id}")
+    return TaskNotFoundError(f"Task not found: {task_id[:100]}")
 
 
 def time_ms(moment: datetime | None) -> int:

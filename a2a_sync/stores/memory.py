@@ -254,7 +254,7 @@ class MemoryStore:
     def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
         """See `TaskStore.log`."""
         record = self._find(scope, task_id)
-        head = record.head
+        head, after = record.head, max(after, 0)
         events = record.events[after : min(head.version, after + limit)]
         return LogPage(
             entries=tuple(Entry(number, event) for number, event in enumerate(events, after + 1)),

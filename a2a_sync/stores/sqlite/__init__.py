@@ -80,10 +80,15 @@ class SQLiteStore:
             )
         if max_tasks < 1:
             raise ValueError(f"max_tasks must be at least 1, not {max_tasks}")
+        if busy_timeout < 0:
+            raise ValueError(f"busy_timeout must not be negative, not {busy_timeout}")
         self._sql = schema.Statements(prefix)
         self._max_tasks = max_tasks
         self._database = Database(
-            str(Path(name).absolute()), busy_timeout=busy_timeout, prepare=partial(schema.prepare, prefix=prefix)
+            str(Path(name).absolute()),
+            busy_timeout=busy_timeout,
+            is_ready=partial(schema.is_current, prefix=prefix),
+            prepare=partial(schema.prepare, prefix=prefix),
         )
 
     def close(self) -> None:
@@ -233,7 +238,7 @@ class SQLiteStore:
 
         def work(connection: sqlite3.Connection) -> tuple[HeadRow, Sequence[tuple[int, bytes]]]:
             row = _owned(self._row(connection, task_id), scope, task_id)
-            span = (place(row.key, min(after, row.version)), place(row.key, row.version))
+            span = (place(row.key, min(max(after, 0), row.version)), place(row.key, row.version))
             return row, connection.execute(self._sql.log, (*span, limit)).fetchall()
 
         row, found = self._database.read(work)

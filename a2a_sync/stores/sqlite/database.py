@@ -48,20 +48,33 @@ class _Connections:
         connection.close()
 
     def close_idle(self) -> None:
-        while self.idle:
-            self.close(self.idle.pop())
+        while True:
+            try:
+                connection = self.idle.pop()
+            except IndexError:
+                return
+            self.close(connection)
 
 
 class Database:
     """Runs transactions on the file at `path`. Nothing is opened before the first one.
 
-    `prepare` is called in a write transaction of its own at the first use in each process. `busy_timeout` is how long,
-    in seconds, a transaction waits for other processes. Safe to use from any thread, and after a fork.
+    At the first use in each process, `is_ready` is asked in a read transaction, and where it is not, `prepare` is
+    called in a write transaction. `busy_timeout` is how long, in seconds, a transaction waits for other processes.
+    Safe to use from any thread, and after a fork.
     """
 
-    def __init__(self, path: str, *, busy_timeout: float, prepare: Callable[[sqlite3.Connection], None]) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        busy_timeout: float,
+        is_ready: Callable[[sqlite3.Connection], bool],
+        prepare: Callable[[sqlite3.Connection], None],
+    ) -> None:
         self.path = path
         self._busy_timeout = busy_timeout
+        self._is_ready = is_ready
         self._prepare = prepare
         self._by_pid: dict[int, _Connections] = {}
         _databases.add(self)
@@ -124,7 +137,8 @@ class Database:
             if not connections.prepared:
                 deadline = self._deadline()
                 self._attempt(connections, "", _switch_to_wal, deadline)
-                self._attempt(connections, "BEGIN IMMEDIATE", self._prepare, deadline)
+                if not self._attempt(connections, "BEGIN", self._is_ready, deadline):
+                    self._attempt(connections, "BEGIN IMMEDIATE", self._prepare, deadline)
                 connections.prepared = True
         finally:
             connections.writing.release()

@@ -108,24 +108,32 @@ def number(place: int) -> int:
     return place & MOST_ENTRIES
 
 
-def prepare(connection: sqlite3.Connection, prefix: str) -> None:
-    """Create the tables or bring them to `VERSION`; to be called in a write transaction.
+def is_current(connection: sqlite3.Connection, prefix: str) -> bool:
+    """The tables are there, as this release makes them.
 
     Raises:
-        StoreError: the tables are newer than this library.
+        StoreError: they are newer than this release.
     """
     meta = f"{prefix}meta"
-    connection.execute(f"CREATE TABLE IF NOT EXISTS {meta} (name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID")
-    row = connection.execute(f"SELECT value FROM {meta} WHERE name = 'schema'").fetchone()
-    if row is None:
-        for statement in _TABLES:
-            connection.execute(statement.format(p=prefix))
-        connection.execute(f"INSERT INTO {meta} VALUES ('schema', ?)", (VERSION,))
-    elif row[0] > VERSION:
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (meta,)).fetchone():
+        return False
+    version: int = connection.execute(f"SELECT value FROM {meta} WHERE name = 'schema'").fetchone()[0]
+    if version > VERSION:
         raise StoreError(
-            f"the tables {prefix}* have schema version {row[0]}, and this release of a2a_sync knows versions up to"
+            f"the tables {prefix}* have schema version {version}, and this release of a2a_sync knows versions up to"
             f" {VERSION}: upgrade the library, or use another file"
         )
+    return version == VERSION
+
+
+def prepare(connection: sqlite3.Connection, prefix: str) -> None:
+    """Make the tables, unless another process has just done so; to be called in a write transaction."""
+    if is_current(connection, prefix):
+        return
+    for statement in _TABLES:
+        connection.execute(statement.format(p=prefix))
+    connection.execute(f"CREATE TABLE {prefix}meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID")
+    connection.execute(f"INSERT INTO {prefix}meta VALUES ('schema', ?)", (VERSION,))
 
 
 class Statements:

@@ -1,0 +1,69 @@
+"""The contract over `MemoryStore`, and what only it promises."""
+
+from __future__ import annotations
+
+import tracemalloc
+from datetime import timedelta
+
+import pytest
+
+from a2a_sync.stores.base import TaskQuery
+from a2a_sync.stores.memory import MemoryStore
+from a2a_sync.types import Role, TaskState, new_id
+from tests.stores.contract import MINE, NOON, StoreContract, begin, chunk, done, message, status
+
+
+class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def make_store(self):
+        return MemoryStore
+
+
+def test_a_memory_store_is_not_shared_and_refuses_a_bound_of_nothing():
+    assert MemoryStore.shared is False
+    with pytest.raises(ValueError, match="max_tasks"):
+        MemoryStore(max_tasks=0)
+
+
+def test_a_small_task_takes_less_than_two_and_a_half_kilobytes():
+    store = MemoryStore()
+
+    def answer() -> None:
+        context_id = new_id()
+        run = begin(store, context_id=context_id, at=NOON + timedelta(), text="Ada, please")
+        task_id = run.head.id
+        store.append(
+            run.token,
+            [
+                chunk(task_id, "Hello, Ada!", artifact_id=new_id()),
+                message(task_id, "Hello, Ada!", context_id=context_id, role=Role.AGENT),
+                status(task_id, TaskState.COMPLETED, context_id=context_id, at=NOON + timedelta()),
+            ],
+            end=True,
+        )
+
+    answer()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(1000):
+            answer()
+        used = (tracemalloc.get_traced_memory()[0] - before) / 1000
+    finally:
+        tracemalloc.stop()
+    assert 500 < used < 2500
+
+
+def test_deleted_tasks_leave_nothing_behind():
+    store = MemoryStore()
+    done(store)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(1000):
+            store.delete(MINE, done(store))
+        left = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert left < 100_000
+    assert store.list(MINE, TaskQuery()).total == 1

@@ -1,0 +1,312 @@
+"""Both stores against one plain model: after any sequence of calls, all three give the same answers."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+
+from a2a_sync.errors import TaskNotFoundError
+from a2a_sync.lifecycle import Fold, LogEvent, ends_run
+from a2a_sync.operations import RunRequest
+from a2a_sync.stores.base import (
+    RunRevoked,
+    RunToken,
+    Scope,
+    StartedRun,
+    TaskBusy,
+    TaskEnded,
+    TaskExists,
+    TaskQuery,
+    time_ms,
+)
+from a2a_sync.stores.memory import MemoryStore
+from a2a_sync.stores.sqlite import SQLiteStore
+from a2a_sync.types import (
+    Artifact,
+    Message,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+)
+
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_REFUSALS = (RunRevoked, TaskBusy, TaskEnded, TaskExists, TaskNotFoundError)
+
+scopes = st.sampled_from([Scope(), Scope("", "a"), Scope("a", ""), Scope("a", "b")])
+task_ids = st.sampled_from(["t1", "t2", "t3", "t4"])
+context_ids = st.sampled_from(["c1", "c2"])
+times = st.none() | st.integers(0, 4).map(lambda n: _EPOCH + timedelta(milliseconds=n))
+texts = st.text(max_size=5)
+metadata = st.dictionaries(st.sampled_from("ab"), st.none() | st.integers() | texts, max_size=2)
+messages = st.builds(
+    Message,
+    role=st.sampled_from([Role.USER, Role.AGENT]),
+    parts=st.tuples(st.builds(TextPart, texts)),
+    message_id=texts,
+)
+statuses = st.builds(
+    TaskStatusUpdateEvent,
+    status=st.builds(
+        TaskStatus,
+        state=st.sampled_from([state for state in TaskState if state is not TaskState.UNSPECIFIED]),
+        message=st.none() | messages,
+        timestamp=times,
+    ),
+    metadata=metadata,
+)
+chunks = st.builds(
+    TaskArtifactUpdateEvent,
+    artifact=st.builds(
+        Artifact,
+        parts=st.lists(st.builds(TextPart, texts), min_size=1, max_size=2).map(tuple),
+        artifact_id=st.sampled_from(["x", "y"]),
+        name=texts,
+        metadata=metadata,
+    ),
+    append=st.booleans(),
+    last_chunk=st.booleans(),
+)
+open_statuses = statuses.filter(lambda event: not event.status.state.terminal)
+batches = st.lists(messages | open_statuses | chunks | chunks, max_size=4)
+#: A terminal status, when there is one, comes last: execution stores nothing after it.
+endings = st.builds(lambda events, last: [*events, *last], batches, st.lists(statuses, max_size=1))
+
+
+@dataclass
+class ModelTask:
+    scope: Scope
+    context_id: str
+    events: list[LogEvent] = field(default_factory=list)
+    run: int | None = None
+
+    def task(self, task_id: str) -> Task:
+        fold = Fold(Task(id=task_id, context_id=self.context_id, status=TaskStatus(state=TaskState.UNSPECIFIED)))
+        for event in self.events:
+            fold.apply(event)
+        task = fold.task()
+        assert task is not None
+        return task
+
+
+class Model:
+    """The rules of `TaskStore`, in the fewest words."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, ModelTask] = {}
+        self.runs = 0
+
+    def find(self, scope: Scope, task_id: str) -> ModelTask:
+        task = self.tasks.get(task_id)
+        if task is None or task.scope != scope:
+            raise TaskNotFoundError
+        return task
+
+    def start(self, scope: Scope, task_id: str, context_id: str, events: list[LogEvent], create: bool) -> int:
+        if create:
+            if task_id in self.tasks:
+                raise TaskExists
+            self.tasks[task_id] = ModelTask(scope, context_id)
+        task = self.find(scope, task_id)
+        self.refuse_ended(task, task_id)
+        if task.run is not None:
+            raise TaskBusy
+        self.runs += 1
+        task.run = self.runs
+        self.write(task, events, False)
+        return self.runs
+
+    def append(self, task_id: str, run: int, events: list[LogEvent], end: bool) -> None:
+        task = self.tasks.get(task_id)
+        if task is None or task.run != run:
+            raise RunRevoked
+        self.write(task, events, end)
+
+    def interrupt(self, scope: Scope, task_id: str, events: list[LogEvent]) -> None:
+        task = self.find(scope, task_id)
+        self.refuse_ended(task, task_id)
+        self.write(task, events, True)
+
+    def write(self, task: ModelTask, events: list[LogEvent], end: bool) -> None:
+        task.events += events
+        if end or any(ends_run(event) for event in events):
+            task.run = None
+
+    def refuse_ended(self, task: ModelTask, task_id: str) -> None:
+        if task.task(task_id).state.terminal:
+            raise TaskEnded
+
+
+def outcome(call: Any) -> Any:
+    """What a call returns, or the class of its refusal."""
+    try:
+        return call()
+    except _REFUSALS as refusal:
+        return type(refusal)
+
+
+class StoresAndModel(RuleBasedStateMachine):
+    runs = Bundle("runs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.stores = [MemoryStore(), SQLiteStore(Path(self.folder.name) / "tasks.db")]
+        self.model = Model()
+
+    def teardown(self) -> None:
+        for store in self.stores:
+            store.close()
+        self.folder.cleanup()
+
+    @rule(target=runs, scope=scopes, task_id=task_ids, context_id=context_ids, events=endings, create=st.booleans())
+    def start(self, scope, task_id, context_id, events, create):
+        told = Message(role=Role.USER, parts=(TextPart("hi"),), message_id="m", task_id=task_id, context_id=context_id)
+        events = [told, *events]
+        expected = outcome(lambda: self.model.start(scope, task_id, context_id, events, create))
+        tokens = []
+        for store in self.stores:
+            result = outcome(lambda: store.start_run(scope, RunRequest(message=told), events, create=create))  # noqa: B023
+            if isinstance(result, StartedRun):
+                assert isinstance(expected, int)
+                assert [entry.event for entry in result.entries] == events
+                assert result.head == store.head(scope, task_id)
+                tokens.append(result.token)
+            else:
+                assert result is expected
+        return multiple((task_id, expected, tokens)) if tokens else multiple()
+
+    @rule(run=runs, events=endings, end=st.booleans())
+    def append(self, run, events, end):
+        task_id, number, tokens = run
+        expected = outcome(lambda: self.model.append(task_id, number, events, end))
+        for store, token in zip(self.stores, tokens, strict=True):
+            result = outcome(lambda: store.append(token, events, end=end))  # noqa: B023
+            assert ([entry.event for entry in result] == events) if expected is None else result is expected
+
+    @rule(run=consumes(runs), events=batches)
+    def append_with_a_token_of_another_task(self, run, events):
+        task_id, _, tokens = run
+        for store, token in zip(self.stores, tokens, strict=True):
+            assert outcome(lambda: store.append(RunToken(f"{task_id}0", token.value), events)) is RunRevoked  # noqa: B023
+
+    @rule(scope=scopes, task_id=task_ids, events=endings)
+    def interrupt(self, scope, task_id, events):
+        expected = outcome(lambda: self.model.interrupt(scope, task_id, events))
+        for store in self.stores:
+            result = outcome(lambda: store.interrupt(scope, task_id, events))  # noqa: B023
+            assert ([entry.event for entry in result] == events) if expected is None else result is expected
+
+    @rule(scope=scopes, task_id=task_ids)
+    def delete(self, scope, task_id):
+        expected = outcome(lambda: self.model.find(scope, task_id) and self.model.tasks.pop(task_id))
+        for store in self.stores:
+            result = outcome(lambda: store.delete(scope, task_id))  # noqa: B023
+            assert result is (expected if isinstance(expected, type) else None)
+
+    @rule(
+        scope=scopes,
+        task_id=task_ids,
+        history=st.none() | st.integers(0, 5),
+        artifacts=st.booleans(),
+        after=st.integers(0, 12),
+        limit=st.integers(1, 5),
+    )
+    def read(self, scope, task_id, history, artifacts, after, limit):
+        known = outcome(lambda: self.model.find(scope, task_id))
+        for store in self.stores:
+            stored = outcome(lambda: store.load(scope, task_id, history=history, artifacts=artifacts))  # noqa: B023
+            page = outcome(lambda: store.log(scope, task_id, after=after, limit=limit))  # noqa: B023
+            if isinstance(known, type):
+                assert stored is page is known
+                continue
+            task = _cut(known.task(task_id), history, artifacts)
+            standing = (len(known.events), known.run is not None)
+            assert stored.task == task
+            assert (stored.version, stored.running) == standing
+            assert (page.version, page.running, page.state) == (*standing, task.state)
+            assert [(entry.number, entry.event) for entry in page.entries] == [
+                (number, event) for number, event in enumerate(known.events, 1) if after < number <= after + limit
+            ]
+
+    @rule(
+        scope=scopes,
+        context_id=st.just("") | context_ids,
+        state=st.none() | st.sampled_from(list(TaskState)),
+        since=st.none() | times.filter(bool),
+        size=st.integers(1, 3),
+        history=st.none() | st.integers(0, 2),
+        artifacts=st.booleans(),
+    )
+    def list(self, scope, context_id, state, since, size, history, artifacts):
+        expected = sorted(
+            (
+                _cut(known.task(task_id), history, artifacts)
+                for task_id, known in self.model.tasks.items()
+                if known.scope == scope and context_id in ("", known.context_id)
+            ),
+            key=lambda task: (time_ms(task.status.timestamp), task.id),
+            reverse=True,
+        )
+        since_ms = None if since is None else time_ms(since)
+        expected = [task for task in expected if state in (None, task.state)]
+        expected = [task for task in expected if since_ms is None or time_ms(task.status.timestamp) >= since_ms]
+        for store in self.stores:
+            found, after = [], None
+            for _ in range(len(expected) // size + 1):
+                query = TaskQuery(
+                    context_id=context_id,
+                    state=state,
+                    since_ms=since_ms,
+                    after=after,
+                    size=size,
+                    history=history,
+                    artifacts=artifacts,
+                )
+                page = store.list(scope, query)
+                assert page.total == len(expected)
+                found += page.tasks
+                after = page.next
+                if after is None:
+                    break
+            assert after is None
+            assert found == expected
+
+    @invariant()
+    def heads_agree(self):
+        for task_id, known in self.model.tasks.items():
+            memory, sqlite = (store.head(known.scope, task_id) for store in self.stores)
+            assert memory == sqlite
+            assert memory.version == len(known.events)
+            assert memory.running == (known.run is not None)
+
+
+def _cut(task: Task, history: int | None, artifacts: bool) -> Task:
+    kept = task.history if history is None else task.history[len(task.history) - min(history, len(task.history)) :]
+    return Task(
+        id=task.id,
+        context_id=task.context_id,
+        status=task.status,
+        history=kept,
+        artifacts=task.artifacts if artifacts else (),
+        metadata=task.metadata,
+    )
+
+
+TestStoresAndModel = StoresAndModel.TestCase
+TestStoresAndModel.settings = settings(
+    max_examples=60,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
