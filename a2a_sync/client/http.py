@@ -173,6 +173,7 @@ class HttpAnswer:
         self._deadline = deadline
         self._alarms = alarms
         self._withheld = withheld
+        self._pid = os.getpid()
         self._reading = False
         self._expired = False
         self._alarm: Alarm | None = None
@@ -251,8 +252,10 @@ class HttpAnswer:
             return
         self.closed = True
         try:
-            # Closing would wait for the reader; shutting down ends its read.
-            self._raw.shutdown()
+            # Closing would wait for the reader; shutting down ends its read. A forked child leaves the connection alone:
+            # the parent still reads from it.
+            if self._pid == os.getpid():
+                self._raw.shutdown()
         except (ValueError, RuntimeError, OSError, AttributeError):
             pass  # at its end already, or no socket
         if not self._reading:

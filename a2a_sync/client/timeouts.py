@@ -117,6 +117,8 @@ class AlarmClock:
     def cancel(self, alarm: Alarm) -> None:
         """Do not call it. It may be running right now, or have run."""
         alarm.act = None
+        if self._pid != os.getpid():
+            return  # it belongs to the parent
         with self._changed:
             self._cancelled += 1
             if self._cancelled > 64 and self._cancelled > len(self._alarms) // 2:
@@ -127,6 +129,8 @@ class AlarmClock:
 
     def close(self) -> None:
         """Forget all alarms and end the thread. The clock can be used again."""
+        if self._pid != os.getpid():
+            self._reset()
         with self._changed:
             self._alarms.clear()
             self._closed = self._running

@@ -21,9 +21,11 @@ class Slow(Agent):
 
     def __init__(self) -> None:
         super().__init__()
+        self.begun = threading.Event()
         self.release = threading.Event()
 
     def handle_message(self, message: Message, context: RequestContext) -> Iterator[str]:
+        self.begun.set()
         yield "begun"
         assert self.release.wait(PATIENCE)
         yield " and done"
@@ -111,9 +113,7 @@ def test_closing_the_client_ends_a_blocked_send(slow: Slow) -> None:
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
-    with Client(slow) as other:
-        while not other.list_tasks().tasks:
-            pass
+    assert slow.begun.wait(PATIENCE)
     client.close()
     thread.join(3)
 

@@ -35,10 +35,11 @@ def in_thread(run: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
 
 def count_events(stream: TaskStream, reading: threading.Event) -> int:
     """Read to the end; `reading` is set with the first event."""
-    count = 0
-    for count, _ in enumerate(stream, 1):
+    events = []
+    for event in stream:
+        events.append(event)
         reading.set()
-    return count
+    return len(events)
 
 
 @both_framings
