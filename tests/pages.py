@@ -25,10 +25,10 @@ import shlex
 import subprocess
 import sys
 import tokenize
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tests.live import HOST, ROOT, free_port, live_server
 
@@ -107,7 +107,8 @@ class Page:
     def __init__(self, path: Path, folder: Path) -> None:
         self.path = path
         self.folder = folder
-        self.namespace: dict[str, Any] = {"__name__": "page"}
+        self._module = types.ModuleType("page")
+        self.namespace = vars(self._module)
         self._address = SHOWN
         self._task_id = ""
         self._files: set[str] = set()
@@ -165,10 +166,12 @@ class Page:
     def _imports(self) -> Iterator[None]:
         """The folder on the path, as it is for a reader's programs; what they left open is closed."""
         sys.path.insert(0, str(self.folder))
+        sys.modules["page"] = self._module
         try:
             yield
         finally:
             sys.path.remove(str(self.folder))
+            del sys.modules["page"]
             for names in (self.namespace, *(vars(sys.modules.pop(m)) for m in self._files if m in sys.modules)):
                 for value in list(names.values()):
                     if type(value).__module__.startswith("a2a_sync.") and callable(getattr(value, "close", None)):

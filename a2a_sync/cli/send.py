@@ -88,6 +88,7 @@ def send(
         exchange.cancel()
         sys.exit(130)
     finally:
+        transcript.end_line()
         _save(exchange.task, out, skip=as_json and out is None)
     if not as_json:
         transcript.finish(answer)

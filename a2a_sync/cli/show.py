@@ -68,7 +68,7 @@ class Transcript:
             self._message(answer)
             return
         self._artifacts(answer)
-        self._end_line()
+        self.end_line()
         told = answer.status.message
         if answer.state.interrupted or (answer.state is TaskState.COMPLETED and not self._printed):
             if told is not None:
@@ -87,14 +87,14 @@ class Transcript:
         changed, self._state = status.state is not self._state, status.state
         if status.state.paused or not (text or changed):
             return
-        self._end_line()
+        self.end_line()
         say(f"[{self._elapsed()}] {status.state}" + (f": {text}" if text else ""), dim=True)
 
     # -- artifacts --
 
     def _forget(self, artifact: Artifact) -> None:
         if self._printed.pop(artifact.artifact_id, 0):
-            self._end_line()
+            self.end_line()
             say(f"artifact {artifact.name or artifact.artifact_id} is replaced", dim=True)
         self._current = ""
 
@@ -108,7 +108,7 @@ class Transcript:
 
     def _pieces(self, artifact: Artifact, parts: tuple[Part, ...]) -> None:
         if artifact.artifact_id != self._current:
-            self._end_line()
+            self.end_line()
             self._current = artifact.artifact_id
             known = artifact.artifact_id in self._printed
             self._printed.setdefault(artifact.artifact_id, 0)
@@ -128,7 +128,7 @@ class Transcript:
             return False
         from rich.markdown import Markdown
 
-        self._end_line()
+        self.end_line()
         self._printed[artifact.artifact_id] = len(artifact.text)
         # Without hyperlinks: the text of a link may not hide where it leads.
         console.print(Markdown(clean(artifact.text), hyperlinks=False))
@@ -136,9 +136,9 @@ class Transcript:
 
     def _message(self, message: Message) -> None:
         for part in message.parts:
-            self._end_line()
+            self.end_line()
             self._part(part)
-        self._end_line()
+        self.end_line()
 
     # -- parts --
 
@@ -147,10 +147,10 @@ class Transcript:
             case TextPart():
                 self._text(part)
             case DataPart() if self._data:
-                self._end_line()
+                self.end_line()
                 click.echo(clean_json(part.data, indent=2))
             case FilePart(url=str(url)):
-                self._end_line()
+                self.end_line()
                 say(f"the file {part.filename or ''} is at {url} (not fetched)")
             case _:
                 pass
@@ -162,7 +162,8 @@ class Transcript:
             self._mid_line = not text.endswith("\n")
             sys.stdout.flush()
 
-    def _end_line(self) -> None:
+    def end_line(self) -> None:
+        """Begin a new line where text has left one open: what follows may go to standard error."""
         if self._mid_line:
             click.echo()
             self._mid_line = False
