@@ -27,16 +27,16 @@ def _message(text: str, **more: Any) -> dict[str, Any]:
     return {"messageId": f"m-{next(_numbers)}", "role": "ROLE_USER", "parts": [{"text": text}], **more}
 
 
-def _expect(condition: bool, what: str, body: bytes) -> None:
+def _expect(condition: bool, what: str, body: bytearray) -> None:
     if not condition:
-        raise WrongAnswer(f"{what}: {body[:1000]!r}")
+        raise WrongAnswer(f"{what}: {bytes(body[:1000])!r}")
 
 
 def _text(artifact: dict[str, Any]) -> str:
     return "".join(part["text"] for part in artifact["parts"])
 
 
-def _result(number: int, body: bytes) -> dict[str, Any]:
+def _result(number: int, body: bytearray) -> dict[str, Any]:
     answer = json.loads(body)
     _expect("result" in answer and answer["id"] == number, f"no result for request {number}", body)
     result: dict[str, Any] = answer["result"]
@@ -48,7 +48,7 @@ def send(note: Callable[[dict[str, Any]], None] | None = None) -> Exchange:
     text = f"a short question, number {next(_numbers)}"
     number, request = _post("SendMessage", {"message": _message(text)})
 
-    def check(body: bytes) -> None:
+    def check(body: bytearray) -> None:
         task = _result(number, body)["task"]
         _expect(task["status"]["state"] == _COMPLETED, "the task is not completed", body)
         _expect([_text(artifact) for artifact in task["artifacts"]] == [text], "the text was not echoed", body)
@@ -64,7 +64,7 @@ def echo(size: int) -> Callable[[], Exchange]:
     quoted = b'"' + text.encode() + b'"'
 
     def ask() -> Exchange:
-        def check(body: bytes) -> None:
+        def check(body: bytearray) -> None:
             artifacts = body.find(b'"artifacts"')
             _expect(_COMPLETED.encode() in body and artifacts > 0, "the task is not completed", body)
             _expect(body.find(quoted, artifacts) > 0, "the text was not echoed", body)
@@ -81,7 +81,7 @@ def stream(chunks: int) -> Callable[[], Exchange]:
     def ask() -> Exchange:
         number, request = _post("SendStreamingMessage", {"message": _message(f"stream:{chunks}")})
 
-        def check(body: bytes) -> None:
+        def check(body: bytearray) -> None:
             answer, state = _follow(number, body)
             _expect(answer == expected, "the chunks are not all there, or not in order", body)
             _expect(state == _COMPLETED, "the stream does not end with the task", body[-1000:])
@@ -91,7 +91,7 @@ def stream(chunks: int) -> Callable[[], Exchange]:
     return ask
 
 
-def _follow(number: int, body: bytes) -> tuple[str, str]:
+def _follow(number: int, body: bytearray) -> tuple[str, str]:
     """The text that a stream's artifact events add up to, and the last state it tells."""
     text, state = [], ""
     for line in body.split(b"\n"):
@@ -122,7 +122,7 @@ def get(tasks: list[dict[str, Any]]) -> Callable[[], Exchange]:
         task = next(ring)
         number, request = _post("GetTask", {"id": task["id"]})
 
-        def check(body: bytes) -> None:
+        def check(body: bytearray) -> None:
             got = _result(number, body)
             _expect(got["id"] == task["id"] and _text(got["artifacts"][0]) == _text(task["artifacts"][0]), "no", body)
 
@@ -143,7 +143,7 @@ def turn(task: dict[str, Any]) -> Exchange:
     params = {"message": _message("turn: and then?", **ids), "configuration": {"historyLength": 0}}
     number, request = _post("SendMessage", params)
 
-    def check(body: bytes) -> None:
+    def check(body: bytearray) -> None:
         got = _result(number, body)["task"]
         _expect(got["status"]["state"] == "TASK_STATE_INPUT_REQUIRED" and not got.get("history"), "no turn", body)
         task.update(got)
@@ -155,7 +155,7 @@ def page(total: int) -> Exchange:
     """The first page of ListTasks, which must count at least `total` tasks."""
     number, request = _post("ListTasks", {"pageSize": 50})
 
-    def check(body: bytes) -> None:
+    def check(body: bytearray) -> None:
         got = _result(number, body)
         _expect(len(got["tasks"]) == 50 and got["totalSize"] >= total, "not the page asked for", body)
 

@@ -26,14 +26,19 @@ class Exchange(NamedTuple):
     """A request's bytes, and what its answer's body must pass (`check` raises otherwise)."""
 
     request: bytes
-    check: Callable[[bytes], None]
+    check: Callable[[bytearray], None]
 
 
 @dataclass
 class Sample:
-    """What one stretch of load gave. Times are seconds; `firsts` are times to the first event of a stream."""
+    """What one stretch of load gave. Times are seconds; `firsts` are times to the first event of a stream.
+
+    ``answers`` counts the warm-up too, ``cpu`` is the processor time per answer that the server used, where it was taken.
+    """
 
     seconds: float = 0.0
+    answers: int = 0
+    cpu: float = 0.0
     latencies: list[float] = field(default_factory=list)
     firsts: list[float] = field(default_factory=list)
 
@@ -56,6 +61,9 @@ class Sample:
     def first(self) -> float:
         """The median time to the first event."""
         return statistics.median(self.firsts)
+
+
+_buffer = bytearray(1 << 20)
 
 
 class _Connection:
@@ -84,10 +92,10 @@ class _Connection:
 
     def read(self) -> bool:
         """Take what has come; True when the answer is complete."""
-        data = self.socket.recv(1 << 20)
-        if not data:
+        size = self.socket.recv_into(_buffer)
+        if not size:
             raise WrongAnswer(f"the server closed the connection after {bytes(self.received[:500])!r}")
-        self.received += data
+        self.received += memoryview(_buffer)[:size]
         if not self.body_at and not self._read_head():
             return False
         if self.first is None and (self.ends_at or self.received.find(b"data:", self.body_at) >= 0):
@@ -107,17 +115,18 @@ class _Connection:
             self.ends_at = self.body_at + int(length.split(b"\r\n")[0])
         return True
 
-    def body(self) -> bytes:
+    def body(self) -> bytearray:
         """The body of the complete answer."""
         if self.ends_at:
-            return bytes(self.received[self.body_at : self.ends_at])
-        pieces, at = [], self.body_at
+            del self.received[: self.body_at]
+            return self.received
+        body, at = bytearray(), self.body_at
         while True:
             line = self.received.index(b"\r\n", at)
             size = int(self.received[at:line], 16)
             if not size:
-                return b"".join(pieces)
-            pieces.append(self.received[line + 2 : line + 2 + size])
+                return body
+            body += memoryview(self.received)[line + 2 : line + 2 + size]
             at = line + size + 4
 
 
@@ -166,6 +175,7 @@ def drive(
         active -= 1
         assert connection.exchange is not None
         connection.exchange.check(connection.body())
+        sample.answers += 1
         if connection.started >= counted_from:
             sample.latencies.append(now - connection.started)
             sample.firsts.append((connection.first or now) - connection.started)

@@ -72,14 +72,19 @@ def alternate(*steps: Callable[[], Sample], rounds: int = ROUNDS) -> list[list[S
     return taken
 
 
-def load(
-    server: Server, ask: Callable[[], Exchange], *, connections: int = 16, seconds: float = 1.0
-) -> Callable[[], Sample]:
-    return partial(drive, server.port, ask, connections=connections, seconds=seconds)
+def load(server: Server, ask: Callable[[], Exchange], **bounds: Any) -> Callable[[], Sample]:
+    return partial(server.load, ask, **bounds)
 
 
-def rates(samples: Iterable[Sample]) -> list[float]:
-    return [sample.rate for sample in samples]
+def throughput(name: str, ours: list[Sample], theirs: list[Sample], bounds: dict[str, Any], size: int = 0) -> Row:
+    """A row about answers per second (about megabytes, where `size` says how many bytes an answer stands for).
+
+    The ratio of the processor time is told beside it: it is the same on an idle machine and steady on a busy one.
+    """
+    scale, unit = (size / 1e6, "MB a second") if size else (1, "a second")
+    rates = [[sample.rate * scale for sample in samples] for samples in (ours, theirs)]
+    by_cpu = ratio((sample.cpu for sample in theirs), (sample.cpu for sample in ours))
+    return row(name, *rates, f"{unit}; {by_cpu:.2f} by processor time", bounds)
 
 
 def running(stack: ExitStack, *setups: Setup, patience: float = 60.0) -> Iterator[Server]:
@@ -97,8 +102,8 @@ def send() -> Iterator[Row]:
             *(load(s, exchanges.send) for s in running(stack, servers.MEMORY, servers.SDK, servers.FLOOR))
         )
         ours, sdk, floor = taken
-        yield row("blocking send, memory / a2a-sdk", rates(ours), rates(sdk), "a second", at_least(4.5, 6))
-        yield row("blocking send, memory / bare gthread", rates(ours), rates(floor), "a second", at_least(None, 0.55))
+        yield throughput("blocking send, memory / a2a-sdk", ours, sdk, at_least(4.5, 6))
+        yield throughput("blocking send, memory / bare gthread", ours, floor, at_least(None, 0.55))
         p99s = [[sample.p99 * 1e3 for sample in samples] for samples in (ours, sdk)]
         yield row("its p99 / a2a-sdk", *p99s, "ms", at_most(0.3, 0.15))
 
@@ -108,8 +113,8 @@ def sqlite() -> Iterator[Row]:
     with ExitStack() as stack:
         setups = (servers.SQLITE, servers.SDK, servers.SDK_SQLITE)
         ours, sdk, on_sqlite = alternate(*(load(s, exchanges.send) for s in running(stack, *setups)), rounds=5)
-        yield row("blocking send, SQLite / a2a-sdk in memory", rates(ours), rates(sdk), "a second", at_least(3, 4))
-        yield row("… / a2a-sdk on SQLite", rates(ours), rates(on_sqlite), "a second", at_least(None, 20))
+        yield throughput("blocking send, SQLite / a2a-sdk in memory", ours, sdk, at_least(3, 4))
+        yield throughput("… / a2a-sdk on SQLite", ours, on_sqlite, at_least(None, 20))
 
 
 def stream() -> Iterator[Row]:
@@ -117,8 +122,8 @@ def stream() -> Iterator[Row]:
     with ExitStack() as stack:
         started = list(running(stack, servers.MEMORY, servers.SDK, servers.FASTA))
         ours, sdk, fasta = alternate(*(load(s, exchanges.stream(CHUNKS)) for s in started))
-        yield row("streamed send / a2a-sdk", rates(ours), rates(sdk), "a second", at_least(4, 5.5))
-        yield row("streamed send / fasta2a", rates(ours), rates(fasta), "a second", at_least(1.3, 1.8))
+        yield throughput("streamed send / a2a-sdk", ours, sdk, at_least(4, 5.5))
+        yield throughput("streamed send / fasta2a", ours, fasta, at_least(1.3, 1.8))
         ours, sdk = alternate(*(load(s, exchanges.stream(CHUNKS), connections=1, seconds=0.5) for s in started[:2]))
         firsts = [[sample.first * 1e3 for sample in samples] for samples in (ours, sdk)]
         yield row("first event at low load / a2a-sdk", *firsts, "ms", at_most(0.5, 0.3))
@@ -132,8 +137,8 @@ def echo() -> Iterator[Row]:
                 load(s, exchanges.echo(size), connections=connections, seconds=seconds)
                 for s in running(stack, servers.MEMORY, servers.SDK)
             ]
-            ours, sdk = ([rate * size / 1e6 for rate in rates(taken)] for taken in alternate(*steps, rounds=5))
-            yield row(f"echo of {size // 1_000_000} MB / a2a-sdk", ours, sdk, "MB a second", at_least(3, 4.5))
+            ours, sdk = alternate(*steps, rounds=5)
+            yield throughput(f"echo of {size // 1_000_000} MB / a2a-sdk", ours, sdk, at_least(3, 4.5), size)
 
 
 # -- reads --------------------------------------------------------------------------------------------------------------
@@ -144,9 +149,9 @@ def reads() -> Iterator[Row]:
     with ExitStack() as stack:
         started = list(running(stack, servers.MEMORY, servers.SDK))
         ours, sdk = alternate(*(load(s, exchanges.get(_some_tasks(s))) for s in started))
-        yield row("GetTask / a2a-sdk", rates(ours), rates(sdk), "a second", at_least(0.8, 1.2))
+        yield throughput("GetTask / a2a-sdk", ours, sdk, at_least(0.8, 1.2))
         ours, sdk = alternate(*(load(s, exchanges.card) for s in started))
-        yield row("card / a2a-sdk", rates(ours), rates(sdk), "a second", at_least(1, 2))
+        yield throughput("card / a2a-sdk", ours, sdk, at_least(1, 2))
 
 
 def _some_tasks(server: Server, count: int = 64) -> list[dict[str, Any]]:

@@ -9,13 +9,14 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 from tests.benchmarks import environments
 from tests.benchmarks.exchanges import card
-from tests.benchmarks.load import drive
+from tests.benchmarks.load import Exchange, Sample, drive
 
 AGENTS = Path(__file__).parent / "agents"
 _CORES = sorted(os.sched_getaffinity(0))
@@ -98,6 +99,21 @@ class Server:
     def memory(self) -> int:
         """Bytes of memory of the server and its children: what is theirs alone, and their share of the rest."""
         return sum(_proportional(pid) for pid in _family(self._process.pid))
+
+    def cpu(self) -> float:
+        """Seconds of processor time that the server and its children have used."""
+        ticks = 0
+        for pid in _family(self._process.pid):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def load(self, ask: Callable[[], Exchange], *, connections: int = 16, seconds: float = 1.0) -> Sample:
+        """Put this server under load for a while."""
+        before = self.cpu()
+        sample = drive(self.port, ask, connections=connections, seconds=seconds)
+        sample.cpu = (self.cpu() - before) / sample.answers
+        return sample
 
     def stop(self) -> None:
         """End the server and remove its files."""
