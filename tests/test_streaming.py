@@ -308,7 +308,7 @@ def test_an_error_of_the_protocol_within_a_stream_is_sent_as_it_is(make_peer: Ma
     assert frame.json["error"]["message"] == "the log is closed"
 
 
-def test_what_a_run_sends_that_json_cannot_say_ends_the_stream_with_an_error(
+def test_what_a_run_sends_that_json_cannot_say_fails_the_task_and_says_nothing_but_an_id(
     make_peer: MakePeer, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = Agent("nan", description="Not a number")
@@ -317,11 +317,12 @@ def test_what_a_run_sends_that_json_cannot_say_ends_the_stream_with_an_error(
     def answer_nan(message: Message, context: RequestContext) -> Iterator[DataPart]:
         yield DataPart({"secret": float("nan")})
 
-    with caplog.at_level(logging.ERROR, logger="a2a_sync"):
-        frames = all_frames(send(make_peer(agent), "x"))
+    with caplog.at_level(logging.ERROR, logger="a2a_sync"), send(make_peer(agent), "x") as answer:
+        *_, last = answer.events()
 
-    assert members(frames[0]) == {"task"}
-    assert_tells_only_an_id(frames[-1], caplog.text)
+    status = last["statusUpdate"]["status"]
+    assert status["state"] == "TASK_STATE_FAILED"
+    assert re.fullmatch(r"internal error \(id \w+\)", status["message"]["parts"][0]["text"])
 
 
 # -- silence ------------------------------------------------------------------------------------------------------------
