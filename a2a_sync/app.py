@@ -1,12 +1,11 @@
 """`A2AApp`: the WSGI application, and the one place where everything is wired together.
 
-It knows ``environ``, mounting and content types; it decides which codec and which binding read a request. What an
-operation means is the handler's business.
+It knows paths and mounting, and decides which binding answers a request. What an operation means is the handler's
+business.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -18,35 +17,23 @@ from werkzeug.urls import iri_to_uri
 from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
-from a2a_sync.bindings import jsonrpc
 from a2a_sync.card import AgentCapabilities, AgentCard, AgentInterface
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.connection import Connection
-from a2a_sync.errors import (
-    A2AError,
-    ContentTypeNotSupportedError,
-    InternalError,
-    JSONParseError,
-    OverloadedError,
-    RequestTooLargeError,
-    VersionNotSupportedError,
-)
+from a2a_sync.errors import A2AError, VersionNotSupportedError
 from a2a_sync.events import EventHub
+from a2a_sync.exchange import Exchange, internal_error
 from a2a_sync.execution import Execution
 from a2a_sync.handler import RequestHandler
+from a2a_sync.jsonrpc_wsgi import JsonRpcService
 from a2a_sync.limits import Limits
-from a2a_sync.operations import Call, CallContext, Endpoint, Principal
+from a2a_sync.operations import Call, Endpoint
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import TaskStore
-from a2a_sync.streaming import HEADERS as STREAM_HEADERS
-from a2a_sync.streaming import EventStreamBody
-from a2a_sync.types import new_id
 from a2a_sync.wellknown import CARD_PATH, CardDocument
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
-
-logger = logging.getLogger(__name__)
 
 #: Request headers that runs may see. Never credentials: they are stored with the run.
 FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "traceparent", "tracestate")
@@ -98,6 +85,7 @@ class A2AApp:
         )
         fixed = self._url is not None or self._trusted_hosts is not None
         self._document = CardDocument(self.agent_card, self._codecs[versions[0]], fixed=fixed)
+        self._jsonrpc = JsonRpcService(self._dispatch, self._codecs)
         self._streams = threading.BoundedSemaphore(self.limits.streams)
         self._closed = False
 
@@ -114,7 +102,9 @@ class A2AApp:
         path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
         if path in ("", "/"):
             if method == "POST":
-                return self._call(request, start_response)
+                connection = Connection(environ, lambda: self._closed)
+                exchange = Exchange(request, start_response, connection, self.limits, self._streams)
+                return self._jsonrpc.respond(exchange)
             response = _only(method, "POST, OPTIONS")
         elif path == CARD_PATH:
             response = self._card(request) if method in ("GET", "HEAD") else _only(method, "GET, HEAD, OPTIONS")
@@ -131,97 +121,6 @@ class A2AApp:
             return _error_response(400, "the request names no host that a URL could be made of")
         return self._document.respond(request, address)
 
-    def _call(self, request: Request, start_response: StartResponse) -> Iterable[bytes]:
-        connection = Connection(request.environ, lambda: self._closed)
-        rpc_id: jsonrpc.RpcId = None
-        codec = next(iter(self._codecs.values()))
-        try:
-            rpc = jsonrpc.read_request(self._body(request, connection))
-            rpc_id = rpc.id
-            codec = self._codec(request)
-            operation = codec.operation(rpc.method)
-            context = self._context(request, connection, codec.version)
-            call = Call(operation, codec.load_request(operation, rpc.params), context)
-            if operation.streaming:
-                return self._stream(call, rpc_id, codec, connection, start_response)
-            result = self._dispatch(call)
-            body = jsonrpc.write_result(rpc_id, codec.dump_result(operation, result))
-            return _respond(start_response, 200, body)
-        except jsonrpc.RpcError as error:
-            return _respond_error(start_response, error.id, error.error, codec)
-        except A2AError as error:
-            return _respond_error(start_response, rpc_id, error, codec)
-        except Exception:
-            return _respond_error(start_response, rpc_id, _internal_error(), codec)
-
-    def _stream(
-        self, call: Call, rpc_id: jsonrpc.RpcId, codec: Codec, connection: Connection, start_response: StartResponse
-    ) -> Iterable[bytes]:
-        if not self._streams.acquire(blocking=False):
-            raise OverloadedError("as many streams are open as may be; try again later", retry_after=1.0)
-        try:
-            envelope = jsonrpc.EventEnvelope(rpc_id)
-            stream = self._dispatch(call)
-        except BaseException:
-            self._streams.release()
-            raise
-        start_response("200 OK", list(STREAM_HEADERS))
-        return EventStreamBody(stream, envelope, codec, connection, self.limits, self._streams.release)
-
-    def _body(self, request: Request, connection: Connection) -> bytes:
-        content_type = request.mimetype
-        if content_type and content_type != "application/json" and not content_type.endswith("+json"):
-            raise ContentTypeNotSupportedError(f"Content-Type {content_type} is not JSON; send application/json")
-        most = self.limits.body
-        if (request.content_length or 0) > most:
-            raise RequestTooLargeError(f"the body is larger than {most} bytes")
-        # A body of unknown length is cut at this number without a word: one byte more than may be tells that it was.
-        request.max_content_length = most + 1
-        connection.limit(self.limits.read_deadline)
-        try:
-            body = request.get_data(cache=False)
-        except Exception as error:
-            # Servers have errors of their own for malformed chunks, silence and clients that leave half-way.
-            logger.info("a body could not be read: %r", error)
-            raise JSONParseError("Invalid JSON: the body ended early, stalled or was not framed as announced") from None
-        finally:
-            connection.restore()
-        if len(body) > most:
-            raise RequestTooLargeError(f"the body is larger than {most} bytes")
-        return body
-
-    def _codec(self, request: Request) -> Codec:
-        """The codec of the version that the caller names; none named is 0.3 (spec 3.6.2)."""
-        named = request.headers.get("A2A-Version", "").strip() or request.args.get("A2A-Version", "").strip()
-        # A header that was sent twice arrives as a list; patch numbers mean nothing (spec 3.6).
-        asked_for = {".".join(value.split(".")[:2]) for value in (named or "0.3").replace(" ", "").split(",") if value}
-        codec = self._codecs.get(asked_for.pop()) if len(asked_for) == 1 else None
-        if codec is not None:
-            return codec
-        served = ", ".join(self._codecs)
-        asked = f"Protocol version {named!r} is not served here" if named else "The request names no protocol version"
-        raise VersionNotSupportedError(
-            f"{asked}; send the header 'A2A-Version: {next(iter(self._codecs))}' (served: {served})",
-            metadata={"supportedVersions": served},
-        )
-
-    def _context(self, request: Request, connection: Connection, version: str) -> CallContext:
-        headers = {
-            key[5:].replace("_", "-").lower(): value
-            for key, value in request.environ.items()
-            if key.startswith("HTTP_")
-        }
-        last = headers.get("last-event-id", "")
-        extensions = headers.get("a2a-extensions", "")
-        return CallContext(
-            headers=headers,
-            principal=_principal(request.environ.get("a2a_sync.principal")),
-            extensions=tuple(uri.strip() for uri in extensions.split(",") if uri.strip()),
-            version=version,
-            last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
-            gone=connection.gone,
-        )
-
     # -- the same without a network --
 
     def endpoint(self) -> Endpoint:
@@ -234,7 +133,7 @@ class A2AApp:
         except A2AError:
             raise
         except Exception:
-            raise _internal_error(call) from None
+            raise internal_error(call) from None
 
     def agent_card(self, address: str | None = None) -> AgentCard:
         """The card, with what this app adds to it: its address (a URL), its versions and what it can do."""
@@ -268,13 +167,6 @@ class A2AApp:
         self.close()
 
 
-def _principal(said: Principal | str | None) -> Principal | None:
-    """Who the host of this app says is calling (see `hosts`)."""
-    if isinstance(said, str):
-        return Principal(id=said) if said else None
-    return said
-
-
 def _speaking(versions: Sequence[str]) -> dict[str, Codec]:
     """The codecs of `versions`, the preferred one first."""
     try:
@@ -297,33 +189,6 @@ def _with_capabilities(card: AgentCard) -> AgentCard:
     """What the app really offers, whatever the given card says; extensions stay."""
     offered = AgentCapabilities(streaming=True, push_notifications=False, extensions=card.capabilities.extensions)
     return replace(card, capabilities=offered)
-
-
-def _internal_error(call: Call | None = None) -> InternalError:
-    """An error that says nothing but an id; the log says the rest under it. Call it while handling the exception."""
-    incident = new_id()[-8:]
-    logger.exception("request failed (id %s)", incident, extra={"method": call.operation.name if call else ""})
-    return InternalError(f"internal error (id {incident})")
-
-
-def _respond(
-    start_response: StartResponse, status: int, body: bytes, extra: Sequence[tuple[str, str]] = ()
-) -> list[bytes]:
-    start_response(
-        _STATUS.get(status, f"{status} Error"),
-        [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *extra],
-    )
-    return [body]
-
-
-_STATUS = {200: "200 OK", 413: "413 Content Too Large", 429: "429 Too Many Requests"}
-
-
-def _respond_error(
-    start_response: StartResponse, rpc_id: jsonrpc.RpcId, error: A2AError, codec: Codec
-) -> Iterable[bytes]:
-    extra = [("Retry-After", str(max(1, round(error.retry_after))))] if error.retry_after else []
-    return _respond(start_response, error.rpc_http_status, jsonrpc.write_error(rpc_id, error, codec), extra)
 
 
 def _only(method: str, allowed: str) -> Response:

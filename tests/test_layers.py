@@ -24,6 +24,8 @@ FLOORS: list[list[str]] = [
     ["execution"],
     ["handler"],
     ["wellknown", "streaming"],
+    ["exchange"],
+    ["jsonrpc_wsgi"],
     ["app"],
     ["agent", "hosts"],
     ["testing"],
@@ -44,6 +46,8 @@ SERVER = {
     "app",
     "agent",
     "wellknown",
+    "exchange",
+    "jsonrpc_wsgi",
     "hosts",
 }
 #: Names that say nothing of what a module holds.
@@ -134,7 +138,7 @@ def test_only_the_rooms_made_for_it_know_sockets_and_databases() -> None:
         "requests": {"client", "testing"},
         "urllib3": {"client", "testing"},
         "sqlite3": {"stores"},
-        "werkzeug": {"app", "wellknown", "testing"},
+        "werkzeug": {"app", "exchange", "wellknown", "testing"},
         "socket": {"connection", "client", "cli"},
         "sseclient": {"bindings"},
     }
