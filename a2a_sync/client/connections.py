@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Callable
 from functools import partial
-from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import requests
@@ -20,18 +19,17 @@ from a2a_sync.client.timeouts import AlarmClock, Deadline
 POOL = 64
 #: Bodies from this size on are sent in pieces, each with the time-out for connecting, all within the deadline.
 _LARGE_BODY = 256 * 1024
-_NO_COOKIES = DefaultCookiePolicy(allowed_domains=[])
 
 
 class Session(requests.Session):
-    """Keeps no cookies and follows nothing; its connections belong to the adapter."""
+    """For one request: so no cookies are kept. It follows no redirects; its connections belong to the adapter."""
 
     def __init__(self, adapter: HTTPAdapter) -> None:
         super().__init__()
-        self.cookies.set_policy(_NO_COOKIES)
         self.adapters["http://"] = self.adapters["https://"] = adapter
 
     def get_redirect_target(self, resp: requests.Response) -> None:
+        # Also where requests only wants to know: it would read the body of the redirect, however long that is.
         return None
 
 

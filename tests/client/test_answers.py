@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import requests
 
 from a2a_sync import Client, TaskNotFoundError, Timeout, TransportError, TransportTimeout
+from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.client import http as http_room
 from a2a_sync.errors import A2AError, ConnectError, HTTPStatusError, InvalidAnswerError, OverloadedError
-from tests.client.peer import Asked, Line, Script, peer, results, task
+from tests.client.peer import PATIENCE, Asked, Line, Script, peer, results, task
 
 DONE = task("COMPLETED")
 
@@ -107,9 +113,6 @@ def test_an_answer_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_compressed_answers_are_read() -> None:
-    import gzip
-    import json
-
     body = gzip.compress(json.dumps({"jsonrpc": "2.0", "id": 1, "result": DONE}).encode())
 
     def script(asked: Asked, line: Line) -> None:
@@ -199,25 +202,55 @@ def test_dripping_headers_end_at_the_limit(timeout: Timeout | float) -> None:
     limited(script, timeout)
 
 
-def test_an_agent_that_does_not_read_ends_a_large_request_at_the_limit() -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
-    with listener, peer(results(DONE)) as server:
-        card = server.card(url=f"http://127.0.0.1:{listener.getsockname()[1]}/")
-        with Client(card) as client:
-            started = time.monotonic()
-            with pytest.raises(TransportTimeout):
-                client.send("x" * 30_000_000, timeout=0.5)
-            assert time.monotonic() - started < 3
+#: More than the system takes off our hands before the peer reads it.
+LARGE = 20_000_000
+
+
+@contextmanager
+def slow_reader(every: float) -> Iterator[int]:
+    """The port of a server that reads 64 KB at a time, with pauses, and answers at the end of a `LARGE` request."""
+    finish = threading.Event()
+
+    def serve() -> None:
+        line, _ = listener.accept()
+        with line:
+            line.settimeout(PATIENCE)
+            left = LARGE
+            while left > 0 and not finish.wait(every) and (data := line.recv(65536)):
+                left -= len(data)
+            if left <= 0:
+                Line(line).result({"task": DONE})
+                line.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        finish.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def card_at(port: int) -> AgentCard:
+    interface = AgentInterface(url=f"http://127.0.0.1:{port}/", protocol_binding="JSONRPC", protocol_version="1.0")
+    return AgentCard(name="x", description="", version="1", supported_interfaces=(interface,))
 
 
 def test_a_large_request_may_take_longer_than_connecting() -> None:
-    def slow_reader(asked: Asked, line: Line) -> None:
-        line.result({"task": DONE})
+    with slow_reader(0.005) as port, Client(card_at(port), timeout=Timeout(connect=0.4)) as client:
+        started = time.monotonic()
+        client.send("x" * LARGE)
+        assert time.monotonic() - started > 0.6
 
-    with peer(slow_reader) as server, Client(server.card(streaming=False), timeout=Timeout(connect=1.0)) as client:
-        client.send("x" * 5_000_000)
 
-    assert len(server.asked[0].params["message"]["parts"][0]["text"]) == 5_000_000
+@pytest.mark.parametrize("every", [0.005, PATIENCE], ids=["reads slowly", "does not read"])
+def test_a_large_request_ends_at_the_overall_limit(every: float) -> None:
+    with slow_reader(every) as port, Client(card_at(port)) as client:
+        started = time.monotonic()
+        with pytest.raises(TransportTimeout, match="overall limit"):
+            client.send("x" * LARGE, timeout=0.5)
+        assert time.monotonic() - started < 2
 
 
 def test_no_limit_is_longer_than_it_says_when_the_client_has_one_too() -> None:
@@ -255,6 +288,22 @@ def test_a_session_of_the_users_own_is_taken_as_it_is() -> None:
     assert [asked.headers.get("cookie") for asked in server.asked] == [None, "who=alice"]
     assert {asked.headers["x-mine"] for asked in server.asked} == {"yes"}
     assert server.connections == 1
+
+
+def test_a_session_of_the_users_own_does_not_carry_calls_elsewhere() -> None:
+    def redirect(asked: Asked, line: Line) -> None:
+        line.answer(b"", 307, Location=elsewhere.url)
+
+    with (
+        peer(results(DONE)) as elsewhere,
+        peer(redirect) as server,
+        requests.Session() as session,
+        Client(server.card(), session=session) as client,
+        pytest.raises(HTTPStatusError),
+    ):
+        client.get_task("t-1")
+
+    assert elsewhere.asked == []
 
 
 def test_proxies_of_the_environment_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
