@@ -36,6 +36,7 @@ from a2a_sync.errors import (
     TransportError,
     TransportTimeout,
 )
+from a2a_sync.fork import renew_in_child
 
 #: The largest answer that is not a stream, in bytes.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
@@ -80,8 +81,12 @@ class HttpTransport:
         self._timeout = timeout
         self._alarms = alarms
         self._session = session
-        self._pid = 0
         self._adapter: Adapter | None = None
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: a connection must not be used by two processes."""
+        self._adapter = None
 
     def open(
         self,
@@ -139,7 +144,7 @@ class HttpTransport:
     def close(self) -> None:
         """Close the connections that are kept. A session that was handed in stays open."""
         adapter, self._adapter = self._adapter, None
-        if adapter is not None and self._pid == os.getpid():
+        if adapter is not None:
             adapter.close()
 
     def _limits(self, deadline: Deadline) -> Any:
@@ -151,10 +156,8 @@ class HttpTransport:
         if self._session is not None:
             return self._session
         adapter = self._adapter
-        if adapter is None or self._pid != os.getpid():
-            # A connection must not be used by two processes: after a fork there is a new pool.
+        if adapter is None:
             self._adapter = adapter = Adapter(self._alarms)
-            self._pid = os.getpid()
         return Session(adapter)
 
 

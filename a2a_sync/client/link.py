@@ -14,6 +14,7 @@ from a2a_sync.client.local import LocalEndpoint
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.timeouts import AlarmClock, Deadline
 from a2a_sync.codec import by_version
+from a2a_sync.fork import renew_in_child
 from a2a_sync.operations import Call, CallContext, Endpoint, EventStream, Operation
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ class Surroundings:
         self.extensions = extensions
         self.alarms = AlarmClock()
         self.closed = threading.Event()
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: what streams and waits belongs to the parent."""
+        was_closed = self.closed.is_set()
+        self.closed = threading.Event()
+        if was_closed:
+            self.closed.set()
         self._lock = threading.Lock()
         self._streams: weakref.WeakSet[TaskStream] = weakref.WeakSet()
 
@@ -124,7 +134,7 @@ def local_link(target: Any, version: str | None, surroundings: Surroundings) -> 
     card: AgentCard = target.agent_card()
     return Link(
         card=card,
-        endpoint=LocalEndpoint(target.endpoint(), card.name, surroundings.alarms, surroundings.closed.is_set),
+        endpoint=LocalEndpoint(target.endpoint(), card.name, surroundings.alarms, lambda: surroundings.closed.is_set()),
         agent=card.name,
         version=version or "1.0",
         surroundings=surroundings,

@@ -10,11 +10,12 @@ import heapq
 import itertools
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+
+from a2a_sync.fork import renew_in_child
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +27,11 @@ _LINGER = 10.0
 class Timeout:
     """Limits of a client, in seconds; None is no limit.
 
-    connect: until the connection stands (for each address of the host), and for each step of sending a request.
-    idle: until the answer begins, and between two signs of life after that. Servers send a heartbeat on silent streams
-        (ours every 15 s), so a longer silence means that nobody is there.
-    overall: for a whole call, whatever happens in between.
+    Parameters:
+        connect: until the connection stands (for each address of the host), and for each step of sending a request.
+        idle: until the answer begins, and between two signs of life after that. Servers send a heartbeat on silent
+            streams (ours every 15 s), so a longer silence means that nobody is there.
+        overall: for a whole call, whatever happens in between.
     """
 
     connect: float | None = 5.0
@@ -88,10 +90,11 @@ class AlarmClock:
     """
 
     def __init__(self) -> None:
-        self._reset()
+        self.renew()
+        renew_in_child(self)
 
-    def _reset(self) -> None:
-        self._pid = os.getpid()
+    def renew(self) -> None:
+        """Begin anew without alarms, in a forked child."""
         self._changed = threading.Condition()
         self._order = itertools.count()
         self._alarms: list[tuple[float, int, Alarm]] = []
@@ -101,8 +104,6 @@ class AlarmClock:
 
     def set(self, when: float, act: Callable[[], None]) -> Alarm:
         """Call `act` at `when` (monotonic seconds), at once where that has passed."""
-        if self._pid != os.getpid():
-            self._reset()
         alarm = Alarm(act)
         with self._changed:
             heapq.heappush(self._alarms, (when, next(self._order), alarm))
@@ -117,8 +118,6 @@ class AlarmClock:
     def cancel(self, alarm: Alarm) -> None:
         """Do not call it. It may be running right now, or have run."""
         alarm.act = None
-        if self._pid != os.getpid():
-            return  # it belongs to the parent
         with self._changed:
             self._cancelled += 1
             if self._cancelled > 64 and self._cancelled > len(self._alarms) // 2:
@@ -129,8 +128,6 @@ class AlarmClock:
 
     def close(self) -> None:
         """Forget all alarms and end the thread. The clock can be used again."""
-        if self._pid != os.getpid():
-            self._reset()
         with self._changed:
             self._alarms.clear()
             self._closed = self._running
