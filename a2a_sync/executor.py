@@ -103,6 +103,11 @@ class RequestContext:
         return self._run.request.extensions
 
     @property
+    def attempt(self) -> int:
+        """1; more when workers died with this request and the agent says ``on_worker_lost = "retry"``."""
+        return self._run.request.attempt
+
+    @property
     def accepted_output_modes(self) -> tuple[str, ...]:
         """Media types the client takes; empty: any."""
         configuration = self._run.request.configuration

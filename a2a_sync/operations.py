@@ -135,7 +135,8 @@ Interceptor: TypeAlias = Callable[[Endpoint], Endpoint]
 class RunRequest:
     """What a run needs to know of the request that started it, on whatever worker it runs.
 
-    It can be serialised and never holds credentials: headers are those on an allow list.
+    It can be serialised and never holds credentials: headers are those on an allow list. ``attempt`` counts the workers
+    that have begun to run it.
     """
 
     message: t.Message
@@ -146,6 +147,7 @@ class RunRequest:
     extensions: tuple[str, ...] = ()
     trace: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    attempt: int = 1
 
     @property
     def task_id(self) -> str:

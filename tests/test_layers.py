@@ -19,7 +19,7 @@ FLOORS: list[list[str]] = [
     ["operations"],
     ["codec", "stores.base"],
     ["bindings.jsonrpc", "bindings.sse", "stores.memory", "stores.sqlite", "stores"],
-    ["events", "pool", "executor", "stamp", "paging", "client"],
+    ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "client"],
     ["run", "results", "asynchronous"],
     ["execution"],
     ["handler"],
@@ -139,7 +139,7 @@ def test_only_the_rooms_made_for_it_know_sockets_and_databases() -> None:
         "urllib3": {"client", "testing"},
         "sqlite3": {"stores"},
         "werkzeug": {"app", "exchange", "wellknown", "testing"},
-        "socket": {"connection", "client", "cli"},
+        "socket": {"connection", "hints", "client", "cli"},
         "sseclient": {"bindings"},
     }
     for module, path in modules().items():

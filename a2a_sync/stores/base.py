@@ -130,11 +130,62 @@ class RunRevoked(StoreConflict):
     """The token is no longer current: the task was cancelled, timed out, or taken over."""
 
 
+class HeldRun(NamedTuple):
+    """A run that some worker holds the token of."""
+
+    scope: Scope
+    token: RunToken
+
+
+class Workers(Protocol):
+    """The processes that share a store: who is alive, and what the dead have left behind.
+
+    A worker is alive while its count goes up; clocks are not compared. Every run's token names its worker.
+    """
+
+    @property
+    def id(self) -> str:
+        """This process, in tokens; another one after a fork."""
+
+    @property
+    def meeting_place(self) -> str:
+        """A path that all processes which share the store have in common."""
+
+    def beat(self) -> None:
+        """This process is alive: count one up. It enters the worker first, if need be."""
+
+    def leave(self) -> None:
+        """This process starts no more runs, and what it still holds may be taken over at once."""
+
+    def beats(self) -> dict[str, int]:
+        """The counts of all workers; -1 for those that have left."""
+
+    def runs_of(self, worker: str) -> tuple[HeldRun, ...]:
+        """The runs that `worker` holds the tokens of."""
+
+    def holds(self, token: RunToken) -> bool:
+        """The token is current."""
+
+    def adopt(self, run: HeldRun, request: RunRequest, events: Sequence[LogEvent]) -> StartedRun:
+        """Take a run over: store `request` and `events` with a token of this worker in place of the run's.
+
+        Raises:
+            RunRevoked: somebody else was quicker.
+        """
+
+    def dismiss(self, worker: str) -> None:
+        """Forget a worker that holds no run."""
+
+
 class TaskStore(Protocol):
     """One backend. Reads and writes raise `TaskNotFoundError` for tasks outside the scope, `StoreError` for faults."""
 
     #: Other processes see the same tasks.
     shared: bool
+
+    @property
+    def workers(self) -> Workers | None:
+        """The processes that do; None where the store is not shared."""
 
     def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
         """Begin a run on ``request.task_id``: store the request and `events` (the user's message first) in one step.

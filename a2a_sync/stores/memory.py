@@ -111,6 +111,7 @@ class MemoryStore:
     """
 
     shared = False
+    workers = None
 
     def __init__(self, *, max_tasks: int = 10_000) -> None:
         if max_tasks < 1:

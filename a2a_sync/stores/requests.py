@@ -35,6 +35,8 @@ def dump(request: RunRequest, *, message: bool = True) -> dict[str, Any]:
         value["tenant"] = request.tenant
     if request.extensions:
         value["extensions"] = list(request.extensions)
+    if request.attempt > 1:
+        value["attempt"] = request.attempt
     return value
 
 
@@ -54,4 +56,5 @@ def load(value: dict[str, Any], message: Message | None = None) -> RunRequest:
         extensions=tuple(value.get("extensions", ())),
         trace=value.get("trace", {}),
         headers=value.get("headers", {}),
+        attempt=value.get("attempt", 1),
     )

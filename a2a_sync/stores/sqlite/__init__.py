@@ -7,7 +7,6 @@ Every write is one transaction: either all of it is stored, or nothing. Beside t
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -38,6 +37,7 @@ from a2a_sync.stores.sqlite import rows, schema
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.rows import Batch, HeadRow, RequestRow
 from a2a_sync.stores.sqlite.schema import place
+from a2a_sync.stores.sqlite.workers import SQLiteWorkers
 from a2a_sync.types import Message, Task, TaskState
 
 __all__ = ["SQLiteStore"]
@@ -90,6 +90,7 @@ class SQLiteStore:
             is_ready=partial(schema.is_current, prefix=prefix),
             prepare=partial(schema.prepare, prefix=prefix),
         )
+        self.workers = SQLiteWorkers(self._database, self._sql, str(Path(name).absolute()), self._adopt)
 
     def close(self) -> None:
         """See `TaskStore.close`."""
@@ -99,7 +100,7 @@ class SQLiteStore:
 
     def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
         """See `TaskStore.start_run`."""
-        token = RunToken(request.task_id, secrets.token_hex(8))
+        token = self.workers.new_token(request.task_id)
         batch, request_row = Batch(events), RequestRow(request, events)
 
         def work(connection: sqlite3.Connection) -> HeadRow:
@@ -121,13 +122,23 @@ class SQLiteStore:
 
     def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
+        return self._append(token.task_id, events, partial(_held, token), None if end else token.value)
 
-        def held(row: HeadRow | None) -> HeadRow:
-            if row is None or row.token is None or row.token != token.value:
-                raise RunRevoked(f"the run on task {token.task_id} is no longer current")
-            return row
+    def _adopt(self, old: RunToken, request: RunRequest, events: Sequence[LogEvent]) -> StartedRun:
+        """See `Workers.adopt`."""
+        token = self.workers.new_token(old.task_id)
+        batch, request_row = Batch(events), RequestRow(request, events)
 
-        return self._append(token.task_id, events, held, None if end else token.value)
+        def work(connection: sqlite3.Connection) -> HeadRow:
+            row = _held(old, self._row(connection, old.task_id))
+            new = batch.advance(row, token.value)
+            self._update(connection, row, new)
+            connection.execute(self._sql.put_request, (place(new.key, 0), request_row.body(row.version)))
+            connection.executemany(self._sql.put, batch.rows(row, new.key))
+            return new
+
+        adopted = self._database.write(work)
+        return StartedRun(token=token, head=adopted.head(batch.change.status), entries=batch.entries)
 
     def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """See `TaskStore.interrupt`."""
@@ -349,6 +360,12 @@ class _Log:
 
 def _bodies(found: Iterable[tuple[bytes]]) -> list[bytes]:
     return [body for (body,) in found]
+
+
+def _held(token: RunToken, row: HeadRow | None) -> HeadRow:
+    if row is None or row.token is None or row.token != token.value:
+        raise RunRevoked(f"the run on task {token.task_id} is no longer current")
+    return row
 
 
 def _owned(row: HeadRow | None, scope: Scope, task_id: str) -> HeadRow:

@@ -4,7 +4,8 @@
 integer (`place`), so that a log is one range of one table and needs no index. Place 0 of a task holds the request of
 its newest run, and each message points at the message before it: the newest n are found without an index too. ``counts``
 says how many tasks of a scope are in a state, so that totals cost nothing to ask for; its row without scope and state
-counts them all. ``snapshots`` holds the folded artifacts of tasks with many chunks.
+counts them all. ``snapshots`` holds the folded artifacts of tasks with many chunks. ``workers`` counts the heartbeats of
+the processes; a token begins with the id of the worker that holds it.
 
 Every index and every table that a write touches is one more page to store: measure before adding one.
 """
@@ -76,6 +77,7 @@ _TABLES = (
         PRIMARY KEY (tenant, owner, state)
     ) WITHOUT ROWID
     """,
+    "CREATE TABLE {p}workers (id TEXT PRIMARY KEY, beat INTEGER NOT NULL) WITHOUT ROWID",
     """
     CREATE TRIGGER {p}task_made AFTER INSERT ON {p}tasks BEGIN
         INSERT INTO {p}counts VALUES (new.tenant, new.owner, new.state, 1), ('', '', '', 1)
@@ -184,5 +186,12 @@ class Statements:
         self.everywhere = f"SELECT n FROM {p}counts WHERE tenant = '' AND owner = '' AND state = ''"
         self.in_scope = f"SELECT sum(n) FROM {p}counts WHERE tenant = ? AND owner = ? AND state <> ''"
         self.in_state = f"SELECT n FROM {p}counts WHERE tenant = ? AND owner = ? AND state = ?"
+        self.beat = f"INSERT INTO {p}workers VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET beat = max(beat, 0) + 1"
+        self.leave = f"UPDATE {p}workers SET beat = -1 WHERE id = ?"
+        self.beats = f"SELECT id, beat FROM {p}workers"
+        self.holds = f"SELECT 1 FROM {p}tasks WHERE id = ? AND token = ?"
+        self.dismiss = f"DELETE FROM {p}workers WHERE id = ?"
+        # Read when a worker has died only, so no index is kept for it.
+        self.held = f"SELECT tenant, owner, id, token FROM {p}tasks WHERE token >= ? || '.' AND token < ? || '/'"
         self.by_time = f"{p}tasks INDEXED BY {p}tasks_by_time"
         self.by_context = f"{p}tasks INDEXED BY {p}tasks_by_context"
