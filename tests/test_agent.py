@@ -359,7 +359,7 @@ def test_a_long_async_stream_asks_to_be_told_of_a_cancel_once(serve):
 
     async def handler(message, context):
         run = context._run
-        for number in range(200):
+        for _number in range(200):
             yield "x"
             asked.append(len(run._callbacks))
 
