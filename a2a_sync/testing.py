@@ -1,4 +1,4 @@
-"""Test an agent without a socket: the real client over the real WSGI app, streaming included.
+"""Test an agent without a socket: the real client over the real WSGI app, streaming included::
 
     session = wsgi_session(app)
     with Client("http://agent.test", session=session) as client: ...

@@ -1,5 +1,12 @@
 """How the documentation is built: ``make docs``, or ``sphinx-build -W -b html docs docs/_build``."""
 
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Any
+
 import a2a_sync
 
 project = "a2a_sync"
@@ -7,13 +14,12 @@ author = "the a2a_sync authors"
 copyright = "the a2a_sync authors; Apache-2.0"
 release = version = a2a_sync.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"a2a_sync {release}"
 html_copy_source = html_show_sourcelink = False
 
-myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 
 # What stands in single backquotes in a docstring is a name.
@@ -21,9 +27,58 @@ default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
-# Under these names the signatures are readable; what they stand for is said on the page of the data model.
-autodoc_type_aliases = {
-    name: name for name in ("Auth", "Content", "Event", "JSON", "Metadata", "Part", "StreamResponse")
-}
-napoleon_use_rtype = False
 python_use_unqualified_type_names = True
+
+#: Classes whose objects are handed to users: how they are made is nobody's business.
+_NOT_CONSTRUCTED = {
+    "AgentExecutor",
+    "ArtifactWriter",
+    "Chat",
+    "Entry",
+    "RequestContext",
+    "Role",
+    "TaskState",
+    "TaskStore",
+    "TaskStream",
+}
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", _write_sections)
+    app.connect("autodoc-process-signature", _readable_signature)
+
+
+def _write_sections(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """``Raises:`` and its kind, with ``name: text`` below, as lists."""
+    lines[:] = _with_lists(lines)
+
+
+def _with_lists(lines: list[str]) -> Iterator[str]:
+    rest = list(lines)
+    while rest:
+        line = rest.pop(0)
+        if not re.fullmatch(r"(Parameters|Raises)\b.*:", line):
+            yield line
+            continue
+        section = list(takewhile(lambda below: not below or below.startswith(" "), rest))
+        del rest[: len(section)]
+        yield from ("", f"**{line.removesuffix(':')}**", "")
+        for item in section:
+            if named := re.match(r"    ([\w, ]+): (.*)", item):
+                names = ", ".join(f"``{one}``" for one in named[1].split(", "))
+                yield f"* {names}: {named[2]}"
+            else:
+                yield "  " + item.strip() if item else ""
+        yield ""
+
+
+def _readable_signature(
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None] | None:
+    if what == "class" and name.rpartition(".")[2] in _NOT_CONSTRUCTED:
+        return "", None
+    if signature and "<factory>" in signature:
+        # With this default in it a signature is no Python, and would be shown as it stands.
+        return signature.replace("<factory>", "..."), returns
+    return None

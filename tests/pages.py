@@ -10,8 +10,8 @@ What a reader would do is done with each fenced block:
   id of the task that was named last.
 - ``text`` after one of these is its output, in which ``…`` stands for anything.
 
-``http://127.0.0.1:8000`` is wherever the page's server listens. ``<!-- not run: reason -->`` leaves a block out, and
-nothing else does.
+``http://127.0.0.1:8000`` is wherever the page's server listens. ``<!-- needs: flask -->`` runs a block only where that
+package is installed, ``<!-- not run: reason -->`` leaves one out, and nothing else does.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import tokenize
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.live import HOST, ROOT, free_port, live_server
@@ -39,9 +40,9 @@ _FENCE = re.compile(r"^( *)(`{3,})([\w-]*) *(.*)$")
 _NOTE = re.compile(r"^<!-- ([a-z ]+): (.+?) -->$")
 _FILE = re.compile(r"^# ([\w/]+\.py)$")
 _TASK_ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
-_NOTES = {"file", "exit code", "not run"}
+_NOTES = {"file", "exit code", "needs", "not run"}
 #: Blocks that are shown and not run: data and output.
-_PLAIN = {"text", "json", "nginx", "toml"}
+_PLAIN = {"text", "json", "toml"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +124,12 @@ class Page:
         blocks = read(self.path)
         with self._server, self._imports():
             for block, after in zip(blocks, [*blocks[1:], None], strict=True):
-                where = f"{self.path.relative_to(ROOT)}:{block.line}"
+                where = f"{self.path}:{block.line}"
                 expected = after.text if after is not None and after.language == "text" else None
                 if reason := block.notes.get("not run"):
                     assert len(reason) > 10, f"{where}: that is no reason"
+                elif block.notes.get("needs") and find_spec(block.notes["needs"]) is None:
+                    continue
                 elif block.file:
                     self._save(block)
                 elif block.language == "python":

@@ -22,3 +22,36 @@ def as_parameter(path: Path) -> object:
 def test_what_a_page_shows_is_what_happens(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Page(path, tmp_path).run()
+
+
+def page(folder: Path, text: str) -> Page:
+    path = folder / "page.md"
+    path.write_text(text)
+    return Page(path, folder)
+
+
+WRONG = {
+    "value": "```python\n1 + 1  # 3\n```\n",
+    "no value": "```python\nname = 1\nname\n```\n",
+    "output": "```python\nprint(2)\n```\n\n```text\n3\n```\n",
+    "output not shown": "```python\nprint(2)\n```\n",
+    "output not made": "```python\nname = 1\n```\n\n```text\n3\n```\n",
+    "exit code": "<!-- exit code: 4 -->\n```sh\npython -c 'pass'\n```\n",
+    "option": "```sh\na2a-sync card --no-such-option http://127.0.0.1:8000\n```\n",
+    "unknown command": "```sh\ncurl http://127.0.0.1:8000\n```\n",
+    "no reason": "<!-- not run: why -->\n```python\n1\n```\n",
+    "unknown note": "<!-- skip: because I say so -->\n```python\n1\n```\n",
+    "unknown language": "```ruby\n1\n```\n",
+}
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG.keys())
+def test_a_page_that_is_wrong_is_found_out(text: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        page(tmp_path, text).run()
+
+
+def test_a_page_that_is_right_passes_with_files_values_output_and_anything_where_it_says_so(tmp_path: Path) -> None:
+    text = "```python\n# saved.py\nvalue = 2\n```\n\n```python\nfrom saved import value\n\nvalue  # 2\nprint(1, value, 3)\n```\n\n"
+    page(tmp_path, text + "```text\n1 … 3\n```\n\n```sh\npython saved.py\n```\n").run()
+    assert (tmp_path / "saved.py").read_text() == "# saved.py\nvalue = 2\n"

@@ -1,0 +1,221 @@
+"""What the documentation lists is what the code has: names, errors, limits, commands, operations, layers."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import a2a_sync
+from a2a_sync import A2AApp, Agent, Limits, errors
+from a2a_sync import gunicorn as gunicorn_settings
+from a2a_sync.cli import main
+from a2a_sync.errors import A2AError, TransportError
+from a2a_sync.operations import OPERATIONS
+from a2a_sync.testing import wsgi_session
+from tests.live import ROOT
+from tests.pages import read
+from tests.test_layers import FLOORS
+
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+
+
+def table(page: Path, *head: str) -> list[list[str]]:
+    """The rows of the table with these column heads, without its backquotes."""
+    lines = iter(page.read_text().splitlines())
+    wanted = f"| {' | '.join(head)} |"
+    assert any(line == wanted for line in lines), f"{page.name} has no table {wanted}"
+    next(lines)
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().replace("`", "") for cell in line.strip("|").split(" |")])
+    assert rows
+    return rows
+
+
+def documented() -> set[str]:
+    """Every name that a page of the reference describes, with its module."""
+    found = re.findall(
+        r"^\.\. (?:autoclass|autoexception|autofunction|py:class):: ([\w.]+)",
+        "\n".join(path.read_text() for path in REFERENCE.glob("*.md")),
+        re.MULTILINE,
+    )
+    return set(found)
+
+
+def below(cls: type) -> Iterator[type]:
+    for child in cls.__subclasses__():
+        if child.__module__ == "a2a_sync.errors":
+            yield child
+            yield from below(child)
+
+
+# -- names --------------------------------------------------------------------------------------------------------------
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    # The union of the parts has no page of its own, and the classes of errors are rows of a table.
+    tables = {
+        row[0] for head in (("class", "a caller meets it when"), ("class", "raised by")) for row in errors_in(*head)
+    }
+    tables |= {row[0] for row in errors_in("class", "code", "reason", "HTTP", "a caller meets it when")} | {"Part"}
+    missing = {name for name in a2a_sync.__all__ if f"a2a_sync.{name}" not in documented()}
+    assert missing <= tables
+
+
+def errors_in(*head: str) -> list[list[str]]:
+    return table(REFERENCE / "errors.md", *head)
+
+
+@pytest.mark.parametrize("name", sorted(documented()))
+def test_every_name_in_the_reference_exists(name: str) -> None:
+    module, _, attribute = name.rpartition(".")
+    assert hasattr(import_module(module), attribute)
+
+
+# -- errors -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_errors_is_that_of_the_classes() -> None:
+    rows = errors_in("class", "code", "reason", "HTTP", "a caller meets it when")
+    shown = {(name, int(code), reason, int(http)) for name, code, reason, http, _ in rows}
+    assert shown == {(cls.__name__, cls.code, cls.reason, cls.rpc_http_status) for cls in below(A2AError)}
+
+
+def test_every_error_of_the_transport_is_in_its_table() -> None:
+    shown = {name for name, _ in errors_in("class", "a caller meets it when")}
+    assert shown == {cls.__name__ for cls in below(TransportError)}
+
+
+def test_every_other_error_is_in_a_table_too() -> None:
+    rest = {
+        name
+        for name, cls in vars(errors).items()
+        if isinstance(cls, type) and issubclass(cls, Exception) and not issubclass(cls, (A2AError, TransportError))
+    }
+    assert rest <= {name for name, _ in errors_in("class", "raised by")}
+
+
+# -- numbers ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_limit_is_listed_with_its_default() -> None:
+    rows = table(REFERENCE / "limits.md", "field", "default", "unit", "bounds")
+    assert [(name, default) for name, default, _, _ in rows] == [
+        (item.name, str(item.default)) for item in fields(Limits)
+    ]
+
+
+def test_the_settings_for_gunicorn_are_listed_with_their_values() -> None:
+    rows = table(REFERENCE / "server.md", "setting", "value")
+    settings = {
+        name: str(value)
+        for name, value in vars(gunicorn_settings).items()
+        if not name.startswith("_") and isinstance(value, (bool, int, str))
+    }
+    assert dict(rows) == settings
+
+
+# -- the command line ---------------------------------------------------------------------------------------------------
+
+
+def help_of(*words: str) -> str:
+    runner = CliRunner()
+    return runner.invoke(main, [*words, "--help"], prog_name="a2a-sync", terminal_width=80).output.rstrip() + "\n"
+
+
+def test_every_command_is_shown_with_all_it_says_of_itself() -> None:
+    shown = [block.text for block in read(REFERENCE / "command-line.md")]
+    assert shown == [help_of(), *(help_of(name) for name in main.commands)]
+
+
+def test_every_environment_variable_is_listed() -> None:
+    listed = {name for name, _ in table(REFERENCE / "command-line.md", "variable", "stands for")}
+    read_by_options = {
+        option.envvar
+        for command in main.commands.values()
+        for option in command.params
+        if isinstance(option.envvar, str)
+    }
+    assert listed == read_by_options
+
+
+# -- the protocol -------------------------------------------------------------------------------------------------------
+
+MESSAGE = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
+PARAMS: dict[str, Any] = {
+    "SendMessage": MESSAGE,
+    "SendStreamingMessage": MESSAGE,
+    "ListTasks": {},
+    "GetExtendedAgentCard": {},
+    "CreateTaskPushNotificationConfig": {"taskId": "t", "url": "https://example.com/"},
+    "GetTaskPushNotificationConfig": {"taskId": "t", "id": "c"},
+    "ListTaskPushNotificationConfigs": {"taskId": "t"},
+    "DeleteTaskPushNotificationConfig": {"taskId": "t", "id": "c"},
+}
+
+
+def outcome(app: A2AApp, method: str) -> str:
+    """``yes``, or the reason of the error that the operation is answered with. An unknown task counts as yes."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": PARAMS.get(method, {"id": "unknown"})}
+    answer = wsgi_session(app).post("http://agent.test/", json=body, headers={"A2A-Version": "1.0"}, timeout=10)
+    if answer.headers["Content-Type"] == "text/event-stream":
+        return "yes"
+    error = json.loads(answer.content).get("error")
+    reason = error["data"][0]["reason"] if error else "yes"
+    return "yes" if reason == "TASK_NOT_FOUND" else reason
+
+
+def test_the_coverage_of_operations_is_as_listed() -> None:
+    agent = Agent("covered")
+    agent.message(lambda message, context: "yes")
+    rows = table(REFERENCE / "coverage.md", "operation", "`Client`", "JSON-RPC 1.0", "HTTP+JSON 1.0", "0.3")
+    with A2AApp(agent) as app:
+        assert {row[0]: row[2] for row in rows} == {name: outcome(app, name) for name in OPERATIONS}
+    assert all(hasattr(a2a_sync.Client, name.strip()) for row in rows if row[1] for name in row[1].split(","))
+
+
+# -- the house ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_floors_are_drawn_as_they_are_built() -> None:
+    rows = table(DOCS / "explanation" / "layout.md", "floor", "rooms")
+    assert [rooms.split(", ") for _, rooms in rows] == FLOORS
+    assert [int(number) for number, _ in rows] == list(range(len(FLOORS)))
+
+
+def test_every_room_is_explained() -> None:
+    rows = table(DOCS / "explanation" / "layout.md", "room", "does", "leaves to others")
+    explained = {name.strip() for rooms, *_ in rows for name in rooms.split(",")}
+    assert {room.partition(".")[0] for floor in FLOORS for room in floor} - {"__main__"} == explained
+
+
+# -- the pages ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_snippet_that_is_left_out_is_python_all_the_same() -> None:
+    for path in DOCS.rglob("*.md"):
+        for block in read(path):
+            if block.language == "python":
+                ast.parse(block.text, f"{path.name}:{block.line}")
+
+
+def test_no_page_is_forgotten_in_the_contents() -> None:
+    listed = set()
+    for path in DOCS.rglob("*.md"):
+        for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+            names = [line for line in tree.splitlines() if line and not line.startswith(":")]
+            listed |= {(path.parent / name).resolve() for name in names}
+    pages = {path.with_suffix("").resolve() for path in DOCS.rglob("*.md") if "_build" not in path.parts}
+    assert pages - listed == {(DOCS / "index").resolve()}
