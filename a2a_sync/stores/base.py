@@ -151,6 +151,9 @@ class Workers(Protocol):
     def meeting_place(self) -> str:
         """A path that all processes which share the store have in common."""
 
+    def mark(self) -> object:
+        """A value that is another one after every write of any process; None where it cannot be told. Cheap."""
+
     def beat(self) -> None:
         """This process is alive: count one up. It enters the worker first, if need be."""
 

@@ -575,6 +575,16 @@ class StoreContract:
         assert store.load(MINE, "t").task.artifacts == ()
         assert len(store.log(MINE, "t").entries) == 3
 
+    def test_a_task_made_after_another_was_deleted_holds_nothing_of_it(self, store):
+        for text in ("old", "new"):
+            run = begin(store)
+            task_id = run.head.id
+            store.append(run.token, [chunk(task_id, text, append=n > 0) for n in range(200 if text == "old" else 100)])
+            for _ in range(2):
+                (artifact,) = store.load(MINE, task_id).task.artifacts
+                assert {part.text for part in artifact.parts} == {text}
+            store.delete(MINE, task_id)
+
     def test_beyond_the_bound_the_tasks_that_ended_first_go_first(self, make_store):
         store = make_store(max_tasks=5)
         open_ = begin(store, at=NOON)

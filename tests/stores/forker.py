@@ -1,6 +1,6 @@
 """A process that forks after its store was used: ``python -m tests.stores.forker PATH``.
 
-One thread goes on writing while it forks. Every process then writes to tasks of its own and reads them back.
+One thread goes on writing while it forks. No child has the file open, and each writes to a task of its own.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ def write(store: SQLiteStore, chunks: int = 50) -> None:
     assert len(store.load(MINE, run.head.id).task.artifacts[0].parts) == chunks
 
 
-def in_child(store: SQLiteStore, *, quiet: bool) -> None:
-    if quiet and os.path.isdir("/proc/self/fd"):
+def in_child(store: SQLiteStore) -> None:
+    if os.path.isdir("/proc/self/fd"):
         opened = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
         assert not [name for name in opened if name.startswith(sys.argv[1])], opened
     write(store)
     store.close()
 
 
-def fork(store: SQLiteStore, *, quiet: bool) -> int:
+def fork(store: SQLiteStore) -> int:
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            in_child(store, quiet=quiet)
+            in_child(store)
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -48,7 +48,7 @@ def main(path: str) -> None:
     warnings.simplefilter("ignore", DeprecationWarning)
     store = SQLiteStore(path, busy_timeout=20)
     write(store)
-    children = [fork(store, quiet=True) for _ in range(2)]
+    children = [fork(store) for _ in range(2)]
     over = threading.Event()
 
     def go_on() -> None:
@@ -59,7 +59,7 @@ def main(path: str) -> None:
     writer.start()
     for _ in range(6):
         write(store, 5)
-        children.append(fork(store, quiet=False))
+        children.append(fork(store))
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     over.set()
     writer.join(PATIENCE)

@@ -477,6 +477,29 @@ def test_the_thousandth_turn_costs_as_many_steps_as_an_early_one(make_store, mon
     assert 0 < steps.of(turn) <= 1.1 * early + 2
 
 
+def test_many_chunks_are_not_folded_anew_at_each_read(make_store, monkeypatch):
+    steps = Steps(monkeypatch)
+    store = make_store()
+    run = begin(store)
+    store.append(run.token, [chunk(run.head.id, "x", append=n > 0) for n in range(1000)], end=True)
+    first = steps.of(lambda: store.load(MINE, run.head.id))
+    again = steps.of(lambda: store.load(MINE, run.head.id))
+    assert 0 < again < first / 5
+
+
+def test_reading_a_growing_artifact_writes_no_more_than_its_chunks_did(path, make_store):
+    store = make_store()
+    run = begin(store)
+    snapshots = set()
+    for n in range(40):
+        store.append(run.token, [chunk(run.head.id, "x", append=n + m > 0) for m in range(100)])
+        assert len(store.load(MINE, run.head.id).task.artifacts[0].parts) == 100 * (n + 1)
+        with connect(path) as connection:
+            snapshots.add(connection.execute("SELECT covered FROM a2a_snapshots").fetchone()[0])
+    assert len(snapshots) >= 4
+    assert sum(snapshots) < 2 * 4000
+
+
 def written(path: Path, chunks: int) -> tuple[int, int, int]:
     """Rows written, bytes written and bytes kept for one artifact of so many chunks, read once at the end."""
     with pytest.MonkeyPatch.context() as patch:

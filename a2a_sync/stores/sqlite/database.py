@@ -23,6 +23,8 @@ _T = TypeVar("_T")
 _IDLE = 4
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.02
+#: How long a fork waits for transactions, and transactions for a fork, in seconds.
+_FORK_LIMIT = 5.0
 
 _PRAGMAS = (
     "PRAGMA synchronous = NORMAL",
@@ -39,21 +41,48 @@ class _Connections:
     def __init__(self) -> None:
         self.writing = threading.Lock()
         self.prepared = False
-        self.idle: list[sqlite3.Connection] = []
-        #: Keeps what a fork caught in use from being collected, which would close it in the child.
-        self.open: set[sqlite3.Connection] = set()
+        self._changed = threading.Condition(threading.Lock())
+        self._idle: list[sqlite3.Connection] = []
+        self._in_use = 0
+        self._forks = 0
 
-    def close(self, connection: sqlite3.Connection) -> None:
-        self.open.discard(connection)
-        connection.close()
+    def lease(self) -> sqlite3.Connection | None:
+        """A connection that waited for its next use, or None: open one. Give either back."""
+        with self._changed:
+            if self._forks:
+                self._changed.wait_for(lambda: not self._forks, _FORK_LIMIT)
+            self._in_use += 1
+            return self._idle.pop() if self._idle else None
+
+    def give_back(self, connection: sqlite3.Connection | None, *, usable: bool) -> None:
+        """End a lease. What is not usable, or one too many, is closed."""
+        if connection is not None and not (usable and len(self._idle) < _IDLE):
+            connection.close()
+            connection = None
+        with self._changed:
+            if connection is not None:
+                self._idle.append(connection)
+            self._in_use -= 1
+            if self._forks:
+                self._changed.notify_all()
 
     def close_idle(self) -> None:
-        while True:
-            try:
-                connection = self.idle.pop()
-            except IndexError:
-                return
-            self.close(connection)
+        with self._changed:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def before_fork(self) -> None:
+        """Close everything, and let nothing be opened until `after_fork`."""
+        with self._changed:
+            self._forks += 1
+            self._changed.wait_for(lambda: not self._in_use, _FORK_LIMIT)
+        self.close_idle()
+
+    def after_fork(self) -> None:
+        with self._changed:
+            self._forks = max(self._forks - 1, 0)
+            self._changed.notify_all()
 
 
 class Database:
@@ -106,7 +135,6 @@ class Database:
         """Close what waits for its next use; what is in use follows when it is done. The next use opens anew."""
         connections = self._by_pid.pop(os.getpid(), None)
         if connections is not None:
-            connections.prepared = False
             connections.close_idle()
 
     def connect(self) -> sqlite3.Connection:
@@ -123,7 +151,7 @@ class Database:
     # -- opening ------------------------------------------------------------------------------------------------------
 
     def _ready(self) -> _Connections:
-        """This process's connections. A parent's stay in the table, unused and unclosed: SQLite forbids both after a fork."""
+        """This process's connections. Those of a parent stay in the table untouched: SQLite allows no use of them."""
         pid = os.getpid()
         connections = self._by_pid.get(pid) or self._by_pid.setdefault(pid, _Connections())
         if not connections.prepared:
@@ -161,22 +189,16 @@ class Database:
             pause = min(pause * 1.3, _LONGEST_PAUSE)
 
     def _once(self, connections: _Connections, begin: str, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        connection, usable = connections.lease(), True
         try:
-            connection = connections.idle.pop()
-        except IndexError:
-            connection = self.connect()
-            connections.open.add(connection)
-        usable = True
-        try:
+            if connection is None:
+                connection = self.connect()
             return _transaction(connection, begin, work)
         except sqlite3.Error as error:
-            usable = _is_busy(error) and not connection.in_transaction
+            usable = _is_busy(error) and connection is not None and not connection.in_transaction
             raise
         finally:
-            if usable and len(connections.idle) < _IDLE and self._by_pid.get(os.getpid()) is connections:
-                connections.idle.append(connection)
-            else:
-                connections.close(connection)
+            connections.give_back(connection, usable=usable and self._by_pid.get(os.getpid()) is connections)
 
     # -- what went wrong ----------------------------------------------------------------------------------------------
 
@@ -229,17 +251,21 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
 
 
 # -- fork ---------------------------------------------------------------------------------------------------------------
+# SQLite keeps what it knows of locks per process, in memory that a fork copies: a child would take its parent's locks
+# for its own. So no connection may be open while a process forks, and a fork waits for transactions that go on.
 
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
-def _close_before_fork() -> None:
-    """Let no connection cross a fork: what waits for its next use is closed, and opened again when it comes."""
+def _each_open(call: Callable[[_Connections], None]) -> None:
     for database in list(_databases):
         connections = database._by_pid.get(os.getpid())
         if connections is not None:
-            connections.close_idle()
+            call(connections)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_close_before_fork)
+    os.register_at_fork(
+        before=lambda: _each_open(_Connections.before_fork),
+        after_in_parent=lambda: _each_open(_Connections.after_fork),
+    )
