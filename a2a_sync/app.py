@@ -27,16 +27,23 @@ from a2a_sync.execution import Execution
 from a2a_sync.handler import RequestHandler
 from a2a_sync.jsonrpc_wsgi import JsonRpcService
 from a2a_sync.limits import Limits
+from a2a_sync.neighbours import Neighbours
 from a2a_sync.operations import Call, Endpoint
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import TaskStore
-from a2a_sync.wellknown import CARD_PATH, CardDocument
+from a2a_sync.wellknown import CARD_PATH, OLD_CARD_PATH, CardDocument
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 #: Request headers that runs may see. Never credentials: they are stored with the run.
 FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "traceparent", "tracestate")
+
+
+_ALONE = (
+    "this server has several worker processes, but its tasks live in the memory of one: give the app a store that they"
+    " share, such as store='sqlite:///tasks.db', or run one worker"
+)
 
 
 class A2AApp:
@@ -60,7 +67,7 @@ class A2AApp:
         card: AgentCard | None = None,
         store: TaskStore | str | None = None,
         url: str | None = None,
-        versions: Sequence[str] = ("1.0",),
+        versions: Sequence[str] = ("1.0", "0.3"),
         limits: Limits | None = None,
         headers: Iterable[str] = FORWARDED_HEADERS,
         trusted_hosts: Sequence[str] | None = None,
@@ -74,6 +81,8 @@ class A2AApp:
         self._template = _with_capabilities(card or _described(agent))
         self._hub = EventHub()
         self._execution = Execution(agent, self.store, self._hub, self.limits)
+        workers = self.store.workers
+        self._neighbours = Neighbours(workers, self._hub, self._execution, self.limits) if workers is not None else None
         self._handler = RequestHandler(
             self.store,
             self._execution,
@@ -84,7 +93,9 @@ class A2AApp:
             headers=tuple(headers),
         )
         fixed = self._url is not None or self._trusted_hosts is not None
-        self._document = CardDocument(self.agent_card, self._codecs[versions[0]], fixed=fixed)
+        self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed)
+        # The old path is for clients that know nothing but 0.3.
+        self._card_paths = (CARD_PATH, OLD_CARD_PATH) if "0.3" in self._codecs else (CARD_PATH,)
         self._jsonrpc = JsonRpcService(self._dispatch, self._codecs)
         self._streams = threading.BoundedSemaphore(self.limits.streams)
         self._closed = False
@@ -97,6 +108,10 @@ class A2AApp:
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request. Blocks the server's thread for as long as the call takes."""
+        if self._neighbours is not None:
+            self._neighbours.meet()
+        elif environ.get("wsgi.multiprocess"):
+            return _error_response(503, _ALONE)(environ, start_response)
         request = Request(environ)
         request.trusted_hosts = self._trusted_hosts
         path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
@@ -106,7 +121,7 @@ class A2AApp:
                 exchange = Exchange(request, start_response, connection, self.limits, self._streams)
                 return self._jsonrpc.respond(exchange)
             response = _only(method, "POST, OPTIONS")
-        elif path == CARD_PATH:
+        elif path in self._card_paths:
             response = self._card(request) if method in ("GET", "HEAD") else _only(method, "GET, HEAD, OPTIONS")
         else:
             response = _error_response(404, f"there is nothing at this path; the card is at {CARD_PATH}")
@@ -154,6 +169,8 @@ class A2AApp:
         A store that was handed in stays open. Idempotent.
         """
         self._execution.close(timeout)
+        if self._neighbours is not None:
+            self._neighbours.close()
         self._closed = True
         if self._owns_store:
             self.store.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from a2a_sync.errors import A2AError, InternalError, TaskNotFoundError
@@ -38,8 +38,15 @@ class EventHub:
 
     def __init__(self) -> None:
         self._closed = False
+        #: Called with the task's id after each batch that this process appended: how other processes hear of it.
+        self.tell_others: Callable[[str], None] | None = None
         self.renew()
         renew_in_child(self)
+
+    @property
+    def listened_to(self) -> bool:
+        """Somebody waits for something."""
+        return bool(self._listeners)
 
     def renew(self) -> None:
         """Forget all listeners: those of a forked child's parent are not here."""
@@ -64,12 +71,18 @@ class EventHub:
                 self._listeners.pop(task_id, None)
 
     def publish(self, task_id: str, entries: Sequence[Entry], *, ended: bool) -> None:
-        """Tell the listeners of a task what was just appended; `ended` says that no run holds its token now.
-
-        Without entries and with `ended` it is a hint: something may have happened, look at the log.
-        """
+        """Tell the listeners of a task what was just appended; `ended` says that no run holds its token now."""
         for listener in self._listeners.get(task_id, ()):
             listener.offer(entries, ended)
+        if self.tell_others is not None:
+            self.tell_others(task_id)
+
+    def hint(self, task_id: str | None = None) -> None:
+        """Something may have happened to a task (None: to any of them): its listeners look at the log."""
+        listeners = self._listeners
+        for one in [task_id] if task_id is not None else list(listeners):
+            for listener in listeners.get(one, ()):
+                listener.offer((), True)
 
     def fail(self, task_id: str, error: A2AError) -> None:
         """Tell the listeners of a task that its run is over and that its end could not be stored."""

@@ -11,12 +11,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from a2a_sync.errors import A2AError, OverloadedError, TaskNotCancelableError
+from a2a_sync.cancelling import CancelHandlers, no_message
+from a2a_sync.errors import OverloadedError, TaskNotCancelableError, TaskNotFoundError
 from a2a_sync.events import EventHub
-from a2a_sync.executor import RequestContext
 from a2a_sync.fork import renew_in_child
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.limits import Limits
@@ -24,13 +24,12 @@ from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.pool import Slot, WorkerPool
 from a2a_sync.run import Run, current_run
 from a2a_sync.stamp import status_event
-from a2a_sync.stores.base import Scope, StartedRun, StoredTask, TaskEnded, TaskStore
-from a2a_sync.types import Message, Metadata, Role, TaskState
+from a2a_sync.stores.base import HeldRun, RunRevoked, Scope, StartedRun, TaskEnded, TaskStore
+from a2a_sync.types import Message, Metadata, TaskState
+from a2a_sync.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 
-#: A watchdog without runs to watch leaves after so many seconds.
-_IDLE_SECONDS = 30.0
 #: How long `Execution.close` waits for runs that it told to stop.
 _FAREWELL_SECONDS = 0.5
 
@@ -43,36 +42,27 @@ class Place(enum.Enum):
     HERE = "on the caller's thread"
 
 
-@dataclass(slots=True)
-class _Active:
-    slot: Slot | None
-    reported: bool = False
-
-
 class Execution:
     """The runs of one process over one store. A forked child starts without any."""
 
     def __init__(self, executor: Any, store: TaskStore, hub: EventHub, limits: Limits) -> None:
         self.pool = WorkerPool(threads=limits.executions, waiting=limits.waiting, leftovers=limits.leftovers)
-        # Cancel handlers have a pool of their own: the other may be full of what is to be cancelled.
-        self._askers = WorkerPool(
-            threads=limits.executions, waiting=0, leftovers=limits.leftovers, name="a2a-cancel", idle=5.0
-        )
+        self._cancels = CancelHandlers(executor, store, limits)
+        self._watchdog = Watchdog(limits)
         self._executor = executor
         self._store = store
         self._hub = hub
         self._limits = limits
         self._closed = False
+        self._retry = getattr(executor, "on_worker_lost", "fail") == "retry"
+        #: Called before a run asks for its token: the process must be known as a worker by then.
+        self.before_run: Callable[[], None] | None = None
         self.renew()
         renew_in_child(self)
 
     def renew(self) -> None:
         """Forget all runs: those of a forked child's parent go on there."""
-        self._lock = threading.Lock()
-        self._active: dict[Run, _Active] = {}
-        self._unstored: set[Run] = set()
-        self._watchdog: threading.Thread | None = None
-        self._stop_watching = threading.Event()
+        self._active: dict[Run, Slot | None] = {}
         self._came_back = threading.Event()
 
     # -- starting --
@@ -120,6 +110,8 @@ class Execution:
     def _reserve(self, place: Place) -> Slot | None:
         if self._closed:
             raise _stopping()
+        if self.before_run is not None:
+            self.before_run()
         if place is Place.HERE:
             return None
         slot = self.pool.reserve()
@@ -131,7 +123,7 @@ class Execution:
     def _enter(self, scope: Scope, request: RunRequest, create: bool, slot: Slot | None) -> Run:
         """A run, known before its task is: whoever ends the task from now on finds it."""
         run = Run(self._executor, self._store, self._hub, scope, request, create=create, on_over=self._forget)
-        self._active[run] = _Active(slot)
+        self._active[run] = slot
         if self._closed:
             self._leave(run, slot)
             raise _stopping()
@@ -143,8 +135,7 @@ class Execution:
             slot.release()
 
     def _launch(self, run: Run, slot: Slot | None) -> None:
-        if self._limits.max_runtime or self._limits.idle_timeout:
-            self._start_watchdog()
+        self._watchdog.watch(run, slot)
         context = contextvars.copy_context()
         if slot is None:
             context.run(run.execute)
@@ -158,9 +149,7 @@ class Execution:
 
     def _forget(self, run: Run) -> None:
         self._active.pop(run, None)
-        if run.unstored:
-            self._unstored.add(run)
-            self._start_watchdog()
+        self._watchdog.came_back(run)
         self._came_back.set()
 
     @staticmethod
@@ -191,10 +180,9 @@ class Execution:
         head = self._store.head(scope, task_id)
         if head.status.state.terminal:
             raise _not_cancelable(task_id, head.status.state)
-        handler = getattr(self._executor, "cancel", None)
-        if handler is not None:
-            self._ask(handler, self._cancel_context(scope, task_id, metadata, principal))
-        request = RunRequest(message=_no_message(task_id, head.context_id))
+        run = next((run for run in self._runs_of(task_id) if run.started is not None), None)
+        self._cancels.ask(scope, task_id, metadata, principal, run)
+        request = RunRequest(message=no_message(task_id, head.context_id))
         try:
             self.interrupt(scope, task_id, [status_event(request, TaskState.CANCELED)])
         except TaskEnded:
@@ -210,140 +198,69 @@ class Execution:
     def _runs_of(self, task_id: str) -> list[Run]:
         return [run for run in list(self._active) if run.request.task_id == task_id]
 
-    def _cancel_context(
-        self, scope: Scope, task_id: str, metadata: Metadata, principal: Principal | None
-    ) -> RequestContext:
-        """What a cancel handler sees: the request of the run that is here, or the newest message of an idle task."""
-        run = next((run for run in self._runs_of(task_id) if run.started is not None), None)
-        if run is not None:
-            asked = run.request
-        else:
-            task = self._store.load(scope, task_id, history=self._limits.history, artifacts=False).task
-            messages = [message for message in task.history if message.role is Role.USER]
-            asked = RunRequest(message=messages[-1] if messages else _no_message(task_id, task.context_id))
-        request = replace(asked, metadata=metadata, principal=principal, tenant=scope.tenant)
-        return RequestContext(_CancelPort(self._store, scope, request, run))
+    # -- what other processes do --
 
-    def _ask(self, handler: Callable[[RequestContext], None], context: RequestContext) -> None:
-        """Give a cancel handler its moment; what it does later than that makes no difference."""
-        extra = {"task_id": context.task_id}
-        refusal: list[A2AError] = []
-        done = threading.Event()
+    def check(self, task_id: str) -> None:
+        """Another process has written to this task: stop the runs here whose tokens it took."""
+        workers = self._store.workers
+        for run in self._runs_of(task_id):
+            if workers is not None and run.started is not None and not workers.holds(run.started.token):
+                run.lost()
 
-        def ask() -> None:
-            try:
-                handler(context)
-            except TaskNotCancelableError as error:
-                refusal.append(error)
-            except BaseException:
-                logger.exception("the cancel handler failed; canceling anyway", extra=extra)
-            finally:
-                done.set()
+    def take_over(self, lost: HeldRun) -> None:
+        """A worker died with this run: run it again if the agent says so, else fail its task.
 
-        slot = self._submit_ask(ask)
-        if slot is None:
-            logger.error("no thread for the cancel handler; canceling without it", extra=extra)
-        elif not done.wait(self._limits.cancel_grace):
-            logger.warning("the cancel handler did not answer in time; canceling", extra=extra)
-            slot.abandon()
-        if refusal:
-            raise refusal[0]
-
-    def _submit_ask(self, ask: Callable[[], None]) -> Slot | None:
-        variables = contextvars.copy_context()
+        Raises:
+            OverloadedError: there is no thread for it now.
+            StoreError: it is still lost; offer it again.
+        """
         try:
-            slot = self._askers.reserve()
-        except OverloadedError:
-            return None
-        try:
-            slot.submit(lambda: variables.run(ask))
-        except RuntimeError:
-            slot.release()
-            return None
-        return slot
-
-    # -- time limits --
-
-    def _start_watchdog(self) -> None:
-        with self._lock:
-            if self._watchdog is None and not self._stop_watching.is_set():
-                self._watchdog = threading.Thread(target=self._watch, name="a2a-watchdog", daemon=True)
-                try:
-                    self._watchdog.start()
-                except RuntimeError:
-                    self._watchdog = None
-                    logger.exception("no thread for the watchdog: time limits are not kept until the next run")
-
-    def _watch(self) -> None:
-        limits = [limit for limit in (self._limits.max_runtime, self._limits.idle_timeout) if limit]
-        tick = max(0.005, min([1.0, *(limit / 4 for limit in limits)]))
-        last_busy = time.monotonic()
-        while not self._stop_watching.wait(tick):
-            now = time.monotonic()
-            if self._active or self._unstored:
-                last_busy = now
-                self._look_after_runs(now)
-            elif now - last_busy > _IDLE_SECONDS and self._watchdog_may_leave():
+            request = self._store.request(lost.scope, lost.token.task_id)
+            if request is None:
                 return
+            if self._retry and request.attempt < self._limits.attempts:
+                self._run_again(lost, replace(request, attempt=request.attempt + 1))
+            else:
+                entries = self._store.append(
+                    lost.token, [status_event(request, TaskState.FAILED, "worker lost")], end=True
+                )
+                self._hub.publish(lost.token.task_id, entries, ended=True)
+        except (RunRevoked, TaskNotFoundError):
+            logger.info("a lost run was ended by somebody else", extra={"task_id": lost.token.task_id})
 
-    def _watchdog_may_leave(self) -> bool:
-        with self._lock:
-            # A run is entered before it asks for a watchdog, so it is seen here or it starts the next one.
-            if self._active or self._unstored:
-                return False
-            self._watchdog = None
-            return True
-
-    def _look_after_runs(self, now: float) -> None:
-        for run, active in list(self._active.items()):
-            reason = self._overdue(run, now)
-            if reason and self._finish(run, reason):
-                self._abandon(run, active)
-        for run in list(self._unstored):
-            if self._finish(run, run.unstored):
-                self._unstored.discard(run)
-
-    def _overdue(self, run: Run, now: float) -> str:
-        """Why the run must end, or ``""``. Waiting for a thread does not count."""
-        if run.began is None or run.last_event is None:
-            return ""
-        longest, silent = self._limits.max_runtime, self._limits.idle_timeout
-        if longest and now - run.began > longest:
-            return f"the run took longer than its limit of {longest:g} seconds"
-        if silent and now - run.last_event > silent:
-            return f"the run was silent for longer than its limit of {silent:g} seconds"
-        return ""
-
-    def _finish(self, run: Run, reason: str) -> bool:
+    def _run_again(self, lost: HeldRun, request: RunRequest) -> None:
+        workers = self._store.workers
+        assert workers is not None
+        slot = self._reserve(Place.POOL)
+        run = self._enter(lost.scope, request, False, slot)
         try:
-            if not run.cancel_event.is_set() or run.unstored:
-                run.finish(reason)
-        except Exception:
-            logger.exception("a run could not be ended", extra={"task_id": run.request.task_id})
-            return False
-        return True
-
-    def _abandon(self, run: Run, active: _Active) -> None:
-        """The thread may never come back; its place goes to the next run."""
-        if active.slot is not None and not active.slot.abandon() and not active.reported:
-            active.reported = True
-            logger.error(
-                "too many runs linger past their limit; this one keeps its place",
-                extra={"task_id": run.request.task_id},
-            )
+            run.take_over(workers.adopt(lost, request, [status_event(request, TaskState.WORKING)]))
+        except BaseException:
+            self._leave(run, slot)
+            raise
+        logger.warning(
+            "running again after a lost worker, attempt %d", request.attempt, extra={"task_id": request.task_id}
+        )
+        self._launch(run, slot)
 
     # -- closing --
 
     def close(self, timeout: float) -> None:
-        """Take no more runs, give the running ones `timeout` seconds, fail what is left and end all streams. Idempotent."""
+        """Take no more runs, give the running ones `timeout` seconds, end what is left and all streams. Idempotent.
+
+        What is left fails, unless other workers may run it again.
+        """
         self._closed = True
         self._wait_for_runs(time.monotonic() + timeout)
-        for run in [*self._active, *self._unstored]:
-            self._finish(run, run.unstored or "server stopped")
+        for run in list(self._active):
+            if self._retry and self._store.workers is not None:
+                run.hand_over()
+            else:
+                self._watchdog.finish(run, "server stopped")
         self._wait_for_runs(time.monotonic() + _FAREWELL_SECONDS)
-        self._stop_watching.set()
+        self._watchdog.close()
         self.pool.close()
-        self._askers.close()
+        self._cancels.close()
         self._hub.close()
 
     def _wait_for_runs(self, deadline: float) -> None:
@@ -360,30 +277,3 @@ def _stopping() -> OverloadedError:
 
 def _not_cancelable(task_id: str, state: TaskState) -> TaskNotCancelableError:
     return TaskNotCancelableError(f"Task cannot be canceled: it is {state}", metadata={"taskId": task_id})
-
-
-def _no_message(task_id: str, context_id: str) -> Message:
-    return Message(role=Role.USER, parts=(), task_id=task_id, context_id=context_id)
-
-
-class _CancelPort:
-    """The port of a cancel handler's context: the task, what came with the cancel, and its run where it is here."""
-
-    def __init__(self, store: TaskStore, scope: Scope, request: RunRequest, run: Run | None) -> None:
-        self.request = request
-        self.cancel_event = run.cancel_event if run is not None else threading.Event()
-        self._store = store
-        self._scope = scope
-        self._run = run
-
-    def emit(self, *events: LogEvent) -> None:
-        if self._run is None:
-            raise A2AError("a cancel handler cannot emit events: no run is going on")
-        self._run.emit(*events)
-
-    def stored(self) -> StoredTask:
-        return self._store.load(self._scope, self.request.task_id)
-
-    def on_cancel(self, callback: Callable[[], None]) -> None:
-        if self._run is not None:
-            self._run.on_cancel(callback)

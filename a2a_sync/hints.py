@@ -148,3 +148,53 @@ class Hints:
         self._closed = True
         with contextlib.suppress(OSError):
             os.unlink(self._own)
+
+
+class ChangePoll:
+    """Looks every `seconds` whether any process has written to the store, and calls `on_change` if so.
+
+    The safety net under hints, which are lossy, and all there is where they cannot be sent. `mark` gives a value that
+    changes with every write; while `wanted` is False nothing is looked at.
+    """
+
+    def __init__(
+        self, mark: Callable[[], object], on_change: Callable[[], None], wanted: Callable[[], bool], *, seconds: float
+    ) -> None:
+        self._mark = mark
+        self._on_change = on_change
+        self._wanted = wanted
+        self._seconds = seconds
+        self._stop = threading.Event()
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked child."""
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def watch(self) -> None:
+        """Look from now on, if that has not begun."""
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="a2a-poll", daemon=True)
+                    self._thread.start()
+
+    def _run(self) -> None:
+        last: object = None
+        while not self._stop.wait(self._seconds):
+            if not self._wanted():
+                last = None
+                continue
+            try:
+                mark = self._mark()
+                if mark is None or mark != last:
+                    last = mark
+                    self._on_change()
+            except Exception:
+                logger.exception("the store could not be polled")
+
+    def close(self) -> None:
+        """Look no more. Idempotent."""
+        self._stop.set()

@@ -25,6 +25,9 @@ class Limits:
         blocking: longest blocking send; then the task is returned as it is (None: until it pauses).
         direct: how long a ``direct`` agent has to answer without a task.
         cancel_grace: how long ``handle_cancel`` may take before the task is canceled anyway.
+        beat: how often a process tells the others that share its store that it is alive; after two without, its runs
+            are lost: failed, or run again where the agent says ``on_worker_lost = "retry"``.
+        attempts: how many workers may die with one request before its task is failed.
 
     Streams:
         streams: open streams at once in one process; beyond it HTTP 429.
@@ -33,6 +36,8 @@ class Limits:
         heartbeat: how often a silent stream sends a comment.
         write_deadline: how long a client may refuse to read.
         stream_life: longest life of one stream; the client resumes it.
+        poll: how often somebody who waits looks at a shared store without having been told to: the safety net under
+            lossy hints, and the only way where there are none.
     """
 
     body: int = 10 * 1024 * 1024
@@ -49,6 +54,8 @@ class Limits:
     blocking: float | None = None
     direct: float = 0.03
     cancel_grace: float = 0.5
+    beat: float = 2.0
+    attempts: int = 3
 
     streams: int = 1000
     queue: int = 256
@@ -56,6 +63,7 @@ class Limits:
     heartbeat: float = 15.0
     write_deadline: float = 30.0
     stream_life: float = 3600.0
+    poll: float = 5.0
 
     def __post_init__(self) -> None:
         for item in fields(self):

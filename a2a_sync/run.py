@@ -97,6 +97,13 @@ class Run:
                     self._decided.set()
             return self.started
 
+    def take_over(self, started: StartedRun) -> None:
+        """Begin as a run that another worker began and lost; `started` holds the token that was swapped for its own."""
+        with self._lock:
+            self.started = started
+            self._state = started.head.status.state
+        self._hub.publish(self.request.task_id, started.entries, ended=False)
+
     def begin_direct(self) -> None:
         """Let the run begin without a task; see `decide`."""
         self._decided = threading.Event()
@@ -311,10 +318,19 @@ class Run:
             except Exception:
                 logger.exception("a cancel callback failed", extra=self._extra())
 
+    def hand_over(self) -> None:
+        """Stop without an end: another worker will take the task over from this one."""
+        self._over = True
+        self.stop()
+
+    def lost(self) -> None:
+        """Another process has ended the task or taken it over."""
+        self._revoked()
+
     def _revoked(self) -> None:
         """The token is gone: the task was ended elsewhere, maybe in another process. Followers look at the log."""
         self._over = True
-        self._hub.publish(self.request.task_id, (), ended=True)
+        self._hub.hint(self.request.task_id)
         self.stop()
 
     def within(self, task_id: str) -> bool:

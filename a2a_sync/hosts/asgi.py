@@ -217,7 +217,7 @@ def _environ(scope: Scope, exchange: _Exchange) -> dict[str, Any]:
         "wsgi.input_terminated": True,
         "wsgi.errors": _Errors(),
         "wsgi.multithread": True,
-        "wsgi.multiprocess": True,
+        "wsgi.multiprocess": False,
         "wsgi.run_once": False,
         "a2a_sync.gone": exchange.gone,
     }

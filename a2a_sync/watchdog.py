@@ -1,0 +1,125 @@
+"""Ends runs that take too long or fall silent, and ends again what the store would not take the first time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from a2a_sync.fork import renew_in_child
+from a2a_sync.limits import Limits
+from a2a_sync.pool import Slot
+from a2a_sync.run import Run
+
+logger = logging.getLogger(__name__)
+
+#: A watchdog without runs to watch leaves after so many seconds.
+_IDLE_SECONDS = 30.0
+
+
+class Watchdog:
+    """One thread, named ``a2a-watchdog``, while there is something to watch. A forked child starts without any."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        bounds = [limit for limit in (limits.max_runtime, limits.idle_timeout) if limit]
+        self._tick = max(0.005, min([1.0, *(limit / 4 for limit in bounds)]))
+        self._bounded = bool(bounds)
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Forget all runs: those of a forked child's parent go on there."""
+        self._lock = threading.Lock()
+        self._runs: dict[Run, Slot | None] = {}
+        self._unstored: set[Run] = set()
+        self._lingering: set[Run] = set()
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def watch(self, run: Run, slot: Slot | None) -> None:
+        """Keep the time limits of `run`; past them the place of its thread, `slot`, is given to the next one."""
+        if self._bounded:
+            self._runs[run] = slot
+            self._start()
+
+    def came_back(self, run: Run) -> None:
+        """The thread of `run` has returned. Its end is tried again if the store did not take it."""
+        self._runs.pop(run, None)
+        self._lingering.discard(run)
+        if run.unstored:
+            self._unstored.add(run)
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is not None:
+            return
+        with self._lock:
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="a2a-watchdog", daemon=True)
+                try:
+                    self._thread.start()
+                except RuntimeError:
+                    self._thread = None
+                    logger.exception("no thread for the watchdog: time limits are not kept until the next run")
+
+    def _run(self) -> None:
+        last_busy = time.monotonic()
+        while not self._stop.wait(self._tick):
+            now = time.monotonic()
+            if self._runs or self._unstored:
+                last_busy = now
+                self._look(now)
+            elif now - last_busy > _IDLE_SECONDS and self._may_leave():
+                return
+
+    def _may_leave(self) -> bool:
+        with self._lock:
+            # A run is entered before it asks for a watchdog, so it is seen here or it starts the next one.
+            if self._runs or self._unstored:
+                return False
+            self._thread = None
+            return True
+
+    def _look(self, now: float) -> None:
+        for run, slot in list(self._runs.items()):
+            reason = self._overdue(run, now)
+            if reason and self.finish(run, reason):
+                self._abandon(run, slot)
+        for run in list(self._unstored):
+            if self.finish(run, run.unstored):
+                self._unstored.discard(run)
+
+    def _overdue(self, run: Run, now: float) -> str:
+        """Why the run must end, or ``""``. Waiting for a thread does not count."""
+        if run.began is None or run.last_event is None:
+            return ""
+        longest, silent = self._limits.max_runtime, self._limits.idle_timeout
+        if longest and now - run.began > longest:
+            return f"the run took longer than its limit of {longest:g} seconds"
+        if silent and now - run.last_event > silent:
+            return f"the run was silent for longer than its limit of {silent:g} seconds"
+        return ""
+
+    def finish(self, run: Run, reason: str) -> bool:
+        """Fail the task of `run` and tell its code to stop; False when the store did not take it."""
+        try:
+            if not run.cancel_event.is_set() or run.unstored:
+                run.finish(reason)
+        except Exception:
+            logger.exception("a run could not be ended", extra={"task_id": run.request.task_id})
+            return False
+        return True
+
+    def _abandon(self, run: Run, slot: Slot | None) -> None:
+        """The thread may never come back; its place goes to the next run."""
+        if slot is not None and not slot.abandon() and run not in self._lingering:
+            self._lingering.add(run)
+            extra = {"task_id": run.request.task_id}
+            logger.error("too many runs linger past their limit; this one keeps its place", extra=extra)
+
+    def close(self) -> None:
+        """Try once more to end what the store did not take, then stop. Idempotent."""
+        for run in list(self._unstored):
+            self.finish(run, run.unstored)
+        self._stop.set()
