@@ -29,6 +29,7 @@ def make_peer() -> Iterator[MakePeer]:
     apps: list[A2AApp] = []
 
     def make(agent: Any = None, limits: Limits | None = None, **options: Any) -> Peer:
+        options.setdefault("versions", ("1.0",))
         app = A2AApp(agent or ScenarioAgent(), limits=limits or Limits(tick=0.05), **options)
         apps.append(app)
         return Peer(app)

@@ -6,7 +6,6 @@ What belongs to the server (request lines, headers) is only held to that; what r
 from __future__ import annotations
 
 import json
-import os
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -18,9 +17,7 @@ from typing import Any
 import pytest
 import requests
 
-from a2a_sync import A2AApp, Limits
 from tests.live import LiveServer, gunicorn
-from tests.scenarios.agent import ScenarioAgent
 from tests.test_hostile_input import LivePeer, Target
 from tests.wsgi import JSON_HEADERS, message, rpc
 
@@ -29,15 +26,12 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
 THREADS = 4
 LIMIT = 10 * 1024 * 1024
 
-#: Served by gunicorn. Its file is made on first use, so importing this leaves no trace.
-app = A2AApp(ScenarioAgent(), store=os.environ.get("HOSTILE_STORE"), limits=Limits(read_deadline=0.5, tick=0.1))
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, Target]]:
     database = Path(tmp_path_factory.mktemp("connections")) / "tasks.db"
-    environment = {"HOSTILE_STORE": f"sqlite:///{database}"}
-    with gunicorn("tests.test_hostile_connections:app", threads=THREADS, environment=environment) as live:
+    environment = {"STRICT_STORE": f"sqlite:///{database}"}
+    with gunicorn("tests.agents.strict:app", threads=THREADS, environment=environment) as live:
         yield live, Target(LivePeer(live.url), database)
         log = live.log
     assert "request failed" not in log

@@ -19,9 +19,8 @@ import pytest
 import requests
 from werkzeug.datastructures import Headers
 
-from a2a_sync import A2AApp, Limits
+from tests.agents.strict import make_app
 from tests.live import gunicorn
-from tests.scenarios.agent import ScenarioAgent
 from tests.wsgi import JSON_HEADERS, Answer, Peer, message, rpc
 
 pytestmark = pytest.mark.timeout(60)
@@ -154,7 +153,7 @@ def not_a_request() -> Iterator[Case]:
         yield Case(f"method {value!r}", json.dumps(body).encode(), -32600, "method")
     for value in (1.5, 1.0, True, [], {}, [1]):
         yield Case(f"id {value!r}", rpc("ListTasks", {}, value), -32600, "id", None)
-    for method in ("DoMagic", "message/send", "sendMessage", "SendMessage ", "__class__", "a" * 5000, "\0"):
+    for method in ("DoMagic", "message/sent", "sendMessage", "SendMessage ", "__class__", "a" * 5000, "\0"):
         yield Case(f"method {method[:20]!r}", rpc(method, {}), -32601)
     params: Any
     for params in ([], "abc", 5, True, [{}], 0, ""):
@@ -409,10 +408,10 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     database = tmp_path_factory.mktemp("hostile") / "tasks.db"
     store = f"sqlite:///{database}"
     if request.param == "wsgi":
-        with A2AApp(ScenarioAgent(), store=store, limits=Limits(tick=0.05)) as app:
+        with make_app(store) as app:
             yield Target(Peer(app), database)
     else:
-        with gunicorn("tests.scenarios.agent:app", environment={"SCENARIO_STORE": store}) as server:
+        with gunicorn("tests.agents.strict:app", environment={"STRICT_STORE": store}) as server:
             yield Target(LivePeer(server.url), database)
             log = server.log
         assert "Traceback" not in log

@@ -1,0 +1,18 @@
+"""What hostile input is sent to under gunicorn: ``gunicorn tests.agents.strict:app``. Tasks are kept in `STRICT_STORE`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from a2a_sync import A2AApp, Limits
+from tests.scenarios.agent import ScenarioAgent
+
+
+def make_app(store: Any = None) -> A2AApp:
+    """The scenario agent, in protocol 1.0 only, with little patience for bodies that do not come."""
+    return A2AApp(ScenarioAgent(), store=store, versions=("1.0",), limits=Limits(tick=0.05, read_deadline=0.5))
+
+
+#: The store's file is made on first use, so importing this leaves no trace.
+app = make_app(os.environ.get("STRICT_STORE"))
