@@ -7,7 +7,8 @@
     with live_server(["uvicorn", "--port", str(port), …], f"http://127.0.0.1:{port}") as server:
         ...
 
-The working directory is the root of the repository, and modules are found from there (``tests.some_agent:app``).
+Modules are found from the root of the repository (``tests.some_agent:app``), which is also the working directory unless
+another one is named.
 """
 
 from __future__ import annotations
@@ -125,17 +126,18 @@ def live_server(
     environment: Mapping[str, str] | None = None,
     wait: float = 20.0,
     listener: socket.socket | None = None,
+    folder: Path = ROOT,
 ) -> Iterator[LiveServer]:
     """Run `command`, which serves HTTP at `url`; it answers when the block begins and is gone when the block ends.
 
-    `listener` is a socket that the command inherits under its own number; it is closed here.
+    `folder` is where it runs. `listener` is a socket that the command inherits under its own number; it is closed here.
     """
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     variables = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})}
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             list(command),
-            cwd=ROOT,
+            cwd=folder,
             env=variables,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -217,8 +217,8 @@ class Page:
         else:
             words[2:2] = ["--port", str(port)]
         environment = {"PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)])}
-        command = ["env", f"--chdir={self.folder}", *_program(words)]
-        self._server.enter_context(live_server(command, f"http://{self._address}", environment=environment))
+        server = live_server(_program(words), f"http://{self._address}", environment=environment, folder=self.folder)
+        self._server.enter_context(server)
 
 
 def _program(words: list[str]) -> list[str]:
