@@ -389,10 +389,10 @@ class Target:
         return body
 
     def dump(self) -> list[str]:
-        """All that is stored, as SQL."""
+        """All that is stored, as SQL, but for the heartbeats of the servers."""
         connection = sqlite3.connect(self.database)
         try:
-            return list(connection.iterdump())
+            return [line for line in connection.iterdump() if not line.startswith('INSERT INTO "a2a_workers"')]
         finally:
             connection.close()
 
