@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from werkzeug.wrappers import Request
 
+from a2a_sync.bindings.headers import VERSION, named_extensions
 from a2a_sync.bindings.jsonrpc import EventEnvelope
 from a2a_sync.codec import Codec
 from a2a_sync.connection import Connection
@@ -92,7 +93,7 @@ class Exchange:
     def named_version(self) -> str:
         """What the caller says of the protocol's version, in a header or in the query; empty where it says nothing."""
         request = self._request
-        return request.headers.get("A2A-Version", "").strip() or request.args.get("A2A-Version", "").strip()
+        return request.headers.get(VERSION, "").strip() or request.args.get(VERSION, "").strip()
 
     def context(self, version: str) -> CallContext:
         """What surrounds a call that is made in `version`."""
@@ -102,11 +103,10 @@ class Exchange:
             if key.startswith("HTTP_")
         }
         last = headers.get("last-event-id", "")
-        extensions = headers.get("a2a-extensions", "")
         return CallContext(
             headers=headers,
             principal=_principal(self._request.environ.get("a2a_sync.principal")),
-            extensions=tuple(uri.strip() for uri in extensions.split(",") if uri.strip()),
+            extensions=named_extensions(headers, version),
             version=version,
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=self._connection.gone,

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from a2a_sync.bindings import jsonrpc
-from a2a_sync.codec import Codec
+from a2a_sync.bindings.headers import UNNAMED, named_versions
+from a2a_sync.codec import Codec, by_method
+from a2a_sync.codec.fields import shown
 from a2a_sync.errors import A2AError, VersionNotSupportedError
 from a2a_sync.exchange import Exchange, internal_error
 from a2a_sync.operations import Call, Endpoint
@@ -28,7 +30,7 @@ class JsonRpcService:
         try:
             rpc = jsonrpc.read_request(exchange.body())
             rpc_id = rpc.id
-            codec = self._codec(exchange.named_version)
+            codec = self._codec(rpc.method, exchange.named_version)
             operation = codec.operation(rpc.method)
             call = Call(operation, codec.load_request(operation, rpc.params), exchange.context(codec.version))
             if operation.streaming:
@@ -43,16 +45,22 @@ class JsonRpcService:
             error = internal_error()
         return exchange.answer(error.rpc_http_status, jsonrpc.write_error(rpc_id, error, codec), error)
 
-    def _codec(self, named: str) -> Codec:
-        """The codec of the version that the caller names; none named is 0.3 (spec 3.6.2)."""
-        # A header that was sent twice arrives as a list; patch numbers mean nothing (spec 3.6).
-        asked_for = {".".join(value.split(".")[:2]) for value in (named or "0.3").replace(" ", "").split(",") if value}
-        codec = self._codecs.get(asked_for.pop()) if len(asked_for) == 1 else None
-        if codec is not None:
+    def _codec(self, method: str, named: str) -> Codec:
+        """The codec whose version the method is of, if the caller names that version too.
+
+        Raises:
+            MethodNotFoundError: the method is of no version.
+            VersionNotSupportedError: the two differ, or the version is not served here.
+        """
+        codec = by_method(method)
+        if codec.version in self._codecs and (named_versions(named) or {UNNAMED}) == {codec.version}:
             return codec
         served = ", ".join(self._codecs)
-        asked = f"Protocol version {named!r} is not served here" if named else "The request names no protocol version"
+        wanted = codec.version if codec.version in self._codecs else next(iter(self._codecs))
         raise VersionNotSupportedError(
-            f"{asked}; send the header 'A2A-Version: {next(iter(self._codecs))}' (served: {served})",
+            f"{method} is a method of protocol {codec.version}"
+            + ("" if codec.version in self._codecs else ", which is not served here")
+            + (f", and the request names version {shown(named)}" if named else ", and the request names no version")
+            + f"; send the header 'A2A-Version: {wanted}' (served: {served})",
             metadata={"supportedVersions": served},
         )

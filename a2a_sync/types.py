@@ -421,10 +421,10 @@ class SubscribeToTaskRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTaskPushNotificationConfigRequest:
-    """GetTaskPushNotificationConfig."""
+    """GetTaskPushNotificationConfig; without an ``id``, which only protocol 0.3 can ask, the task's first."""
 
     task_id: str
-    id: str
+    id: str = ""
     tenant: str = ""
 
 

@@ -1,21 +1,30 @@
-"""The public card as a document: bytes made once per address, with validators for caches (spec 8.2, 8.6)."""
+"""The public card as a document: bytes made once per address and form, with validators for caches (spec 8.2, 8.6).
+
+An app that serves one version gives that version's card. One that serves two gives a document that is valid in both: the
+card of the newer one with the members of the older beside them. Whoever names a version gets the pure form of it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
+from a2a_sync.bindings.headers import VERSION, named_versions
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import Codec
 
 CARD_PATH = "/.well-known/agent-card.json"
+#: Where agents and clients of protocol 0.2 and early 0.3 have it.
+OLD_CARD_PATH = "/.well-known/agent.json"
 _MAX_AGE = 300
-_MOST_ADDRESSES = 64
+_MOST_DOCUMENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +36,54 @@ class _Document:
 class CardDocument:
     """Answers requests for the card. `card` makes the card for an address (the URL of the app, with a slash at its end).
 
-    `fixed` says that the address does not come from the request; only then may shared caches keep the answer.
+    `codecs` are the versions that are served. `fixed` says that the address does not come from the request; only then may
+    shared caches keep the answer.
     """
 
-    def __init__(self, card: Callable[[str], AgentCard], codec: Codec, *, fixed: bool) -> None:
+    def __init__(self, card: Callable[[str], AgentCard], codecs: Mapping[str, Codec], *, fixed: bool) -> None:
         self._card = card
-        self._codec = codec
+        # The newest first: its members stand where two forms meet.
+        self._forms: dict[str, tuple[Codec, ...]] = {version: (codec,) for version, codec in codecs.items()}
+        self._all = tuple(codecs[version] for version in sorted(codecs, reverse=True))
         self._fixed = fixed
         self._lock = threading.Lock()
-        self._documents: dict[str, _Document] = {}
+        self._documents: dict[tuple[str, tuple[Codec, ...]], _Document] = {}
 
     def respond(self, request: Request, address: str) -> Response:
         """The card, or 304 when the client has it already; the body is left out for HEAD by the server."""
-        document = self._document(address)
+        document = self._document(address, self._form(request))
         response = Response(document.body, content_type="application/json")
         response.headers["Cache-Control"] = f"{'public' if self._fixed else 'private'}, max-age={_MAX_AGE}"
-        response.headers["Vary"] = "A2A-Version" if self._fixed else "A2A-Version, Host"
+        response.headers["Vary"] = VERSION if self._fixed else f"{VERSION}, Host"
         response.set_etag(document.etag)
         return response.make_conditional(request)
 
-    def _document(self, address: str) -> _Document:
-        known = self._documents.get(address)
+    def _form(self, request: Request) -> tuple[Codec, ...]:
+        """The codecs to write in: one where the caller names a version that is served."""
+        named = named_versions(request.headers.get(VERSION) or request.args.get(VERSION, ""))
+        return self._forms.get(named.pop(), self._all) if len(named) == 1 else self._all
+
+    def _document(self, address: str, form: tuple[Codec, ...]) -> _Document:
+        known = self._documents.get((address, form))
         if known is not None:
             return known
-        body = jsontext.dumps(self._codec.dump(self._card(address)))
+        card = self._card(address)
+        body = jsontext.dumps(reduce(_merged, [codec.dump(card) for codec in form]))
         document = _Document(body, hashlib.sha256(body).hexdigest()[:32])
         with self._lock:
             # Addresses come from Host headers: whoever sends many of them may not fill the memory.
-            if len(self._documents) >= _MOST_ADDRESSES:
+            if len(self._documents) >= _MOST_DOCUMENTS:
                 self._documents.clear()
-            self._documents[address] = document
+            self._documents[address, form] = document
         return document
+
+
+def _merged(first: Any, second: Any) -> Any:
+    """What both say, and what only one of them says; where they differ, `first` stands."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        both = {name: _merged(first[name], second[name]) for name in first.keys() & second.keys()}
+        return {**second, **first, **both}
+    if isinstance(first, list) and isinstance(second, list):
+        pairs = [_merged(*pair) for pair in zip(first, second, strict=False)]
+        return [*pairs, *first[len(pairs) :], *second[len(pairs) :]]
+    return first

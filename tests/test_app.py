@@ -29,7 +29,6 @@ def make_peer() -> Iterator[MakePeer]:
     apps: list[A2AApp] = []
 
     def make(agent: Any = None, limits: Limits | None = None, **options: Any) -> Peer:
-        options.setdefault("versions", ("1.0",))
         app = A2AApp(agent or ScenarioAgent(), limits=limits or Limits(tick=0.05), **options)
         apps.append(app)
         return Peer(app)
@@ -380,51 +379,6 @@ def test_what_a_handler_raises_stays_in_the_log(make_peer: MakePeer, caplog: pyt
     assert answer.result["task"]["status"]["state"] == "TASK_STATE_FAILED"
     assert "secret" not in answer.body.decode()
     assert "secret-in-the-exception" in caplog.text
-
-
-# -- versions -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", ["1.0", "1.0.1", "1.0.77", " 1.0 ", "1.0, 1.0", "1.0,1.0.1", "1.0,"])
-def test_version_1_0_is_served_whatever_its_patch_number(version: str, peer: Peer) -> None:
-    assert peer.call("ListTasks", headers={"A2A-Version": version}).result["totalSize"] == 0
-
-
-@pytest.mark.parametrize(
-    "version", ["", "0.3", "0.3.0", "1.1", "1", "10", "2.0", "99.0", "abc", "v1.0", "1.0,0.3", ","]
-)
-def test_another_version_is_told_which_header_to_send(version: str, peer: Peer) -> None:
-    answer = peer.call("ListTasks", headers={"A2A-Version": version}, id="v")
-
-    assert (answer.status, code(answer), answer.json["id"]) == (200, -32009, "v")
-    assert "A2A-Version: 1.0" in answer.error["message"]
-    assert answer.error["data"][0]["metadata"] == {"supportedVersions": "1.0"}
-
-
-def versioned(peer: Peer, query: str, header: str | None) -> Answer:
-    headers = {"Content-Type": "application/json"}
-    if header is not None:
-        headers["A2A-Version"] = header
-    return peer.request("POST", "/" + query, rpc("ListTasks"), headers)
-
-
-def test_a_version_may_stand_in_the_query(peer: Peer) -> None:
-    assert versioned(peer, "?A2A-Version=1.0", None).result["totalSize"] == 0
-    assert versioned(peer, "?A2A-Version=1.0", "").result["totalSize"] == 0
-    assert code(versioned(peer, "?A2A-Version=0.3", None)) == -32009
-    assert code(versioned(peer, "?a2a=1.0", None)) == -32009
-
-
-def test_no_version_at_all_is_0_3(peer: Peer) -> None:
-    answer = versioned(peer, "", None)
-
-    assert code(answer) == -32009
-    assert "A2A-Version: 1.0" in answer.error["message"]
-
-
-def test_the_header_stands_over_the_query(peer: Peer) -> None:
-    assert versioned(peer, "?A2A-Version=0.3", "1.0").result["totalSize"] == 0
-    assert code(versioned(peer, "?A2A-Version=1.0", "0.3")) == -32009
 
 
 # -- capacity -----------------------------------------------------------------------------------------------------------

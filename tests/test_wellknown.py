@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,16 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from a2a_sync import A2AApp, Agent, AgentCard, AgentSkill
+from a2a_sync.card import (
+    AgentCapabilities,
+    AgentExtension,
+    APIKeySecurityScheme,
+    ClientCredentialsOAuthFlow,
+    OAuth2SecurityScheme,
+    SecurityRequirement,
+)
 from a2a_sync.codec import by_version
-from tests.wsgi import CARD, HOST, Answer, Peer, message
+from tests.wsgi import CARD, HOST, OLD_CARD, Answer, Peer, message
 
 SKILL = AgentSkill(id="greet", name="Greet", description="Says hello", tags=("hello",))
 
@@ -34,23 +43,40 @@ def card(peer: Peer, host: str = HOST, **headers: str) -> Answer:
 
 def address(answer: Answer) -> str:
     assert answer.status == 200, answer.body
-    (interface,) = answer.json["supportedInterfaces"]
-    url: str = interface["url"]
+    document = answer.json
+    (url,) = {document["url"], *(interface["url"] for interface in document["supportedInterfaces"])}
+    assert isinstance(url, str)
     return url
 
 
 # -- the document -------------------------------------------------------------------------------------------------------
 
 
-def test_the_card_is_a_complete_card_of_protocol_1_0() -> None:
-    answer = card(peer())
+INTERFACES = [
+    {"url": f"http://{HOST}/", "protocolBinding": "JSONRPC", "protocolVersion": version} for version in ("1.0", "0.3")
+]
+OLD_ADDRESS = {
+    "protocolVersion": "0.3.0",
+    "url": f"http://{HOST}/",
+    "preferredTransport": "JSONRPC",
+    "additionalInterfaces": [{"url": f"http://{HOST}/", "transport": "JSONRPC"}],
+}
+
+
+def members(document: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in names}
+
+
+@pytest.mark.parametrize("path", [CARD, OLD_CARD])
+def test_the_card_is_a_complete_card_of_both_protocols_at_both_paths(path: str) -> None:
+    answer = peer().request("GET", path)
 
     assert answer.headers["Content-Type"] == "application/json"
-    loaded = by_version("1.0").load(AgentCard, answer.json, strict=True)
-    assert (loaded.name, loaded.description, loaded.skills) == ("greeter", "Greets users", (SKILL,))
-    assert answer.json["supportedInterfaces"] == [
-        {"url": f"http://{HOST}/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-    ]
+    for version in ("1.0", "0.3"):
+        loaded = by_version(version).load(AgentCard, answer.json, strict=True)
+        assert (loaded.name, loaded.description, loaded.skills) == ("greeter", "Greets users", (SKILL,))
+    assert answer.json["supportedInterfaces"] == INTERFACES
+    assert members(answer.json, OLD_ADDRESS) == OLD_ADDRESS
 
 
 def test_the_card_says_what_the_app_does_and_not_what_was_claimed() -> None:
@@ -59,11 +85,97 @@ def test_the_card_says_what_the_app_does_and_not_what_was_claimed() -> None:
     assert answer.json["capabilities"] == {"streaming": True, "pushNotifications": False}
 
 
-def test_the_card_has_no_member_that_protocol_1_0_does_not_know() -> None:
-    codec = by_version("1.0")
-    answer = card(peer())
+ASKED = [({"A2A-Version": "{}"}, ""), ({"A2A-Version": "{}.7"}, ""), ({}, "?A2A-Version={}")]
 
+
+@pytest.mark.parametrize(("headers", "query"), ASKED)
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@pytest.mark.parametrize("path", [CARD, OLD_CARD])
+def test_whoever_names_a_version_gets_a_card_without_a_member_that_it_does_not_know(
+    version: str, headers: dict[str, str], query: str, path: str
+) -> None:
+    asked = {name: value.format(version) for name, value in headers.items()}
+    answer = peer().request("GET", path + query.format(version), headers=asked)
+
+    codec = by_version(version)
     assert codec.dump(codec.load(AgentCard, answer.json)) == answer.json
+    if version == "1.0":
+        assert answer.json["supportedInterfaces"] == INTERFACES
+        assert not OLD_ADDRESS.keys() & answer.json.keys()
+    else:
+        assert members(answer.json, OLD_ADDRESS) == OLD_ADDRESS
+        assert "supportedInterfaces" not in answer.json
+
+
+@pytest.mark.parametrize("version", ["", "2.0", "abc", "1.0, 0.3", ","])
+def test_whoever_names_another_version_gets_the_card_for_both(version: str) -> None:
+    server = peer()
+
+    assert card(server, **{"A2A-Version": version}).body == card(server).body
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@pytest.mark.parametrize("asked", ["", "1.0", "0.3", "2.0"])
+def test_an_app_of_one_version_serves_its_card_and_no_other(version: str, asked: str) -> None:
+    answer = card(peer(versions=(version,)), **{"A2A-Version": asked})
+
+    codec = by_version(version)
+    assert codec.dump(codec.load(AgentCard, answer.json)) == answer.json
+    assert [one.protocol_version for one in codec.load(AgentCard, answer.json).supported_interfaces] == [version]
+
+
+def test_the_old_path_is_there_for_the_old_protocol_only() -> None:
+    assert peer(versions=("0.3",)).request("GET", OLD_CARD).json["url"] == f"http://{HOST}/"
+    assert peer(versions=("1.0",)).request("GET", OLD_CARD).status == 404
+
+
+def test_the_versions_are_named_in_the_order_they_were_given_in() -> None:
+    answer = card(peer(versions=("0.3", "1.0")))
+
+    assert [one["protocolVersion"] for one in answer.json["supportedInterfaces"]] == ["0.3", "1.0"]
+
+
+def test_in_a_card_for_both_each_version_finds_its_own_security() -> None:
+    given = AgentCard(
+        name="guarded",
+        description="Asks for keys",
+        version="1",
+        skills=(replace(SKILL, security_requirements=(SecurityRequirement(schemes={"login": ("read",)}),)),),
+        capabilities=AgentCapabilities(extensions=(AgentExtension(uri="urn:x", params={"a": [1, {"b": 2}]}),)),
+        security_schemes={
+            "key": APIKeySecurityScheme(location="header", name="X-Key"),
+            "login": OAuth2SecurityScheme(
+                flow=ClientCredentialsOAuthFlow(token_url="https://a.test/token", scopes={"read": "Reading"})
+            ),
+        },
+        security_requirements=(
+            SecurityRequirement(schemes={"key": ()}),
+            SecurityRequirement(schemes={"login": ("read",)}),
+        ),
+    )
+    answer = peer(card=given)
+
+    document = card(answer).json
+    for version in ("1.0", "0.3"):
+        loaded = by_version(version).load(AgentCard, document, strict=True)
+        assert loaded.security_schemes == given.security_schemes
+        assert loaded.security_requirements == given.security_requirements
+        assert loaded.skills == given.skills
+        assert loaded.capabilities.extensions == given.capabilities.extensions
+
+
+def test_the_forms_have_validators_of_their_own() -> None:
+    server = peer()
+    forms = [card(server, **{"A2A-Version": version}) for version in ("1.0", "0.3", "")]
+
+    assert len({form.headers["ETag"] for form in forms}) == 3
+    for form, version in zip(forms, ("1.0", "0.3", ""), strict=True):
+        headers = {"If-None-Match": form.headers["ETag"]}
+        assert card(server, **headers, **{"A2A-Version": version}).status == 304
+        assert card(server, **headers, **{"A2A-Version": "0.3" if version != "0.3" else "1.0"}).status == 200
+        head = server.request("HEAD", OLD_CARD, headers={"A2A-Version": version})
+        assert (head.status, head.body, head.headers["ETag"]) == (200, b"", form.headers["ETag"])
+        assert int(head.headers["Content-Length"]) == len(form.body)
 
 
 # -- caching ------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from werkzeug.datastructures import Headers
 from werkzeug.test import EnvironBuilder
 
 CARD = "/.well-known/agent-card.json"
+OLD_CARD = "/.well-known/agent.json"
 HOST = "agent.test"
 JSON_HEADERS = {"Content-Type": "application/json", "A2A-Version": "1.0"}
 
@@ -206,3 +207,9 @@ def rpc(method: str, params: Any = None, id: Any = 1) -> bytes:
 def message(text: str = "echo hi", **members: Any) -> dict[str, Any]:
     """The params of a send."""
     return {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": text}], **members}}
+
+
+def message_v03(text: str = "echo hi", **members: Any) -> dict[str, Any]:
+    """The params of a send in protocol 0.3."""
+    parts = [{"kind": "text", "text": text}]
+    return {"message": {"kind": "message", "messageId": "m-1", "role": "user", "parts": parts, **members}}

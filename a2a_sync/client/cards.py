@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from a2a_sync import jsontext
+from a2a_sync.bindings.headers import UNNAMED, major_minor
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.codec import InvalidAnswer, by_version
 from a2a_sync.errors import CardNotFoundError, JSONParseError, VersionNotSupportedError
@@ -18,7 +19,7 @@ from a2a_sync.errors import CardNotFoundError, JSONParseError, VersionNotSupport
 #: Where cards are, relative to the agent's URL; the second is that of old agents.
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 #: Bindings and versions that this client speaks.
-SUPPORTED = (("JSONRPC", "1.0"),)
+SUPPORTED = (("JSONRPC", "1.0"), ("JSONRPC", "0.3"))
 
 
 def candidates(url: str) -> list[str]:
@@ -54,7 +55,9 @@ def _read_card(body: bytes, place: str) -> AgentCard | str:
         value: Any = jsontext.loads(body)
         if not isinstance(value, dict) or "name" not in value or not {"supportedInterfaces", "url"} & value.keys():
             return "JSON, but no agent card"
-        card: AgentCard = by_version("1.0").load(AgentCard, value, strict=False)
+        # Cards for both versions have the members of both; those of 1.0 say more.
+        codec = by_version("1.0" if "supportedInterfaces" in value else "0.3")
+        card: AgentCard = codec.load(AgentCard, value, strict=False)
     except JSONParseError:
         return "not JSON"
     except InvalidAnswer as error:
@@ -74,20 +77,21 @@ def choose_interface(card: AgentCard, version: str | None = None) -> AgentInterf
         VersionNotSupportedError: there is none; it says what the card offers.
     """
     for interface in card.supported_interfaces:
-        offered = interface.protocol_binding.upper(), major_minor(interface.protocol_version)
+        offered = interface.protocol_binding.upper(), dialect(interface.protocol_version)
         if offered in SUPPORTED and version in (None, offered[1]):
             return interface
     offers = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
     wanted = ", ".join(f"{binding} {one}" for binding, one in SUPPORTED if version in (None, one))
     raise VersionNotSupportedError(
-        f"The card of {card.name!r} offers {offers or 'no interface of protocol 1.0'};"
+        f"The card of {card.name!r} offers {offers or 'no interface'};"
         f" this client was asked for {wanted or f'version {version}'}"
     )
 
 
-def major_minor(version: str) -> str:
-    """A version without its patch part (spec 3.6: it is ignored)."""
-    return ".".join(version.strip().split(".")[:2])
+def dialect(version: str) -> str:
+    """The version to speak with an interface that names this one. The last releases of 0.2 spoke as 0.3 does."""
+    spoken = major_minor(version) or UNNAMED
+    return UNNAMED if spoken == "0.2" else spoken
 
 
 def _without_query(url: str) -> str:

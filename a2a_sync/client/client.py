@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from a2a_sync import operations as op
+from a2a_sync.bindings.headers import major_minor
 from a2a_sync.card import AgentCard
 from a2a_sync.client import waiting
-from a2a_sync.client.cards import choose_interface, major_minor
+from a2a_sync.client.cards import choose_interface
 from a2a_sync.client.chat import Chat
 from a2a_sync.client.content import Content, as_message
 from a2a_sync.client.link import Link, Surroundings, http_link, local_link

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from a2a_sync.bindings.headers import VERSION
 from a2a_sync.card import AgentCard, AgentInterface
-from a2a_sync.client.cards import choose_interface, fetch_card, major_minor
+from a2a_sync.client.cards import choose_interface, dialect, fetch_card
 from a2a_sync.client.local import LocalEndpoint
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.timeouts import AlarmClock, Deadline
@@ -112,11 +113,11 @@ def http_link(
     from a2a_sync.client.rpc import JsonRpcEndpoint
 
     if card is None:
-        headers = {"Accept": "application/json", "A2A-Version": version or "1.0"}
+        headers = {"Accept": "application/json", VERSION: version or "1.0"}
         where = Where("card", http.agent)
         card = fetch_card(lambda url: http.get(url, headers=headers, where=where, deadline=deadline), http.home)
     interface: AgentInterface = choose_interface(card, version)
-    spoken = major_minor(interface.protocol_version)
+    spoken = dialect(interface.protocol_version)
     return Link(
         card=card,
         endpoint=JsonRpcEndpoint(http, interface.url, by_version(spoken)),

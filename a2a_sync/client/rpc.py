@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from a2a_sync.bindings import jsonrpc
+from a2a_sync.bindings.headers import VERSION, extension_headers
 from a2a_sync.bindings.sse import BlockSource, CutStream, EventReader, MalformedStream
 from a2a_sync.client.credentials import display
 from a2a_sync.client.http import HttpAnswer, HttpTransport, Where
@@ -40,11 +41,12 @@ class JsonRpcEndpoint:
     def __call__(self, call: Call) -> Any:
         operation = call.operation
         where = Where("stream" if operation.streaming else "send", self._agent, _task_id(call.request))
+        method = self._codec.method(operation)
         params = self._codec.dump_request(operation, call.request)
         answer = self._http.open(
             "POST",
             self._url,
-            body=jsonrpc.write_request(next(self._ids), self._codec.method(operation), params),
+            body=jsonrpc.write_request(next(self._ids), method, params),
             headers=self._headers(call),
             where=where,
             deadline=Deadline.after(call.context.timeout),
@@ -59,7 +61,7 @@ class JsonRpcEndpoint:
         context = call.context
         headers = {
             **context.headers,
-            "A2A-Version": self._codec.version,
+            VERSION: self._codec.version,
             "Content-Type": "application/json",
             "Accept": "application/json",
         }
@@ -67,7 +69,7 @@ class JsonRpcEndpoint:
             headers["Accept"] = "text/event-stream, application/json"
             headers["Accept-Encoding"] = "identity"  # a compressed stream waits in buffers on its way
         if context.extensions:
-            headers["A2A-Extensions"] = ", ".join(context.extensions)
+            headers.update(dict.fromkeys(extension_headers(self._codec.version), ", ".join(context.extensions)))
         if context.last_event_id is not None:
             headers["Last-Event-ID"] = str(context.last_event_id)
         return headers
@@ -116,9 +118,9 @@ class RpcEventStream:
             for data, own_id, _ in EventReader(BlockSource(self._answer.read_some)):
                 if not data:
                     continue
-                event = self._event(data)
-                if event is not None:
-                    yield StreamItem(event, _number(own_id))
+                value = self._value(data)
+                event = self._event(value)
+                yield StreamItem(event, _number(own_id), last=self._codec.ends_stream(value))
         except MalformedStream as error:
             raise InvalidAnswerError(str(error), **self._answer.where.marks()) from None
         except CutStream as error:
@@ -127,13 +129,16 @@ class RpcEventStream:
         finally:
             self._answer.close()
 
-    def _event(self, data: str) -> Any:
-        """One event; an error that the agent sent in the middle of the stream is raised."""
+    def _value(self, data: str) -> Any:
+        """What one event carries; an error that the agent sent in the middle of the stream is raised."""
+        return _load(lambda: jsonrpc.read_response(data, self._codec), self._answer.where)
+
+    def _event(self, value: Any) -> Any:
         where = self._answer.where
-        event = _load(lambda: self._codec.load_event(jsonrpc.read_response(data, self._codec)), where)
+        event = _load(lambda: self._codec.load_event(value), where)
         if isinstance(event, Task):
             where.task_id = event.id
-        elif not isinstance(event, Message) and event is not None:
+        elif not isinstance(event, Message):
             where.task_id = event.task_id or where.task_id
         return event
 

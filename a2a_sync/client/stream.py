@@ -52,6 +52,7 @@ class TaskStream:
         self._fold = Fold()
         self._folded: Task | None = None
         self._changed = False
+        self._last = False  # the agent has said that nothing follows
         self._closed = threading.Event()
         self._alarm: Alarm | None = None
 
@@ -63,8 +64,10 @@ class TaskStream:
             raise StopIteration
         try:
             item = next(self._items, None)
+            while item is not None and self._last:
+                item = next(self._items, None)
         except (StreamInterrupted, TransportTimeout):
-            if self._closed.is_set() or self.state.terminal:
+            if self._closed.is_set() or self.state.terminal or self._last:
                 item = None  # nothing could have followed
             else:
                 self.close()
@@ -94,14 +97,15 @@ class TaskStream:
                 self.state = event.status.state
         self._fold.apply(event)
         self._changed = True
-        if self.message is not None or self.state.terminal:
+        self._last = item.last
+        if self._last or self.message is not None or self.state.terminal:
             self.end_within(_GRACE)
 
     def _end(self) -> None:
         """The source has ended without an error."""
         closed = self._closed.is_set()
         self.close()
-        if closed or self.message is not None or self.state.paused:
+        if closed or self._last or self.message is not None or self.state.paused:
             return
         known = f"while the task was {self.state}" if self.task_id else "before it told anything"
         raise StreamInterrupted(f"the stream ended {known}", phase="stream", agent=self._agent, task_id=self.task_id)

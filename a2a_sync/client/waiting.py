@@ -13,18 +13,31 @@ from a2a_sync.client.timeouts import Deadline
 from a2a_sync.errors import (
     HTTPStatusError,
     InvalidAnswerError,
+    InvalidParamsError,
     OverloadedError,
     StreamInterrupted,
+    TaskNotFoundError,
     TransportError,
     TransportTimeout,
     UnsupportedOperationError,
 )
-from a2a_sync.types import GetTaskRequest, Message, SendMessageRequest, SubscribeToTaskRequest, Task, TaskState
+from a2a_sync.types import (
+    GetTaskRequest,
+    Message,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    TaskState,
+)
 
 #: How long to listen on after a task has paused for its client, in seconds: the stream usually ends right then.
 _PAUSE_GRACE = 0.1
 #: Pauses between two looks at a task, in seconds: the first, the factor, the longest.
 _PAUSES = (0.25, 1.6, 10.0)
+#: How agents say that a task has just ended, or that there are no streams after all: looking at it tells. The last two
+#: are what agents of protocol 0.3 say.
+_NOT_TO_BE_FOLLOWED = (UnsupportedOperationError, InvalidParamsError, TaskNotFoundError)
 #: How many failures in a row `wait` takes for passing ones.
 _FAILURES = 5
 
@@ -32,9 +45,11 @@ _FAILURES = 5
 def send_plain(link: Link, request: SendMessageRequest, deadline: Deadline) -> Task | Message:
     """SendMessage, and then `wait` where its task is not done: servers may bound how long they block, or never do."""
     result: Task | Message = link.call(op.SEND_MESSAGE, request, deadline)
-    at_once = request.configuration is not None and request.configuration.return_immediately
-    if at_once or isinstance(result, Message) or result.state.paused:
+    if isinstance(result, Message):
         return result
+    configuration = request.configuration or SendMessageConfiguration()
+    if configuration.return_immediately or result.state.paused:
+        return _shortened(result, configuration.history_length)
     return _recall(link, wait(link, result.id, deadline), request, deadline)
 
 
@@ -68,7 +83,14 @@ def _recall(link: Link, task: Task, request: SendMessageRequest, deadline: Deadl
 def get_task(link: Link, task_id: str, history_length: int | None, deadline: Deadline) -> Task:
     """GetTask."""
     task: Task = link.call(op.GET_TASK, GetTaskRequest(id=task_id, history_length=history_length), deadline)
-    return task
+    return _shortened(task, history_length)
+
+
+def _shortened(task: Task, length: int | None) -> Task:
+    """`task` with the most history that was asked for: to agents of protocol 0.3 a length of 0 means all of it."""
+    if length is None or len(task.history) <= length:
+        return task
+    return replace(task, history=task.history[-length:] if length else ())
 
 
 def subscribe(link: Link, task_id: str, deadline: Deadline, last_event_id: int | None = None) -> TaskStream:
@@ -110,10 +132,12 @@ def _follow(link: Link, task_id: str, deadline: Deadline) -> Task | None:
     """The task at the end of one subscription; None where the agent does not let it be followed."""
     try:
         stream = subscribe(link, task_id, deadline)
-    except UnsupportedOperationError:
-        return None  # it has just ended, or there are no streams after all: looking at it tells
+    except _NOT_TO_BE_FOLLOWED:
+        return None
     try:
         _run_until_paused(stream)
+    except _NOT_TO_BE_FOLLOWED:
+        return None
     except (StreamInterrupted, TransportTimeout):
         if deadline.expired:
             raise

@@ -8,15 +8,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Protocol
 
-from a2a_sync.codec.fields import InvalidAnswer
-from a2a_sync.errors import A2AError, VersionNotSupportedError
+from a2a_sync.codec.fields import InvalidAnswer, shown
+from a2a_sync.errors import A2AError, MethodNotFoundError, VersionNotSupportedError
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import Operation, StreamItem
 from a2a_sync.types import StreamResponse
 
-__all__ = ["Codec", "InvalidAnswer", "by_version"]
+__all__ = ["Codec", "InvalidAnswer", "by_method", "by_version"]
 
-_MODULES = {"1.0": "a2a_sync.codec.v10"}
+_MODULES = {"1.0": "a2a_sync.codec.v10", "0.3": "a2a_sync.codec.v03"}
 
 
 class Codec(Protocol):
@@ -33,10 +33,13 @@ class Codec(Protocol):
         """``"1.0"``: the value of the A2A-Version header."""
 
     def method(self, operation: Operation) -> str:
-        """The name of `operation` in this version."""
+        """The name of `operation` in this version; raises `UnsupportedOperationError` where it has none."""
 
     def operation(self, method: str) -> Operation:
         """The operation that `method` names; raises `MethodNotFoundError`."""
+
+    def knows(self, method: str) -> bool:
+        """`method` names an operation in this version; no name does in two of them."""
 
     def load_request(self, operation: Operation, params: Any) -> Any:
         """The request of `operation`; raises `InvalidParamsError`. Ranges (page sizes …) are not checked here."""
@@ -55,6 +58,9 @@ class Codec(Protocol):
 
     def dump_event(self, event: StreamResponse) -> Any:
         """The JSON of one element of a stream."""
+
+    def ends_stream(self, value: Any) -> bool:
+        """The JSON of an element of a stream says that it is the last one. Only some versions say so at all."""
 
     def encode_item(self, item: StreamItem | Entry) -> bytes:
         """The bytes of an element of a stream, made once per version and kept in ``item.encoded``.
@@ -98,3 +104,15 @@ def by_version(version: str) -> Codec:
         )
     codec: Codec = import_module(module).CODEC
     return codec
+
+
+def by_method(method: str) -> Codec:
+    """The codec of the one version that has a method of this name.
+
+    Raises:
+        MethodNotFoundError: none has.
+    """
+    for codec in map(by_version, _MODULES):
+        if codec.knows(method):
+            return codec
+    raise MethodNotFoundError(f"There is no method {shown(method)}")

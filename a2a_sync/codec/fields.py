@@ -1,8 +1,7 @@
-"""How a type's members are described once and both read and written: the ProtoJSON rules that all versions share.
+"""How single values are described once and both read and written: the ProtoJSON rules that all versions share.
 
-A `Kind` reads and writes values of one sort. A `Record` is the kind of a dataclass, made of `Member` rows; a `OneOf` is
-the kind of a union whose JSON names its member. Reading costs what is present, not what could be, and the path of a bad
-member is put together only when there is one. Which members exist is said in the version's module, not here.
+A `Kind` reads and writes values of one sort; `records` makes the kinds of whole dataclasses of them. The path of a bad
+member is put together only when there is one.
 
 Reading has two manners. ``strict`` is for requests: required members must be there, unknown enum names are refused.
 Otherwise (answers, cards) what is missing gets its default and what is unknown is passed over, so that a peer that is
@@ -17,7 +16,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 
 Load: TypeAlias = Callable[[Any, bool], Any]
@@ -184,11 +182,20 @@ BASE64 = Scalar(_load_base64, _dump_base64, empty=b"")
 STRUCT = Scalar(_load_struct, _dump_struct, empty={})
 
 
-def names(words: Mapping[enum.Enum, str], unspecified: enum.Enum) -> Scalar:
-    """An enum, written by name, read by name or number (a member's number is its place in `words`)."""
+def names(
+    words: Mapping[enum.Enum, str], unspecified: enum.Enum, *, numbered: bool = True, unsaid: str | None = None
+) -> Scalar:
+    """An enum, written and read by name; `numbered`: read by number too (a member's number is its place in `words`).
+
+    A lenient reader takes a name that it does not know for `unspecified`, which is written as `unsaid` (None: not at all).
+    """
     by_word: dict[str | int, enum.Enum] = {word: member for member, word in words.items()}
-    by_word.update(enumerate(words))
+    if numbered:
+        by_word.update(enumerate(words))
     written = {member: word for member, word in words.items() if member is not unspecified}
+    known = ", ".join(written.values())
+    if unsaid is not None:
+        written[unspecified] = unsaid
 
     def load(value: Any, strict: bool) -> enum.Enum:
         if isinstance(value, float) and value.is_integer():
@@ -198,7 +205,6 @@ def names(words: Mapping[enum.Enum, str], unspecified: enum.Enum) -> Scalar:
         member = by_word.get(value)
         if member is None:
             if strict:
-                known = ", ".join(written.values())
                 raise Invalid(f"{shown(value) if isinstance(value, str) else 'this number'} is none of {known}")
             return unspecified
         return member
@@ -253,144 +259,3 @@ def mapping(kind: Kind) -> Scalar:
         return dict(value) if dump_item is None else {key: dump_item(item) for key, item in value.items()}
 
     return Scalar(load, dump, empty={})
-
-
-# -- dataclasses --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One member of a dataclass.
-
-    ``json`` is its name on the wire (made from the attribute's where not given; the proto's own snake case name is
-    always read too). ``required``: a request without it is refused. ``always``: it is written even where it is empty.
-    ``optional``: the protocol tells absent from default, so every value but None is written.
-    """
-
-    attribute: str
-    kind: Kind
-    json: str = ""
-    required: bool = False
-    always: bool = False
-    optional: bool = False
-
-    @property
-    def name(self) -> str:
-        """The name on the wire."""
-        return self.json or camel(self.attribute)
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """The names that are read: the one on the wire and the proto's own."""
-        return (self.name, self.json or self.attribute)
-
-
-def camel(attribute: str) -> str:
-    """``context_id`` as ``contextId``."""
-    head, *rest = attribute.split("_")
-    return head + "".join(word.capitalize() for word in rest)
-
-
-class Record:
-    """The kind of one dataclass. Absent, null and empty members are one and the same unless a row says otherwise."""
-
-    empty = None
-
-    def __init__(self, cls: type, *members: Member) -> None:
-        self.cls = cls
-        self.members = members
-        self._by_key = {
-            key: (member.attribute, member.kind.load, member.name) for member in members for key in member.names
-        }
-        self._required = tuple(member for member in members if member.required)
-        self._written = tuple(
-            (member.name, member.kind.dump, member.required or member.always or member.optional) for member in members
-        )
-        # The class stands at the end so that the getter gives a tuple for a single member too.
-        self._attributes = attrgetter(*(member.attribute for member in members), "__class__")
-
-    def load(self, value: Any, strict: bool) -> Any:
-        if not isinstance(value, dict):
-            raise unexpected("an object", value)
-        found = self.found(value, strict)
-        for member in self._required:
-            if found.get(member.attribute, member.kind.empty) == member.kind.empty:
-                if strict:
-                    raise Invalid(_missing(member), member.name)
-                if member.attribute not in found:
-                    found[member.attribute] = self._stand_in(member)
-                    if found[member.attribute] is None:
-                        return None
-        return self.cls(**found)
-
-    def found(self, value: dict[str, Any], strict: bool) -> dict[str, Any]:
-        """The members that are there, by attribute."""
-        found = {}
-        by_key = self._by_key
-        for key, item in value.items():
-            if item is not None and key in by_key:
-                attribute, load, name = by_key[key]
-                try:
-                    loaded = load(item, strict)
-                except Invalid as invalid:
-                    raise invalid.below(name) from None
-                if loaded is not None:
-                    found[attribute] = loaded
-        return found
-
-    def _stand_in(self, member: Member) -> Any:
-        kind = member.kind
-        return kind.load({}, False) if isinstance(kind, Record) else kind.empty
-
-    def dump(self, obj: Any) -> dict[str, Any]:
-        written = {}
-        for (name, dump, keep), value in zip(self._written, self._attributes(obj), strict=False):
-            if value or (keep and value is not None):
-                if dump is not None:
-                    value = dump(value)
-                    if value is None:
-                        continue
-                written[name] = value
-        return written
-
-
-def _missing(member: Member) -> str:
-    if member.kind.empty == ():
-        return "at least one is required"
-    return "is required"
-
-
-class OneOf:
-    """The kind of a union: an object with exactly one of several keys, each the name of one dataclass."""
-
-    empty = None
-
-    def __init__(self, **records: Record) -> None:
-        self._records = {camel(attribute): record for attribute, record in records.items()}
-        self._by_key = {key: name for attribute in records for name in [camel(attribute)] for key in (attribute, name)}
-        self._names = {record.cls: (name, record.dump) for name, record in self._records.items()}
-        self.classes = tuple(self._names)
-
-    def load(self, value: Any, strict: bool) -> Any:
-        if not isinstance(value, dict):
-            raise unexpected("an object", value)
-        chosen = ""
-        content = None
-        for key, item in value.items():
-            name = self._by_key.get(key)
-            if name is not None and item is not None:
-                if chosen and chosen != name:
-                    raise Invalid(f"has both {chosen} and {name}")
-                chosen, content = name, item
-        if not chosen:
-            if strict:
-                raise Invalid(f"needs one of {', '.join(self._records)}")
-            return None
-        try:
-            return self._records[chosen].load(content, strict)
-        except Invalid as invalid:
-            raise invalid.below(chosen) from None
-
-    def dump(self, obj: Any) -> dict[str, Any]:
-        name, dump = self._names[type(obj)]
-        return {name: dump(obj)}

@@ -1,12 +1,12 @@
-"""Protocol 1.0 in JSON: its names, its members, its methods, the shape of its errors (spec 4, 5.5, 9.5; a2a.proto).
+"""Protocol 1.0 in JSON: its names, its members, its methods (spec 4, 5.5; a2a.proto).
 
 Each type is described once; the description reads and writes. What a request means is not known here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from a2a_sync import card as c
 from a2a_sync import types as t
@@ -18,24 +18,17 @@ from a2a_sync.codec.fields import (
     TEXT,
     TIMESTAMP,
     Invalid,
-    InvalidAnswer,
     Kind,
-    Member,
-    OneOf,
-    Record,
     Scalar,
     many,
     mapping,
     names,
-    shown,
     unexpected,
 )
-from a2a_sync.errors import A2AError, FieldViolation, InvalidParamsError, MethodNotFoundError, error_from_wire
-from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
-from a2a_sync.lifecycle import Entry
-from a2a_sync.operations import OPERATIONS, Operation, StreamItem
+from a2a_sync.codec.records import Member, OneOf, Record
+from a2a_sync.codec.table import TableCodec
+from a2a_sync.operations import OPERATIONS
 
-_T = TypeVar("_T")
 _S = t.TaskState
 
 # The order is the proto's: a member's place is its number.
@@ -400,143 +393,5 @@ KINDS: dict[Any, Kind] = {
     t.SendMessageResponse: SEND_MESSAGE_RESPONSE,
     t.StreamResponse: STREAM_RESPONSE,
 }
-_UNIONS: dict[Any, str] = {
-    t.Part: "Part",
-    t.SendMessageResponse: "SendMessageResponse",
-    t.StreamResponse: "StreamResponse",
-    c.SecurityScheme: "SecurityScheme",
-    c.OAuthFlow: "OAuthFlows",
-}
 
-# -- errors (spec 9.5) --------------------------------------------------------------------------------------------------
-
-_TYPE = "type.googleapis.com/google.rpc."
-_DOMAIN = "a2a-protocol.org"
-
-
-def error_details(error: A2AError) -> list[dict[str, Any]]:
-    """The ``google.rpc`` details of an error, the same in every binding. An ErrorInfo is always the first."""
-    info = {"@type": _TYPE + "ErrorInfo", "reason": error.reason, "domain": _DOMAIN}
-    details: list[dict[str, Any]] = [{**info, "metadata": error.metadata} if error.metadata else info]
-    if error.violations:
-        violations = [violation._asdict() for violation in error.violations]
-        details.append({"@type": _TYPE + "BadRequest", "fieldViolations": violations})
-    if error.retry_after is not None:
-        details.append({"@type": _TYPE + "RetryInfo", "retryDelay": f"{error.retry_after:g}s"})
-    return details
-
-
-def load_error_details(details: Any) -> dict[str, Any]:
-    """What `error_from_wire` can use of a peer's details; junk is passed over."""
-    known: dict[str, Any] = {}
-    for detail in details if isinstance(details, list) else [details]:
-        if not isinstance(detail, dict):
-            continue
-        match str(detail.get("@type", "")).rpartition(".")[2]:
-            case "ErrorInfo":
-                known["reason"] = _text(detail.get("reason"))
-                known["metadata"] = _texts(detail.get("metadata"))
-            case "BadRequest":
-                known["violations"] = _violations(detail.get("fieldViolations"))
-            case "RetryInfo":
-                known["retry_after"] = _seconds(detail.get("retryDelay"))
-    return known
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _texts(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
-        return {}
-    return {key: item if isinstance(item, str) else dumps(item).decode() for key, item in value.items()}
-
-
-def _violations(value: Any) -> tuple[FieldViolation, ...]:
-    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-    return tuple(FieldViolation(_text(row.get("field")), _text(row.get("description"))) for row in rows)
-
-
-def _seconds(value: Any) -> float | None:
-    try:
-        seconds = float(_text(value).removesuffix("s"))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < 1e9 else None
-
-
-# -- the codec ----------------------------------------------------------------------------------------------------------
-
-
-class V10:
-    """The codec of protocol 1.0; see `Codec` for the contract."""
-
-    version = "1.0"
-
-    def method(self, operation: Operation) -> str:
-        return operation.name
-
-    def operation(self, method: str) -> Operation:
-        try:
-            return OPERATIONS[method]
-        except KeyError:
-            raise MethodNotFoundError(f"There is no method {shown(method)}") from None
-
-    def load(self, cls: type[_T] | Any, value: Any, strict: bool = True) -> Any:
-        try:
-            loaded = KINDS[cls].load(value, strict)
-            if loaded is None:
-                raise Invalid("holds nothing that protocol 1.0 knows")
-        except Invalid as invalid:
-            where = invalid.where or _UNIONS.get(cls) or cls.__name__
-            if strict:
-                raise InvalidParamsError.at(where, invalid.description) from None
-            raise InvalidAnswer(f"{where}: {invalid.description}") from None
-        return loaded
-
-    def dump(self, obj: Any) -> Any:
-        dump = KINDS[type(obj)].dump
-        return obj if dump is None else dump(obj)
-
-    def load_request(self, operation: Operation, params: Any) -> Any:
-        return self.load(operation.request, params)
-
-    def dump_request(self, operation: Operation, request: Any) -> Any:
-        return self.dump(request)
-
-    def load_result(self, operation: Operation, value: Any) -> Any:
-        return None if operation.response is None else self.load(operation.response, value, strict=False)
-
-    def dump_result(self, operation: Operation, result: Any) -> Any:
-        dump = None if operation.response is None else KINDS[operation.response].dump
-        return None if dump is None else dump(result)
-
-    def load_event(self, value: Any) -> Any:
-        return self.load(t.StreamResponse, value, strict=False)
-
-    def dump_event(self, event: t.StreamResponse) -> Any:
-        return STREAM_RESPONSE.dump(event)
-
-    def encode_item(self, item: StreamItem | Entry) -> bytes:
-        encoded = item.encoded.get(self.version)
-        if encoded is None:
-            written = dumps(STREAM_RESPONSE.dump(item.event), max_depth=MAX_EVENT_DEPTH)
-            encoded = item.encoded[self.version] = written
-        return encoded
-
-    def dump_error(self, error: A2AError) -> dict[str, Any]:
-        return {"code": error.code, "message": error.message, "data": error_details(error)}
-
-    def load_error(self, value: Any) -> A2AError:
-        if not isinstance(value, Mapping):
-            return A2AError(_text(value))
-        code = value.get("code")
-        return error_from_wire(
-            code=code if isinstance(code, int) and not isinstance(code, bool) else None,
-            message=_text(value.get("message")),
-            **load_error_details(value.get("data")),
-        )
-
-
-CODEC = V10()
+CODEC = TableCodec("1.0", KINDS, {operation: operation.name for operation in OPERATIONS.values()})

@@ -122,27 +122,96 @@ def offering(*offers: tuple[str, str]) -> AgentCard:
 
 
 def test_the_first_interface_that_we_speak_is_used() -> None:
-    card = offering(("GRPC", "1.0"), ("JSONRPC", "2.0"), ("jsonrpc", "1.0.1"), ("JSONRPC", "1.0"))
+    card = offering(("GRPC", "1.0"), ("JSONRPC", "2.0"), ("jsonrpc", "1.0.1"), ("JSONRPC", "1.0"), ("JSONRPC", "0.3"))
 
     assert choose_interface(card).url == "http://a.test/2"
     assert choose_interface(card, "1.0").url == "http://a.test/2"
 
 
+def test_the_card_s_order_decides_between_versions_unless_one_is_asked_for() -> None:
+    card = offering(("GRPC", "0.3"), ("JSONRPC", "0.3.0"), ("JSONRPC", "1.0"))
+
+    assert choose_interface(card).url == "http://a.test/1"
+    assert choose_interface(card, "1.0").url == "http://a.test/2"
+
+
+@pytest.mark.parametrize("version", ["0.3", "0.3.7", "", "0.2.5"])
+def test_what_speaks_like_0_3_is_spoken_to_in_0_3(version: str) -> None:
+    assert choose_interface(offering(("JSONRPC", version)), "0.3").protocol_version == version
+
+
 def test_a_card_without_an_interface_for_us_is_refused_with_what_it_offers() -> None:
-    with pytest.raises(VersionNotSupportedError, match=r"offers GRPC 1\.0, JSONRPC 0\.3; .* JSONRPC 1\.0"):
-        Client(offering(("GRPC", "1.0"), ("JSONRPC", "0.3")))
+    offers = r"offers GRPC 1\.0, JSONRPC 2\.0; .* JSONRPC 1\.0, JSONRPC 0\.3$"
+    with pytest.raises(VersionNotSupportedError, match=offers):
+        Client(offering(("GRPC", "1.0"), ("JSONRPC", "2.0")))
+    with pytest.raises(VersionNotSupportedError, match=r"offers JSONRPC 1\.0; .* JSONRPC 0\.3$"):
+        Client(offering(("JSONRPC", "1.0")), version="0.3")
     with pytest.raises(VersionNotSupportedError, match=r"version 7\.0"):
         Client(offering(("JSONRPC", "1.0")), version="7.0.2")
 
 
-def test_a_card_of_the_old_protocol_is_found_but_not_spoken_to() -> None:
-    old = {"name": "old", "description": "", "version": "1", "url": "http://a.test/", "protocolVersion": "0.3.0"}
-    with (
-        peer({OLD: answers(old)}) as server,
-        Client(server.url) as client,
-        pytest.raises(VersionNotSupportedError, match="'old'"),
-    ):
-        client.card()
+OLD_CARD = {
+    "protocolVersion": "0.3.0",
+    "name": "old",
+    "description": "",
+    "version": "1",
+    "url": "/rpc",
+    "capabilities": {},
+    "defaultInputModes": [],
+    "defaultOutputModes": [],
+    "skills": [],
+}
+OLD_TASK = {"kind": "task", "id": "t-1", "contextId": "c-1", "status": {"state": "completed"}}
+
+
+@pytest.mark.parametrize("path", [NEW, OLD, ""])
+@pytest.mark.parametrize("version", ["0.3.0", "0.3", "0.2.6", None])
+def test_a_card_of_the_old_protocol_leads_to_the_old_protocol(version: str | None, path: str) -> None:
+    body = {**OLD_CARD, "protocolVersion": version} if version else {**OLD_CARD, "preferredTransport": None}
+    table = {"/a" + path: answers(body), "tasks/get": results(OLD_TASK)}
+    with peer(table) as server, Client(server.url + "/a") as client:
+        assert client.get_task("t-1").state == "completed"
+        (interface,) = client.card().supported_interfaces
+
+    assert interface.url == server.url + "/rpc"
+    assert (server.asked[-1].path, server.asked[-1].headers["a2a-version"]) == ("/rpc", "0.3")
+
+
+def test_an_old_card_s_further_addresses_are_looked_through() -> None:
+    body = {
+        **OLD_CARD,
+        "url": "http://a.test/grpc",
+        "preferredTransport": "GRPC",
+        "additionalInterfaces": [
+            {"url": "http://a.test/grpc", "transport": "GRPC"},
+            {"url": "/other", "transport": "JSONRPC"},
+        ],
+    }
+    with peer({NEW: answers(body), "tasks/get": results(OLD_TASK)}) as server, Client(server.url) as client:
+        client.get_task("t-1")
+        assert [one.protocol_binding for one in client.card().supported_interfaces] == ["GRPC", "JSONRPC"]
+
+    assert server.asked[-1].path == "/other"
+
+
+DUAL = {
+    **OLD_CARD,
+    "supportedInterfaces": [
+        {"url": "/new", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+        {"url": "/old", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
+    ],
+}
+
+
+@pytest.mark.parametrize(("version", "path"), [(None, "/new"), ("1.0", "/new"), ("0.3", "/old"), ("0.3.0", "/old")])
+def test_of_a_card_for_both_the_version_asked_for_is_used(version: str | None, path: str) -> None:
+    table = {NEW: answers(DUAL), "GetTask": results(task()), "tasks/get": results(OLD_TASK)}
+    with peer(table) as server, Client(server.url, version=version) as client:
+        assert client.get_task("t-1").id == "t-1"
+
+    assert server.asked[-1].path == path
+    expected = "0.3" if path == "/old" else "1.0"
+    assert [asked.headers["a2a-version"] for asked in server.asked] == [expected, expected]
 
 
 def test_an_interface_is_relative_to_its_card() -> None:

@@ -1,0 +1,34 @@
+"""The protocol's own HTTP headers, for both sides of the wire: versions and extensions (spec 3.6, 3.2.6, 14.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: Names the version of a request; may stand in the query too.
+VERSION = "A2A-Version"
+#: What a request is that names no version (spec 3.6.2).
+UNNAMED = "0.3"
+
+
+def major_minor(version: str) -> str:
+    """A version without its patch part, which means nothing (spec 3.6)."""
+    return ".".join(version.strip().split(".")[:2])
+
+
+def named_versions(value: str) -> set[str]:
+    """The versions that a header names: one, if all is well. A header that was sent twice arrives as a list."""
+    return {major_minor(part) for part in value.split(",") if part.strip()}
+
+
+def extension_headers(version: str) -> tuple[str, ...]:
+    """The headers in which a request of this protocol version names extensions: its own name first.
+
+    The name lost its prefix with 1.0; agents of 0.3 may be built on either.
+    """
+    return ("X-A2A-Extensions", "A2A-Extensions") if version == "0.3" else ("A2A-Extensions",)
+
+
+def named_extensions(headers: Mapping[str, str], version: str) -> tuple[str, ...]:
+    """The URIs that a request asks for. `headers` have lower-case names."""
+    values = (headers.get(name.lower(), "") for name in extension_headers(version))
+    return tuple(dict.fromkeys(uri.strip() for value in values for uri in value.split(",") if uri.strip()))
