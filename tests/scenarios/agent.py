@@ -74,7 +74,7 @@ class ScenarioAgent(Agent):
         raise PublicError("quota used up")
 
     def do_wait(self, argument: str, context: RequestContext) -> None:
-        context.update("waiting")
+        context.update(f"waiting in process {os.getpid()}")
         context.sleep(float(argument or 30))
 
     def do_stubborn(self, argument: str, context: RequestContext) -> None:
