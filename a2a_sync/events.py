@@ -15,12 +15,15 @@ from typing import Protocol
 
 from a2a_sync.errors import A2AError, InternalError, TaskNotFoundError
 from a2a_sync.fork import renew_in_child
-from a2a_sync.lifecycle import Entry, ends_run, pauses
+from a2a_sync.lifecycle import Entry, Fold, ends_run, pauses
 from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import Scope, TaskStore
-from a2a_sync.types import new_id
+from a2a_sync.types import Task, new_id
 
 logger = logging.getLogger(__name__)
+
+#: Entries that a `Waiter` keeps: enough for a quick run, and a long one costs no memory.
+_KEPT = 64
 
 
 class Listener(Protocol):
@@ -104,20 +107,32 @@ class Waiter:
     A hint like all of this room: what it tells may belong to an earlier run, so look at the store before you believe it.
     """
 
-    __slots__ = ("_ended_only", "_error", "_hub", "_signal", "_task_id")
+    __slots__ = ("_ended_only", "_error", "_heard", "_hub", "_signal", "_task_id")
 
     def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False) -> None:
         self._hub = hub
         self._task_id = task_id
         self._ended_only = ended
         self._error: A2AError | None = None
+        self._heard: list[Entry] = []
         self._signal = threading.Lock()
         self._signal.acquire()
         hub.add(task_id, self)
 
     def offer(self, entries: Sequence[Entry], ended: bool) -> None:
+        if len(self._heard) < _KEPT:
+            self._heard += entries
         if ended or (not self._ended_only and any(pauses(entry.event) for entry in entries)):
             self._wake()
+
+    def task(self) -> Task | None:
+        """The task as far as it was told of from its first entry on; None where its beginning is only in the store."""
+        fold = Fold()
+        for place, entry in enumerate(list(self._heard), 1):
+            if entry.number != place:
+                return None
+            fold.apply(entry.event)
+        return fold.task()
 
     def fail(self, error: A2AError) -> None:
         self._error = error

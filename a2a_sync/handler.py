@@ -230,6 +230,9 @@ class RequestHandler:
             if left <= 0:
                 return self._load(scope, task_id, history)
             if waiter.wait(left):
+                told = waiter.task()
+                if told is not None and told.state.paused:
+                    return _with_history(told, self._history(history))
                 stored = self._store.load(scope, task_id, history=self._history(history))
                 # What woke us may have been the end of the run before ours.
                 if stored.task.state.paused or not stored.running:
@@ -250,7 +253,7 @@ class RequestHandler:
             number = entries[-1].number
         task = fold.task()
         assert task is not None
-        return replace(task, history=task.history[-history:] if history else ())
+        return _with_history(task, history)
 
     # -- reading --
 
@@ -351,6 +354,11 @@ class RequestHandler:
 
 def _scope(tenant: str, context: CallContext) -> Scope:
     return Scope(tenant, context.principal.id if context.principal is not None else "")
+
+
+def _with_history(task: Task, length: int) -> Task:
+    """`task` with its newest messages only."""
+    return task if len(task.history) <= length else replace(task, history=task.history[-length:] if length else ())
 
 
 def _new_task(started: StartedRun, history: int) -> Task:

@@ -160,6 +160,39 @@ def test_who_has_left_is_forgotten(log):
     assert log.hub._listeners == {}
 
 
+def test_a_waiter_that_heard_a_task_from_its_first_entry_knows_it_as_the_store_does():
+    log = Log()
+    with Waiter(log.hub, TASK) as waiter:
+        assert waiter.task() is None
+        log.start()
+        log.append(chunk("a"), chunk("b"))
+        log.append(status(TaskState.COMPLETED), end=True)
+        assert waiter.task() == log.store.load(SCOPE, TASK).task
+
+
+def test_a_waiter_that_missed_entries_does_not_guess(log):
+    with Waiter(log.hub, TASK) as late:
+        log.append(status(TaskState.COMPLETED), end=True)
+        assert late.task() is None
+    gap = Log()
+    with Waiter(gap.hub, TASK) as waiter:
+        gap.start()
+        gap.append(chunk("a"), publish=False)
+        gap.append(status(TaskState.COMPLETED), end=True)
+        assert waiter.task() is None
+
+
+def test_a_waiter_keeps_no_long_run_in_memory():
+    log = Log()
+    with Waiter(log.hub, TASK) as waiter:
+        log.start()
+        for _ in range(100):
+            log.append(chunk())
+        log.append(status(TaskState.COMPLETED), end=True)
+        assert waiter.task().state is TaskState.WORKING
+        assert len(waiter._heard) < 100
+
+
 # -- streams ------------------------------------------------------------------------------------------------------------
 
 
