@@ -58,7 +58,7 @@ class Hints:
     def renew(self) -> None:
         """Begin anew: what was inherited belongs to the parent."""
         self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
+        self._sender: socket.socket | None = None
         self._own = ""
         self._failed = False
         self._seen = -1
@@ -71,11 +71,11 @@ class Hints:
 
     def listen(self) -> bool:
         """Begin to hear the others, if that has not begun. False where it is not possible."""
-        if self._socket is None and not self._failed and not self._closed:
+        if self._sender is None and not self._failed and not self._closed:
             with self._lock:
-                if self._socket is None and not self._failed:
+                if self._sender is None and not self._failed:
                     self._open()
-        return self._socket is not None
+        return self._sender is not None
 
     def _open(self) -> None:
         bound = None
@@ -85,6 +85,9 @@ class Hints:
             own = str(self._folder / f"{os.getpid()}-{secrets.token_hex(4)}")
             bound.bind(own)
             bound.settimeout(1.0)
+            # A socket of its own: one with a time-out would wait for a neighbour whose queue is full.
+            sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            sender.setblocking(False)
             threading.Thread(target=self._hear, args=(bound, own), name="a2a-hints", daemon=True).start()
         except (OSError, AttributeError, RuntimeError):
             logger.warning("no hints between processes in %s; other processes are polled", self._folder, exc_info=True)
@@ -92,7 +95,7 @@ class Hints:
             if bound is not None:
                 bound.close()
             return
-        self._socket, self._own = bound, own
+        self._sender, self._own = sender, own
 
     def tell(self, task_id: str) -> None:
         """Tell every other process that listens. Never blocks and never fails: a hint may be lost."""
@@ -103,11 +106,9 @@ class Hints:
             self._send(hint, other)
 
     def _send(self, hint: bytes, other: str) -> None:
-        sender = self._socket
-        if sender is None:
-            return
         try:
-            sender.sendto(hint, socket.MSG_DONTWAIT, other)
+            if self._sender is not None:
+                self._sender.sendto(hint, other)
         except (ConnectionRefusedError, FileNotFoundError):
             # Its process died without removing it.
             with contextlib.suppress(OSError):
@@ -144,10 +145,17 @@ class Hints:
             os.unlink(own)
 
     def close(self) -> None:
-        """Stop listening; the socket is gone within a second. Idempotent."""
+        """Stop listening. Idempotent."""
         self._closed = True
-        with contextlib.suppress(OSError):
-            os.unlink(self._own)
+        with self._lock:
+            sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.close()
+            with contextlib.suppress(OSError):
+                os.unlink(self._own)
+            with contextlib.suppress(OSError):
+                # Only the last one out finds it empty.
+                self._folder.rmdir()
 
 
 class ChangePoll:
