@@ -30,7 +30,7 @@ from a2a_sync.stamp import status_event
 from a2a_sync.stores.base import HeldRun, RunRevoked, Scope
 from a2a_sync.types import new_id
 
-BEAT = 0.05
+BEAT = 0.2
 SCOPE = Scope()
 
 
@@ -77,11 +77,11 @@ def test_the_runs_of_a_worker_that_stopped_beating_are_lost(stores: Callable[[],
 def test_a_worker_that_beats_keeps_its_runs(stores: Callable[[], SQLiteStore]) -> None:
     alive, watcher, dead = stores(), stores(), stores()
     running_task(alive)
-    own = Leases(alive.workers, lambda run: None, beat=BEAT)
+    lost: queue.Queue[HeldRun] = queue.Queue()
+    own = Leases(alive.workers, lost.put, beat=BEAT)
     own.enter()
     dead.workers.beat()
     held = running_task(dead)
-    lost: queue.Queue[HeldRun] = queue.Queue()
     leases = watching(watcher, lost.put)
     try:
         # The dead worker's run says that enough beats have gone by.
