@@ -75,11 +75,12 @@ class Watchdog:
 
     def _may_leave(self) -> bool:
         with self._lock:
-            # A run is entered before it asks for a watchdog, so it is seen here or it starts the next one.
-            if self._runs or self._unstored:
-                return False
-            self._thread = None
-            return True
+            # In this order: a run is entered before it asks for a watchdog, so it is seen here or it starts the next.
+            own, self._thread = self._thread, None
+            if not (self._runs or self._unstored):
+                return True
+            self._thread = own
+            return False
 
     def _look(self, now: float) -> None:
         for run, slot in list(self._runs.items()):

@@ -344,6 +344,7 @@ def test_an_async_generator_that_is_cancelled_between_its_items_is_closed(serve)
                 yield "a"
                 gate.reached.set()
         finally:
+            await asyncio.sleep(0)
             cleaned.set()
 
     served = serve(handler)
@@ -539,6 +540,22 @@ def test_what_follows_a_direct_answer_is_refused_and_makes_no_task(serve, caplog
     served.quiet()
     assert served.list().total_size == 0
     assert "refused TaskStatusUpdateEvent" in caplog.text
+
+
+def test_a_direct_answer_is_sent_while_its_author_still_tidies_up(serve):
+    gate = Gate()
+
+    class Tidy:
+        direct = True
+
+        def execute(self, context):
+            yield context.say("the answer")
+            gate.here()
+
+    served = serve(Tidy(), direct=PATIENCE)
+    assert served.in_background().result(PATIENCE / 2).text == "the answer"
+    gate.open.set()
+    served.quiet()
 
 
 def test_a_continued_task_of_a_direct_agent_is_an_ordinary_one(serve):

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from a2a_sync import Agent
 from a2a_sync import operations as op
+from a2a_sync.errors import InternalError
 from a2a_sync.executor import AgentExecutor, TaskCancelled, to_parts
 from a2a_sync.operations import Principal
 from a2a_sync.types import (
@@ -210,6 +212,10 @@ def test_a_callback_is_not_called_when_the_run_ends_by_itself(serve):
     served.send("work")
     served.send("fail")
     served.quiet()
+    direct = Agent("direct", description="d", direct=True)
+    direct.message(handler)
+    with pytest.raises(InternalError):
+        serve(direct, direct=PATIENCE).send("fail")
     assert calls == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -72,6 +73,8 @@ def test_everything_that_is_stored_names_its_task_and_context(serve):
         context.emit(replace(piece(), **wrong))
         context.emit(replace(context.say("hi"), **wrong))
         context.emit(TaskStatusUpdateEvent(status=TaskStatus(state=S.WORKING), task_id=context.task_id))
+        timed = TaskStatus(state=S.WORKING, timestamp=datetime.now(UTC))
+        context.emit(TaskStatusUpdateEvent(status=timed, task_id=context.task_id, context_id="other"))
 
     served = serve(handler)
     task = served.send("go", context_id="c1")
@@ -125,6 +128,35 @@ def test_an_artifact_that_was_refused_is_still_unknown(serve):
     task = served.send()
     event = next(e.event for e in served.log(task.id) if isinstance(e.event, TaskArtifactUpdateEvent))
     assert (event.append, task.text) == (False, "kept")
+
+
+def test_a_step_that_could_not_be_stored_can_be_tried_again():
+    class Hiccup(MemoryStore):
+        failures = 1
+
+        def append(self, token, events, *, end=False):
+            if self.failures and end:
+                self.failures -= 1
+                raise StoreError("busy")
+            return super().append(token, events, end=end)
+
+    def handler(message, context):
+        question = context.say("size?")
+        step = (
+            piece("a", append=True),
+            TaskStatusUpdateEvent(status=TaskStatus(state=S.INPUT_REQUIRED, message=question)),
+        )
+        with pytest.raises(StoreError):
+            context.emit(*step)
+        context.emit(*step)
+
+    served = Served(handler, store=Hiccup())
+    task = served.send("go")
+    assert (task.state, task.artifacts[0].text) == (S.INPUT_REQUIRED, "a")
+    assert texts(task.history) == ["user: go", "agent: size?"]
+    event = next(e.event for e in served.log(task.id) if isinstance(e.event, TaskArtifactUpdateEvent))
+    assert event.append is False
+    served.close()
 
 
 def test_nothing_can_follow_a_question_in_one_step(serve):
@@ -330,7 +362,7 @@ def cancel_between_chunks(served, gate):
 
 
 @pytest.mark.parametrize("point", [cancel_in_line, cancel_while_working, cancel_between_chunks])
-def test_a_cancel_is_the_one_terminal_entry_wherever_the_run_is(serve, point):
+def test_a_cancel_is_the_one_terminal_entry_wherever_the_run_is(serve, point, caplog):
     gate, executed = Gate(), []
 
     def handler(message, context):
@@ -356,6 +388,7 @@ def test_a_cancel_is_the_one_terminal_entry_wherever_the_run_is(serve, point):
     assert terminal(served.states(task_id)) == [S.CANCELED]
     assert served.states(task_id)[-1] is S.CANCELED
     assert "work" not in executed
+    assert ("refused" in caplog.text) is (point is not cancel_in_line)
 
 
 def test_a_cancel_inside_a_step_waits_for_it_and_then_ends_the_task():

@@ -1,0 +1,764 @@
+"""Runs are started, bounded, asked, timed and closed; whatever user code does, places and threads come back."""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+import threading
+
+import pytest
+
+from a2a_sync import A2AApp, Agent, Client
+from a2a_sync import operations as op
+from a2a_sync.errors import OverloadedError, StoreError, TaskNotCancelableError, TaskNotFoundError
+from a2a_sync.executor import TaskCancelled
+from a2a_sync.operations import Principal
+from a2a_sync.stores.base import Scope
+from a2a_sync.stores.memory import MemoryStore
+from a2a_sync.types import Artifact, CancelTaskRequest, TaskArtifactUpdateEvent, TaskState, TextPart
+from a2a_sync.types import TaskStatus as Status
+from a2a_sync.types import TaskStatusUpdateEvent as StatusEvent
+from tests.engine import PATIENCE, Background, Gate, Served, collect, eventually, in_child, serving, texts
+
+S = TaskState
+
+
+@pytest.fixture
+def serve():
+    yield from serving()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def serve_any(request, tmp_path):
+    if request.param == "memory":
+        yield from serving()
+    else:
+        numbers = itertools.count()
+        yield from serving(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db")
+
+
+def engine_threads():
+    return {thread for thread in threading.enumerate() if thread.name.startswith("a2a-")}
+
+
+def hold(gate):
+    """A handler that stands at the gate when it is told to hold."""
+
+    def handler(message, context):
+        if message.text == "hold":
+            gate.here()
+        return message.text
+
+    return handler
+
+
+# -- bounds -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_engine_refuses_and_stores_nothing(serve_any):
+    gate = Gate()
+    served = serve_any(hold(gate), executions=1, waiting=1)
+    first = served.begin("hold")
+    gate.wait()
+    second = served.begin("next")
+    for refused in (served.send, served.stream):
+        with pytest.raises(OverloadedError) as error:
+            refused("one too many")
+        assert error.value.retry_after == 1.0
+    assert served.list().total_size == 2
+    assert served.get(second).state is S.SUBMITTED
+    gate.open.set()
+    assert served.until(second, S.COMPLETED)
+    assert served.states(first) == [S.SUBMITTED, S.WORKING, S.COMPLETED]
+    assert served.states(second) == [S.SUBMITTED, S.WORKING, S.COMPLETED]
+    served.quiet()
+
+
+def test_a_refused_start_gives_its_place_back(serve):
+    served = serve(hold(Gate()), executions=1, waiting=0)
+    for _ in range(3):
+        with pytest.raises(TaskNotFoundError):
+            served.send(task_id="nobody's")
+    served.quiet()
+    assert served.send("fine").state is S.COMPLETED
+
+
+def test_a_system_without_threads_fails_the_task_and_gives_the_place_back(serve, monkeypatch, caplog):
+    served = serve(hold(Gate()), executions=1, waiting=0, max_runtime=None)
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        task = served.send()
+    assert (task.state, "no thread" in task.text) == (S.FAILED, True)
+    served.quiet()
+    assert served.send("fine").state is S.COMPLETED
+
+
+def test_each_run_has_a_copy_of_its_callers_context_variables(serve):
+    tenant = contextvars.ContextVar("tenant")
+
+    def handler(message, context):
+        seen = tenant.get()
+        tenant.set("changed by the run")
+        return seen
+
+    served = serve(handler)
+    tenant.set("acme")
+    assert served.send().text == "acme"
+    assert tenant.get() == "acme"
+
+
+# -- runs within runs ---------------------------------------------------------------------------------------------------
+
+
+def nesting(served_in, depth_text):
+    def handler(message, context):
+        served = served_in[0]
+        if message.text == "0":
+            return threading.current_thread().name
+        deeper = str(int(message.text) - 1)
+        return depth_text(served, deeper)
+
+    return handler
+
+
+def blocking(served, text):
+    return served.send(text).text
+
+
+def streaming(served, text):
+    items = list(served.stream(text))
+    return served.get(items[0].event.id).text
+
+
+@pytest.mark.parametrize("how", [blocking, streaming])
+def test_a_handler_on_a_full_pool_may_call_agents_of_this_process(serve, how):
+    served_in = []
+    served = serve(nesting(served_in, how), executions=1, waiting=0 if how is blocking else 1)
+    served_in.append(served)
+    assert served.in_background("5").result().text.startswith("a2a-run-")
+    served.quiet()
+
+
+def test_a_blocking_call_in_a_handler_runs_on_the_handlers_thread(serve):
+    served_in = []
+    served = serve(nesting(served_in, blocking))
+    served_in.append(served)
+    caller = []
+
+    def handler(message, context):
+        caller.append(threading.current_thread().name)
+        return served.send("1").text
+
+    assert serve(handler).send("go").text == caller[0]
+
+
+def test_a_call_that_does_not_wait_takes_a_thread_of_its_own(serve):
+    gate, started = Gate(), []
+
+    def handler(message, context):
+        if message.text == "outer":
+            started.append(served.begin("hold"))
+            gate.wait()
+            return "outer is done"
+        gate.here()
+        return "inner is done"
+
+    served = serve(handler)
+    assert served.send("outer").text == "outer is done"
+    gate.open.set()
+    assert served.until(started[0], S.COMPLETED)
+
+
+def test_an_agent_calls_another_through_the_client(serve):
+    inner = Agent("inner", description="d")
+    inner.message(lambda message, context: f"inner: {message.text}")
+
+    def handler(message, context):
+        return Client(inner).send(message.text).text
+
+    served = serve(handler, executions=1, waiting=0)
+    assert served.send("hi").text == "inner: hi"
+    inner.close()
+
+
+def test_a_message_of_a_handler_to_its_own_task_is_refused_at_once(serve):
+    errors = []
+
+    def handler(message, context):
+        try:
+            served.send("again", task_id=context.task_id)
+        except Exception as error:
+            errors.append(str(error))
+
+    served = serve(handler, busy_wait=PATIENCE * 2)
+    assert served.in_background().result(PATIENCE / 2).state is S.COMPLETED
+    assert "busy" in errors[0]
+
+
+# -- asked before a cancel ----------------------------------------------------------------------------------------------
+
+
+class Asked(Agent):
+    """Holds at its gate; ``asking`` is called when somebody wants to cancel."""
+
+    def __init__(self, asking):
+        super().__init__("asked", description="d")
+        self.gate, self.asking, self.contexts = Gate(), asking, []
+
+    def handle_message(self, message, context):
+        if message.text == "ask":
+            return StatusEvent(status=Status(state=S.INPUT_REQUIRED, message=context.say("size?")))
+        self.gate.here()
+        return "finished"
+
+    def handle_cancel(self, context):
+        self.contexts.append(context)
+        self.asking(context)
+
+
+def running(serve, asking, **limits):
+    agent = Asked(asking)
+    served = serve(agent, **limits)
+    task_id = served.begin("work")
+    agent.gate.wait()
+    return agent, served, task_id
+
+
+def refuse(context):
+    raise TaskNotCancelableError("the oven is on")
+
+
+def test_a_refusal_is_the_answer_and_the_run_goes_on(serve_any):
+    agent, served, task_id = running(serve_any, refuse)
+    with pytest.raises(TaskNotCancelableError, match="the oven is on"):
+        served.cancel(task_id)
+    assert served.get(task_id).state is S.WORKING
+    agent.gate.open.set()
+    assert served.until(task_id, S.COMPLETED).text == "finished"
+
+
+def test_a_cancel_handler_sees_the_task_the_request_and_what_came_with_the_cancel(serve):
+    seen = []
+
+    def look(context):
+        seen.append((context.task_id, context.message.text, context.metadata, context.user, context.history[0].text))
+        seen.append(context.cancelled)
+        seen.append(threading.current_thread().name.startswith("a2a-cancel"))
+
+    agent, served, task_id = running(serve, look)
+    served.cancel(task_id, metadata={"why": "bored"})
+    assert seen == [(task_id, "work", {"why": "bored"}, None, "work"), False, True]
+    agent.gate.open.set()
+
+
+def test_a_cancel_handler_may_still_say_something(serve_any):
+    def explain(context):
+        context.emit(TaskArtifactUpdateEvent(artifact=Artifact(parts=(TextPart("so far"),))))
+
+    agent, served, task_id = running(serve_any, explain)
+    task = served.cancel(task_id)
+    assert (task.state, task.text) == (S.CANCELED, "so far")
+    agent.gate.open.set()
+
+
+def test_a_cancel_handler_of_a_task_that_waits_sees_its_newest_message(serve):
+    seen = []
+    agent = Asked(lambda context: seen.append((context.message.text, context.metadata, context.task.state)))
+    served = serve(agent)
+    task = served.send("ask")
+    assert served.cancel(task.id, metadata={"k": 1}).state is S.CANCELED
+    assert seen == [("ask", {"k": 1}, S.INPUT_REQUIRED)]
+
+
+def test_a_cancel_handler_of_a_task_that_waits_cannot_emit(serve, caplog):
+    agent = Asked(lambda context: context.update("hm"))
+    served = serve(agent)
+    task = served.send("ask")
+    assert served.cancel(task.id).state is S.CANCELED
+    assert "no run is going on" in caplog.text
+
+
+def test_a_cancel_handler_that_hangs_is_not_waited_for(serve):
+    stuck = Gate()
+    agent, served, task_id = running(serve, lambda context: stuck.here(), cancel_grace=0.05)
+    assert served.cancel(task_id).state is S.CANCELED
+    assert stuck.reached.is_set()
+    agent.gate.open.set()
+    served.quiet()
+    stuck.open.set()
+
+
+def test_a_refusal_that_comes_too_late_changes_nothing(serve, caplog):
+    stuck, late = Gate(), threading.Event()
+
+    def refuse_late(context):
+        try:
+            stuck.here()
+            refuse(context)
+        finally:
+            late.set()
+
+    agent, served, task_id = running(serve, refuse_late, cancel_grace=0.02)
+    assert served.cancel(task_id).state is S.CANCELED
+    stuck.open.set()
+    assert late.wait(PATIENCE)
+    assert served.get(task_id).state is S.CANCELED
+    assert "did not answer in time" in caplog.text
+    agent.gate.open.set()
+
+
+@pytest.mark.parametrize("error", [ValueError("secret"), SystemExit(), TaskCancelled()])
+def test_a_cancel_handler_that_breaks_does_not_save_the_task(serve, error, caplog):
+    def broken(context):
+        raise error
+
+    agent, served, task_id = running(serve, broken)
+    assert served.cancel(task_id).state is S.CANCELED
+    assert "the cancel handler failed; canceling anyway" in caplog.text
+    agent.gate.open.set()
+
+
+def test_cancel_handlers_that_hang_are_bounded_and_then_skipped(serve, caplog):
+    stuck, asked = Gate(), []
+
+    def hang(context):
+        asked.append(1)
+        stuck.here()
+
+    agent = Agent("a", description="d")
+    agent.message(lambda message, context: StatusEvent(status=Status(state=S.INPUT_REQUIRED)))
+    agent.on_cancel(hang)
+    served = serve(agent, executions=1, leftovers=1, cancel_grace=0.01)
+    for _ in range(4):
+        assert served.cancel(served.send().id).state is S.CANCELED
+    assert len(asked) == 2
+    assert "no thread for the cancel handler" in caplog.text
+    stuck.open.set()
+
+
+def test_two_cancels_at_once_leave_one_end(serve_any):
+    both = threading.Barrier(2)
+    agent, served, task_id = running(serve_any, lambda context: both.wait(PATIENCE))
+    cancels = [Background(lambda: served.cancel(task_id)) for _ in range(2)]
+    outcomes = []
+    for cancel in cancels:
+        try:
+            outcomes.append(cancel.result().state)
+        except TaskNotCancelableError:
+            outcomes.append("refused")
+    assert sorted(outcomes) == [S.CANCELED, "refused"]
+    assert served.states(task_id).count(S.CANCELED) == 1
+    agent.gate.open.set()
+
+
+def test_the_handler_is_not_asked_about_a_task_that_has_ended(serve):
+    agent = Asked(refuse)
+    agent.gate.open.set()
+    served = serve(agent)
+    task = served.send("work")
+    with pytest.raises(TaskNotCancelableError, match="it is completed"):
+        served.cancel(task.id)
+    assert agent.contexts == []
+
+
+# -- time limits --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_past_its_limit_fails_and_gives_its_place_back(serve_any, caplog):
+    gate = Gate()
+
+    def handler(message, context):
+        if message.text == "hang":
+            gate.here()
+            context.update("late")
+        return "fine"
+
+    served = serve_any(handler, executions=1, waiting=1, max_runtime=0.15)
+    sender = served.in_background("hang")
+    gate.wait()
+    (task,) = served.list().tasks
+    stream = served.subscribe(task.id)
+    failed = sender.result()
+    assert (failed.state, failed.text) == (S.FAILED, "the run took longer than its limit of 0.15 seconds")
+    assert collect(stream)[-1].event.status.state is S.FAILED
+    assert served.send("next").text == "fine"
+    assert served.pool.lingering == 1
+    before = served.log(task.id)
+    gate.open.set()
+    served.quiet()
+    eventually(lambda: served.pool.lingering == 0)
+    assert served.log(task.id) == before
+    assert "refused TaskStatusUpdateEvent" in caplog.text
+
+
+def test_a_silent_run_fails_and_one_that_speaks_does_not(serve):
+    gate = Gate()
+
+    def handler(message, context):
+        if message.text == "silent":
+            gate.here()
+            return "never"
+        for number in range(8):
+            context.sleep(0.04)
+            context.update(str(number))
+        return "spoke"
+
+    served = serve(handler, idle_timeout=0.2)
+    silent = served.in_background("silent")
+    assert served.send("speak").text == "spoke"
+    assert silent.result().text == "the run was silent for longer than its limit of 0.2 seconds"
+    gate.open.set()
+
+
+def test_waiting_in_line_does_not_count_as_running(serve):
+    gate = Gate()
+    served = serve(hold(gate), executions=1, max_runtime=0.3, leftovers=0)
+    held = served.begin("hold")
+    gate.wait()
+    waiting = served.begin("next")
+    assert served.until(held, S.FAILED)
+    assert served.get(waiting).state is S.SUBMITTED
+    gate.open.set()
+    assert served.until(waiting, S.COMPLETED)
+
+
+def test_a_cancelled_run_that_hangs_gives_its_place_back_too(serve):
+    gate = Gate()
+    served = serve(hold(gate), executions=1, waiting=1, max_runtime=0.1)
+    held = served.begin("hold")
+    gate.wait()
+    served.cancel(held)
+    assert served.in_background("next").result().state is S.COMPLETED
+    gate.open.set()
+
+
+def test_a_run_that_comes_while_the_watchdog_leaves_is_watched(serve, monkeypatch):
+    """Between the last look and the leaving there is a moment in which nobody seems to watch."""
+    gate = Gate()
+    served = serve(hold(gate), max_runtime=0.05)
+    watchdog = served.app._execution._watchdog
+    may_leave, asked = watchdog._may_leave, []
+
+    def leave_late():
+        if not asked:
+            asked.append(served.begin("hold"))
+        return may_leave()
+
+    monkeypatch.setattr("a2a_sync.watchdog._IDLE_SECONDS", 0.0)
+    watchdog._may_leave = leave_late
+    served.send("fine")
+    eventually(lambda: asked and served.get(asked[0]).state is S.FAILED, "the time limit")
+    gate.open.set()
+
+
+def test_lingering_runs_are_bounded_and_the_rest_keep_their_places(serve, caplog):
+    gate = Gate()
+
+    def handler(message, context):
+        if message.text == "hang":
+            gate.here()
+        return "fine"
+
+    served = serve(handler, executions=2, waiting=4, leftovers=1, max_runtime=0.1)
+    hung = [served.begin("hang") for _ in range(2)]
+    for task_id in hung:
+        served.until(task_id, S.FAILED)
+    eventually(lambda: "too many runs linger" in caplog.text, "the complaint")
+    assert (served.pool.running, served.pool.lingering) == (1, 1)
+    assert served.send("next").text == "fine"
+    looks = []
+    look = served.app._execution._watchdog._look
+    served.app._execution._watchdog._look = lambda now: looks.append(look(now))
+    eventually(lambda: len(looks) > 2, "another look")
+    assert caplog.text.count("too many runs linger") == 1
+    gate.open.set()
+    served.quiet()
+
+
+def test_a_question_that_hangs_behind_its_end_does_not_hit_the_next_run(serve_any):
+    """The first run has asked and hangs; the time limit must end it and leave the second alone."""
+    gate, second = Gate(), Gate()
+
+    def handler(message, context):
+        if message.text == "ask":
+            context.emit(StatusEvent(status=Status(state=S.INPUT_REQUIRED, message=context.say("size?"))))
+            gate.here()
+        else:
+            for _ in range(8):
+                context.sleep(0.03)
+                context.update("working")
+            second.here()
+            return "large"
+        return None
+
+    served = serve_any(handler, executions=2, waiting=0, idle_timeout=0.15, max_runtime=None)
+    task = served.send("ask")
+    gate.wait()
+    sender = served.in_background("large", task_id=task.id)
+    second.wait()
+    eventually(lambda: served.pool.lingering == 1, "the hung run's leaving")
+    second.open.set()
+    assert sender.result().text == "large"
+    gate.open.set()
+    served.quiet()
+
+
+def test_a_time_limit_that_the_store_refuses_to_note_is_tried_again(serve, caplog):
+    class Stubborn(MemoryStore):
+        refusals = 2
+
+        def append(self, token, events, *, end=False):
+            if end and self.refusals:
+                self.refusals -= 1
+                raise StoreError("busy")
+            return super().append(token, events, end=end)
+
+    gate = Gate()
+    served = serve(hold(gate), store=Stubborn(), max_runtime=0.05)
+    assert served.in_background("hold").result().state is S.FAILED
+    assert caplog.text.count("a run could not be ended") == 2
+    gate.open.set()
+
+
+def test_the_watchdog_leaves_when_there_is_nothing_to_watch_and_comes_back(serve, monkeypatch):
+    monkeypatch.setattr("a2a_sync.watchdog._IDLE_SECONDS", 0.0)
+    gate = Gate()
+    served = serve(hold(gate), max_runtime=0.1)
+    assert served.send("fine").state is S.COMPLETED
+    eventually(lambda: served.app._execution._watchdog._thread is None, "the watchdog's leaving")
+    assert served.in_background("hold").result().state is S.FAILED
+    gate.open.set()
+
+
+def test_without_limits_no_watchdog_is_started(serve):
+    served = serve(hold(Gate()), max_runtime=None)
+    served.send("fine")
+    assert served.app._execution._watchdog._thread is None
+
+
+# -- closing ------------------------------------------------------------------------------------------------------------
+
+
+def test_close_gives_runs_their_time(serve_any):
+    gate = Gate()
+    served = serve_any(hold(gate))
+    sender = served.in_background("hold")
+    gate.wait()
+    closing = Background(lambda: served.app.close(PATIENCE))
+    eventually(lambda: served.app._execution._closed)
+    with pytest.raises(OverloadedError, match="stopping"):
+        served.send("late")
+    gate.open.set()
+    closing.result()
+    assert sender.result().state is S.COMPLETED
+
+
+def test_close_fails_what_is_left_and_ends_senders_and_streams(serve):
+    gate = Gate()
+
+    def handler(message, context):
+        if message.text == "ask":
+            return StatusEvent(status=Status(state=S.INPUT_REQUIRED))
+        gate.reached.set()
+        context.sleep(PATIENCE)
+        return None
+
+    served = serve(handler, executions=1, store=MemoryStore())
+    idle = served.subscribe(served.send("ask").id)
+    served.quiet()
+    sender = served.in_background("work")
+    gate.wait()
+    running = next(task.id for task in served.list().tasks if task.state is S.WORKING)
+    queued = served.begin("queued")
+    streams = [Background(lambda s=stream: list(s)) for stream in (served.subscribe(running), served.subscribe(queued))]
+    watching = Background(lambda: list(idle))
+    served.app.close(0.0)
+    assert (sender.result().state, sender.result().text) == (S.FAILED, "server stopped")
+    for stream in streams:
+        assert stream.result()[-1].event.status.message.text == "server stopped"
+    assert watching.result()[0].event.state is S.INPUT_REQUIRED
+    for task_id in (running, queued):
+        assert served.get(task_id).text == "server stopped"
+    served.quiet()
+
+
+def test_close_can_be_called_again_and_by_a_handler(serve):
+    def handler(message, context):
+        served.app.close(PATIENCE)
+        return "closed"
+
+    served = serve(handler)
+    assert served.in_background().result(PATIENCE / 2).state is S.FAILED
+    served.app.close(PATIENCE)
+    with pytest.raises(OverloadedError, match="stopping"):
+        served.send()
+    served.app.close(0)
+
+
+def test_after_close_no_thread_is_left(serve):
+    before = engine_threads()
+
+    def handler(message, context):
+        if message.text == "sleep":
+            context.sleep(PATIENCE)
+        return "fine"
+
+    agent = Agent("a", description="d")
+    agent.message(handler)
+    agent.on_cancel(lambda context: None)
+    served = serve(agent)
+    served.send("fine")
+    served.cancel(served.begin("sleep"))
+    served.begin("sleep")
+    assert all(thread.daemon for thread in engine_threads() - before)
+    assert {thread.name.rpartition("-")[0] for thread in engine_threads() - before} >= {"a2a-run", "a2a-cancel", "a2a"}
+    served.close()
+    eventually(lambda: not engine_threads() - before, "the threads' end")
+
+
+def test_nothing_is_started_before_the_first_message():
+    before = threading.enumerate()
+    app = A2AApp(Asked(refuse))
+    app.endpoint()
+    app.agent_card()
+    assert threading.enumerate() == before
+    app.close()
+
+
+def test_a_run_that_begins_while_the_app_closes_is_not_forgotten():
+    for _ in range(20):
+        served = Served(lambda message, context: context.sleep(PATIENCE), store=MemoryStore())
+        start = threading.Barrier(4)
+
+        def send(served=served, start=start):
+            start.wait(PATIENCE)
+            try:
+                return served.send()
+            except OverloadedError:
+                return None
+
+        senders = [Background(send) for _ in range(3)]
+        start.wait(PATIENCE)
+        served.app.close(0.0)
+        for sender in senders:
+            task = sender.result()
+            assert task is None or task.state is S.FAILED
+        served.quiet()
+        assert all(task.state is S.FAILED for task in served.list().tasks)
+
+
+def test_a_start_that_was_overtaken_by_close_leaves_no_trace(serve):
+    served = serve(hold(Gate()), store=MemoryStore())
+    reserve = served.pool.reserve
+
+    def overtaken():
+        slot = reserve()
+        served.app.close(0.0)
+        return slot
+
+    served.pool.reserve = overtaken
+    with pytest.raises(OverloadedError, match="stopping"):
+        served.send()
+    served.quiet()
+    assert served.list().total_size == 0
+
+
+def test_a_run_that_was_stopped_before_it_began_stores_nothing(serve, monkeypatch):
+    monkeypatch.setattr("a2a_sync.execution._FAREWELL_SECONDS", 0.0)
+    served = serve(hold(Gate()), store=MemoryStore())
+    enter = served.app._execution._enter
+
+    def overtaken(*args):
+        run = enter(*args)
+        served.app.close(0.0)
+        return run
+
+    served.app._execution._enter = overtaken
+    with pytest.raises(OverloadedError, match="stopping"):
+        served.send()
+    served.quiet()
+    assert served.list().total_size == 0
+
+
+def test_a_run_that_was_stopped_while_it_began_still_gets_its_end(serve, monkeypatch):
+    monkeypatch.setattr("a2a_sync.execution._FAREWELL_SECONDS", 0.0)
+
+    class Closing(MemoryStore):
+        def start_run(self, *args, **options):
+            started = super().start_run(*args, **options)
+            served.app.close(0.0)
+            return started
+
+    served = serve(hold(Gate()), store=Closing())
+    task = served.send()
+    assert (task.state, task.text) == (S.FAILED, "the run was stopped")
+    served.quiet()
+
+
+# -- fork ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_app_that_ran_before_a_fork_works_in_the_child_and_goes_on_in_the_parent(serve_any):
+    gate = Gate()
+    served = serve_any(hold(gate), executions=1, waiting=1)
+    held = served.begin("hold")
+    gate.wait()
+
+    def child():
+        assert served.app._execution.running == 0
+        assert served.send("in the child").text == "in the child"
+        items = collect(served.stream("streamed"))
+        assert items[-1].event.status.state is S.COMPLETED
+        served.app.close(1.0)
+
+    in_child(child)
+    assert served.get(held).state is S.WORKING
+    gate.open.set()
+    assert served.until(held, S.COMPLETED)
+
+
+def test_a_child_cancels_a_run_of_its_parent_through_the_store(tmp_path):
+    stopped, gate = threading.Event(), Gate()
+
+    def handler(message, context):
+        gate.here()
+        try:
+            context.update("still here")
+        except TaskCancelled:
+            stopped.set()
+            raise
+
+    served = Served(handler, store=f"sqlite:///{tmp_path}/tasks.db")
+    task_id = served.begin()
+    gate.wait()
+    in_child(lambda: served.cancel(task_id))
+    gate.open.set()
+    assert stopped.wait(PATIENCE)
+    assert served.get(task_id).state is S.CANCELED
+    served.quiet()
+    served.close()
+
+
+# -- the pieces ---------------------------------------------------------------------------------------------------------
+
+
+def test_whoever_cancels_is_the_user_of_the_cancel_handlers_context(serve):
+    seen = []
+    agent = Asked(lambda context: seen.append((context.user, context.tenant)))
+    served = serve(agent)
+    ada = Principal(id="ada")
+    task = served.call(op.SEND_MESSAGE, served.request("ask"), principal=ada)
+    served.call(op.CANCEL_TASK, CancelTaskRequest(id=task.id), principal=ada)
+    assert seen == [(ada, "")]
+
+
+def test_the_history_of_a_cancelled_task_is_what_was_said(serve):
+    agent = Asked(lambda context: None)
+    served = serve(agent)
+    task = served.cancel(served.send("ask").id)
+    assert texts(task.history) == ["user: ask", "agent: size?"]
+    assert served.store.head(Scope(), task.id).running is False
