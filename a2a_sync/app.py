@@ -17,6 +17,7 @@ from werkzeug.urls import iri_to_uri
 from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
+from a2a_sync.around import AroundRun, Surrounded
 from a2a_sync.card import AgentCapabilities, AgentCard, AgentInterface
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.connection import Connection
@@ -29,12 +30,13 @@ from a2a_sync.jsonrpc_wsgi import JsonRpcService
 from a2a_sync.limits import Limits
 from a2a_sync.neighbours import Neighbours
 from a2a_sync.operations import Call, Endpoint
+from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.wellknown import CARD_PATH, OLD_CARD_PATH, CardDocument
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 #: Request headers that runs may see. Never credentials: they are stored with the run.
 FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "traceparent", "tracestate")
@@ -52,11 +54,13 @@ class A2AApp:
     `agent` is an `Agent`, or any `AgentExecutor` together with `card`. `store` is a `TaskStore` or a URL
     (``sqlite:///tasks.db``, ``memory:``); without one tasks live in memory. `url` is the public address; without it the
     card takes it from each request, for the hosts in `trusted_hosts` (None: any, and then shared caches may not keep it).
-    `headers` are the request headers, in lower case, that handlers may see. Nothing is started or opened before the
-    first request, so the app may be made before a fork.
+    `trusted_proxies` is how many proxies in front of the app tell the truth in ``X-Forwarded-For``, ``-Proto``, ``-Host``
+    and ``-Prefix``; without it nobody is believed. `headers` are the request headers, in lower case, that handlers may see.
+    `around_run` is called with the context of each run, and what it returns is entered around the agent's code, on the run's
+    thread. Nothing is started or opened before the first request, so the app may be made before a fork.
 
     Raises:
-        ValueError: a version that this library does not speak, a store URL it does not know.
+        ValueError: a version that this library does not speak, a store URL it does not know, a negative number of proxies.
         TypeError: no card for an executor that does not describe itself.
     """
 
@@ -71,6 +75,8 @@ class A2AApp:
         limits: Limits | None = None,
         headers: Iterable[str] = FORWARDED_HEADERS,
         trusted_hosts: Sequence[str] | None = None,
+        trusted_proxies: int = 0,
+        around_run: AroundRun | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.store = open_store(store)
@@ -80,7 +86,8 @@ class A2AApp:
         self._codecs = _speaking(versions)
         self._template = _with_capabilities(card or _described(agent))
         self._hub = EventHub()
-        self._execution = Execution(agent, self.store, self._hub, self.limits)
+        executor = agent if around_run is None else Surrounded(agent, around_run)
+        self._execution = Execution(executor, self.store, self._hub, self.limits)
         workers = self.store.workers
         self._neighbours = Neighbours(workers, self._hub, self._execution, self.limits) if workers is not None else None
         self._handler = RequestHandler(
@@ -93,10 +100,14 @@ class A2AApp:
             headers=tuple(headers),
         )
         fixed = self._url is not None or self._trusted_hosts is not None
-        self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed)
+        vary = (*(() if fixed else ("Host",)), *(ADDRESS_HEADERS if trusted_proxies and not url else ()))
+        self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed, vary=vary)
         # The old path is for clients that know nothing but 0.3.
         self._card_paths = (CARD_PATH, OLD_CARD_PATH) if "0.3" in self._codecs else (CARD_PATH,)
         self._jsonrpc = JsonRpcService(self._dispatch, self._codecs)
+        self._respond: WSGIApplication = self._answer
+        if trusted_proxies:
+            self._respond = TrustedProxies(self._answer, trusted_proxies)
         self._streams = threading.BoundedSemaphore(self.limits.streams)
         self._closed = False
 
@@ -108,6 +119,9 @@ class A2AApp:
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request. Blocks the server's thread for as long as the call takes."""
+        return self._respond(environ, start_response)
+
+    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if self._neighbours is not None:
             self._neighbours.meet()
         elif environ.get("wsgi.multiprocess"):

@@ -36,16 +36,19 @@ class _Document:
 class CardDocument:
     """Answers requests for the card. `card` makes the card for an address (the URL of the app, with a slash at its end).
 
-    `codecs` are the versions that are served. `fixed` says that the address does not come from the request; only then may
-    shared caches keep the answer.
+    `codecs` are the versions that are served. `fixed` says that the address does not come from whatever host the request
+    names; only then may shared caches keep the answer. `vary` are the headers that it depends on nevertheless.
     """
 
-    def __init__(self, card: Callable[[str], AgentCard], codecs: Mapping[str, Codec], *, fixed: bool) -> None:
+    def __init__(
+        self, card: Callable[[str], AgentCard], codecs: Mapping[str, Codec], *, fixed: bool, vary: tuple[str, ...] = ()
+    ) -> None:
         self._card = card
         # The newest first: its members stand where two forms meet.
         self._forms: dict[str, tuple[Codec, ...]] = {version: (codec,) for version, codec in codecs.items()}
         self._all = tuple(codecs[version] for version in sorted(codecs, reverse=True))
-        self._fixed = fixed
+        self._caching = f"{'public' if fixed else 'private'}, max-age={_MAX_AGE}"
+        self._vary = ", ".join([VERSION, *vary])
         self._lock = threading.Lock()
         self._documents: dict[tuple[str, tuple[Codec, ...]], _Document] = {}
 
@@ -53,8 +56,8 @@ class CardDocument:
         """The card, or 304 when the client has it already; the body is left out for HEAD by the server."""
         document = self._document(address, self._form(request))
         response = Response(document.body, content_type="application/json")
-        response.headers["Cache-Control"] = f"{'public' if self._fixed else 'private'}, max-age={_MAX_AGE}"
-        response.headers["Vary"] = VERSION if self._fixed else f"{VERSION}, Host"
+        response.headers["Cache-Control"] = self._caching
+        response.headers["Vary"] = self._vary
         response.set_etag(document.etag)
         return response.make_conditional(request)
 

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 
 #: The house from the ground up. A module may import modules of lower floors, and of its own folder.
 FLOORS: list[list[str]] = [
-    ["errors", "fork", "limits", "connection"],
+    ["errors", "fork", "limits", "connection", "proxies"],
     ["jsontext"],
     ["datapart"],
     ["types"],
@@ -20,7 +20,7 @@ FLOORS: list[list[str]] = [
     ["codec", "stores.base"],
     ["bindings.headers", "bindings.jsonrpc", "bindings.sse", "stores.memory", "stores.sqlite", "stores"],
     ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "client"],
-    ["run", "results", "asynchronous"],
+    ["run", "results", "asynchronous", "around"],
     ["cancelling", "watchdog"],
     ["execution"],
     ["neighbours"],
@@ -51,6 +51,8 @@ SERVER = {
     "exchange",
     "jsonrpc_wsgi",
     "hosts",
+    "proxies",
+    "around",
 }
 #: Names that say nothing of what a module holds.
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "core", "manager", "managers", "misc", "base_classes"}
@@ -140,7 +142,7 @@ def test_only_the_rooms_made_for_it_know_sockets_and_databases() -> None:
         "requests": {"client", "testing"},
         "urllib3": {"client", "testing"},
         "sqlite3": {"stores"},
-        "werkzeug": {"app", "exchange", "wellknown", "testing"},
+        "werkzeug": {"app", "exchange", "wellknown", "proxies", "hosts", "testing"},
         "socket": {"connection", "hints", "client", "cli"},
         "sseclient": {"bindings"},
     }

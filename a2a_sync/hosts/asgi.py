@@ -1,243 +1,155 @@
 """An app under an ASGI server: Starlette, FastAPI, Django on ASGI, or alone.
 
-A bridge of our own, because it must notice a client that leaves: each request runs on a thread of its own, as under a
-threaded WSGI server, and learns of ``http.disconnect``, so that its stream is closed and its thread comes back.
+Each request runs on a thread, as under a threaded WSGI server; how it gets there and back is `bridge`'s business.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import queue
-import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+import contextvars
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from a2a_sync.app import A2AApp
+from a2a_sync.errors import OverloadedError
+from a2a_sync.hosts.bridge import Bridge, Receive, Scope, Send, environ_of, path_below_root
+from a2a_sync.hosts.mounting import REFUSED, from_another_site
+from a2a_sync.jsontext import dumps
+from a2a_sync.operations import Principal
+from a2a_sync.pool import Slot, WorkerPool
 
-logger = logging.getLogger(__name__)
+__all__ = ["ASGIApp", "Dispatcher"]
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-#: How long the client's side may keep a thread waiting, for a piece of the body or for reading what was sent.
-_PATIENCE = 60.0
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class ASGIApp:
     """`app` as an ASGI application; mount it like any other.
 
-    `threads` bounds the requests at once (each open stream is one); beyond it 503 with ``Retry-After``. `principal`
-    takes the ASGI scope and says who is calling, for logins that the host has checked.
+    `threads` bounds the requests at once, of which each open stream is one; beyond it HTTP 503 with ``Retry-After``.
+    `principal` takes the ASGI scope and says who is calling, for logins that the host has checked: an id, a `Principal`, or
+    None. It is called on the request's thread, so it may block.
     """
 
-    def __init__(self, app: A2AApp, *, threads: int = 256, principal: Callable[[Scope], Any] | None = None) -> None:
+    def __init__(
+        self,
+        app: A2AApp,
+        *,
+        threads: int = 256,
+        principal: Callable[[Scope], Principal | str | None] | None = None,
+    ) -> None:
         self._app = app
-        self._places = threading.BoundedSemaphore(threads)
+        self._pool = WorkerPool(threads=threads, waiting=0, leftovers=0, name="a2a-asgi")
         self._principal = principal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI interface: ``http``, and ``lifespan`` (which closes the app) where the bridge is not mounted."""
-        if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
-        elif scope["type"] == "http":
+        """The ASGI interface: ``http``; ``lifespan``, which closes the app; ``websocket``, which is refused."""
+        if scope["type"] == "http":
             await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await live(receive, send, self)
+        elif scope["type"] == "websocket":
+            # Closing before accepting is how a handshake is refused.
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
         else:
             raise ValueError(f"an agent does not answer {scope['type']}")
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            await send({"type": message["type"] + ".complete"})
-            if message["type"] == "lifespan.shutdown":
-                await asyncio.get_running_loop().run_in_executor(None, self._app.close, 5.0)
-                return
+    async def close(self, timeout: float = 10.0) -> None:
+        """Close the app without holding up the event loop, see `A2AApp.close`.
+
+        For the lifespan of a host that this is mounted in: hosts tell mounted applications nothing of theirs.
+        """
+        await asyncio.get_running_loop().run_in_executor(None, self._app.close, timeout)
+        self._pool.close()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._places.acquire(blocking=False):
-            headers = [(b"retry-after", b"1"), (b"content-length", b"0")]
-            await send({"type": "http.response.start", "status": 503, "headers": headers})
-            await send({"type": "http.response.body", "body": b""})
+        bridge = Bridge(asyncio.get_running_loop(), send, self._app.limits)
+        if not self._start(bridge, scope):
+            await _refuse(send)
             return
-        exchange = _Exchange(asyncio.get_running_loop(), send)
-        environ = _environ(scope, exchange)
+        listener = asyncio.create_task(bridge.listen(receive))
+        try:
+            await bridge.ended.wait()
+        finally:
+            bridge.leave()
+            listener.cancel()
+        if bridge.error is not None:
+            raise bridge.error
+
+    def _start(self, bridge: Bridge, scope: Scope) -> bool:
+        """Give the request a thread; False when there is none."""
+        context = contextvars.copy_context()
+        slot: Slot | None = None
+        try:
+            slot = self._pool.reserve()
+            slot.submit(lambda: context.run(bridge.serve, lambda: self._respond(bridge, scope)))
+        except (OverloadedError, RuntimeError):
+            if slot is not None:
+                slot.release()
+            return False
+        return True
+
+    def _respond(self, bridge: Bridge, scope: Scope) -> None:
+        """On the request's thread."""
+        environ = environ_of(scope, bridge)
+        if from_another_site(environ):
+            bridge.run(_forbidden, environ)
+            return
         if self._principal is not None:
             environ["a2a_sync.principal"] = self._principal(scope)
-        ended = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def serve() -> None:
-            try:
-                exchange.serve(self._app, environ)
-            finally:
-                self._places.release()
-                loop.call_soon_threadsafe(ended.set)
-
-        threading.Thread(target=serve, name="a2a-asgi", daemon=True).start()
-        listener = asyncio.create_task(_listen(receive, exchange))
-        try:
-            await ended.wait()
-        finally:
-            exchange.leave()
-            listener.cancel()
+        bridge.run(self._app, environ)
 
 
-async def _listen(receive: Receive, exchange: _Exchange) -> None:
-    """Hand the body over, then wait for the client to leave."""
+class Dispatcher:
+    """`host` with agents at paths of their own, for hosts that cannot mount ASGI applications, such as Django::
+
+        application = Dispatcher(get_asgi_application(), {"/agents/echo": ASGIApp(app)})
+
+    It answers ``lifespan`` itself and closes the apps when the server stops, so the host hears nothing of it.
+    """
+
+    def __init__(self, host: Application, mounts: Mapping[str, ASGIApp]) -> None:
+        self._host = host
+        # The longest first, so that an agent may be mounted below another.
+        self._mounts = sorted(((prefix.rstrip("/"), app) for prefix, app in mounts.items()), key=lambda m: -len(m[0]))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI interface."""
+        if scope["type"] == "lifespan":
+            await live(receive, send, *(app for _, app in self._mounts))
+            return
+        path = path_below_root(scope)
+        for prefix, app in self._mounts:
+            if path == prefix or path.startswith(prefix + "/"):
+                await app({**scope, "root_path": scope.get("root_path", "") + prefix}, receive, send)
+                return
+        await self._host(scope, receive, send)
+
+
+async def live(receive: Receive, send: Send, *apps: ASGIApp) -> None:
+    """Answer a server's ``lifespan``: nothing has to be started, and `apps` are closed side by side in the end."""
     while True:
         message = await receive()
-        if message["type"] == "http.disconnect":
-            exchange.leave()
+        if message["type"] == "lifespan.shutdown":
+            await asyncio.gather(*(app.close() for app in apps))
+        await send({"type": message["type"] + ".complete"})
+        if message["type"] == "lifespan.shutdown":
             return
-        if message["type"] == "http.request":
-            exchange.body.feed(message.get("body", b""), last=not message.get("more_body", False))
 
 
-class _Exchange:
-    """One request between the event loop and its thread."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, send: Send) -> None:
-        self._loop = loop
-        self._send = send
-        self._gone = threading.Event()
-        self.body = _Body()
-
-    def leave(self) -> None:
-        """The client has left, or the request is over."""
-        self._gone.set()
-        self.body.feed(b"", last=True)
-
-    def gone(self) -> bool:
-        return self._gone.is_set()
-
-    def serve(self, app: A2AApp, environ: dict[str, Any]) -> None:
-        """Run the WSGI application; on the request's thread."""
-        begun: list[dict[str, Any]] = []
-
-        def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-            begun[:] = [{"type": "http.response.start", "status": int(status[:3]), "headers": encoded}]
-
-        chunks = app(environ, start_response)
-        try:
-            for chunk in chunks:
-                if begun:
-                    self._emit(begun.pop())
-                if self._gone.is_set():
-                    return
-                self._emit({"type": "http.response.body", "body": chunk, "more_body": True})
-            if begun:
-                self._emit(begun.pop())
-            self._emit({"type": "http.response.body", "body": b""})
-        except (OSError, TimeoutError, RuntimeError) as error:
-            logger.info("a client stopped reading: %r", error)
-        finally:
-            close = getattr(chunks, "close", None)
-            if close is not None:
-                close()
-
-    def _emit(self, message: dict[str, Any]) -> None:
-        """Send on the loop and wait until it is sent, so that a slow reader slows its own thread only."""
-        if not self._gone.is_set():
-            asyncio.run_coroutine_threadsafe(self._pass_on(message), self._loop).result(_PATIENCE)
-
-    async def _pass_on(self, message: dict[str, Any]) -> None:
-        await self._send(message)
+async def _refuse(send: Send) -> None:
+    body = dumps({"error": {"code": 503, "message": "as many requests are open as may be; try again later"}})
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"retry-after", b"1"),
+    ]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
-class _Body:
-    """``wsgi.input`` over what the loop receives."""
-
-    def __init__(self) -> None:
-        self._pieces: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._left = b""
-        self._ended = False
-
-    def feed(self, data: bytes, *, last: bool) -> None:
-        if data:
-            self._pieces.put(data)
-        if last:
-            self._pieces.put(None)
-
-    def read(self, size: int | None = -1) -> bytes:
-        """`size` bytes, fewer at the end only."""
-        parts: list[bytes] = []
-        missing = -1 if size is None else size
-        while missing:
-            if not self._left and not self._more():
-                break
-            data = self._left if missing < 0 else self._left[:missing]
-            self._left = self._left[len(data) :]
-            parts.append(data)
-            missing -= len(data) if missing > 0 else 0
-        return b"".join(parts)
-
-    def _more(self) -> bool:
-        if self._ended:
-            return False
-        try:
-            piece = self._pieces.get(timeout=_PATIENCE)
-        except queue.Empty:
-            raise OSError("the client sends no body") from None
-        self._ended = piece is None
-        self._left = piece or b""
-        return not self._ended
-
-    def readline(self, size: int = -1) -> bytes:
-        """Lines mean nothing in a JSON body; WSGI wants the method."""
-        return self.read(size)
-
-    def readlines(self, hint: int = -1) -> list[bytes]:
-        return [self.read(hint)]
-
-    def __iter__(self) -> Any:
-        return iter(self.readlines())
-
-
-def _environ(scope: Scope, exchange: _Exchange) -> dict[str, Any]:
-    """The WSGI environ of an ASGI request (ASGI spec, "WSGI compatibility")."""
-    root = scope.get("root_path", "")
-    path = scope["path"]
-    path = path.removeprefix(root) if root and path.startswith(root) else path
-    host, port = scope.get("server") or ("localhost", 80)
-    client = scope.get("client") or ("", 0)
-    environ: dict[str, Any] = {
-        "REQUEST_METHOD": scope["method"],
-        "SCRIPT_NAME": root.encode().decode("latin-1"),
-        "PATH_INFO": path.encode().decode("latin-1"),
-        "QUERY_STRING": scope.get("query_string", b"").decode("latin-1"),
-        "SERVER_NAME": host,
-        "SERVER_PORT": str(port or 80),
-        "SERVER_PROTOCOL": "HTTP/" + scope.get("http_version", "1.1"),
-        "REMOTE_ADDR": client[0],
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": scope.get("scheme", "http"),
-        "wsgi.input": exchange.body,
-        "wsgi.input_terminated": True,
-        "wsgi.errors": _Errors(),
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": False,
-        "wsgi.run_once": False,
-        "a2a_sync.gone": exchange.gone,
-    }
-    for name, value in scope.get("headers", ()):
-        key = name.decode("latin-1").upper().replace("-", "_")
-        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + key
-        text = value.decode("latin-1")
-        environ[key] = f"{environ[key]},{text}" if key in environ else text
-    return environ
-
-
-class _Errors:
-    """``wsgi.errors`` that goes to the log."""
-
-    def write(self, text: str) -> None:
-        if text.strip():
-            logger.error("%s", text.rstrip())
-
-    def writelines(self, lines: list[str]) -> None:
-        self.write("".join(lines))
-
-    def flush(self) -> None:
-        """Nothing is kept back."""
+def _forbidden(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    body = dumps({"error": {"code": 403, "message": REFUSED}})
+    start_response("403 Forbidden", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+    return [body]

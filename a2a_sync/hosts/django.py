@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from werkzeug.test import run_wsgi_app
+
 from a2a_sync.app import A2AApp
+from a2a_sync.hosts.mounting import REFUSED, from_another_site, mounted
 from a2a_sync.operations import Principal
 
-__all__ = ["database_connections", "urls"]
+__all__ = ["database_connections", "logged_in_user", "urls"]
 
 
 def logged_in_user(request: Any) -> Principal | None:
@@ -29,35 +32,58 @@ def urls(app: A2AApp, *, principal: Callable[[Any], Principal | str | None] = lo
 
         urlpatterns = [path("agents/echo/", include(urls(app)))]
 
-    `principal` takes Django's request and says who is calling. The view is exempt from CSRF checks (its callers are
-    programs that send no cookies of their own accord); wrap it in your own decorators through ``include``.
+    `principal` takes Django's request and says who is calling: an id, a `Principal`, or None. Agents see it as
+    ``context.user``, and it owns the tasks it starts. The view is exempt from CSRF tokens, because its callers are programs;
+    pages of other sites that would use their visitor's cookies are refused with 403. It is never inside a transaction of
+    ``ATOMIC_REQUESTS``, which would last as long as a stream.
 
     Raises:
         ImportError: Django is not installed.
     """
+    from django.db import close_old_connections
+    from django.db.transaction import non_atomic_requests
     from django.urls import re_path
     from django.views.decorators.csrf import csrf_exempt
 
-    def serve(request: Any, path: str = "") -> Any:
-        return _respond(app, request, path, principal(request))
+    def serve(request: Any, path: str = "", **captured: object) -> Any:
+        environ = _environ(request, path)
+        environ["a2a_sync.principal"] = principal(request)
+        # Who calls is known: a stream or a blocked send need not hold the thread's connection as long as they last.
+        close_old_connections()
+        return _respond(app, environ)
 
     exempt: Any = csrf_exempt
-    return [re_path(r"^(?P<path>.*)$", exempt(serve), name="a2a")]
+    return [re_path(r"^(?P<path>.*)$", exempt(non_atomic_requests(serve)), name="a2a")]
 
 
-def _respond(app: A2AApp, request: Any, path: str, caller: Principal | str | None) -> Any:
+def _environ(request: Any, path: str) -> dict[str, Any]:
+    """The environ of the app below the patterns, with the scheme and the host that Django's settings make of the request."""
+    from django.core.exceptions import ImproperlyConfigured, PermissionDenied
+
+    if not hasattr(request, "environ"):
+        raise ImproperlyConfigured(
+            "a2a_sync.hosts.django.urls() needs Django on WSGI; on ASGI put a2a_sync.hosts.asgi.Dispatcher around the"
+            " application in asgi.py"
+        )
+    if from_another_site(request.environ):
+        raise PermissionDenied(REFUSED)
+    prefix = request.path[: len(request.path) - len(path)].removesuffix("/")
+    environ = mounted(request.environ, prefix, "/" + path, _read_before(request))
+    environ["wsgi.url_scheme"] = request.scheme
+    environ["HTTP_HOST"] = request.get_host()
+    return environ
+
+
+def _read_before(request: Any) -> bytes | None:
+    """The body, if a middleware has read it. Not so a chunked one: Django finds none there, and the server still has it."""
+    return getattr(request, "_body", None) if request.environ.get("CONTENT_LENGTH") else None
+
+
+def _respond(app: A2AApp, environ: dict[str, Any]) -> Any:
     from django.http import HttpResponse, StreamingHttpResponse
 
-    environ = _environ(request, path, caller)
-    started: list[tuple[str, list[tuple[str, str]]]] = []
-
-    def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:
-        started.append((status, headers))
-        return _no_write
-
-    chunks = app(environ, start_response)
-    status, headers = started[-1]
-    streams = dict(headers).get("Content-Type", "").startswith("text/event-stream")
+    chunks, status, headers = run_wsgi_app(app, environ)
+    streams = headers.get("Content-Type", "").startswith("text/event-stream")
     make = StreamingHttpResponse if streams else HttpResponse
     response = make(chunks, status=int(status[:3]), reason=status[4:])
     del response.headers["Content-Type"]
@@ -67,24 +93,6 @@ def _respond(app: A2AApp, request: Any, path: str, caller: Principal | str | Non
         # GZipMiddleware would keep events back until it has a block of them; what is encoded already it lets pass.
         response.headers["Content-Encoding"] = "identity"
     return response
-
-
-def _no_write(data: bytes) -> None:
-    raise RuntimeError("the write callable of WSGI is not used here")
-
-
-def _environ(request: Any, path: str, caller: Principal | str | None) -> dict[str, Any]:
-    """The request's own environ, split where the patterns begin. The body is the server's stream, read by nobody yet.
-
-    Django's request object gives an empty body for a chunked request; the server's own stream ends where the body does.
-    """
-    environ = dict(request.environ)
-    # Django has put decoded text into its environ; WSGI wants the bytes as latin-1.
-    prefix = request.path[: len(request.path) - len(path)].removesuffix("/")
-    environ["SCRIPT_NAME"] = prefix.encode().decode("latin-1")
-    environ["PATH_INFO"] = ("/" + path).encode().decode("latin-1")
-    environ["a2a_sync.principal"] = caller
-    return environ
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 For an app that needs none of that, Werkzeug's dispatcher is simpler::
 
-    flask_app.wsgi_app = DispatcherMiddleware(flask_app.wsgi_app, {"/a2a": a2a_app})
+    flask_app.wsgi_app = DispatcherMiddleware(flask_app.wsgi_app, {"/agents/echo": app})
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from a2a_sync.app import A2AApp
+from a2a_sync.hosts.mounting import REFUSED, from_another_site, mounted
 from a2a_sync.operations import Principal
 
 __all__ = ["blueprint"]
@@ -24,40 +25,48 @@ def blueprint(
     name: str = "a2a",
     principal: Callable[[], Principal | str | None] | None = None,
 ) -> Any:
-    """A blueprint that serves `app` under its ``url_prefix``.
+    """A blueprint that serves `app` under the ``url_prefix`` it is registered with.
 
-    `principal` is called in Flask's request context and says who is calling: an id, a `Principal`, or None. Agents see it
-    as ``context.user``, and it owns the tasks it starts. Register the blueprint under a prefix of its own::
+    `principal` is called in Flask's request context, after ``before_request``, and says who is calling: an id, a
+    `Principal`, or None. Agents see it as ``context.user``, and it owns the tasks it starts::
 
-        flask_app.register_blueprint(blueprint(app, principal=lambda: session.get("user")), url_prefix="/agents/echo")
+        agents = blueprint(app, principal=lambda: session.get("user"))
+        agents.before_request(login_required)
+        flask_app.register_blueprint(agents, url_prefix="/agents/echo")
 
-    If your app uses Flask-WTF's ``CSRFProtect``, exempt the blueprint: its callers are programs, not forms.
+    If your app uses Flask-WTF's ``CSRFProtect``, exempt the blueprint: its callers are programs, not forms. Pages of other
+    sites that would use their visitor's cookies are refused with 403.
 
     Raises:
         ImportError: Flask is not installed.
     """
-    from flask import Blueprint, Response, request
+    from flask import Blueprint, Response, abort, request
 
     made = Blueprint(name, __name__)
 
-    def serve(path: str = "") -> Any:
-        environ = dict(request.environ)
-        _move_prefix(environ, path)
+    def serve(path: str = "", **values: object) -> Any:
+        if from_another_site(request.environ):
+            abort(403, REFUSED)
+        prefix, rest = _split(request.environ, path)
+        # A hook of the host may have read the body before; Flask then keeps it here.
+        environ = mounted(request.environ, prefix, rest, getattr(request, "_cached_data", None))
         if principal is not None:
             environ["a2a_sync.principal"] = principal()
         return Response.from_app(app, environ, buffered=False)
 
-    made.add_url_rule("/", "root", serve, methods=_METHODS, provide_automatic_options=False)
-    made.add_url_rule("/<path:path>", "path", serve, methods=_METHODS, provide_automatic_options=False)
-    # The bare prefix too: a redirect would turn a POST into a GET.
-    made.add_url_rule("", "bare", serve, methods=_METHODS, provide_automatic_options=False)
+    def add_rules(state: Any) -> None:
+        # The bare prefix too: a redirect would turn a POST into a GET.
+        for rule in ("/", "/<path:path>", *([""] if state.url_prefix else [])):
+            state.add_url_rule(rule, "serve", serve, methods=_METHODS, provide_automatic_options=False)
+
+    made.record(add_rules)
     return made
 
 
-def _move_prefix(environ: dict[str, Any], path: str) -> None:
-    """Split the path where the blueprint begins, as a WSGI dispatcher would."""
-    whole = environ["PATH_INFO"].encode("latin-1").decode("utf-8", "replace")
+def _split(environ: dict[str, Any], path: str) -> tuple[str, str]:
+    """The request's path before and after the point where the blueprint begins; `path` is what its rule found."""
+    before, whole = (
+        environ.get(key, "").encode("latin-1").decode("utf-8", "replace") for key in ("SCRIPT_NAME", "PATH_INFO")
+    )
     rest = "/" + path if path or whole.endswith("/") else ""
-    prefix = whole[: len(whole) - len(rest)]
-    environ["SCRIPT_NAME"] = environ.get("SCRIPT_NAME", "") + prefix.encode().decode("latin-1")
-    environ["PATH_INFO"] = rest.encode().decode("latin-1")
+    return before + whole[: len(whole) - len(rest)], rest

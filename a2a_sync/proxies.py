@@ -1,0 +1,47 @@
+"""What reverse proxies in front of an app say of the request they got: its scheme, its host, the prefix they took away.
+
+Anybody can send the same headers, so only those are believed that a given number of proxies have added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+#: The headers that say what the address of the app is.
+ADDRESS_HEADERS = ("X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix")
+_MOUNT = "a2a_sync.mount"
+
+
+class TrustedProxies:
+    """WSGI middleware: `app` sees the request as the first of `hops` proxies got it.
+
+    Each proxy adds its value to ``X-Forwarded-For``, ``-Proto``, ``-Host`` and ``-Prefix`` or replaces what is there; the
+    value that counts is the one `hops` from the right. A header with fewer values is ignored.
+    """
+
+    def __init__(self, app: WSGIApplication, hops: int) -> None:
+        """Raises ValueError: there cannot be so many proxies."""
+        if hops < 1:
+            raise ValueError(f"trusted_proxies is how many there are, not {hops}")
+        self._app = app
+        self._fix = ProxyFix(self._below, x_for=hops, x_proto=hops, x_host=hops, x_prefix=hops)
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """The WSGI interface; changes `environ`."""
+        # The fix puts the prefix in the place of the path that the app is mounted at; it belongs before it.
+        environ[_MOUNT] = environ.get("SCRIPT_NAME", "")
+        environ["SCRIPT_NAME"] = ""
+        return self._fix(environ, start_response)
+
+    def _below(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        prefix = environ["SCRIPT_NAME"].strip("/")
+        environ["SCRIPT_NAME"] = ("/" + prefix if prefix else "") + environ.pop(_MOUNT)
+        if environ["wsgi.url_scheme"] not in ("http", "https"):
+            environ["wsgi.url_scheme"] = environ["werkzeug.proxy_fix.orig"]["wsgi.url_scheme"]
+        return self._app(environ, start_response)
