@@ -11,8 +11,9 @@ import contextvars
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from importlib import import_module
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from a2a_sync.executor import RequestContext, TaskCancelled
 
@@ -55,9 +56,9 @@ class _Loop:
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._variables = contextvars.copy_context()
-        self._call = _caller()
+        self._thread = _thread()
         self._runner = asyncio.Runner()
-        self._loop: asyncio.AbstractEventLoop = self._runner.get_loop()
+        self._loop: asyncio.AbstractEventLoop = self._thread.call(self._runner.get_loop)
         self._task: asyncio.Task[Any] | None = None
         context.on_cancel(self._cancel)
 
@@ -67,13 +68,16 @@ class _Loop:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._call(self._runner.close)
+        try:
+            self._thread.call(self._runner.close)
+        finally:
+            self._thread.end()
 
     def run(self, coroutine: Coroutine[Any, Any, Any], *, cancellable: bool = True) -> Any:
         """The coroutine's result."""
         work = self._cancellable(coroutine) if cancellable else coroutine
         try:
-            return self._call(lambda: self._variables.run(self._runner.run, work))
+            return self._thread.call(lambda: self._variables.run(self._runner.run, work))
         except asyncio.CancelledError:
             if self._context.cancelled:
                 raise TaskCancelled(self._context.task_id) from None
@@ -101,45 +105,82 @@ class _Loop:
             self._task.cancel()
 
 
-def _caller() -> Callable[[Callable[[], Any]], Any]:
-    """How to call what runs the loop: plainly, or on another thread."""
+# -- the thread a loop runs on ------------------------------------------------------------------------------------------
+
+
+def _thread() -> _Thread:
     monkey = sys.modules.get("gevent.monkey")
     if monkey is not None and monkey.is_module_patched("threading"):
-        return _on_native_thread
+        return _NativeThread()
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _here
-    return _on_helper_thread
+        return _ThisThread()
+    return _HelperThread()
 
 
-def _here(work: Callable[[], Any]) -> Any:
-    return work()
+class _Thread(Protocol):
+    """Where the steps of one loop are taken. `call` waits for what it calls, and lets its exceptions through."""
+
+    def call(self, work: Callable[[], Any]) -> Any: ...
+
+    def end(self) -> None: ...
 
 
-def _on_native_thread(work: Callable[[], Any]) -> Any:
-    result: list[Any] = []
-    sys.modules["gevent"].get_hub().threadpool.apply(_keep_outcome, (work, result))
-    return _outcome(result)
+class _ThisThread:
+    """The caller's own."""
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+    def end(self) -> None:
+        """Nothing to end."""
 
 
-def _on_helper_thread(work: Callable[[], Any]) -> Any:
-    result: list[Any] = []
-    thread = threading.Thread(target=_keep_outcome, args=(work, result), name="a2a-loop", daemon=True)
-    thread.start()
-    thread.join()
-    return _outcome(result)
+class _HelperThread:
+    """A short-lived one for each step: a thread can run one loop at a time only."""
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        outcome = _Outcome(work)
+        thread = threading.Thread(target=outcome.fetch, name="a2a-loop", daemon=True)
+        thread.start()
+        thread.join()
+        return outcome.get()
+
+    def end(self) -> None:
+        """Each thread has ended with its step."""
 
 
-def _keep_outcome(work: Callable[[], Any], result: list[Any]) -> None:
-    try:
-        result += [work(), None]
-    except BaseException as error:
-        result += [None, error]
+class _NativeThread:
+    """A real one beside gevent's, the same for all steps: what a loop makes belongs to its thread there."""
+
+    def __init__(self) -> None:
+        self._pool = import_module("gevent.threadpool").ThreadPool(1)
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        outcome = _Outcome(work)
+        self._pool.apply(outcome.fetch)
+        return outcome.get()
+
+    def end(self) -> None:
+        self._pool.kill()
 
 
-def _outcome(result: list[Any]) -> Any:
-    value, error = result
-    if error is not None:
-        raise error
-    return value
+class _Outcome:
+    """What a call on another thread came to."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def fetch(self) -> None:
+        try:
+            self._value = self._work()
+        except BaseException as error:
+            self._error = error
+
+    def get(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._value
