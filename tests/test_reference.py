@@ -15,11 +15,12 @@ import pytest
 from click.testing import CliRunner
 
 import a2a_sync
-from a2a_sync import A2AApp, Agent, Limits, errors
+from a2a_sync import A2AApp, Agent, Limits, UnsupportedOperationError, errors
 from a2a_sync import gunicorn as gunicorn_settings
 from a2a_sync.cli import main
+from a2a_sync.codec import by_version
 from a2a_sync.errors import A2AError, TransportError
-from a2a_sync.operations import OPERATIONS
+from a2a_sync.operations import OPERATIONS, Operation
 from a2a_sync.testing import wsgi_session
 from tests.live import ROOT
 from tests.pages import read
@@ -153,23 +154,33 @@ def test_every_environment_variable_is_listed() -> None:
 
 # -- the protocol -------------------------------------------------------------------------------------------------------
 
-MESSAGE = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
-PARAMS: dict[str, Any] = {
-    "SendMessage": MESSAGE,
-    "SendStreamingMessage": MESSAGE,
-    "ListTasks": {},
-    "GetExtendedAgentCard": {},
-    "CreateTaskPushNotificationConfig": {"taskId": "t", "url": "https://example.com/"},
-    "GetTaskPushNotificationConfig": {"taskId": "t", "id": "c"},
-    "ListTaskPushNotificationConfigs": {"taskId": "t"},
-    "DeleteTaskPushNotificationConfig": {"taskId": "t", "id": "c"},
+PUSH = {"url": "https://example.com/"}
+PARAMS: dict[str, dict[str, Any]] = {
+    "1.0": {
+        "SendMessage": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
+        "CreateTaskPushNotificationConfig": {"taskId": "t", **PUSH},
+        "GetTaskPushNotificationConfig": {"taskId": "t", "id": "c"},
+        "ListTaskPushNotificationConfigs": {"taskId": "t"},
+        "DeleteTaskPushNotificationConfig": {"taskId": "t", "id": "c"},
+    },
+    "0.3": {
+        "SendMessage": {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}},
+        "CreateTaskPushNotificationConfig": {"taskId": "t", "pushNotificationConfig": PUSH},
+        "DeleteTaskPushNotificationConfig": {"id": "t", "pushNotificationConfigId": "c"},
+    },
 }
 
 
-def outcome(app: A2AApp, method: str) -> str:
+def outcome(app: A2AApp, operation: Operation, version: str) -> str:
     """``yes``, or the reason of the error that the operation is answered with. An unknown task counts as yes."""
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": PARAMS.get(method, {"id": "unknown"})}
-    answer = wsgi_session(app).post("http://agent.test/", json=body, headers={"A2A-Version": "1.0"}, timeout=10)
+    try:
+        method = by_version(version).method(operation)
+    except UnsupportedOperationError:
+        return f"not in {version}"
+    some = PARAMS[version]
+    params = some.get(operation.name, some["SendMessage"] if "Send" in operation.name else {"id": "unknown"})
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    answer = wsgi_session(app).post("http://agent.test/", json=body, headers={"A2A-Version": version}, timeout=10)
     if answer.headers["Content-Type"] == "text/event-stream":
         return "yes"
     error = json.loads(answer.content).get("error")
@@ -180,9 +191,11 @@ def outcome(app: A2AApp, method: str) -> str:
 def test_the_coverage_of_operations_is_as_listed() -> None:
     agent = Agent("covered")
     agent.message(lambda message, context: "yes")
-    rows = table(REFERENCE / "coverage.md", "operation", "`Client`", "JSON-RPC 1.0", "HTTP+JSON 1.0", "0.3")
+    rows = table(REFERENCE / "coverage.md", "operation", "`Client`", "JSON-RPC 1.0", "JSON-RPC 0.3", "HTTP+JSON")
     with A2AApp(agent) as app:
-        assert {row[0]: row[2] for row in rows} == {name: outcome(app, name) for name in OPERATIONS}
+        for place, version in ((2, "1.0"), (3, "0.3")):
+            found = {name: outcome(app, operation, version) for name, operation in OPERATIONS.items()}
+            assert {row[0]: row[place] for row in rows} == found
     assert all(hasattr(a2a_sync.Client, name.strip()) for row in rows if row[1] for name in row[1].split(","))
 
 
