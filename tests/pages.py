@@ -191,6 +191,7 @@ class Page:
         done = subprocess.run(
             _program(words),
             cwd=self.folder,
+            env={**os.environ, **self._environment()},
             # As in a terminal: what comes first stands first.
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -216,9 +217,13 @@ class Page:
             words += [] if "--no-control-socket" in words else ["--no-control-socket"]
         else:
             words[2:2] = ["--port", str(port)]
-        environment = {"PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)])}
-        server = live_server(_program(words), f"http://{self._address}", environment=environment, folder=self.folder)
+        url = f"http://{self._address}"
+        server = live_server(_program(words), url, environment=self._environment(), folder=self.folder)
         self._server.enter_context(server)
+
+    def _environment(self) -> dict[str, str]:
+        """The page's own modules first, then the package that is tested."""
+        return {"PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)])}
 
 
 def _program(words: list[str]) -> list[str]:
