@@ -22,7 +22,7 @@ UNIONS = {
 _FREE = {"data", "metadata", "params", "header"}
 _MOMENTS = {"timestamp", "statusTimestampAfter"}
 #: Members for which an empty value says something.
-_SAYS_SOMETHING = {"text", "url", "raw", "historyLength"}
+_SAYS_SOMETHING = {"text", "url", "uri", "raw", "bytes", "historyLength", "final", "blocking"}
 
 
 class Example(NamedTuple):
@@ -33,10 +33,10 @@ class Example(NamedTuple):
     value: Any
 
 
-def entries(*shapes: str) -> list[dict[str, Any]]:
-    """The manifest's rows of some shapes."""
+def entries(*shapes: str, version: str = "1.0") -> list[dict[str, Any]]:
+    """The manifest's rows of some shapes, of one version of the protocol."""
     manifest = json.loads((SPEC / "manifest.json").read_text())
-    return [entry for entry in manifest if entry["shape"] in shapes]
+    return [entry for entry in manifest if entry["version"] == version and entry["shape"] in shapes]
 
 
 def content(entry: dict[str, Any]) -> Any:
@@ -50,7 +50,7 @@ def type_named(name: str) -> Any:
 
 
 def payloads() -> list[Example]:
-    """Every payload of the model, bare or taken out of its envelope."""
+    """Every payload of 1.0's model, bare or taken out of its envelope."""
     found = [
         Example(entry["file"], entry["type"], content(entry))
         for entry in entries("message")
@@ -67,13 +67,78 @@ def payloads() -> list[Example]:
     return found
 
 
+#: What the schema of 0.3 calls the types of the model.
+V03_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("TextPart", "FilePart", "DataPart"), types.Part),
+    **dict.fromkeys(
+        (
+            "APIKeySecurityScheme",
+            "HTTPAuthSecurityScheme",
+            "OAuth2SecurityScheme",
+            "OpenIdConnectSecurityScheme",
+            "MutualTLSSecurityScheme",
+        ),
+        card.SecurityScheme,
+    ),
+    "PushNotificationAuthenticationInfo": types.AuthenticationInfo,
+    "MessageSendConfiguration": types.SendMessageConfiguration,
+    "MessageSendParams": types.SendMessageRequest,
+    "TaskQueryParams": types.GetTaskRequest,
+    "TaskIdParams": types.CancelTaskRequest,
+    "GetTaskPushNotificationConfigParams": types.GetTaskPushNotificationConfigRequest,
+    "ListTaskPushNotificationConfigParams": types.ListTaskPushNotificationConfigsRequest,
+    "DeleteTaskPushNotificationConfigParams": types.DeleteTaskPushNotificationConfigRequest,
+}
+#: The operations that the schema of 0.3 knows by their requests and answers.
+V03_OPERATIONS = {
+    "SendMessage": "SendMessage",
+    "SendStreamingMessage": "SendStreamingMessage",
+    "GetTask": "GetTask",
+    "CancelTask": "CancelTask",
+    "TaskResubscription": "SubscribeToTask",
+    "SetTaskPushNotificationConfig": "CreateTaskPushNotificationConfig",
+    "GetTaskPushNotificationConfig": "GetTaskPushNotificationConfig",
+    "ListTaskPushNotificationConfig": "ListTaskPushNotificationConfigs",
+    "DeleteTaskPushNotificationConfig": "DeleteTaskPushNotificationConfig",
+    "GetAuthenticatedExtendedCard": "GetExtendedAgentCard",
+}
+
+
+def v03_objects() -> list[tuple[str, Any, Any]]:
+    """Every bare object of 0.3: its file, the class of the model, the JSON."""
+    found = []
+    for entry in entries("schema", version="0.3"):
+        value = content(entry)
+        if "jsonrpc" in value:
+            continue
+        if entry["type"] == "PushNotificationConfig":
+            # It has no class of its own: it stands in a configuration.
+            found.append((entry["file"], types.SendMessageConfiguration, {"pushNotificationConfig": value}))
+        else:
+            name = entry["type"]
+            found.append((entry["file"], V03_TYPES.get(name) or type_named(name), value))
+    deliveries = entries("push-delivery", version="0.3")
+    return found + [(entry["file"], types.Task, content(entry)["request"]["body"]) for entry in deliveries]
+
+
+def v03_calls(end: str) -> list[tuple[str, str, Any]]:
+    """Every request (`end` is ``Request``) or answer (``SuccessResponse``): its file, the operation's name, the JSON."""
+    found = []
+    for entry in entries("schema", "schema-list", version="0.3"):
+        name = V03_OPERATIONS.get(entry["type"].removesuffix(end)) if entry["type"].endswith(end) else None
+        if name:
+            value = content(entry)
+            found += [(entry["file"], name, one) for one in (value if isinstance(value, list) else [value])]
+    return found
+
+
 def canonical(value: Any, key: str = "") -> Any:
     """Equal for two documents that say the same: defaults dropped, moments and bytes read, numbers left to Python."""
     if key in _FREE:
         return value
     if key in _MOMENTS:
         return datetime.fromisoformat(value)
-    if key == "raw":
+    if key in ("raw", "bytes"):
         return binascii.a2b_base64(value)
     if isinstance(value, dict):
         members = {name: canonical(item, name) for name, item in value.items()}
