@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from datetime import timedelta
 
@@ -57,11 +58,13 @@ def test_a_small_task_takes_less_than_two_and_a_half_kilobytes():
 def test_deleted_tasks_leave_nothing_behind():
     store = MemoryStore()
     done(store)
+    gc.collect()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(1000):
             store.delete(MINE, done(store))
+        gc.collect()
         left = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

@@ -394,6 +394,19 @@ def test_credentials_of_a_request_are_not_stored(path, make_store):
     assert b"s3cret" not in path.read_bytes()
 
 
+def test_owners_without_tasks_leave_no_rows(path, make_store):
+    store = make_store(max_tasks=5)
+    for n in range(20):
+        done(store, scope=Scope("", str(n)))
+    for n in range(15, 20):
+        (task_id,) = ids(store, TaskQuery(), Scope("", str(n)))
+        store.delete(Scope("", str(n)), task_id)
+    with connect(path) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        rows = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for (name,) in tables}
+    assert {name: count for name, count in rows.items() if count} == {"a2a_meta": 1, "a2a_counts": 1}
+
+
 # -- cost ---------------------------------------------------------------------------------------------------------------
 
 
