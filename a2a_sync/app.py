@@ -16,7 +16,7 @@ from werkzeug.exceptions import SecurityError
 from werkzeug.urls import iri_to_uri
 from werkzeug.wrappers import Request, Response
 
-from a2a_sync import jsontext
+from a2a_sync import jsontext, tracing
 from a2a_sync.around import AroundRun, Surrounded
 from a2a_sync.card import AgentCapabilities, AgentCard, AgentInterface
 from a2a_sync.codec import Codec, by_version
@@ -28,11 +28,15 @@ from a2a_sync.execution import Execution
 from a2a_sync.handler import RequestHandler
 from a2a_sync.jsonrpc_wsgi import JsonRpcService
 from a2a_sync.limits import Limits
+from a2a_sync.logs import placed
+from a2a_sync.metrics import Metrics
 from a2a_sync.neighbours import Neighbours
-from a2a_sync.operations import Call, Endpoint
+from a2a_sync.operations import Call, Endpoint, Interceptor
+from a2a_sync.operators import OperatorPages
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import TaskStore
+from a2a_sync.tracing import traced
 from a2a_sync.wellknown import CARD_PATH, OLD_CARD_PATH, CardDocument
 
 if TYPE_CHECKING:
@@ -57,7 +61,8 @@ class A2AApp:
     `trusted_proxies` is how many proxies in front of the app tell the truth in ``X-Forwarded-For``, ``-Proto``, ``-Host``
     and ``-Prefix``; without it nobody is believed. `headers` are the request headers, in lower case, that handlers may see.
     `around_run` is called with the context of each run, and what it returns is entered around the agent's code, on the run's
-    thread. Nothing is started or opened before the first request, so the app may be made before a fork.
+    thread. `interceptors` are put around every call, the first outermost: each takes an endpoint and gives one. `metrics`
+    counts what happens and adds ``/metrics``. Nothing is started or opened before the first request, so the app may be made before a fork.
 
     Raises:
         ValueError: a version that this library does not speak, a store URL it does not know, a negative number of proxies.
@@ -77,6 +82,8 @@ class A2AApp:
         trusted_hosts: Sequence[str] | None = None,
         trusted_proxies: int = 0,
         around_run: AroundRun | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        metrics: Metrics | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.store = open_store(store)
@@ -86,7 +93,9 @@ class A2AApp:
         self._codecs = _speaking(versions)
         self._template = _with_capabilities(card or _described(agent))
         self._hub = EventHub()
-        executor = agent if around_run is None else Surrounded(agent, around_run)
+        executor = agent
+        for around in filter(None, (around_run, metrics.around_run if metrics is not None else None)):
+            executor = Surrounded(executor, around)
         self._execution = Execution(executor, self.store, self._hub, self.limits)
         workers = self.store.workers
         self._neighbours = Neighbours(workers, self._hub, self._execution, self.limits) if workers is not None else None
@@ -99,6 +108,10 @@ class A2AApp:
             direct=bool(getattr(agent, "direct", False)),
             headers=tuple(headers),
         )
+        self._endpoint: Endpoint = self._handler
+        for interceptor in (*reversed(interceptors), *((metrics.count_calls,) if metrics is not None else ())):
+            self._endpoint = interceptor(self._endpoint)
+        self._operators = OperatorPages(self.store, lambda: self._closed or self._execution.closed, metrics)
         fixed = self._url is not None or self._trusted_hosts is not None
         vary = (*(() if fixed else ("Host",)), *(ADDRESS_HEADERS if trusted_proxies and not url else ()))
         self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed, vary=vary)
@@ -109,6 +122,8 @@ class A2AApp:
         if trusted_proxies:
             self._respond = TrustedProxies(self._answer, trusted_proxies)
         self._streams = threading.BoundedSemaphore(self.limits.streams)
+        if metrics is not None:
+            metrics.watch(lingering=lambda: self._execution.lingering, streams=lambda: self.open_streams)
         self._closed = False
 
     # -- WSGI --
@@ -135,6 +150,9 @@ class A2AApp:
                 exchange = Exchange(request, start_response, connection, self.limits, self._streams)
                 return self._jsonrpc.respond(exchange)
             response = _only(method, "POST, OPTIONS")
+        elif path in self._operators.paths:
+            read = method in ("GET", "HEAD")
+            response = self._operators.respond(path) if read else _only(method, "GET, HEAD, OPTIONS")
         elif path in self._card_paths:
             response = self._card(request) if method in ("GET", "HEAD") else _only(method, "GET, HEAD, OPTIONS")
         else:
@@ -157,12 +175,19 @@ class A2AApp:
         return self._dispatch
 
     def _dispatch(self, call: Call) -> Any:
-        try:
-            return self._handler(call)
-        except A2AError:
-            raise
-        except Exception:
-            raise internal_error(call) from None
+        trace = tracing.incoming(call.context.headers)
+        with placed(method=call.operation.name), traced(f"A2A {call.operation.name}", trace, kind="server"):
+            try:
+                return self._endpoint(call)
+            except A2AError:
+                raise
+            except Exception:
+                raise internal_error(call) from None
+
+    @property
+    def open_streams(self) -> int:
+        """Streams that this process has open now."""
+        return self.limits.streams - self._streams._value
 
     def agent_card(self, address: str | None = None) -> AgentCard:
         """The card, with what this app adds to it: its address (a URL), its versions and what it can do."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,13 +12,14 @@ from a2a_sync.errors import A2AError, OverloadedError, TaskNotCancelableError
 from a2a_sync.executor import RequestContext
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.limits import Limits
+from a2a_sync.logs import get_logger
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.pool import Slot, WorkerPool
 from a2a_sync.run import Run
 from a2a_sync.stores.base import Scope, StoredTask, TaskStore
 from a2a_sync.types import Message, Metadata, Role
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class CancelHandlers:

@@ -7,7 +7,6 @@ No user code and no store call happens under a lock of this room.
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +15,12 @@ from typing import Protocol
 from a2a_sync.errors import A2AError, InternalError, TaskNotFoundError
 from a2a_sync.fork import renew_in_child
 from a2a_sync.lifecycle import Entry, Fold, ends_run, pauses
+from a2a_sync.logs import get_logger
 from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import Scope, TaskStore
 from a2a_sync.types import Task, new_id
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Entries that a `Waiter` keeps: enough for a quick run, and a long one costs no memory.
 _KEPT = 64

@@ -5,7 +5,6 @@ It knows ``environ``, limits and content types. Which operation is asked for, an
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from a2a_sync.errors import (
 )
 from a2a_sync.events import PolledStream
 from a2a_sync.limits import Limits
+from a2a_sync.logs import get_logger
 from a2a_sync.operations import Call, CallContext, Principal
 from a2a_sync.streaming import HEADERS as STREAM_HEADERS
 from a2a_sync.streaming import EventStreamBody
@@ -34,7 +34,7 @@ from a2a_sync.types import new_id
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _STATUS = {200: "200 OK", 413: "413 Content Too Large", 429: "429 Too Many Requests"}
 

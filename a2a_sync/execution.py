@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextvars
 import enum
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from a2a_sync.events import EventHub
 from a2a_sync.fork import renew_in_child
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.limits import Limits
+from a2a_sync.logs import get_logger
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.pool import Slot, WorkerPool
 from a2a_sync.run import Run, current_run
@@ -28,7 +28,7 @@ from a2a_sync.stores.base import HeldRun, RunRevoked, Scope, StartedRun, TaskEnd
 from a2a_sync.types import Message, Metadata, TaskState
 from a2a_sync.watchdog import Watchdog
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: How long `Execution.close` waits for runs that it told to stop.
 _FAREWELL_SECONDS = 0.5
@@ -162,6 +162,16 @@ class Execution:
         """The caller is the code of a run on this task, so that waiting for the task to be free would be in vain."""
         run = current_run.get()
         return run is not None and run.within(task_id)
+
+    @property
+    def closed(self) -> bool:
+        """No more runs are taken."""
+        return self._closed
+
+    @property
+    def lingering(self) -> int:
+        """Runs whose task is over and whose code has not come back: it never looks whether it was cancelled."""
+        return sum(run.cancel_event.is_set() for run in list(self._active))
 
     @property
     def running(self) -> int:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from a2a_sync import operations as op
+from a2a_sync import tracing
 from a2a_sync.card import AgentCapabilities
 from a2a_sync.errors import (
     InvalidParamsError,
@@ -175,6 +176,7 @@ class RequestHandler:
             principal=context.principal,
             tenant=request.tenant,
             extensions=context.extensions,
+            trace=tracing.incoming(context.headers),
             headers={name: context.headers[name] for name in self._headers if name in context.headers},
         )
         return run_request, create

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
 import secrets
 import socket
@@ -20,8 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from a2a_sync.fork import renew_in_child
+from a2a_sync.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: A path of a Unix socket has to fit into 108 bytes on Linux, 104 elsewhere; its name takes 24 of them.
 _LONGEST_FOLDER = 75

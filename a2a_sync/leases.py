@@ -8,15 +8,15 @@ only asleep writes later is refused, because its tokens are gone.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 
 from a2a_sync.fork import renew_in_child
+from a2a_sync.logs import get_logger
 from a2a_sync.stores.base import HeldRun, Workers
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: A worker is dead when its count stood still for so many of its beats.
 _PATIENCE = 2.0

@@ -7,7 +7,6 @@ reserved before anything is stored, so a full pool refuses a request without lea
 from __future__ import annotations
 
 import itertools
-import logging
 import queue
 import threading
 from collections import deque
@@ -15,8 +14,9 @@ from collections.abc import Callable
 
 from a2a_sync.errors import OverloadedError
 from a2a_sync.fork import renew_in_child
+from a2a_sync.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Slot:

@@ -8,7 +8,6 @@ it still emits is refused and logged. A *direct* run begins without a task and g
 from __future__ import annotations
 
 import contextvars
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,12 +18,14 @@ from a2a_sync.errors import A2AError, InternalError, OverloadedError, PublicErro
 from a2a_sync.events import EventHub
 from a2a_sync.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.lifecycle import Entry, IllegalTransition, LogEvent, check, ends_run
+from a2a_sync.logs import get_logger, placed
 from a2a_sync.operations import RunRequest
 from a2a_sync.stamp import Stamp, status_event
 from a2a_sync.stores.base import RunRevoked, Scope, StartedRun, StoredTask, TaskStore
+from a2a_sync.tracing import traced
 from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent, new_id
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: The run whose code is being executed here; a blocking in-process send looks at it.
 current_run: contextvars.ContextVar[Run | None] = contextvars.ContextVar("a2a_sync_run", default=None)
@@ -169,8 +170,13 @@ class Run:
     def execute(self) -> None:
         """Run the user's code to its end; called once, on the run's thread. Lets no exception out."""
         current_run.set(self)
+        request = self.request
         try:
-            self._execute()
+            with (
+                placed(task_id=request.task_id, context_id=request.context_id),
+                traced("A2A run", request.trace, task_id=request.task_id, context_id=request.context_id),
+            ):
+                self._execute()
         except TaskCancelled as stopped:
             self._stopped(stopped)
         except A2AError as error:

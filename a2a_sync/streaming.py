@@ -6,7 +6,6 @@ started, and WSGI servers call ``close`` in any case. It is iterated on the serv
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -18,9 +17,10 @@ from a2a_sync.connection import Connection
 from a2a_sync.errors import A2AError, InternalError
 from a2a_sync.events import PolledStream
 from a2a_sync.limits import Limits
+from a2a_sync.logs import get_logger
 from a2a_sync.types import new_id
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Exactly this content type: proxies and clients look for it without a charset.
 HEADERS = [

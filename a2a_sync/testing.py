@@ -51,7 +51,12 @@ class WSGIAdapter(BaseAdapter):
         environ["SERVER_PROTOCOL"] = "HTTP/1.1"
         status, headers, chunks, close = _run(self._app, environ)
         raw = HTTPResponse(
-            body=_Body(chunks, close), headers=headers, status=int(status[:3]), reason=status[4:], preload_content=False
+            body=_Body(chunks, close),
+            headers=headers,
+            status=int(status[:3]),
+            reason=status[4:],
+            preload_content=False,
+            request_method=request.method,
         )
         response = requests.Response()
         response.status_code = raw.status

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 
 from a2a_sync.fork import renew_in_child
 from a2a_sync.limits import Limits
+from a2a_sync.logs import get_logger
 from a2a_sync.pool import Slot
 from a2a_sync.run import Run
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: A watchdog without runs to watch leaves after so many seconds.
 _IDLE_SECONDS = 30.0

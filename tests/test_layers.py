@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 
 #: The house from the ground up. A module may import modules of lower floors, and of its own folder.
 FLOORS: list[list[str]] = [
-    ["errors", "fork", "limits", "connection", "proxies"],
+    ["errors", "fork", "limits", "logs", "tracing", "connection", "proxies"],
     ["jsontext"],
     ["datapart"],
     ["types"],
@@ -20,12 +20,12 @@ FLOORS: list[list[str]] = [
     ["codec", "stores.base"],
     ["bindings.headers", "bindings.jsonrpc", "bindings.sse", "stores.memory", "stores.sqlite", "stores"],
     ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "client"],
-    ["run", "results", "asynchronous", "around"],
+    ["run", "results", "asynchronous", "around", "metrics"],
     ["cancelling", "watchdog"],
     ["execution"],
     ["neighbours"],
     ["handler"],
-    ["wellknown", "streaming"],
+    ["wellknown", "streaming", "operators"],
     ["exchange"],
     ["jsonrpc_wsgi"],
     ["app"],
@@ -142,7 +142,7 @@ def test_only_the_rooms_made_for_it_know_sockets_and_databases() -> None:
         "requests": {"client", "testing"},
         "urllib3": {"client", "testing"},
         "sqlite3": {"stores"},
-        "werkzeug": {"app", "exchange", "wellknown", "proxies", "hosts", "testing"},
+        "werkzeug": {"app", "operators", "exchange", "wellknown", "proxies", "hosts", "testing"},
         "socket": {"connection", "hints", "client", "cli"},
         "sseclient": {"bindings"},
     }

@@ -1,0 +1,51 @@
+"""Pages for those who run a server: is the process alive, can it work, what has it done.
+
+``/healthz`` says that the process answers. ``/readyz`` says whether it can take work: the store can be read and the app
+is not closing. ``/metrics`` is there when the app was given `Metrics`. None of them tells anything of tasks or callers;
+still, a public server's proxy need not pass them on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from werkzeug.wrappers import Response
+
+from a2a_sync import jsontext
+from a2a_sync.logs import get_logger
+from a2a_sync.metrics import Metrics
+from a2a_sync.stores.base import Scope, TaskQuery, TaskStore
+
+logger = get_logger(__name__)
+
+
+class OperatorPages:
+    """Answers GET and HEAD for the paths in `paths`."""
+
+    def __init__(self, store: TaskStore, stopping: Callable[[], bool], metrics: Metrics | None) -> None:
+        self._store = store
+        self._stopping = stopping
+        self._metrics = metrics
+        self.paths = ("/healthz", "/readyz", *(("/metrics",) if metrics is not None else ()))
+
+    def respond(self, path: str) -> Response:
+        """The page at one of the paths."""
+        if path == "/metrics" and self._metrics is not None:
+            body, content_type = self._metrics.page()
+            return Response(body, content_type=content_type)
+        trouble = self._trouble() if path == "/readyz" else ""
+        body = jsontext.dumps({"status": trouble or "ok"})
+        response = Response(body, status=503 if trouble else 200, content_type="application/json")
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    def _trouble(self) -> str:
+        """Why no work can be taken now, in words that say nothing of the inside; ``""`` when it can."""
+        if self._stopping():
+            return "stopping"
+        try:
+            self._store.list(Scope("", "\0readiness"), TaskQuery(size=1))
+        except Exception:
+            logger.exception("not ready: the store cannot be read")
+            return "the store cannot be read"
+        return ""

@@ -1,0 +1,152 @@
+"""Health, readiness and metrics: what a server's keeper asks for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import requests
+
+from a2a_sync import A2AApp, Agent, Client, Limits, Message, RequestContext, SQLiteStore, Task, TaskNotFoundError
+from a2a_sync.metrics import Metrics
+from a2a_sync.testing import wsgi_session
+from tests.live import gunicorn
+
+
+def make_agent() -> Agent:
+    agent = Agent("busy", description="Works")
+
+    @agent.message
+    def work(message: Message, context: RequestContext) -> str:
+        if message.text == "wait":
+            context.sleep(60)
+        if message.text == "fail":
+            raise ValueError("no")
+        return "done"
+
+    return agent
+
+
+def get(app: A2AApp, path: str, method: str = "GET") -> requests.Response:
+    return wsgi_session(app).request(method, "http://agent.test" + path, timeout=5)
+
+
+def test_a_process_that_answers_is_healthy_and_one_that_can_work_is_ready() -> None:
+    with A2AApp(make_agent()) as app:
+        assert (get(app, "/healthz").status_code, get(app, "/healthz").json()) == (200, {"status": "ok"})
+        assert get(app, "/readyz").status_code == 200
+        assert get(app, "/readyz", "HEAD").status_code == 200
+        assert get(app, "/readyz", "POST").status_code == 405
+        assert get(app, "/readyz").headers["Cache-Control"] == "no-store"
+
+
+def test_a_closing_app_is_alive_and_not_ready() -> None:
+    app = A2AApp(make_agent())
+    app.close(timeout=0)
+    assert get(app, "/healthz").status_code == 200
+    assert (get(app, "/readyz").status_code, get(app, "/readyz").json()) == (503, {"status": "stopping"})
+
+
+def test_an_app_whose_store_cannot_be_read_is_not_ready_and_says_nothing_of_the_inside(tmp_path: Path) -> None:
+    broken = tmp_path / "tasks.db"
+    broken.write_bytes(b"this is no database" * 100)
+    with A2AApp(make_agent(), store=SQLiteStore(broken)) as app:
+        answer = get(app, "/readyz")
+    assert (answer.status_code, answer.json()) == (503, {"status": "the store cannot be read"})
+
+
+def test_without_metrics_there_is_no_page_of_them() -> None:
+    with A2AApp(make_agent()) as app:
+        assert get(app, "/metrics").status_code == 404
+
+
+def samples(app: A2AApp) -> dict[str, float]:
+    text = get(app, "/metrics").text
+    lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_calls_are_counted_by_operation_and_outcome() -> None:
+    with A2AApp(make_agent(), metrics=Metrics()) as app:
+        client = Client(app)
+        client.send("hello")
+        client.send("fail")
+        with pytest.raises(TaskNotFoundError):
+            client.get_task("no-such-task")
+        found = samples(app)
+    assert found['a2a_calls_total{operation="SendMessage",outcome="ok"}'] == 2
+    assert found['a2a_calls_total{operation="GetTask",outcome="TASK_NOT_FOUND"}'] == 1
+    assert found['a2a_call_seconds_count{operation="SendMessage"}'] == 2
+    assert found['a2a_runs_total{outcome="returned"}'] == 1
+    assert found['a2a_runs_total{outcome="raised"}'] == 1
+
+
+def test_a_run_that_never_looks_whether_it_was_cancelled_is_shown_as_lingering() -> None:
+    release, begun = threading.Event(), threading.Event()
+    agent = Agent("deaf", description="Does not listen")
+
+    @agent.message
+    def work(message: Message, context: RequestContext) -> str:
+        begun.set()
+        release.wait(30)
+        return "too late"
+
+    with A2AApp(agent, metrics=Metrics(), limits=Limits(tick=0.05)) as app:
+        client = Client(app)
+        task = client.send("go", return_immediately=True)
+        assert isinstance(task, Task)
+        assert begun.wait(10)
+        assert (samples(app)["a2a_runs_active"], samples(app)["a2a_runs_lingering"]) == (1, 0)
+        client.cancel_task(task.id)
+        assert samples(app)["a2a_runs_lingering"] == 1
+        release.set()
+        pause = threading.Event()
+        for _ in range(500):
+            if samples(app)["a2a_runs_lingering"] == 0:
+                break
+            pause.wait(0.01)
+        assert samples(app)['a2a_runs_total{outcome="cancelled"}'] == 1
+        assert client.get_task(task.id).state == "canceled"
+
+
+def test_open_streams_are_shown() -> None:
+    with A2AApp(make_agent(), metrics=Metrics(), limits=Limits(tick=0.05)) as app:
+        with Client("http://agent.test", session=wsgi_session(app)) as client, client.stream("wait") as stream:
+            next(iter(stream))
+            assert samples(app)["a2a_streams_open"] == 1
+            assert stream.task is not None
+            client.cancel_task(stream.task.id)
+        assert samples(app)["a2a_streams_open"] == 0
+
+
+def test_a_missing_package_is_named_when_metrics_are_made() -> None:
+    code = (
+        "import sys; sys.modules['prometheus_client'] = None\n"
+        "from a2a_sync.metrics import Metrics\n"
+        "try: Metrics()\n"
+        "except ImportError as error: print(error)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "a2a-sync[prometheus]" in out
+
+
+@pytest.mark.live
+@pytest.mark.timeout(60)
+def test_the_counts_of_several_workers_add_up(tmp_path: Path) -> None:
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    environment = {"PROMETHEUS_MULTIPROC_DIR": str(folder), "METERED_STORE": f"sqlite:///{tmp_path / 'tasks.db'}"}
+    with gunicorn("tests.agents.metered:app", workers=2, threads=4, environment=environment) as server:
+        for _ in range(20):
+            with Client(server.url) as client:
+                client.send("hello")
+        page = requests.get(server.url + "/metrics", timeout=10).text
+    total = sum(
+        float(line.split()[-1])
+        for line in page.splitlines()
+        if line.startswith("a2a_calls_total") and 'outcome="ok"' in line
+    )
+    assert total == 20
