@@ -1,0 +1,141 @@
+"""One task, two clients of different versions: what one does the other sees, each in its own version."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from a2a_sync import (
+    Client,
+    DataPart,
+    Message,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskNotCancelableError,
+    TaskState,
+    TaskStatusUpdateEvent,
+    UnsupportedOperationError,
+)
+from a2a_sync.types import Role
+
+pytestmark = pytest.mark.timeout(60)
+
+MakeClientOf = Callable[[str | None], Client]
+PAIRS = [("1.0", "0.3"), ("0.3", "1.0")]
+pairs = pytest.mark.parametrize(("first", "second"), PAIRS, ids=["1.0-first", "0.3-first"])
+
+
+def text_of(task: Task | Message) -> str:
+    assert isinstance(task, Task)
+    return task.text
+
+
+@pairs
+def test_a_task_made_in_one_version_is_read_in_the_other(first: str, second: str, make_client_of: MakeClientOf) -> None:
+    with make_client_of(first) as maker, make_client_of(second) as reader:
+        made = maker.send("count 3")
+        assert isinstance(made, Task)
+        read = reader.get_task(made.id)
+        assert read == maker.get_task(made.id)
+        assert (read.state, read.text) == (TaskState.COMPLETED, "1 2 3 ")
+
+
+@pairs
+def test_a_running_task_is_followed_in_both_and_cancelled_in_the_other(
+    first: str, second: str, make_client_of: MakeClientOf
+) -> None:
+    with make_client_of(first) as maker, make_client_of(second) as other:
+        stream = maker.stream("wait")
+        events: list[Any] = [next(stream)]
+        task_id = events[0].id
+        followed: list[Any] = []
+        begun = threading.Event()
+
+        def follow() -> None:
+            with other.subscribe(task_id) as subscription:
+                for event in subscription:
+                    followed.append(event)
+                    begun.set()
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        assert begun.wait(20)
+        cancelled = other.cancel_task(task_id)
+        events += list(stream)
+        thread.join(20)
+
+        assert cancelled.state is TaskState.CANCELED
+        assert isinstance(followed[0], Task)
+        # Each event is the same for both, in whatever version it travelled.
+        updates = [event for event in events if isinstance(event, TaskStatusUpdateEvent)]
+        heard = [event for event in followed if isinstance(event, TaskStatusUpdateEvent)]
+        assert heard == updates[-len(heard) :]
+        assert updates[-1].status == cancelled.status
+        with pytest.raises(TaskNotCancelableError):
+            maker.cancel_task(task_id)
+
+
+@pairs
+def test_a_question_asked_in_one_version_is_answered_in_the_other(
+    first: str, second: str, make_client_of: MakeClientOf
+) -> None:
+    with make_client_of(first) as asking, make_client_of(second) as answering:
+        asked = asking.send("ask")
+        assert isinstance(asked, Task)
+        done = answering.send("large", task_id=asked.id)
+        assert text_of(done) == "ask / Which size? / large"
+        with pytest.raises(UnsupportedOperationError):
+            asking.send("too late", task_id=asked.id)
+
+
+@pairs
+def test_one_stream_s_events_are_the_same_in_both(first: str, second: str, make_client_of: MakeClientOf) -> None:
+    with make_client_of(first) as one, make_client_of(second) as other:
+        for client in (one, other):
+            with client.stream("count 5") as stream:
+                events = list(stream)
+            chunks = [event for event in events if isinstance(event, TaskArtifactUpdateEvent)]
+            assert [chunk.append for chunk in chunks] == [False, *[True] * 5]
+            assert [chunk.last_chunk for chunk in chunks] == [*[False] * 5, True]
+            # Both number their events by the log: a stream that was cut goes on where it was.
+            assert stream.last_event_id is not None
+            assert stream.task is not None
+            stored = other.get_task(stream.task_id)
+            assert (stored.artifacts, stored.status) == (stream.task.artifacts, stream.task.status)
+
+
+@pairs
+def test_a_stream_cut_in_one_version_goes_on_in_the_other(
+    first: str, second: str, make_client_of: MakeClientOf
+) -> None:
+    with make_client_of(first) as one, make_client_of(second) as other:
+        with one.stream("count 5") as stream:
+            received = [next(stream) for _ in range(4)]
+            after = stream.last_event_id
+            task_id = stream.task_id
+        one.wait(task_id, timeout=20)
+        with other.subscribe(task_id, last_event_id=after) as rest:
+            received += list(rest)
+    chunks = [event.artifact.text for event in received if isinstance(event, TaskArtifactUpdateEvent)]
+    assert "".join(chunks) == "1 2 3 4 5 "
+
+
+def test_values_that_only_1_0_can_say_are_wrapped_on_their_way_through_0_3(make_client_of: MakeClientOf) -> None:
+    message = Message(role=Role.USER, parts=(DataPart([1, None, "x"]), DataPart(None), DataPart({"a": 1})))
+    with make_client_of("0.3") as old, make_client_of("1.0") as new:
+        task = old.send(message)
+        assert isinstance(task, Task)
+        for client in (old, new):
+            (sent, *_) = client.get_task(task.id).history
+            assert [part.data for part in sent.parts if isinstance(part, DataPart)] == [[1, None, "x"], None, {"a": 1}]
+            assert not any(part.metadata for part in sent.parts)
+
+
+def test_without_a_pin_the_client_speaks_the_newest(make_client_of: MakeClientOf) -> None:
+    with make_client_of(None) as client:
+        client.send("echo x")
+        assert [one.protocol_version for one in client.card().supported_interfaces] == ["1.0", "0.3"]
+        assert client.list_tasks(page_size=1).tasks
