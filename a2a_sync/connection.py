@@ -27,14 +27,21 @@ _RDHUP = getattr(select, "POLLRDHUP", 0)
 _GONE = _RDHUP | getattr(select, "POLLHUP", 0) | getattr(select, "POLLERR", 0)
 
 
+def _first(environ: dict[str, Any], keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        if key in environ:
+            return environ[key]
+    return None
+
+
 class Connection:
     """The client's end of one request."""
 
     __slots__ = ("_before", "_limited", "_said_gone", "_socket", "_stopping")
 
     def __init__(self, environ: dict[str, Any], stopping: Callable[[], bool]) -> None:
-        self._socket: socket.socket | None = next((environ[key] for key in _KEYS if key in environ), None)
-        self._said_gone: Callable[[], bool] | None = next((environ[key] for key in _SAYS_GONE if key in environ), None)
+        self._socket: socket.socket | None = _first(environ, _KEYS)
+        self._said_gone: Callable[[], bool] | None = _first(environ, _SAYS_GONE)
         host_stops: Callable[[], bool] | None = environ.get("a2a_sync.stopping")
         self._stopping = stopping if host_stops is None else lambda: stopping() or host_stops()
         self._limited = False

@@ -200,12 +200,14 @@ class RequestHandler:
     ) -> StartedRun | Message:
         if create and self._direct:
             return self._execution.start_direct(scope, request, place=place)
+        if create:
+            return self._execution.start(scope, request, create=True, place=place)
         wait = wait and not self._execution.waits_for_itself(request.task_id)
         deadline = time.monotonic() + (self._limits.busy_wait if wait else 0.0)
         while True:
             with Waiter(self._hub, request.task_id, ended=True) as waiter:
                 try:
-                    return self._execution.start(scope, request, create=create, place=place)
+                    return self._execution.start(scope, request, create=False, place=place)
                 except TaskEnded:
                     raise _ended(request.task_id, self._store.head(scope, request.task_id).status.state) from None
                 except TaskBusy:

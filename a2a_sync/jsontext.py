@@ -21,6 +21,8 @@ MAX_ANSWER_DEPTH = 128
 #: How deep one event of a task may be nested, so that every answer that will ever hold it can be written.
 MAX_EVENT_DEPTH = 112
 
+#: Shorter texts than this are cheap to count in.
+_SHORT = 4096
 _BOM = "\ufeff"
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -108,6 +110,8 @@ def _deeper(text: str, most: int) -> bool:
 
 
 def _has_more_brackets(text: str, most: int) -> bool:
+    if len(text) < _SHORT:
+        return text.count("{") + text.count("[") > most
     # Finding the few there are in a long text takes a small part of the time of counting them.
     for bracket in "{[":
         at = text.find(bracket)
@@ -154,4 +158,5 @@ def _constant(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+# A cycle is found by its depth too.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))

@@ -5,6 +5,7 @@ Codecs know no bytes (but for an event's, which are made once and shared), no HT
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -91,6 +92,7 @@ class Codec(Protocol):
         """The error that an error object stands for. Any junk gives an `A2AError`; this never raises."""
 
 
+@cache
 def by_version(version: str) -> Codec:
     """The codec of a protocol version (``Major.Minor``).
 
