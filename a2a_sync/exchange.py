@@ -71,14 +71,12 @@ class Exchange:
         content_type = self._request.mimetype
         if content_type and content_type != "application/json" and not content_type.endswith("+json"):
             raise ContentTypeNotSupportedError(f"Content-Type {content_type} is not JSON; send application/json")
-        most = self._limits.body
-        if (self._request.content_length or 0) > most:
+        most, length = self._limits.body, self._request.content_length
+        if (length or 0) > most:
             raise RequestTooLargeError(f"the body is larger than {most} bytes")
-        # A body of unknown length is cut at this number without a word: one byte more than may be tells that it was.
-        self._request.max_content_length = most + 1
         self._connection.limit(self._limits.read_deadline)
         try:
-            body = self._request.get_data(cache=False)
+            body = self._unframed(most + 1) if length is None else self._read(length)
         except Exception as error:
             # Servers have errors of their own for malformed chunks, silence and clients that leave half-way.
             logger.info("a body could not be read: %r", error)
@@ -88,6 +86,21 @@ class Exchange:
         if len(body) > most:
             raise RequestTooLargeError(f"the body is larger than {most} bytes")
         return body
+
+    def _read(self, length: int) -> bytes:
+        source = self._request.environ["wsgi.input"]
+        body: bytes = source.read(length)
+        while len(body) < length:
+            more = source.read(length - len(body))
+            if not more:
+                raise EOFError(f"{len(body)} bytes of {length}")
+            body += more
+        return body
+
+    def _unframed(self, most: int) -> bytes:
+        """A body of unknown length; it is cut at `most` without a word."""
+        self._request.max_content_length = most
+        return self._request.get_data(cache=False)
 
     @property
     def named_version(self) -> str:
