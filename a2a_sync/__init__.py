@@ -22,7 +22,7 @@ _MODULES = {
         "AgentProvider",
         "AgentSkill",
     ),
-    "a2a_sync.client": ("Chat", "Client", "TaskStream", "Timeout"),
+    "a2a_sync.client": ("Chat", "Client", "Retry", "TaskStream", "Timeout"),
     "a2a_sync.errors": (
         "A2AError",
         "DataPartError",
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from a2a_sync.card import AgentSkill as AgentSkill
     from a2a_sync.client import Chat as Chat
     from a2a_sync.client import Client as Client
+    from a2a_sync.client import Retry as Retry
     from a2a_sync.client import TaskStream as TaskStream
     from a2a_sync.client import Timeout as Timeout
     from a2a_sync.errors import A2AError as A2AError

@@ -259,8 +259,11 @@ class TransportError(Exception):
     """No usable answer: the network or the peer's HTTP failed.
 
     ``phase`` is one of ``card``, ``connect``, ``send``, ``stream``; ``agent`` is the URL that was called; ``task_id``
-    is the task as far as it is known, so that its fate can be asked for later.
+    is the task as far as it is known, so that its fate can be asked for later. Errors of streams say in
+    ``last_event_id`` after which event `Client.subscribe` can go on; None where the agent does not number its events.
     """
+
+    last_event_id: int | None = None
 
     def __init__(self, message: str, *, phase: str, agent: str = "", task_id: str = "") -> None:
         self.message = message
@@ -290,7 +293,7 @@ class TransportTimeout(TransportError, TimeoutError):
 
 
 class StreamInterrupted(TransportError):
-    """A stream was cut before its task paused or ended."""
+    """A stream was cut before its task paused or ended, and could not be taken up again."""
 
 
 class HTTPStatusError(TransportError):

@@ -70,6 +70,17 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
+#: The header that makes a send repeatable (the same key means the same send), in lower case.
+IDEMPOTENCY_KEY = "idempotency-key"
+#: The extension by which a card says that the agent understands that header.
+IDEMPOTENT_SEND = "urn:a2a-sync:idempotent-send:1"
+
+
+def is_idempotency_key(text: str) -> bool:
+    """1 to 255 printable ASCII characters."""
+    return 1 <= len(text) <= 255 and text.isascii() and text.isprintable()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """Who calls: an id that owns tasks, and what an authenticator knows besides."""
@@ -84,7 +95,8 @@ class CallContext:
     """What surrounds a call and is not part of its request.
 
     ``headers`` have lower-case names. ``last_event_id`` is the number after which a stream resumes. ``timeout`` is the
-    client's limit for the whole call, in seconds. ``gone`` tells a server that nobody waits for the answer any more.
+    client's limit for the whole call, in seconds, ``opening`` the one until the answer begins. ``gone`` tells a server that
+    nobody waits for the answer any more.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -93,6 +105,7 @@ class CallContext:
     version: str = "1.0"
     last_event_id: int | None = None
     timeout: float | None = None
+    opening: float | None = None
     gone: Callable[[], bool] | None = None
 
 

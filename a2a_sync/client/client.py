@@ -20,8 +20,10 @@ from a2a_sync.client.cards import choose_interface
 from a2a_sync.client.chat import Chat
 from a2a_sync.client.content import Content, as_message
 from a2a_sync.client.link import Link, Surroundings, http_link, local_link
+from a2a_sync.client.retry import Retry
 from a2a_sync.client.stream import OneEvent, TaskStream
 from a2a_sync.client.timeouts import Deadline, Timeout
+from a2a_sync.operations import is_idempotency_key
 from a2a_sync.types import (
     CancelTaskRequest,
     ListTasksRequest,
@@ -32,6 +34,7 @@ from a2a_sync.types import (
     SendMessageRequest,
     Task,
     TaskState,
+    new_id,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
 
     from a2a_sync.client.credentials import Auth
     from a2a_sync.client.http import HttpTransport
+
+
+_RETRY = Retry()
 
 
 class Client:
@@ -50,6 +56,7 @@ class Client:
         auth: a bearer token, a function that gives one for each request, ``(user, password)``, or a requests `AuthBase`.
             Goes to the origin of `target` only: where its card names an address elsewhere, make the client from the card.
         timeout: a `Timeout`, or the overall limit of each call in seconds. Each method takes an overall limit of its own.
+        retry: how to go on after the network or the server has cut a call off; None: not at all.
         headers: sent with every request, to the same origin as `auth`.
         version: use only interfaces of this protocol version.
         extensions: URIs of extensions to activate (spec 4.6).
@@ -68,6 +75,7 @@ class Client:
         *,
         auth: Auth = None,
         timeout: Timeout | float | None = None,
+        retry: Retry | None = _RETRY,
         headers: Mapping[str, str] | None = None,
         version: str | None = None,
         extensions: Sequence[str] = (),
@@ -77,7 +85,7 @@ class Client:
         self._timeout = Timeout.of(timeout)
         self._version = major_minor(version) if version is not None else None
         lower = {name.lower(): value for name, value in (headers or {}).items()}
-        self._surroundings = Surroundings(lower, tuple(extensions))
+        self._surroundings = Surroundings(lower, tuple(extensions), retry or Retry.off)
         self._link: Link | None = None
         self._http: HttpTransport | None = None
         if isinstance(target, str):
@@ -136,13 +144,14 @@ class Client:
         history_length: int | None = None,
         metadata: Metadata | None = None,
         accepted_output_modes: Sequence[str] = (),
+        idempotency_key: str | None = None,
         timeout: float | None = None,
     ) -> Task | Message:
         """Send a message and wait until its task has ended or waits for you; a failed task is returned, not raised.
 
         Streams underneath where the agent can: status and artifacts are then those of GetTask, the history is what
-        the stream carried, and a given `history_length` costs one GetTask at the end. A stream that is cut is made up
-        for by `wait`.
+        the stream carried, and a given `history_length` costs one GetTask at the end. A stream that is cut is taken up
+        again (see `Retry`). A message whose answer is lost is sent again only to agents that know it again by its key.
 
         Parameters:
             message: text, a part, a list of these, or a `Message`.
@@ -152,6 +161,9 @@ class Client:
             history_length: the most messages of history to return.
             metadata: goes with the request.
             accepted_output_modes: media types you can take.
+            idempotency_key: of all sends with this key and the same content, the agent runs one and answers all with its
+                task; 1 to 255 printable ASCII characters. Only where its card lists ``urn:a2a-sync:idempotent-send:1``;
+                there, each call has a key of its own by default.
             timeout: seconds for all of it.
 
         Raises:
@@ -164,9 +176,10 @@ class Client:
             configuration=_configuration(return_immediately, history_length, accepted_output_modes),
             metadata=metadata or {},
         )
+        key = _key(link, idempotency_key)
         if link.streams_sends and not return_immediately:
-            return waiting.send_streaming(link, request, deadline)
-        return waiting.send_plain(link, request, deadline)
+            return waiting.send_streaming(link, request, deadline, key)
+        return waiting.send_plain(link, request, deadline, key)
 
     def stream(
         self,
@@ -177,6 +190,7 @@ class Client:
         history_length: int | None = None,
         metadata: Metadata | None = None,
         accepted_output_modes: Sequence[str] = (),
+        idempotency_key: str | None = None,
         timeout: float | None = None,
     ) -> TaskStream:
         """Send a message and follow what comes of it, event by event. The parameters are those of `send`.
@@ -190,10 +204,10 @@ class Client:
             configuration=_configuration(False, history_length, accepted_output_modes),
             metadata=metadata or {},
         )
-        known = request.message.task_id
+        key = _key(link, idempotency_key)
         if link.streaming:
-            return link.open(op.SEND_STREAMING_MESSAGE, request, deadline, known)
-        return link.listen(OneEvent(waiting.send_plain(link, request, deadline)), known)
+            return link.stream(request, deadline, key)
+        return link.listen(OneEvent(waiting.send_plain(link, request, deadline, key)), request.message.task_id)
 
     def chat(self, context_id: str | None = None) -> Chat:
         """A conversation, new or continued: it remembers the ids that the next message needs."""
@@ -272,19 +286,19 @@ class Client:
     def subscribe(self, task_id: str, *, last_event_id: int | None = None, timeout: float | None = None) -> TaskStream:
         """Follow a task that runs or waits: first the task as it is, then its events.
 
-        With `last_event_id` (of a `TaskStream` that was cut) a server that numbers its events goes on right after it.
+        With `last_event_id` (of an earlier `TaskStream`) a server that numbers its events goes on right after it.
 
         Raises:
             UnsupportedOperationError: the task has ended, or the agent does not stream.
             TaskNotFoundError: there is none that you may see.
         """
         deadline = self._deadline(timeout)
-        return waiting.subscribe(self._connect(deadline), task_id, deadline, last_event_id)
+        return self._connect(deadline).subscribe(task_id, deadline, last_event_id)
 
     def wait(self, task_id: str, *, timeout: float | None = None) -> Task:
         """Wait until the task has ended or waits for you, by its stream where there is one, else by looking at it.
 
-        Passing failures of the network are waited out.
+        Passing failures of the network are waited out (see `Retry`).
 
         Raises:
             TransportTimeout: `timeout` seconds (or the client's overall limit) went by.
@@ -310,6 +324,15 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self._http.agent if self._http is not None else self._target!r})"
+
+
+def _key(link: Link, given: str | None) -> str:
+    """What makes a send repeatable: `given`, or a new key where the agent would know it again."""
+    if given is None:
+        return new_id() if link.may_repeat else ""
+    if not is_idempotency_key(given):
+        raise ValueError("idempotency_key takes 1 to 255 printable ASCII characters")
+    return given
 
 
 def _configuration(

@@ -27,7 +27,7 @@ from urllib3 import exceptions as u3
 
 from a2a_sync.client.connections import Adapter, Session, timed_body
 from a2a_sync.client.credentials import Auth, as_auth, checked_header, display, may_know, split_credentials
-from a2a_sync.client.timeouts import Alarm, AlarmClock, Deadline, Timeout
+from a2a_sync.client.timeouts import NEVER, Alarm, AlarmClock, Deadline, Timeout
 from a2a_sync.errors import (
     ConnectError,
     HTTPStatusError,
@@ -96,9 +96,12 @@ class HttpTransport:
         headers: Mapping[str, str],
         where: Where,
         deadline: Deadline,
+        opening: Deadline = NEVER,
         body: bytes | None = None,
     ) -> HttpAnswer:
         """Send one request; its answer, of whatever status, with the body still to be read. Redirects are not followed.
+
+        `deadline` is for all of it, `opening` for the time until the body begins.
 
         Raises:
             ConnectError: the request was not sent.
@@ -115,7 +118,7 @@ class HttpTransport:
                 data=timed_body(body, deadline),
                 headers={**(self._headers if trusted else {}), **headers},
                 auth=self._auth if trusted else None,
-                timeout=self._limits(deadline),
+                timeout=self._limits(min(deadline, opening)),
                 stream=True,
                 allow_redirects=False,
             )

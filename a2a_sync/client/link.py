@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +12,38 @@ from a2a_sync.bindings.headers import VERSION
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.client.cards import choose_interface, dialect, fetch_card
 from a2a_sync.client.local import LocalEndpoint
+from a2a_sync.client.resume import Resumption, persist
+from a2a_sync.client.retry import Retry
 from a2a_sync.client.stream import TaskStream
-from a2a_sync.client.timeouts import AlarmClock, Deadline
+from a2a_sync.client.timeouts import NEVER, AlarmClock, Deadline
 from a2a_sync.codec import by_version
 from a2a_sync.fork import renew_in_child
-from a2a_sync.operations import Call, CallContext, Endpoint, EventStream, Operation
+from a2a_sync.operations import (
+    IDEMPOTENCY_KEY,
+    IDEMPOTENT_SEND,
+    SEND_MESSAGE,
+    SEND_STREAMING_MESSAGE,
+    SUBSCRIBE_TO_TASK,
+    Call,
+    CallContext,
+    Endpoint,
+    EventStream,
+    Operation,
+)
+from a2a_sync.tracing import traced
+from a2a_sync.types import Message, SendMessageRequest, SubscribeToTaskRequest, Task
 
 if TYPE_CHECKING:
     from a2a_sync.client.http import HttpTransport
 
 
 class Surroundings:
-    """What all calls of one client share: its alarms, its open streams, and whether it was closed."""
+    """What all calls of one client share: its patience, alarms and open streams, and whether it was closed."""
 
-    def __init__(self, headers: Mapping[str, str], extensions: tuple[str, ...]) -> None:
+    def __init__(self, headers: Mapping[str, str], extensions: tuple[str, ...], retry: Retry) -> None:
         self.headers = headers
         self.extensions = extensions
+        self.retry = retry
         self.alarms = AlarmClock()
         self.closed = threading.Event()
         self.renew()
@@ -59,7 +75,11 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The way to one agent. ``streams_sends``: a blocking send goes as a stream there."""
+    """The way to one agent.
+
+    ``streams_sends``: a blocking send goes as a stream there. ``can_break``: there is a network in between. ``repeats``:
+    the agent knows a send again by its key.
+    """
 
     card: AgentCard
     endpoint: Endpoint
@@ -67,6 +87,8 @@ class Link:
     version: str
     surroundings: Surroundings
     streams_sends: bool
+    can_break: bool
+    repeats: bool
     tenant: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,26 +97,83 @@ class Link:
         """The agent says that it streams."""
         return bool(self.card.capabilities.streaming)
 
-    def call(self, operation: Operation, request: Any, deadline: Deadline, last_event_id: int | None = None) -> Any:
-        """The result of one operation, for the tenant that the card names (spec 8.3.2: in every request)."""
+    @property
+    def may_repeat(self) -> bool:
+        """A send whose answer is lost may be made again, if it has a key."""
+        return self.repeats and bool(self.surroundings.retry)
+
+    def call(
+        self,
+        operation: Operation,
+        request: Any,
+        deadline: Deadline,
+        last_event_id: int | None = None,
+        *,
+        opening: Deadline = NEVER,
+        key: str = "",
+    ) -> Any:
+        """The result of one operation, for the tenant that the card names (spec 8.3.2: in every request).
+
+        `opening` is the limit until the answer begins; `key` the one by which the agent knows a send again.
+        """
+        extensions = self.surroundings.extensions
+        if key and self.repeats and IDEMPOTENT_SEND not in extensions:
+            extensions += (IDEMPOTENT_SEND,)
         context = CallContext(
-            headers=self.headers,
-            extensions=self.surroundings.extensions,
+            headers={**self.headers, IDEMPOTENCY_KEY: key} if key else self.headers,
+            extensions=extensions,
             version=self.version,
             last_event_id=last_event_id,
             timeout=deadline.left,
+            opening=opening.left,
         )
-        return self.endpoint(Call(operation, replace(request, tenant=self.tenant) if self.tenant else request, context))
+        with traced(f"A2A {operation.name}", {}, kind="client", agent=self.agent):
+            return self.endpoint(
+                Call(operation, replace(request, tenant=self.tenant) if self.tenant else request, context)
+            )
 
-    def open(
-        self, operation: Operation, request: Any, deadline: Deadline, task_id: str, last_event_id: int | None = None
+    def send(self, request: SendMessageRequest, deadline: Deadline, key: str) -> Task | Message:
+        """SendMessage. Where its answer is lost, it is made again if the agent knows it again by `key`."""
+        attempt = self._sending(SEND_MESSAGE, request, deadline, key)
+        result: Task | Message = (
+            persist(self, deadline, attempt, stream=False) if key and self.may_repeat else attempt(NEVER)
+        )
+        return result
+
+    def stream(self, request: SendMessageRequest, deadline: Deadline, key: str) -> TaskStream:
+        """SendStreamingMessage, in the same way."""
+        attempt = self._sending(SEND_STREAMING_MESSAGE, request, deadline, key)
+        repeat = attempt if key and self.may_repeat else None
+        source = attempt(NEVER) if repeat is None else persist(self, deadline, repeat, stream=True)
+        resumption = Resumption(self, deadline, repeat=repeat, is_send=True)
+        return self.listen(source, request.message.task_id, resumption)
+
+    def _sending(
+        self, operation: Operation, request: SendMessageRequest, deadline: Deadline, key: str
+    ) -> Callable[[Deadline], Any]:
+        return lambda opening: self.call(operation, request, deadline, opening=opening, key=key)
+
+    def subscribe(self, task_id: str, deadline: Deadline, last_event_id: int | None = None) -> TaskStream:
+        """SubscribeToTask."""
+        source = self.call(SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id=task_id), deadline, last_event_id)
+        return self.listen(source, task_id, Resumption(self, deadline), last_event_id)
+
+    def listen(
+        self,
+        source: EventStream,
+        task_id: str,
+        resumption: Resumption | None = None,
+        last_event_id: int | None = None,
     ) -> TaskStream:
-        """The stream of one streaming operation."""
-        return self.listen(self.call(operation, request, deadline, last_event_id), task_id)
-
-    def listen(self, source: EventStream, task_id: str) -> TaskStream:
         """`source` as the stream of a task, closed with the client."""
-        stream = TaskStream(source, agent=self.agent, alarms=self.surroundings.alarms, task_id=task_id)
+        stream = TaskStream(
+            source,
+            agent=self.agent,
+            alarms=self.surroundings.alarms,
+            task_id=task_id,
+            last_event_id=last_event_id,
+            resumption=resumption if self.can_break and self.surroundings.retry else None,
+        )
         self.surroundings.add(stream)
         return stream
 
@@ -126,6 +205,8 @@ def http_link(
         surroundings=surroundings,
         # A stream outlives idle limits on its way, and names the task before anything can go wrong.
         streams_sends=bool(card.capabilities.streaming),
+        can_break=True,
+        repeats=any(extension.uri == IDEMPOTENT_SEND for extension in card.capabilities.extensions),
         tenant=interface.tenant,
     )
 
@@ -141,5 +222,7 @@ def local_link(target: Any, version: str | None, surroundings: Surroundings) -> 
         surroundings=surroundings,
         # Nothing idles here, and a plain send made by a run can be served on that run's own thread.
         streams_sends=False,
+        can_break=False,
+        repeats=False,
         headers=surroundings.headers,
     )

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from a2a_sync import tracing
 from a2a_sync.bindings import jsonrpc
 from a2a_sync.bindings.headers import VERSION, extension_headers
 from a2a_sync.bindings.sse import BlockSource, CutStream, EventReader, MalformedStream
@@ -50,6 +51,7 @@ class JsonRpcEndpoint:
             headers=self._headers(call),
             where=where,
             deadline=Deadline.after(call.context.timeout),
+            opening=Deadline.after(call.context.opening),
         )
         if operation.streaming and answer.ok and answer.content_type == "text/event-stream":
             return RpcEventStream(answer, self._codec)
@@ -60,6 +62,7 @@ class JsonRpcEndpoint:
     def _headers(self, call: Call) -> dict[str, str]:
         context = call.context
         headers = {
+            **tracing.outgoing(),
             **context.headers,
             VERSION: self._codec.version,
             "Content-Type": "application/json",

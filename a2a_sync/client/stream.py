@@ -8,35 +8,65 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from itertools import chain
 from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
 
 from a2a_sync.client.timeouts import Alarm, AlarmClock
-from a2a_sync.errors import StreamInterrupted, TransportTimeout
-from a2a_sync.lifecycle import Fold
+from a2a_sync.errors import StreamInterrupted, TransportError, TransportTimeout
+from a2a_sync.lifecycle import Fold, ends_run
 from a2a_sync.operations import EventStream, StreamItem
 from a2a_sync.types import Message, StreamResponse, Task, TaskState, TaskStatusUpdateEvent
+
+if TYPE_CHECKING:
+    from a2a_sync.client.resume import Resumption
 
 #: How long a server may take to end a stream after its last event (it must, spec 3.1.2). Waiting for it keeps the
 #: connection usable for the next call.
 _GRACE = 2.0
 
 
+class Place(NamedTuple):
+    """How far a stream has come. ``begun``: it has told something. ``idle``: nothing since it was last opened."""
+
+    task_id: str
+    last_event_id: int | None
+    state: TaskState
+    begun: bool
+    idle: bool
+
+
 class TaskStream:
     """Iterates over the events of one task (`Task`, `TaskStatusUpdateEvent`, `TaskArtifactUpdateEvent`), or over the one
     `Message` of an agent that answers without a task.
+
+    A stream that is cut while its task works is opened again (see `Retry`), and every event comes once and in order: it
+    goes on after the last number that it has seen. Where the agent numbers nothing, or does not keep what was missed, it
+    goes on with a snapshot, a `Task` that stands for all that was before; `resynchronised` marks it.
 
     Iterate on one thread; `close` from any thread ends it at once. Leaving a ``with`` block closes it too; the task
     itself goes on.
 
     Raises (from the iteration):
         A2AError: the agent sent an error.
-        StreamInterrupted: the stream was cut while the task still worked; it names the task.
-        TransportTimeout: a limit ran out; it names the task.
+        StreamInterrupted: the stream was cut while the task still worked, and could not be taken up again.
+        TransportTimeout: a limit ran out.
+
+    The last two name the task and, in ``last_event_id``, the place where `Client.subscribe` can go on.
     """
 
-    def __init__(self, source: EventStream, *, agent: str, alarms: AlarmClock, task_id: str = "") -> None:
+    def __init__(
+        self,
+        source: EventStream,
+        *,
+        agent: str,
+        alarms: AlarmClock,
+        task_id: str = "",
+        last_event_id: int | None = None,
+        resumption: Resumption | None = None,
+    ) -> None:
         #: The number of the last event that had one: where a new stream can go on.
-        self.last_event_id: int | None = None
+        self.last_event_id = last_event_id
         #: The answer of an agent that answers without a task.
         self.message: Message | None = None
         self.task_id = task_id
@@ -45,14 +75,23 @@ class TaskStream:
         self.state = TaskState.UNSPECIFIED
         #: A `Task` came by, so the events add up to all of it.
         self.complete = False
+        #: The event that came last is a snapshot in place of events that were missed: what was pieced together from the
+        #: events before it begins anew with it.
+        self.resynchronised = False
         self._source = source
         self._items = iter(source)
         self._agent = agent
         self._alarms = alarms
+        self._resumption = resumption
         self._fold = Fold()
         self._folded: Task | None = None
         self._changed = False
+        self._begun = False
+        self._idle = True  # nothing has come since the stream was opened (again)
+        self._joining = False  # it was opened again, and its first event is still to come
+        self._floor: int | None = None  # what is numbered up to this was seen before the stream was opened again
         self._last = False  # the agent has said that nothing follows
+        self._over = False  # nothing can follow
         self._closed = threading.Event()
         self._alarm: Alarm | None = None
 
@@ -60,29 +99,102 @@ class TaskStream:
         return self
 
     def __next__(self) -> StreamResponse:
-        if self._closed.is_set():
-            raise StopIteration
-        try:
-            item = next(self._items, None)
-            while item is not None and self._last:
-                item = next(self._items, None)
-        except (StreamInterrupted, TransportTimeout):
-            if self._closed.is_set() or self.state.terminal or self._last:
-                item = None  # nothing could have followed
-            else:
+        while not self._closed.is_set():
+            try:
+                item = self._next_item()
+            except (StreamInterrupted, TransportTimeout) as error:
+                if self._over:
+                    self.close()
+                else:
+                    self._reopen(error)
+                continue
+            except BaseException:
                 self.close()
                 raise
-        except BaseException:
+            if item is not None:
+                self._take(item)
+                return item.event
+            if self._over or self.state.paused:
+                self.close()
+            else:
+                self._reopen(self._cut())
+        raise StopIteration
+
+    def _next_item(self) -> StreamItem | None:
+        """The next one to show; None when the source has ended."""
+        while (item := next(self._items, None)) is not None:
+            if not self._last and self._is_news(item):
+                return item
+        return None
+
+    def _cut(self) -> StreamInterrupted:
+        """The source has ended without an error, and too early."""
+        known = f"while the task was {self.state}" if self._begun else "before it told anything"
+        return StreamInterrupted(f"the stream ended {known}", phase="stream", agent=self._agent, task_id=self.task_id)
+
+    # -- after a cut --
+
+    def _reopen(self, cut: TransportError) -> None:
+        """Go on with a new source, unless the stream was closed meanwhile.
+
+        Raises:
+            A2AError, TransportError: there is none; the stream is closed.
+        """
+        if self._closed.is_set():
+            return
+        try:
+            if self._resumption is None:
+                raise cut
+            place = Place(self.task_id, self.last_event_id, self.state, self._begun, self._idle)
+            source = self._resumption.reopen(place, cut, self._closed)
+        except BaseException as error:
             self.close()
+            if isinstance(error, TransportError):
+                error.last_event_id = self.last_event_id
             raise
-        if item is None:
-            self._end()
-            raise StopIteration
-        self._take(item)
-        return item.event
+        if source is None:
+            return
+        self._cancel_alarm()
+        self._source.close()
+        self._source, self._items = source, iter(source)
+        self._floor = self.last_event_id
+        self._joining, self._idle = self._begun, True
+        if self._closed.is_set():
+            source.close()
+
+    def _is_news(self, item: StreamItem) -> bool:
+        """It is to be shown: it does not repeat what was shown before the stream was opened again."""
+        self.resynchronised = False
+        if not self._joining:
+            return self._floor is None or item.number is None or item.number > self._floor
+        self._joining = False
+        if isinstance(item.event, Task):
+            return self._is_other_task(item.event, item.number)
+        if self._floor is None and self._resumption is not None:
+            # Neither a number nor a snapshot: nobody knows what lies between.
+            snapshot = StreamItem(self._resumption.look(self.task_id))
+            self._items, self._joining = chain((snapshot, item), self._items), True
+            return False
+        return self._is_news(item)
+
+    def _is_other_task(self, snapshot: Task, number: int | None) -> bool:
+        """A snapshot differs from what the events add up to: something was missed."""
+        # Its numbers, if it has any, may begin anew.
+        self._floor, self.last_event_id = None, number
+        task = self.task
+        known = task is not None and (task.status, task.artifacts) == (snapshot.status, snapshot.artifacts)
+        if snapshot.state.interrupted:
+            # The run that this stream tells of has ended while it was cut; what follows would be the next one's.
+            self._over = True
+            self._source.close()
+        self.resynchronised = not known
+        return not known
+
+    # -- what the events tell --
 
     def _take(self, item: StreamItem) -> None:
         event = item.event
+        self._begun, self._idle = True, False
         if item.number is not None:
             self.last_event_id = item.number
         if isinstance(event, Message):
@@ -99,16 +211,10 @@ class TaskStream:
         self._changed = True
         self._last = item.last
         if self._last or self.message is not None or self.state.terminal:
+            self._over = True
             self.end_within(_GRACE)
-
-    def _end(self) -> None:
-        """The source has ended without an error."""
-        closed = self._closed.is_set()
-        self.close()
-        if closed or self._last or self.message is not None or self.state.paused:
-            return
-        known = f"while the task was {self.state}" if self.task_id else "before it told anything"
-        raise StreamInterrupted(f"the stream ended {known}", phase="stream", agent=self._agent, task_id=self.task_id)
+        elif isinstance(event, TaskStatusUpdateEvent):
+            self._over = ends_run(event)
 
     def end_within(self, seconds: float) -> None:
         """Read what is still on its way and then end, without waiting for the server longer than that."""
@@ -142,10 +248,13 @@ class TaskStream:
     def close(self) -> None:
         """Stop listening, from any thread; a thread that waits for an event ends its iteration. Idempotent."""
         self._closed.set()
+        self._cancel_alarm()
+        self._source.close()
+
+    def _cancel_alarm(self) -> None:
         alarm, self._alarm = self._alarm, None
         if alarm is not None:
             self._alarms.cancel(alarm)
-        self._source.close()
 
     def __enter__(self) -> TaskStream:
         return self

@@ -50,7 +50,7 @@ class Timeout:
         return value if isinstance(value, Timeout) else cls(overall=value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Deadline:
     """A point in time (monotonic seconds) by which something has to be over; infinity: no limit."""
 
@@ -70,6 +70,10 @@ class Deadline:
     def expired(self) -> bool:
         """It is over."""
         return time.monotonic() >= self.at
+
+
+#: No limit.
+NEVER = Deadline()
 
 
 class Alarm:

@@ -8,43 +8,21 @@ from typing import Any
 
 from a2a_sync import operations as op
 from a2a_sync.client.link import Link
+from a2a_sync.client.resume import NOT_TO_BE_FOLLOWED, CannotBeFollowed, patiently
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.timeouts import Deadline
-from a2a_sync.errors import (
-    HTTPStatusError,
-    InvalidAnswerError,
-    InvalidParamsError,
-    OverloadedError,
-    StreamInterrupted,
-    TaskNotFoundError,
-    TransportError,
-    TransportTimeout,
-    UnsupportedOperationError,
-)
-from a2a_sync.types import (
-    GetTaskRequest,
-    Message,
-    SendMessageConfiguration,
-    SendMessageRequest,
-    SubscribeToTaskRequest,
-    Task,
-    TaskState,
-)
+from a2a_sync.errors import TransportTimeout
+from a2a_sync.types import GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, Task
 
 #: How long to listen on after a task has paused for its client, in seconds: the stream usually ends right then.
 _PAUSE_GRACE = 0.1
 #: Pauses between two looks at a task, in seconds: the first, the factor, the longest.
 _PAUSES = (0.25, 1.6, 10.0)
-#: How agents say that a task has just ended, or that there are no streams after all: looking at it tells. The last two
-#: are what agents of protocol 0.3 say.
-_NOT_TO_BE_FOLLOWED = (UnsupportedOperationError, InvalidParamsError, TaskNotFoundError)
-#: How many failures in a row `wait` takes for passing ones.
-_FAILURES = 5
 
 
-def send_plain(link: Link, request: SendMessageRequest, deadline: Deadline) -> Task | Message:
+def send_plain(link: Link, request: SendMessageRequest, deadline: Deadline, key: str) -> Task | Message:
     """SendMessage, and then `wait` where its task is not done: servers may bound how long they block, or never do."""
-    result: Task | Message = link.call(op.SEND_MESSAGE, request, deadline)
+    result = link.send(request, deadline, key)
     if isinstance(result, Message):
         return result
     configuration = request.configuration or SendMessageConfiguration()
@@ -53,17 +31,13 @@ def send_plain(link: Link, request: SendMessageRequest, deadline: Deadline) -> T
     return _recall(link, wait(link, result.id, deadline), request, deadline)
 
 
-def send_streaming(link: Link, request: SendMessageRequest, deadline: Deadline) -> Task | Message:
-    """SendStreamingMessage until the task pauses, and then `wait` where the stream was cut before."""
-    continued = request.message.task_id
-    stream = link.open(op.SEND_STREAMING_MESSAGE, request, deadline, continued)
+def send_streaming(link: Link, request: SendMessageRequest, deadline: Deadline, key: str) -> Task | Message:
+    """SendStreamingMessage until the task pauses, and then `wait` where it can be followed no further."""
+    stream = link.stream(request, deadline, key)
     try:
         # The first event of a task that goes on may still show it waiting for this very message.
-        result = _run_until_paused(stream, skip_first=bool(continued))
-    except (StreamInterrupted, TransportTimeout):
-        # Before the first event nobody knows whether the message arrived: that is for the caller to judge.
-        if stream.state is TaskState.UNSPECIFIED or deadline.expired:
-            raise
+        result = _run_until_paused(stream, skip_first=bool(request.message.task_id))
+    except CannotBeFollowed:
         result = stream.task
     if isinstance(result, Message):
         return result
@@ -93,54 +67,34 @@ def _shortened(task: Task, length: int | None) -> Task:
     return replace(task, history=task.history[-length:] if length else ())
 
 
-def subscribe(link: Link, task_id: str, deadline: Deadline, last_event_id: int | None = None) -> TaskStream:
-    """SubscribeToTask."""
-    return link.open(op.SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id=task_id), deadline, task_id, last_event_id)
-
-
 def wait(link: Link, task_id: str, deadline: Deadline) -> Task:
-    """The task once it has paused. Failures that pass are waited out, a few in a row at most.
+    """The task once it has paused. Failures that pass are waited out, as long as the client's `Retry` says.
 
     Raises:
         TransportTimeout: the deadline passed before.
         A2AError, TransportError: it cannot be known.
     """
     streaming = link.streaming
-    pause = _Pause()
-    failures = 0
+    pauses = _Pauses()
     while True:
-        retry_after = None
-        try:
-            task = get_task(link, task_id, None, deadline)
-            if not task.state.paused and streaming:
-                followed = _follow(link, task_id, deadline)
-                streaming = followed is not None
-                task = followed or task
-                pause = _Pause()
-            if task.state.paused:
-                return task
-            failures = 0
-        except (TransportError, OverloadedError) as error:
-            failures += 1
-            if deadline.expired or failures >= _FAILURES or not _is_passing(error):
-                raise
-            retry_after = getattr(error, "retry_after", None)
-        _rest(pause.next(retry_after), deadline, link, task_id)
+        task = patiently(link, deadline, lambda: get_task(link, task_id, None, deadline))
+        if not task.state.paused and streaming:
+            followed = _follow(link, task_id, deadline)
+            streaming = followed is not None
+            task = followed or task
+            pauses = _Pauses()
+        if task.state.paused:
+            return task
+        _rest(pauses.next(), deadline, link, task_id)
 
 
 def _follow(link: Link, task_id: str, deadline: Deadline) -> Task | None:
     """The task at the end of one subscription; None where the agent does not let it be followed."""
     try:
-        stream = subscribe(link, task_id, deadline)
-    except _NOT_TO_BE_FOLLOWED:
-        return None
-    try:
+        stream = patiently(link, deadline, lambda: link.subscribe(task_id, deadline))
         _run_until_paused(stream)
-    except _NOT_TO_BE_FOLLOWED:
+    except (CannotBeFollowed, *NOT_TO_BE_FOLLOWED):
         return None
-    except (StreamInterrupted, TransportTimeout):
-        if deadline.expired:
-            raise
     return stream.task if stream.complete else get_task(link, task_id, None, deadline)
 
 
@@ -164,20 +118,13 @@ def _rest(seconds: float, deadline: Deadline, link: Link, task_id: str) -> None:
         )
 
 
-def _is_passing(error: Exception) -> bool:
-    """Worth another try: the network broke, or the agent asks for patience."""
-    if isinstance(error, HTTPStatusError):
-        return error.status in (408, 425, 429, 500, 502, 503, 504)
-    return not isinstance(error, InvalidAnswerError)
-
-
-class _Pause:
+class _Pauses:
     """Pauses that grow, with jitter so that clients do not come in step."""
 
     def __init__(self) -> None:
         self._seconds = _PAUSES[0]
 
-    def next(self, at_least: float | None = None) -> float:
+    def next(self) -> float:
         seconds = self._seconds * random.uniform(0.7, 1.3)
         self._seconds = min(self._seconds * _PAUSES[1], _PAUSES[2])
-        return max(seconds, at_least or 0.0)
+        return seconds

@@ -12,6 +12,7 @@ from a2a_sync import (
     DataPart,
     FilePart,
     Message,
+    Retry,
     Role,
     StreamInterrupted,
     Task,
@@ -27,6 +28,8 @@ from a2a_sync.errors import ConnectError, HTTPStatusError, UnsupportedOperationE
 from tests.client.peer import PATIENCE, Asked, Line, Script, chunk, peer, results, status, steps, streams, task
 
 DONE = task("COMPLETED", artifacts=[{"artifactId": "a-1", "parts": [{"text": "all"}]}])
+#: As patient as these tests need.
+QUICK = Retry(budget=0.5, first=0.01, longest=0.05)
 
 
 @pytest.fixture
@@ -220,28 +223,48 @@ def test_the_old_question_of_a_continued_task_is_not_taken_for_its_answer() -> N
 
 
 @pytest.mark.parametrize("cut", [cut_stream({"task": task()}), streams({"task": task()})], ids=["broken", "ended"])
-def test_a_cut_stream_is_made_up_for_by_waiting(cut: Script) -> None:
+def test_a_cut_stream_is_taken_up_again(cut: Script) -> None:
     table = {
         "SendStreamingMessage": cut,
-        "GetTask": results(task()),
         "SubscribeToTask": streams({"task": task()}, chunk("all", append=False), status("COMPLETED")),
     }
-    with peer(table) as server, Client(server.card()) as client:
+    with peer(table) as server, Client(server.card(), retry=QUICK) as client:
         answer = client.send("hi")
 
     assert isinstance(answer, Task)
     assert (answer.state, answer.text) == (TaskState.COMPLETED, "all")
-    assert server.operations == ["SendStreamingMessage", "GetTask", "SubscribeToTask"]
+    assert server.operations == ["SendStreamingMessage", "SubscribeToTask"]
 
 
-def test_a_silent_stream_is_made_up_for_by_waiting() -> None:
+@pytest.mark.usefixtures("short_pauses")
+def test_a_cut_stream_of_an_agent_that_lets_nobody_follow_is_made_up_for_by_looking() -> None:
+    table = {
+        "SendStreamingMessage": streams({"task": task()}),
+        "SubscribeToTask": refuse(),
+        "GetTask": steps(results(task()), results(task()), results(DONE)),
+    }
+    with peer(table) as server, Client(server.card(), retry=QUICK) as client:
+        assert client.send("hi").text == "all"
+
+
+def test_without_retry_a_cut_stream_is_an_error_that_names_the_task() -> None:
+    with peer(streams({"task": task()})) as server:
+        client = Client(server.card(), retry=None)
+        with client, pytest.raises(StreamInterrupted) as caught:
+            client.send("hi")
+
+    assert (caught.value.task_id, caught.value.last_event_id) == ("t-1", 1)
+    assert len(server.asked) == 1
+
+
+def test_a_silent_stream_is_taken_up_again() -> None:
     def silent(asked: Asked, line: Line) -> None:
         line.start_stream()
         line.event({"task": task()})
         line.await_close()
 
-    table = {"SendStreamingMessage": silent, "GetTask": results(DONE)}
-    with peer(table) as server, Client(server.card(), timeout=Timeout(idle=0.2)) as client:
+    table = {"SendStreamingMessage": silent, "SubscribeToTask": refuse(), "GetTask": results(DONE)}
+    with peer(table) as server, Client(server.card(), timeout=Timeout(idle=0.2), retry=QUICK) as client:
         assert client.send("hi").text == "all"
 
 
@@ -370,14 +393,14 @@ def test_waiting_outlasts_passing_failures_but_not_lasting_ones() -> None:
         line.hang_up()
 
     script = steps(broken, broken, results(task()), broken, results(DONE))
-    with peer({"GetTask": script}) as server, Client(server.card(streaming=False)) as client:
+    with peer({"GetTask": script}) as server, Client(server.card(streaming=False), retry=QUICK) as client:
         assert client.wait("t-1").text == "all"
-    with peer({"GetTask": broken}) as server, Client(server.card()) as client:
+    with peer({"GetTask": broken}) as server, Client(server.card(), retry=QUICK) as client:
         with pytest.raises(TransportError) as caught:
             client.wait("t-1")
         assert caught.value.task_id == "t-1"
-    assert len(server.asked) == waiting._FAILURES
-    with Client(server.card()) as client, pytest.raises(ConnectError):
+    assert len(server.asked) > 1
+    with Client(server.card(), retry=QUICK) as client, pytest.raises(ConnectError):
         client.wait("t-1")
 
 

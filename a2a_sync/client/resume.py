@@ -1,0 +1,246 @@
+"""How calls go on after a cut: a stream is opened again where it was cut, a send whose answer was lost is sent again.
+
+What counts as a cut is known to `TaskStream`; how long to try, to `retry`. A send is repeated only under a key by which
+its agent knows it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from a2a_sync import operations as op
+from a2a_sync.client.retry import Patience, is_passing
+from a2a_sync.client.stream import OneEvent, Place
+from a2a_sync.client.timeouts import NEVER, Deadline
+from a2a_sync.errors import (
+    A2AError,
+    ConnectError,
+    HTTPStatusError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    OverloadedError,
+    StreamInterrupted,
+    TaskNotFoundError,
+    TransportError,
+    TransportTimeout,
+    UnsupportedOperationError,
+)
+from a2a_sync.operations import EventStream
+from a2a_sync.types import GetTaskRequest, SubscribeToTaskRequest, Task
+
+if TYPE_CHECKING:
+    from a2a_sync.client.link import Link
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+#: How agents say that a task has just ended, or that there are no streams after all: looking at it tells. Those after
+#: the first are what agents of protocol 0.3 say.
+NOT_TO_BE_FOLLOWED = (UnsupportedOperationError, MethodNotFoundError, InvalidParamsError, TaskNotFoundError)
+
+
+class CannotBeFollowed(StreamInterrupted):
+    """The stream was cut, and its agent lets nobody follow a task that works: only looking at it now and then is left."""
+
+
+class Resumption:
+    """Opens one stream again, as often as need be; used on the thread that iterates it.
+
+    `is_send`: the stream is the answer to a message; `repeat` sends that again, where it may be sent twice. It takes a
+    limit until the answer begins.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        deadline: Deadline,
+        *,
+        repeat: Callable[[Deadline], EventStream] | None = None,
+        is_send: bool = False,
+    ) -> None:
+        self._link = link
+        self._deadline = deadline
+        self._repeat = repeat
+        self._is_send = is_send
+        self._patience = Patience(link.surroundings.retry)
+        self._opened = 0.0
+
+    def reopen(self, place: Place, cut: TransportError, closed: threading.Event) -> EventStream | None:
+        """The stream from `place` on, or from a snapshot of the task on; None when `closed` was set meanwhile.
+
+        Raises:
+            StreamInterrupted: there is no way back, or none was found in time.
+            TransportTimeout: the overall limit ran out.
+            A2AError, TransportError: the agent's last word.
+        """
+        if not place.begun and self._is_send and self._repeat is None:
+            # Nobody knows whether the message has arrived.
+            raise cut
+        stood = time.monotonic() - self._opened if self._opened else 0.0
+        if not place.idle or stood > self._patience.retry.longest:
+            # An interruption of its own: there was news, or the agent was well and had nothing to say.
+            self._patience.renew()
+        error: Exception = cut
+        while True:
+            if not self._rest(place, error, closed):
+                return None
+            try:
+                stream = self._open(place)
+            except (TransportError, OverloadedError) as failed:
+                if not is_passing(failed):
+                    raise
+                error = failed
+            else:
+                self._opened = time.monotonic()
+                return stream
+
+    def look(self, task_id: str) -> Task:
+        """The task as it is now.
+
+        Raises:
+            StreamInterrupted: it could not be seen just now.
+        """
+        try:
+            task: Task = self._link.call(op.GET_TASK, GetTaskRequest(id=task_id), self._deadline)
+        except (TransportError, OverloadedError) as error:
+            if self._deadline.expired or not is_passing(error):
+                raise
+            raise StreamInterrupted(
+                f"the task could not be looked at ({_told(error)})",
+                phase="stream",
+                agent=self._link.agent,
+                task_id=task_id,
+            ) from error
+        return task
+
+    def _open(self, place: Place) -> EventStream:
+        opening = Deadline.after(self._patience.left)
+        if not place.begun and self._repeat is not None:
+            return self._repeat(opening)
+        ends_silently = place.idle and self._opened > 0
+        asks_in_vain = place.state.interrupted and place.last_event_id is None
+        if ends_silently or asks_in_vain:
+            # Without a number a subscription to a task that waits for its client would wait with it.
+            task = self.look(place.task_id)
+            if task.state.paused:
+                return OneEvent(task)
+        request = SubscribeToTaskRequest(id=place.task_id)
+        try:
+            stream: EventStream = self._link.call(
+                op.SUBSCRIBE_TO_TASK, request, self._deadline, place.last_event_id, opening=opening
+            )
+        except NOT_TO_BE_FOLLOWED as refusal:
+            return self._ended(place, refusal)
+        return stream
+
+    def _ended(self, place: Place, refusal: A2AError) -> EventStream:
+        """The last word on a task that can no longer be followed."""
+        task = self.look(place.task_id)
+        if task.state.paused:
+            return OneEvent(task)
+        raise CannotBeFollowed(
+            f"the stream was cut, and the agent lets nobody follow the task ({refusal})",
+            phase="stream",
+            agent=self._link.agent,
+            task_id=place.task_id,
+        ) from refusal
+
+    def _rest(self, place: Place, error: Exception, closed: threading.Event) -> bool:
+        """Pause before the next attempt; False when `closed` was set meanwhile."""
+        marks = {"phase": "stream", "agent": self._link.agent, "task_id": place.task_id}
+        pause = self._patience.next(error)
+        if pause is None:
+            budget = self._patience.retry.budget
+            raise StreamInterrupted(
+                f"the stream was cut and could not be taken up again within {budget:g} seconds ({_told(error)})",
+                **marks,
+            ) from error
+        logger.info("stream of task %s was cut (%s); again in %.1f s", place.task_id or "?", _told(error), pause)
+        left = self._deadline.left
+        if closed.wait(pause if left is None else min(pause, left)):
+            return False
+        if self._deadline.expired:
+            raise TransportTimeout("the overall limit ran out while the stream was cut", **marks) from error
+        return True
+
+
+def persist(link: Link, deadline: Deadline, attempt: Callable[[Deadline], _T], *, stream: bool) -> _T:
+    """What `attempt` returns, made again where its answer was lost; its argument is the limit until the answer begins.
+
+    What has never reached the agent, and what the agent has refused, is not tried again.
+
+    Raises:
+        A2AError, TransportError: as `attempt`; also when asking again has failed for too long.
+    """
+    began = time.monotonic()
+    try:
+        return attempt(NEVER)
+    except TransportError as failed:
+        if not _was_lost(failed) or deadline.expired:
+            raise
+        error: Exception = failed
+    patience = Patience(link.surroundings.retry)
+    while True:
+        if time.monotonic() - began > patience.retry.longest:
+            patience.renew()  # the agent took its time, which is no failure
+        if not _rest(link, patience, error, deadline):
+            raise TransportError(
+                f"the answer was lost, and asking again has failed for {patience.retry.budget:g} seconds ({_told(error)})",
+                phase="stream" if stream else "send",
+                agent=link.agent,
+                task_id=getattr(error, "task_id", ""),
+            ) from error
+        began = time.monotonic()
+        try:
+            return attempt(Deadline.after(patience.left) if stream else NEVER)
+        except (TransportError, OverloadedError) as failed:
+            if not is_passing(failed) or deadline.expired:
+                raise
+            error = failed
+
+
+def patiently(link: Link, deadline: Deadline, attempt: Callable[[], _T]) -> _T:
+    """What `attempt`, which changes nothing at the agent, returns; failures that pass are waited out.
+
+    Raises:
+        A2AError, TransportError: as `attempt`; also when it has failed for too long.
+    """
+    patience = Patience(link.surroundings.retry)
+    while True:
+        try:
+            return attempt()
+        except (TransportError, OverloadedError) as error:
+            if deadline.expired or not is_passing(error) or not _rest(link, patience, error, deadline):
+                raise
+
+
+def _rest(link: Link, patience: Patience, error: Exception, deadline: Deadline) -> bool:
+    """Pause before the next attempt at a call that failed with `error`; False when the patience is used up.
+
+    Raises:
+        RuntimeError: the client was closed meanwhile.
+    """
+    pause = patience.next(error)
+    if pause is None:
+        return False
+    logger.info("%s: %s; again in %.1f s", link.agent, _told(error), pause)
+    left = deadline.left
+    if link.surroundings.closed.wait(pause if left is None else min(pause, left)):
+        raise RuntimeError("the client is closed")
+    return True
+
+
+def _was_lost(error: TransportError) -> bool:
+    """The request may have been read, and its answer is lost."""
+    too_many = isinstance(error, HTTPStatusError) and error.status == 429
+    return is_passing(error) and not too_many and not isinstance(error, ConnectError)
+
+
+def _told(error: Exception) -> str:
+    text: str = getattr(error, "message", "") or str(error)
+    return text
