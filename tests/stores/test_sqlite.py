@@ -237,6 +237,17 @@ def test_a_locked_file_is_an_error_after_the_busy_timeout_and_reads_go_on(path, 
     assert store.append(run.token, [chunk(run.head.id, "x")])[0].number == 4
 
 
+def test_a_reader_that_takes_its_time_stops_no_write(path, make_store):
+    store = make_store(busy_timeout=0.2)
+    run = begin(store)
+    with connect(path) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM a2a_tasks").fetchall()
+        store.append(run.token, [status(run.head.id, TaskState.COMPLETED)], end=True)
+        assert reader.execute("SELECT state FROM a2a_tasks").fetchone() == ("working",)
+    assert store.head(MINE, run.head.id).status.state is TaskState.COMPLETED
+
+
 def test_a_write_waits_for_the_lock_and_then_succeeds(path, make_store):
     store = make_store(busy_timeout=PATIENCE)
     run = begin(store)
