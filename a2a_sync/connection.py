@@ -81,6 +81,14 @@ class Connection:
             except OSError:
                 pass  # it is closed, which `closed` tells
 
+    def cut(self) -> None:
+        """End the connection, whatever is still on its way."""
+        if self._socket is not None:
+            try:
+                self._socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it has ended
+
     def restore(self) -> None:
         """Give the socket the time-out back that `limit` found, for the next request on it."""
         if self._socket is not None and self._limited:

@@ -176,3 +176,15 @@ def gunicorn(
         url = f"http://{HOST}:{port}"
         with live_server(command, url, environment=environment, wait=wait, listener=listener) as server:
             yield server
+
+
+@contextmanager
+def uvicorn(
+    target: str, *options: str, environment: Mapping[str, str] | None = None, wait: float = 20.0
+) -> Iterator[LiveServer]:
+    """Serve ``module:attribute``, an ASGI application, with uvicorn on a free port; `options` are uvicorn's own."""
+    with socket.create_server((HOST, 0), backlog=256) as listener:
+        url = f"http://{HOST}:{listener.getsockname()[1]}"
+        command = [sys.executable, "-m", "uvicorn", target, "--fd", str(listener.fileno()), *options]
+        with live_server(command, url, environment=environment, wait=wait, listener=listener) as server:
+            yield server

@@ -158,3 +158,17 @@ def test_limits_on_a_closed_socket_are_no_error(sockets: tuple[socket.socket, so
     limited.restore()
 
     assert limited.gone()
+
+
+def test_a_connection_that_is_cut_is_over_for_both_and_may_be_cut_again(
+    sockets: tuple[socket.socket, socket.socket],
+) -> None:
+    server, client = sockets
+    cut = connection(server)
+
+    cut.cut()
+    cut.cut()
+
+    assert client.recv(1) == b""
+    assert server.recv(1) == b""
+    Connection({}, lambda: False).cut()

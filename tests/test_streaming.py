@@ -502,6 +502,26 @@ def test_the_socket_is_lent_with_a_write_limit_and_given_back_without(iterate: b
         assert ours.gettimeout() == 99
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_client_that_does_not_read_is_cut_off_where_a_polite_server_would_wait_for_it(
+    reads: bool, make_peer: MakePeer
+) -> None:
+    peer = make_peer(write_deadline=0.05 if not reads else 60)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        answer = opened(peer, {"gunicorn.socket": ours})
+        answer.chunk()
+        with pytest.raises(TimeoutError):
+            # What a server does with a chunk that is larger than all buffers; its client reads only this far.
+            ours.settimeout(0.06)
+            ours.sendall(b"x" * 50_000_000)
+        answer.close()
+        theirs.settimeout(5)
+        while len(data := theirs.recv(1 << 20)) > 0 and not reads:
+            pass
+        assert (data == b"") is not reads
+
+
 def test_a_body_is_read_within_its_own_limit(make_peer: MakePeer) -> None:
     peer = make_peer(read_deadline=0.05)
     ours, theirs = socket.socketpair()

@@ -1,0 +1,33 @@
+"""One agent inside several hosts, always at ``/agents/echo``. In place of a login each host believes ``X-User``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from a2a_sync import A2AApp, Limits, RequestContext
+from tests.scenarios.agent import ScenarioAgent
+
+PREFIX = "/agents/echo"
+#: Requests that a host serves at once; as many open streams occupy it.
+THREADS = 3
+#: The largest body.
+BODY = 64 * 1024
+
+
+class HostedAgent(ScenarioAgent):
+    """Adds what only hosts are asked for."""
+
+    def do_who(self, argument: str, context: RequestContext) -> str:
+        return context.user.id if context.user else "nobody"
+
+    def do_flood(self, argument: str, context: RequestContext) -> Iterator[str]:
+        """More than any buffer on the way takes."""
+        for _ in range(400):
+            yield "x" * 64 * 1024
+
+
+def make_app(**options: Any) -> A2AApp:
+    """The app with limits that are short enough to be seen."""
+    limits = Limits(body=BODY, tick=0.5, write_deadline=1.0)
+    return A2AApp(HostedAgent(), limits=limits, **options)

@@ -1,0 +1,39 @@
+"""ASGI: Starlette, FastAPI with a middleware of its own, and nothing around."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import Mount
+
+from a2a_sync.hosts.asgi import ASGIApp
+from tests.hosts.sites import PREFIX, THREADS, make_app
+
+
+def user(scope: Any) -> str | None:
+    return dict(scope["headers"]).get(b"x-user", b"").decode() or None
+
+
+def bridge() -> ASGIApp:
+    return ASGIApp(make_app(), threads=THREADS, principal=user)
+
+
+starlette = Starlette(routes=[Mount(PREFIX, bridge())], middleware=[Middleware(GZipMiddleware)])
+
+fastapi = FastAPI()
+fastapi.mount(PREFIX, bridge())
+
+
+@fastapi.middleware("http")
+async def named(request: Request, call_next: Any) -> Any:
+    """The kind of middleware that stands between a stream and its reader."""
+    answer = await call_next(request)
+    answer.headers["X-Served-By"] = "tests"
+    return answer
+
+
+alone = bridge()

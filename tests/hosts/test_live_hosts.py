@@ -1,0 +1,228 @@
+"""What every host must do for the agent inside it, seen by clients of real servers."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from a2a_sync import Client, Task, TaskState
+from tests.hosts.sites import BODY, PREFIX, THREADS
+from tests.live import LiveServer, gunicorn, uvicorn
+from tests.wsgi import CARD, JSON_HEADERS, message, rpc
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
+
+SITES = {
+    "flask blueprint": (gunicorn, "flask_site:application"),
+    "flask dispatcher": (gunicorn, "flask_site:dispatched"),
+    "django urls": (gunicorn, "django_site:application"),
+    "django dispatcher": (gunicorn, "django_site:dispatched"),
+    "pyramid": (gunicorn, "pyramid_site:application"),
+    "starlette": (uvicorn, "asgi_site:starlette"),
+    "fastapi": (uvicorn, "asgi_site:fastapi"),
+    "django on asgi": (uvicorn, "django_site:asgi"),
+    "asgi alone": (uvicorn, "asgi_site:alone"),
+}
+#: Waited for between two attempts; never set.
+PAUSE = threading.Event()
+
+
+@dataclass
+class Host:
+    """A host that is being served, and where its agent is."""
+
+    name: str
+    server: LiveServer
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        return self.server.url + self.prefix
+
+    def session(self) -> requests.Session:
+        """Tries again where a host has no thread yet: those that a test has used come back within a second."""
+        retries = Retry(
+            10, status_forcelist=[503], allowed_methods=None, backoff_factor=0.05, respect_retry_after_header=False
+        )
+        session = requests.Session()
+        session.mount("http://", HTTPAdapter(max_retries=retries))
+        return session
+
+    def post(self, data: Any, **headers: str) -> requests.Response:
+        with self.session() as session:
+            return session.post(self.url + "/", data=data, headers={**JSON_HEADERS, **headers}, timeout=20)
+
+    def send(self, method: str, command: str) -> socket.socket:
+        """A connection of its own that has sent one call."""
+        body = rpc(method, message(command))
+        head = f"POST {self.prefix}/ HTTP/1.1\r\nHost: 127.0.0.1\r\nX-User: ada\r\nContent-Length: {len(body)}\r\n"
+        fields = "".join(f"{name}: {value}\r\n" for name, value in JSON_HEADERS.items())
+        connection = socket.create_connection(self.server.address, timeout=10)
+        connection.sendall(f"{head}{fields}\r\n".encode() + body)
+        return connection
+
+    def stream(self, command: str) -> socket.socket:
+        """A connection whose stream has begun; it waits for a thread where the host does not."""
+        for _ in range(100):
+            connection = self.send("SendStreamingMessage", command)
+            begin = connection.recv(16)
+            if begin.startswith(b"HTTP/1.1 200"):
+                return connection
+            connection.close()
+            assert begin.startswith(b"HTTP/1.1 503"), begin
+            PAUSE.wait(0.05)
+        raise AssertionError("there is no thread for a stream")
+
+    @contextmanager
+    def streams(self, command: str) -> Iterator[None]:
+        """As many as the host has threads; the clients leave at the end of the block."""
+        with ExitStack() as stack:
+            for _ in range(THREADS):
+                stack.enter_context(self.stream(command))
+            yield
+
+    def answers(self, seconds: float) -> bool:
+        """It finds a thread for one more request."""
+        try:
+            return requests.get(self.url + CARD, timeout=seconds).status_code == 200
+        except requests.Timeout:
+            return False
+
+
+@pytest.fixture(scope="module", params=SITES.items(), ids=lambda site: site[0])
+def host(request: pytest.FixtureRequest) -> Iterator[Host]:
+    name, (serve, site) = request.param
+    started: Callable[..., AbstractContextManager[LiveServer]] = serve
+    options = {"threads": THREADS} if serve is gunicorn else {}
+    with started(f"tests.hosts.sites.{site}", **options) as server:
+        made = Host(name, server, "" if name == "asgi alone" else PREFIX)
+        yield made
+        # A server that stops would give its runs the time they ask for.
+        with client_of(made) as client:
+            for task in client.list_tasks(status=TaskState.WORKING, page_size=100).tasks:
+                client.cancel_task(task.id)
+
+
+@contextmanager
+def client_of(host: Host) -> Iterator[Client]:
+    with host.session() as session, Client(host.url, headers={"X-User": "ada"}, timeout=20, session=session) as made:
+        yield made
+
+
+@pytest.fixture
+def client(host: Host) -> Iterator[Client]:
+    with client_of(host) as made:
+        yield made
+
+
+def test_the_card_names_the_address_it_is_mounted_at(host: Host) -> None:
+    for path in (CARD, "/.well-known/agent.json"):
+        answer = host.session().get(host.url + path, timeout=20)
+        assert answer.status_code == 200
+        assert {interface["url"] for interface in answer.json()["supportedInterfaces"]} == {host.url + "/"}
+
+
+def test_an_agent_answers_with_and_without_the_last_slash_and_never_by_a_redirect(host: Host) -> None:
+    # Django's patterns and Starlette's mounts begin behind the slash; the card names it.
+    bare = [] if host.name in ("django urls", "starlette", "fastapi") else [""]
+    for end in ["/", *bare]:
+        answer = requests.post(
+            host.url + end, data=rpc("ListTasks"), headers=JSON_HEADERS, timeout=20, allow_redirects=False
+        )
+        assert answer.json()["result"]["tasks"] == []
+
+
+def test_the_agent_sees_who_the_host_says_is_calling(host: Host, client: Client) -> None:
+    # A dispatcher stands before the framework, which therefore says nothing.
+    expected = "nobody" if "dispatcher" in host.name else "ada"
+    assert client.send("who").text == expected
+
+
+def test_the_first_event_comes_before_the_last(client: Client) -> None:
+    with client.stream("wait") as stream:
+        for _ in stream:
+            # A stream that is kept back on its way would not get here: it ends only by what is done here.
+            if stream.task is not None and stream.task.status.message is not None:
+                client.cancel_task(stream.task.id)
+        assert stream.state == "canceled"
+
+
+def test_a_chunked_body_arrives_whole(host: Host) -> None:
+    body = rpc("SendMessage", message("echo " + "x" * 20_000))
+    pieces = iter([body[:10], body[10:11], body[11:]])
+    answer = host.post(pieces)
+    assert answer.json()["result"]["task"]["artifacts"][0]["parts"][0]["text"] == "echo: " + "x" * 20_000
+
+
+def test_too_large_a_body_is_refused(host: Host) -> None:
+    body = rpc("SendMessage", message("x" * BODY))
+    assert host.post(body).status_code == 413
+    assert host.post(iter([body[:100], body[100:]])).status_code == 413
+    assert host.answers(5)
+
+
+def test_an_answer_that_is_no_stream_may_be_compressed(host: Host) -> None:
+    answer = host.post(rpc("SendMessage", message("echo " + "x" * 2000)), **{"Accept-Encoding": "gzip"})
+    assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_clients_that_leave_their_streams_free_every_thread_within_two_seconds(host: Host) -> None:
+    with host.streams("wait"):
+        assert not host.answers(0.3)
+    left = time.monotonic()
+    with host.streams("wait"):
+        assert time.monotonic() - left < 2.0
+
+
+def blocked_send(host: Host, client: Client) -> socket.socket:
+    """A connection whose call has made a task and waits for its end."""
+    before = client.list_tasks().total_size
+    deadline = time.monotonic() + 10
+    connection = host.send("SendMessage", "wait")
+    while client.list_tasks().total_size == before:
+        assert time.monotonic() < deadline, host.server.log
+        if select.select([connection], [], [], 0.05)[0]:
+            connection.close()  # there was no thread for it
+            connection = host.send("SendMessage", "wait")
+    return connection
+
+
+def test_clients_that_leave_a_blocked_send_free_every_thread_within_two_seconds(host: Host, client: Client) -> None:
+    with ExitStack() as stack:
+        for _ in range(THREADS - 1):
+            stack.enter_context(blocked_send(host, client))
+        stack.enter_context(host.stream("wait"))
+        assert not host.answers(0.3)
+    left = time.monotonic()
+    with host.streams("wait"):
+        assert time.monotonic() - left < 2.0
+    # Leaving cancels nothing (spec 3.2.2).
+    assert {task.state for task in client.list_tasks().tasks[: THREADS - 1]} == {TaskState.WORKING}
+
+
+def test_clients_that_do_not_read_lose_their_streams_and_free_the_threads(host: Host) -> None:
+    with host.streams("flood"):
+        began = time.monotonic()
+        with host.streams("wait"):
+            assert time.monotonic() - began < 5.0
+
+
+def test_a_task_is_followed_from_start_to_end(client: Client) -> None:
+    task = client.send("wait", return_immediately=True)
+    assert isinstance(task, Task)
+    with client.subscribe(task.id) as stream:
+        next(iter(stream))
+        assert client.cancel_task(task.id).state is TaskState.CANCELED
+        list(stream)
+        assert stream.state == "canceled"
