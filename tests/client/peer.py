@@ -226,14 +226,18 @@ class Peer:
             line.hang_up()
             line.socket.close()
 
-    def stop(self) -> None:
-        self._finish.set()
+    def refuse(self) -> None:
+        """Take no more connections; those that stand go on."""
         # Closing alone does not wake a blocked accept.
         try:
             self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
         self._listener.close()
+
+    def stop(self) -> None:
+        self._finish.set()
+        self.refuse()
         for line in self._lines:
             line.hang_up()
         for thread in self._threads:
