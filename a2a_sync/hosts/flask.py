@@ -52,7 +52,10 @@ def blueprint(
         environ = mounted(request.environ, prefix, rest, getattr(request, "_cached_data", None))
         if principal is not None:
             environ["a2a_sync.principal"] = principal()
-        return Response.from_app(app, environ, buffered=False)
+        response = Response.from_app(app, environ, buffered=False)
+        if response.status_code == 204:
+            del response.headers["Content-Type"]
+        return response
 
     def add_rules(state: Any) -> None:
         # The bare prefix too: a redirect would turn a POST into a GET.
