@@ -692,7 +692,7 @@ class StoreContract:
 
         def read() -> int:
             reads = 0
-            while not over.is_set() or not reads:
+            while not over.wait(0.0001) or not reads:
                 stored = store.load(MINE, task_id)
                 chunks = sum(len(artifact.parts) for artifact in stored.task.artifacts)
                 assert stored.version == 3 + 2 * chunks == 2 + chunks + len(stored.task.history)
