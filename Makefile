@@ -1,13 +1,15 @@
 # Needs make and Python 3.11 or newer; everything else goes into $(VENV).
 PYTHON ?= python3
 VENV ?= .venv
+# The official SDK of protocol 0.3 cannot be installed beside the newest one.
+VENV_03 ?= .venv-interop-03
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types docs bench interop clean
+.PHONY: help demo test lint types docs bench interop interop-03 clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
@@ -16,7 +18,7 @@ demo: $(VENV)/.stamp-base ## Serve an agent, call it, show what it does; results
 	@$(BIN)/python examples/demo.py demo-output
 
 test: $(VENV)/.stamp-test ## Run the tests that need nothing but Python
-	$(BIN)/python -m pytest $(PYTEST_ARGS) --ignore=tests/interop --ignore=tests/benchmarks
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --ignore=tests/interop --ignore=tests/interop03 --ignore=tests/benchmarks
 
 lint: $(VENV)/.stamp-dev ## Check style and formatting
 	$(BIN)/ruff check .
@@ -31,11 +33,15 @@ docs: $(VENV)/.stamp-docs ## Build the documentation into docs/_build/
 bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare server (SUITES="send stream" for some)
 	$(BIN)/python -m tests.benchmarks $(SUITES)
 
-interop: $(VENV)/.stamp-test $(VENV)/.stamp-interop ## Run the tests against the official SDK
+interop: $(VENV)/.stamp-test $(VENV)/.stamp-interop ## Run the tests against the official SDK, the newest release and 0.3
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop
+	@$(MAKE) --no-print-directory VENV=$(VENV_03) interop-03
+
+interop-03: $(VENV)/.stamp-test $(VENV)/.stamp-interop-03
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop03
 
 clean: ## Remove everything that make has made
-	rm -rf $(VENV) demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_03) demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # One stamp for each set of packages: made again when the metadata change.
 $(VENV)/.stamp-venv:

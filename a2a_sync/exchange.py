@@ -13,6 +13,7 @@ from werkzeug.wrappers import Request
 
 from a2a_sync.bindings.headers import VERSION, named_extensions
 from a2a_sync.bindings.jsonrpc import EventEnvelope
+from a2a_sync.bindings.sse import frame
 from a2a_sync.codec import Codec
 from a2a_sync.connection import Connection
 from a2a_sync.errors import (
@@ -108,6 +109,12 @@ class Exchange:
         request = self._request
         return request.headers.get(VERSION, "").strip() or request.args.get(VERSION, "").strip()
 
+    @property
+    def wants_events(self) -> bool:
+        """The caller takes event streams, and no JSON beside them."""
+        accepted = self._request.headers.get("Accept", "").lower()
+        return "text/event-stream" in accepted and "json" not in accepted
+
     def context(self, version: str) -> CallContext:
         """What surrounds a call that is made in `version`."""
         headers = {
@@ -133,6 +140,12 @@ class Exchange:
         if error is not None and error.retry_after:
             headers.append(("Retry-After", str(max(1, round(error.retry_after)))))
         self._start_response(_STATUS.get(status, f"{status} Error"), headers)
+        return [body]
+
+    def event(self, data: bytes) -> Iterable[bytes]:
+        """An answer that is a stream of one event, which stands for nothing in a task's log."""
+        body = frame(data)
+        self._start_response("200 OK", [*STREAM_HEADERS, ("Content-Length", str(len(body)))])
         return [body]
 
     def stream(self, begin: Callable[[], PolledStream], envelope: EventEnvelope, codec: Codec) -> Iterable[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -169,6 +170,49 @@ def test_the_order_of_the_versions_changes_no_answer(peers: dict[tuple[str, ...]
     assert ask(peer, "message/send", None, message_v03()).result["kind"] == "task"
     assert "task" in ask(peer, "SendMessage", "1.0", message()).result
     assert refusal(ask(peer, "SendMessage", None, message()))
+
+
+# -- errors of streams --------------------------------------------------------------------------------------------------
+
+
+def refused_stream(peer: Peer, version: str, accept: str | None) -> Answer:
+    method = "tasks/resubscribe" if version == "0.3" else "SubscribeToTask"
+    headers = {"A2A-Version": version, **({} if accept is None else {"Accept": accept})}
+    return peer.post(rpc(method, {"id": "no-such-task"}, "s"), headers)
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "Text/Event-Stream;q=1, text/html"])
+def test_a_client_of_0_3_that_reads_streams_only_gets_its_error_as_the_only_event(accept: str, peer: Peer) -> None:
+    answer = refused_stream(peer, "0.3", accept)
+
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "text/event-stream")
+    assert answer.body.startswith(b"data: {")
+    assert answer.body.endswith(b"}\n\n")
+    event = json.loads(answer.body.removeprefix(b"data: "))
+    assert (event["id"], event["error"]["code"]) == ("s", -32001)
+
+
+@pytest.mark.parametrize(
+    ("version", "accept"),
+    [
+        ("0.3", None),
+        ("0.3", "*/*"),
+        ("0.3", "application/json, text/event-stream"),
+        ("1.0", "text/event-stream"),
+        ("1.0", None),
+    ],
+)
+def test_everybody_else_gets_it_as_json(version: str, accept: str | None, peer: Peer) -> None:
+    answer = refused_stream(peer, version, accept)
+
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
+    assert (answer.json["id"], answer.error["code"]) == ("s", -32001)
+
+
+def test_the_error_of_a_plain_call_is_json_whatever_it_accepts(peer: Peer) -> None:
+    answer = peer.post(rpc("tasks/get", {"id": "nope"}), {"A2A-Version": "0.3", "Accept": "text/event-stream"})
+
+    assert answer.error["code"] == -32001
 
 
 # -- extensions ---------------------------------------------------------------------------------------------------------

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from a2a_sync import operations as op
 from a2a_sync.client.retry import Patience, is_passing
-from a2a_sync.client.stream import OneEvent, Place
+from a2a_sync.client.stream import CannotBeFollowed, OneEvent, Place
 from a2a_sync.client.timeouts import NEVER, Deadline
 from a2a_sync.errors import (
     A2AError,
@@ -29,7 +29,7 @@ from a2a_sync.errors import (
     TransportTimeout,
     UnsupportedOperationError,
 )
-from a2a_sync.operations import EventStream
+from a2a_sync.operations import EventStream, StreamItem
 from a2a_sync.types import GetTaskRequest, SubscribeToTaskRequest, Task
 
 if TYPE_CHECKING:
@@ -42,10 +42,6 @@ _T = TypeVar("_T")
 #: How agents say that a task has just ended, or that there are no streams after all: looking at it tells. Those after
 #: the first are what agents of protocol 0.3 say.
 NOT_TO_BE_FOLLOWED = (UnsupportedOperationError, MethodNotFoundError, InvalidParamsError, TaskNotFoundError)
-
-
-class CannotBeFollowed(StreamInterrupted):
-    """The stream was cut, and its agent lets nobody follow a task that works: only looking at it now and then is left."""
 
 
 class Resumption:
@@ -136,7 +132,7 @@ class Resumption:
             )
         except NOT_TO_BE_FOLLOWED as refusal:
             return self._ended(place, refusal)
-        return stream
+        return _Subscription(stream, lambda refusal: self._ended(place, refusal))
 
     def _ended(self, place: Place, refusal: A2AError) -> EventStream:
         """The last word on a task that can no longer be followed."""
@@ -167,6 +163,29 @@ class Resumption:
         if self._deadline.expired:
             raise TransportTimeout("the overall limit ran out while the stream was cut", **marks) from error
         return True
+
+
+class _Subscription:
+    """A stream that was opened again. Its agent's refusal may be its first event: so agents of protocol 0.3 say it."""
+
+    def __init__(self, stream: EventStream, refused: Callable[[A2AError], EventStream]) -> None:
+        self._stream = stream
+        self._refused = refused
+
+    def __iter__(self) -> Iterator[StreamItem]:
+        items = iter(self._stream)
+        try:
+            first = next(items, None)
+        except NOT_TO_BE_FOLLOWED as refusal:
+            self._stream.close()
+            items = iter(self._refused(refusal))
+            first = next(items, None)
+        if first is not None:
+            yield first
+            yield from items
+
+    def close(self) -> None:
+        self._stream.close()
 
 
 def persist(link: Link, deadline: Deadline, attempt: Callable[[Deadline], _T], *, stream: bool) -> _T:

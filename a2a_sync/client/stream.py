@@ -36,6 +36,10 @@ class Place(NamedTuple):
     idle: bool
 
 
+class CannotBeFollowed(StreamInterrupted):
+    """The stream was cut, and its agent lets nobody follow a task that works: only looking at it now and then is left."""
+
+
 class TaskStream:
     """Iterates over the events of one task (`Task`, `TaskStatusUpdateEvent`, `TaskArtifactUpdateEvent`), or over the one
     `Message` of an agent that answers without a task.
@@ -105,6 +109,9 @@ class TaskStream:
             except (StreamInterrupted, TransportTimeout) as error:
                 if self._over:
                     self.close()
+                elif isinstance(error, CannotBeFollowed):
+                    self.close()
+                    raise
                 else:
                     self._reopen(error)
                 continue

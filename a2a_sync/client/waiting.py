@@ -8,8 +8,8 @@ from typing import Any
 
 from a2a_sync import operations as op
 from a2a_sync.client.link import Link
-from a2a_sync.client.resume import NOT_TO_BE_FOLLOWED, CannotBeFollowed, patiently
-from a2a_sync.client.stream import TaskStream
+from a2a_sync.client.resume import NOT_TO_BE_FOLLOWED, patiently
+from a2a_sync.client.stream import CannotBeFollowed, TaskStream
 from a2a_sync.client.timeouts import Deadline
 from a2a_sync.errors import TransportTimeout
 from a2a_sync.types import GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, Task

@@ -1,0 +1,203 @@
+"""The official SDK's client 0.3 against our server under gunicorn, both as they are released."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client.errors import A2AClientJSONRPCError
+from a2a.types import (
+    DataPart,
+    FilePart,
+    FileWithBytes,
+    Message,
+    MessageSendConfiguration,
+    Part,
+    Role,
+    TaskIdParams,
+    TaskQueryParams,
+    TaskState,
+    TaskStatusUpdateEvent,
+    TextPart,
+)
+
+from tests.live import gunicorn
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
+
+NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
+
+
+@pytest.fixture(scope="module", params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    store = f"sqlite:///{tmp_path_factory.mktemp('interop') / 'tasks.db'}" if request.param == "sqlite" else "memory:"
+    with gunicorn("tests.scenarios.agent:app", threads=16, environment={"SCENARIO_STORE": store}) as server:
+        yield server.url
+
+
+@asynccontextmanager
+async def official(url: str, *, streaming: bool, path: str = NEW) -> AsyncIterator[Any]:
+    """The SDK's client for the agent at `url`, made from its card, which it reads without naming a version."""
+    async with httpx.AsyncClient(timeout=30) as http:
+        card = await A2ACardResolver(http, url).get_agent_card(path)
+        yield ClientFactory(ClientConfig(httpx_client=http, streaming=streaming)).create(card)
+
+
+def talk(url: str, conversation: Callable[[Any], Awaitable[None]], *, streaming: bool = True, path: str = NEW) -> None:
+    """Have a conversation with the agent, for at most 40 seconds."""
+
+    async def main() -> None:
+        async with official(url, streaming=streaming, path=path) as client:
+            await asyncio.wait_for(conversation(client), 40)
+
+    asyncio.run(main())
+
+
+def message(words: str, *more: Part, **ids: str) -> Message:
+    return Message(role=Role.user, message_id="m-1", parts=[Part(root=TextPart(text=words)), *more], **ids)
+
+
+async def events(stream: Any) -> list[Any]:
+    return [event async for event in stream]
+
+
+@pytest.mark.parametrize("path", [NEW, OLD])
+def test_the_card_is_read_at_both_paths(path: str, url: str) -> None:
+    async def conversation(client: Any) -> None:
+        card = client._card
+        assert (card.name, card.protocol_version, card.url) == ("scenario", "0.3.0", url + "/")
+        assert card.capabilities.streaming
+
+    talk(url, conversation, path=path)
+
+
+def test_a_blocking_send_is_answered_with_the_finished_task(url: str) -> None:
+    async def conversation(client: Any) -> None:
+        ((task, update),) = await events(client.send_message(message("echo Ada")))
+        assert update is None
+        assert task.status.state == TaskState.completed
+        assert task.artifacts[0].parts[0].root.text == "echo: Ada"
+        assert await client.get_task(TaskQueryParams(id=task.id)) == task
+
+    talk(url, conversation, streaming=False)
+
+
+def test_a_send_that_does_not_block_returns_the_task_as_it_is(url: str) -> None:
+    async def conversation(client: Any) -> None:
+        configuration = MessageSendConfiguration(blocking=False)
+        ((task, _),) = await events(client.send_message(message("wait"), configuration=configuration))
+        assert task.status.state in (TaskState.submitted, TaskState.working)
+        cancelled = await client.cancel_task(TaskIdParams(id=task.id))
+        assert cancelled.status.state == TaskState.canceled
+
+    talk(url, conversation, streaming=False)
+
+
+def test_a_stream_is_the_task_its_updates_and_its_end(url: str) -> None:
+    async def conversation(client: Any) -> None:
+        received = await events(client.send_message(message("count 5")))
+        updates = [update for _, update in received]
+        assert updates[0] is None
+        assert [update.kind for update in updates[1:]] == [
+            "status-update",
+            *["artifact-update"] * 6,
+            "status-update",
+        ]
+        assert [update.final for update in updates[1:] if isinstance(update, TaskStatusUpdateEvent)] == [False, True]
+        task = received[-1][0]
+        assert task.status.state == TaskState.completed
+        # The SDK puts the pieces together by its own rules.
+        assert "".join(part.root.text for part in task.artifacts[0].parts) == "1 2 3 4 5 "
+
+    talk(url, conversation)
+
+
+def test_a_question_is_answered_in_the_same_task(url: str) -> None:
+    async def conversation(client: Any) -> None:
+        task, update = (await events(client.send_message(message("ask"))))[-1]
+        assert (update.status.state, update.final) == (TaskState.input_required, True)
+        ids = {"task_id": task.id, "context_id": task.context_id}
+        received = await events(client.send_message(message("large", **ids)))
+        assert received[0][0].id == task.id
+        assert received[-1][0].status.state == TaskState.completed
+
+    talk(url, conversation)
+
+
+def test_a_running_task_is_resubscribed_to_and_cancelled(url: str) -> None:
+    async def conversation(client: Any) -> None:
+        stream = client.send_message(message("wait"))
+        task, _ = await anext(aiter(stream))
+        followed: list[Any] = []
+        begun = asyncio.Event()
+
+        async def follow() -> None:
+            async for event in client.resubscribe(TaskIdParams(id=task.id)):
+                followed.append(event)
+                begun.set()
+
+        follower = asyncio.create_task(follow())
+        await begun.wait()
+        cancelled = await client.cancel_task(TaskIdParams(id=task.id))
+        assert cancelled.status.state == TaskState.canceled
+        await follower
+        assert followed[0][1] is None  # the task as it was
+        assert followed[-1][1].status.state == TaskState.canceled
+        assert (await events(stream))[-1][0].status.state == TaskState.canceled
+
+    talk(url, conversation)
+
+
+def test_files_and_data_travel_both_ways(url: str) -> None:
+    async def conversation(client: Any) -> None:
+        file = Part(root=FilePart(file=FileWithBytes(bytes="AAEC/w==", mime_type="image/png", name="a.png")))
+        ((task, _),) = await events(client.send_message(message("file", file)))
+        copy = task.artifacts[0].parts[0].root.file
+        assert (copy.bytes, copy.mime_type, copy.name) == ("AAEC/w==", "image/x-test", "copy.bin")
+        assert task.history[0].parts[1].root.file.name == "a.png"
+        ((summed, _),) = await events(client.send_message(message("data 1 2 39")))
+        part = summed.artifacts[0].parts[0].root
+        assert isinstance(part, DataPart)
+        assert part.data == {"numbers": [1, 2, 39], "total": 42}
+
+    talk(url, conversation, streaming=False)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("get_task", TaskQueryParams(id="no-such-task"), -32001),
+        ("cancel_task", TaskIdParams(id="no-such-task"), -32001),
+        ("cancel_task", TaskIdParams(id="FINISHED"), -32002),
+    ],
+)
+def test_errors_have_the_codes_of_0_3(method: str, params: Any, code: int, url: str) -> None:
+    async def conversation(client: Any) -> None:
+        ((task, _),) = await events(client.send_message(message("echo x")))
+        asked = params.model_copy(update={"id": task.id}) if params.id == "FINISHED" else params
+        with pytest.raises(A2AClientJSONRPCError) as caught:
+            await getattr(client, method)(asked)
+        assert caught.value.error.code == code
+
+    talk(url, conversation, streaming=False)
+
+
+def test_an_error_of_a_stream_is_told(url: str) -> None:
+    async def conversation(client: Any) -> None:
+        ((task, _), *_) = await events(client.send_message(message("echo x")))
+        for stream, code in (
+            (client.send_message(message("hi", task_id="no-such-task")), -32001),
+            (client.resubscribe(TaskIdParams(id="no-such-task")), -32001),
+            (client.resubscribe(TaskIdParams(id=task.id)), -32004),
+            (client.send_message(message("more", task_id=task.id)), -32004),
+        ):
+            with pytest.raises(A2AClientJSONRPCError) as caught:
+                await events(stream)
+            assert caught.value.error.code == code
+
+    talk(url, conversation)
