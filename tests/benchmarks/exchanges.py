@@ -44,8 +44,8 @@ def _result(number: int, body: bytearray) -> dict[str, Any]:
 
 
 def send(note: Callable[[dict[str, Any]], None] | None = None) -> Exchange:
-    """A blocking send of a text of its own, echoed by a completed task; `note` gets the task."""
-    text = f"a short question, number {next(_numbers)}"
+    """A blocking send of a text of its own (about 64 characters), echoed by a completed task; `note` gets the task."""
+    text = f"a question of the length that questions have, it is number {next(_numbers)}"
     number, request = _post("SendMessage", {"message": _message(text)})
 
     def check(body: bytearray) -> None:
