@@ -253,6 +253,23 @@ def test_a_generator_that_yields_nothing_completes_without_artifact(serve):
     assert effect(serve(handler).send()) == (S.COMPLETED, None, [], [])
 
 
+@pytest.mark.parametrize("returned", [None, "", []])
+def test_an_empty_last_chunk_makes_no_artifact(serve, returned):
+    def handler(message, context):
+        yield ""
+        return returned
+
+    assert effect(serve(handler).send()) == (S.COMPLETED, None, [], [])
+
+
+def test_chunks_without_text_make_no_message(serve):
+    def handler(message, context):
+        yield DataPart(1)
+        yield DataPart(2)
+
+    assert effect(serve(handler).send()) == (S.COMPLETED, None, [(DataPart(1), DataPart(2))], [])
+
+
 def test_any_iterable_can_be_streamed_and_is_closed(serve):
     class Chunks:
         def __init__(self):
