@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from a2a_sync import types as t
 from a2a_sync.card import AgentCard
@@ -146,12 +146,19 @@ Endpoint: TypeAlias = Callable[[Call], Any]
 Interceptor: TypeAlias = Callable[[Endpoint], Endpoint]
 
 
+class SendKey(NamedTuple):
+    """By what a send is known again: its caller's key, and a fingerprint of its content. Other content is another send."""
+
+    key: str
+    fingerprint: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     """What a run needs to know of the request that started it, on whatever worker it runs.
 
     It can be serialised and never holds credentials: headers are those on an allow list. ``attempt`` counts the workers
-    that have begun to run it.
+    that have begun to run it. ``key`` is kept by the store beside the request and not in it.
     """
 
     message: t.Message
@@ -163,6 +170,7 @@ class RunRequest:
     trace: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     attempt: int = 1
+    key: SendKey | None = None
 
     @property
     def task_id(self) -> str:

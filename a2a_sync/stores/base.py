@@ -130,6 +130,22 @@ class RunRevoked(StoreConflict):
     """The token is no longer current: the task was cancelled, timed out, or taken over."""
 
 
+class SentRun(NamedTuple):
+    """What became of a send with a key: its task, the last entry stored with its start, and its fingerprint."""
+
+    task_id: str
+    number: int
+    fingerprint: str
+
+
+class AlreadySent(StoreConflict):
+    """A send with this key was stored before; ``run`` says what became of it."""
+
+    def __init__(self, run: SentRun) -> None:
+        super().__init__(f"this send has begun a run on task {run.task_id}")
+        self.run = run
+
+
 class HeldRun(NamedTuple):
     """A run that some worker holds the token of."""
 
@@ -193,13 +209,17 @@ class TaskStore(Protocol):
     def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
         """Begin a run on ``request.task_id``: store the request and `events` (the user's message first) in one step.
 
-        With `create` the task is made; otherwise it must exist.
+        With `create` the task is made; otherwise it must exist. The key of the request is kept as long as the task.
 
         Raises:
+            AlreadySent: the scope has a send with the request's key; this is judged first.
             TaskExists: the task was to be created and is there already.
             TaskBusy: a run holds the token.
             TaskEnded: the task is terminal.
         """
+
+    def sent(self, scope: Scope, key: str) -> SentRun | None:
+        """What became of the scope's send with this key; None when there was none."""
 
     def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
         """Append for the holder of `token`; `end` frees the token in the same step. `events` may be empty.

@@ -10,17 +10,20 @@ import itertools
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import (
+    AlreadySent,
     Cursor,
     LogPage,
     Outcome,
     RunRevoked,
     RunToken,
     Scope,
+    SentRun,
     StartedRun,
     StoredTask,
     TaskBusy,
@@ -41,19 +44,20 @@ _UNSPECIFIED = TaskStatus(state=TaskState.UNSPECIFIED)
 
 
 class _Owned:
-    """The tasks of one scope."""
+    """The tasks of one scope, and its sends by their keys."""
 
-    __slots__ = ("scope", "tasks")
+    __slots__ = ("scope", "sends", "tasks")
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.tasks: dict[str, _Record] = {}
+        self.sends: dict[str, SentRun] = {}
 
 
 class _Record:
     """One task. ``events`` only grows; ``head`` says how many of them count. Writers hold the store's lock."""
 
-    __slots__ = ("artifacts", "events", "head", "messages", "order", "owned", "request", "token")
+    __slots__ = ("artifacts", "events", "head", "keys", "messages", "order", "owned", "request", "token")
 
     def __init__(self, owned: _Owned, head: TaskHead) -> None:
         self.owned = owned
@@ -64,6 +68,7 @@ class _Record:
         self.order = Cursor(0, head.id)
         self.token = ""
         self.request: RunRequest | None = None
+        self.keys: tuple[str, ...] = ()
 
     def take(self, events: Sequence[LogEvent], change: Outcome, *, running: bool) -> None:
         """Add `events` and replace the head, in this order: readers take the head first."""
@@ -131,14 +136,26 @@ class MemoryStore:
         """See `TaskStore.start_run`."""
         task_id = request.task_id
         with self._lock:
+            if request.key is not None and (known := self.sent(scope, request.key.key)) is not None:
+                raise AlreadySent(known)
             record = self._create(scope, request) if create else self._startable(scope, task_id)
             record.token = str(next(self._tokens))
             token = RunToken(task_id, record.token)
             record.request = request
             entries = self._write(record, events)
+            if request.key is not None:
+                key, fingerprint = request.key
+                record.request = replace(request, key=None)
+                record.keys += (key,)
+                record.owned.sends[key] = SentRun(task_id, record.head.version, fingerprint)
             if create:
                 self._forget_surplus()
             return StartedRun(token=token, head=record.head, entries=entries)
+
+    def sent(self, scope: Scope, key: str) -> SentRun | None:
+        """See `TaskStore.sent`."""
+        owned = self._scopes.get(scope)
+        return None if owned is None else owned.sends.get(key)
 
     def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
@@ -227,6 +244,8 @@ class MemoryStore:
         record.token = ""
         self._waiting.pop(task_id, None)
         del self._tasks[task_id], owned.tasks[task_id]
+        for key in record.keys:
+            del owned.sends[key]
         if not owned.tasks:
             del self._scopes[owned.scope]
         if len(self._ended) > 2 * len(self._tasks) + 64:

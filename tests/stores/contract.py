@@ -12,11 +12,13 @@ import pytest
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.lifecycle import LogEvent
-from a2a_sync.operations import Principal, RunRequest
+from a2a_sync.operations import Principal, RunRequest, SendKey
 from a2a_sync.stores.base import (
+    AlreadySent,
     RunRevoked,
     RunToken,
     Scope,
+    SentRun,
     StartedRun,
     TaskBusy,
     TaskEnded,
@@ -102,6 +104,16 @@ def resume(store: TaskStore, task_id: str, *, scope: Scope = MINE, text: str = "
     told = message(task_id, text)
     events = [told, status(task_id, TaskState.WORKING)]
     return store.start_run(scope, RunRequest(message=told), events, create=False)
+
+
+def send(
+    store: TaskStore, key: str, fingerprint: str = "print", *, scope: Scope = MINE, task_id: str = ""
+) -> StartedRun:
+    """A run that came with a key: of a new task, or the next one of `task_id`."""
+    told = message(task_id or new_id())
+    events = [told, status(told.task_id, TaskState.SUBMITTED), status(told.task_id, TaskState.WORKING)]
+    request = RunRequest(message=told, tenant=scope.tenant, key=SendKey(key, fingerprint))
+    return store.start_run(scope, request, events[:: 2 if task_id else 1], create=not task_id)
 
 
 def done(
@@ -319,6 +331,75 @@ class StoreContract:
         assert store.list(scope, TaskQuery()).tasks == ()
         assert store.list(scope, TaskQuery(context_id="c")).total == 0
         assert store.head(MINE, foreign).version == 3
+
+    # -- sends with a key ---------------------------------------------------------------------------------------------
+
+    def test_a_send_is_known_again_by_its_key(self, store):
+        run = send(store, "k", "print")
+        assert store.sent(MINE, "k") == SentRun(run.head.id, run.head.version, "print")
+        assert store.sent(MINE, "other") is None
+        for print_ in ("print", "another"):
+            with pytest.raises(AlreadySent) as caught:
+                send(store, "k", print_)
+            # Whether the content is the same is for the caller to judge.
+            assert caught.value.run == SentRun(run.head.id, 3, "print")
+        assert store.list(MINE, TaskQuery()).total == 1
+
+    def test_its_run_may_have_gone_on_and_ended(self, store):
+        run = send(store, "k")
+        task_id = run.head.id
+        store.append(run.token, [chunk(task_id, "x"), status(task_id, TaskState.COMPLETED)])
+        assert store.sent(MINE, "k").number == 3
+        # Known sends are judged before the state of the task.
+        with pytest.raises(AlreadySent):
+            send(store, "k", task_id=task_id)
+        with pytest.raises(TaskEnded):
+            send(store, "new", task_id=task_id)
+        assert store.sent(MINE, "new") is None
+
+    def test_each_run_of_a_task_may_have_its_own(self, store):
+        first = send(store, "one")
+        task_id = first.head.id
+        with pytest.raises(TaskBusy):
+            send(store, "two", task_id=task_id)
+        store.append(first.token, [status(task_id, TaskState.INPUT_REQUIRED)])
+        second = send(store, "two", task_id=task_id)
+        assert (second.head.version, second.token == first.token) == (6, False)
+        assert [store.sent(MINE, key).number for key in ("one", "two")] == [3, 6]
+        assert {store.sent(MINE, key).task_id for key in ("one", "two")} == {task_id}
+
+    @pytest.mark.parametrize("scope", FOREIGN)
+    def test_a_key_means_nothing_to_others(self, store, scope):
+        send(store, "k")
+        assert store.sent(scope, "k") is None
+        send(store, "k", scope=scope)
+        assert store.sent(scope, "k") != store.sent(MINE, "k")
+
+    def test_a_key_is_not_part_of_the_request_that_is_kept(self, store):
+        run = send(store, "k")
+        assert store.request(MINE, run.head.id).key is None
+
+    def test_a_key_goes_with_its_task(self, make_store):
+        store = make_store(max_tasks=2)
+        run = send(store, "k")
+        store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED)])
+        again = send(store, "l", task_id=run.head.id)
+        store.delete(MINE, run.head.id)
+        assert [store.sent(MINE, key) for key in ("k", "l")] == [None, None]
+        run = send(store, "k")
+        assert run.head.id != again.head.id
+        store.append(run.token, [status(run.head.id, TaskState.COMPLETED)])
+        for _ in range(3):
+            done(store, at=NOON + timedelta(seconds=9))
+        assert store.sent(MINE, "k") is None
+
+    def test_of_sends_with_one_key_at_once_one_begins_a_run(self, store):
+        for n in range(20):
+            results = together(*[partial(send, store, f"k{n}") for _ in range(4)])
+            started = [result for result in results if isinstance(result, StartedRun)]
+            assert len(started) == 1, results
+            refused = [result for result in results if isinstance(result, AlreadySent)]
+            assert [result.run.task_id for result in refused] == [started[0].head.id] * 3
 
     # -- the log ------------------------------------------------------------------------------------------------------
 

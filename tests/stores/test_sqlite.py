@@ -18,7 +18,7 @@ import pytest
 
 from a2a_sync.errors import StoreError
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import Scope, TaskQuery
+from a2a_sync.stores.base import AlreadySent, Scope, TaskQuery
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.types import (
     Artifact,
@@ -38,6 +38,7 @@ from tests.stores.contract import (
     done,
     ids,
     message,
+    send,
     status,
     together,
 )
@@ -130,6 +131,15 @@ def test_tasks_outlive_the_store_that_made_them(make_store):
     second.append(run.token, [status(run.head.id, TaskState.COMPLETED)], end=True)
     assert second.load(MINE, run.head.id).task.artifacts[0].text == "x"
     assert first.head(MINE, run.head.id).status.state is TaskState.COMPLETED
+
+
+def test_keys_of_sends_outlive_the_store_that_took_them(make_store):
+    first = make_store()
+    run = send(first, "k")
+    first.close()
+    with pytest.raises(AlreadySent) as caught:
+        send(make_store(), "k")
+    assert caught.value.run.task_id == run.head.id
 
 
 def test_stores_with_different_prefixes_share_a_file_and_no_task(make_store):

@@ -22,6 +22,7 @@ from a2a_sync.stores.base import (
     RunRevoked,
     RunToken,
     Scope,
+    SentRun,
     StartedRun,
     StoredTask,
     TaskBusy,
@@ -33,7 +34,7 @@ from a2a_sync.stores.base import (
     folded,
     not_found,
 )
-from a2a_sync.stores.sqlite import rows, schema
+from a2a_sync.stores.sqlite import rows, schema, sends
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.rows import Batch, HeadRow, RequestRow
 from a2a_sync.stores.sqlite.schema import place
@@ -104,6 +105,7 @@ class SQLiteStore:
         batch, request_row = Batch(events), RequestRow(request, events)
 
         def work(connection: sqlite3.Connection) -> HeadRow:
+            sends.refuse_known(connection, self._sql, scope, request.key)
             if create:
                 old = HeadRow.new(scope.tenant, scope.owner, request)
                 new = self._insert(connection, batch.advance(old, token.value))
@@ -113,12 +115,17 @@ class SQLiteStore:
                 self._update(connection, old, new)
             connection.execute(self._sql.put_request, (place(new.key, 0), request_row.body(old.version)))
             connection.executemany(self._sql.put, batch.rows(old, new.key))
+            sends.keep(connection, self._sql, request.key, old, new)
             if create:
                 self._forget_surplus(connection)
             return new
 
         row = self._database.write(work)
         return StartedRun(token=token, head=row.head(batch.change.status), entries=batch.entries)
+
+    def sent(self, scope: Scope, key: str) -> SentRun | None:
+        """See `TaskStore.sent`."""
+        return self._database.read(lambda connection: sends.find(connection, self._sql, scope, key))
 
     def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
@@ -207,8 +214,10 @@ class SQLiteStore:
                 self._remove(connection, HeadRow._make(row))
 
     def _remove(self, connection: sqlite3.Connection, row: HeadRow) -> None:
+        log = (place(row.key, 0), place(row.key, row.version))
         connection.execute(self._sql.delete_task, (row.key,))
-        connection.execute(self._sql.delete_entries, (place(row.key, 0), place(row.key, row.version)))
+        connection.execute(self._sql.delete_sends, log)
+        connection.execute(self._sql.delete_entries, log)
         if row.artifacts >= _SNAPSHOT_AFTER:
             connection.execute(self._sql.delete_snapshot, (row.key,))
 

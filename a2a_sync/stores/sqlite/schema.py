@@ -5,7 +5,8 @@ integer (`place`), so that a log is one range of one table and needs no index. P
 its newest run, and each message points at the message before it: the newest n are found without an index too. ``counts``
 says how many tasks of a scope are in a state, so that totals cost nothing to ask for; its row without scope and state
 counts them all. ``snapshots`` holds the folded artifacts of tasks with many chunks. ``workers`` counts the heartbeats of
-the processes; a token begins with the id of the worker that holds it.
+the processes; a token begins with the id of the worker that holds it. ``sends`` knows the sends that came with a key by
+the digest of scope and key; the entry of the message names the digest too, so that it can be deleted with its task.
 
 Every index and every table that a write touches is one more page to store: measure before adding one.
 """
@@ -57,8 +58,17 @@ _TABLES = (
         place INTEGER PRIMARY KEY,
         kind INTEGER NOT NULL,
         previous INTEGER,
+        send BLOB,
         body BLOB NOT NULL
     )
+    """,
+    """
+    CREATE TABLE {p}sends (
+        digest BLOB PRIMARY KEY,
+        task INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        fingerprint TEXT NOT NULL
+    ) WITHOUT ROWID
     """,
     """
     CREATE TABLE {p}snapshots (
@@ -163,6 +173,16 @@ class Statements:
         self.put_request = f"INSERT OR REPLACE INTO {p}entries (place, kind, body) VALUES (?, {REQUEST}, ?)"
         self.put_snapshot = (
             f"INSERT OR REPLACE INTO {p}snapshots SELECT key, ?, ?, ? FROM {p}tasks WHERE id = ? AND key = ?"
+        )
+        self.sent = (
+            f"SELECT task.id, send.number, send.fingerprint FROM {p}sends AS send JOIN {p}tasks AS task"
+            " ON task.key = send.task WHERE send.digest = ?"
+        )
+        self.put_send = f"INSERT INTO {p}sends (digest, task, number, fingerprint) VALUES (?, ?, ?, ?)"
+        self.mark_send = f"UPDATE {p}entries SET send = ? WHERE place = ?"
+        self.delete_sends = (
+            f"DELETE FROM {p}sends WHERE digest IN"
+            f" (SELECT send FROM {p}entries WHERE place >= ? AND place <= ? AND send IS NOT NULL)"
         )
         self.delete_task = f"DELETE FROM {p}tasks WHERE key = ?"
         self.delete_entries = f"DELETE FROM {p}entries WHERE place >= ? AND place <= ?"
