@@ -10,8 +10,8 @@ from tests.scenarios.agent import ScenarioAgent
 
 
 def make_app(store: Any = None) -> A2AApp:
-    """The scenario agent, in protocol 1.0 only, with little patience for bodies that do not come."""
-    return A2AApp(ScenarioAgent(), store=store, versions=("1.0",), limits=Limits(tick=0.05, read_deadline=0.5))
+    """The scenario agent with little patience for bodies that do not come."""
+    return A2AApp(ScenarioAgent(), store=store, limits=Limits(tick=0.05, read_deadline=0.5))
 
 
 #: The store's file is made on first use, so importing this leaves no trace.
