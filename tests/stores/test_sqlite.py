@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -379,14 +382,30 @@ def test_a_path_that_cannot_be_opened_is_an_error_that_says_so(tmp_path, make_st
         begin(make_store(tmp_path / name))
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write to any file")
-def test_a_read_only_file_can_be_read_and_not_written(path, make_store):
-    store = make_store()
-    run = begin(store)
-    store.close()
-    path.chmod(0o444)
-    with pytest.raises(StoreError, match="read-only"):
-        store.append(run.token, [])
+@contextmanager
+def as_an_ordinary_user() -> Iterator[Path]:
+    """A folder that anybody may use; within, root is nobody in particular, for whom read-only files are read-only."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o777)
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        os.seteuid(before)
+        shutil.rmtree(folder)
+
+
+def test_a_read_only_file_is_an_error_that_says_so(make_store):
+    with as_an_ordinary_user() as folder:
+        store = make_store(folder / "tasks.db")
+        run = begin(store)
+        store.close()
+        (folder / "tasks.db").chmod(0o444)
+        with pytest.raises(StoreError, match="read-only"):
+            store.append(run.token, [])
+        store.close()
 
 
 def test_what_json_cannot_say_is_refused_before_anything_is_stored(make_store):
