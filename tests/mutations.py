@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.wsgi import CARD, JSON_HEADERS
+from tests.wsgi import CARD, JSON_HEADERS, OLD_CARD
 
 #: Words in a body that stand for what only the server knows.
 FINISHED, ASKED, TOKEN = "FINISHED", "ASKED", "TOKEN"
@@ -120,9 +120,96 @@ CALLS: dict[str, list[dict[str, Any]]] = {
     "DeleteTaskPushNotificationConfig": [{"taskId": FINISHED, "id": "p-1"}],
     "GetExtendedAgentCard": [{}],
 }
-#: Sends are most of the code, and the last five are always refused.
-METHODS = [*["SendMessage"] * 6, *["SendStreamingMessage"] * 5, *["GetTask", "ListTasks"] * 4]
-METHODS += [*["CancelTask", "SubscribeToTask"] * 3, *list(CALLS)[6:]]
+PARTS_V03: list[dict[str, Any]] = [
+    {"kind": "text", "text": "Hello"},
+    {"kind": "text", "text": "", "metadata": {"a": [1, 2.5, None, {"b": True}]}},
+    {"kind": "file", "file": {"bytes": "+/8=", "name": "a.bin", "mimeType": "application/octet-stream"}},
+    {"kind": "file", "file": {"uri": "https://files.example/a.csv", "mimeType": "text/csv"}, "metadata": {}},
+    {"kind": "data", "data": {"order": 7, "items": [{"name": "é😀", "price": 1e3}]}},
+    {"kind": "data", "data": {"value": None}, "metadata": {"data_part_compat": True}},
+    {"text": "a part that does not say what it is"},
+]
+MESSAGES_V03: list[dict[str, Any]] = [
+    {"kind": "message", "messageId": "m-1", "role": "user", "parts": PARTS_V03[:1]},
+    {"messageId": "m-2", "role": "agent", "parts": PARTS_V03, "contextId": "c-1", "metadata": {"k": {"deep": [[]]}}},
+    {
+        "kind": "message",
+        "messageId": "m-3",
+        "role": "user",
+        "parts": PARTS_V03[2:5],
+        "extensions": ["https://x.example"],
+    },
+    {
+        "kind": "message",
+        "messageId": "m-4",
+        "role": "user",
+        "parts": [{"kind": "text", "text": "ask"}],
+        "referenceTaskIds": [FINISHED],
+    },
+    {"kind": "message", "messageId": "m-5", "role": "user", "parts": PARTS_V03[:2], "taskId": ASKED},
+]
+CONFIGURATIONS_V03: list[dict[str, Any]] = [
+    {},
+    {"historyLength": 0, "acceptedOutputModes": ["text/plain"], "blocking": True},
+    {"historyLength": 2, "blocking": False},
+]
+SENDS_V03 = [
+    {"message": message, **extra}
+    for message in MESSAGES_V03
+    for extra in [{}, *({"configuration": c, "metadata": {"m": 1}} for c in CONFIGURATIONS_V03)]
+]
+WEBHOOK: dict[str, Any] = {
+    "url": "https://x.example",
+    "token": "t",
+    "authentication": {"schemes": ["Bearer"], "credentials": "c"},
+}
+CALLS_V03: dict[str, list[dict[str, Any]]] = {
+    "message/send": SENDS_V03,
+    "message/stream": SENDS_V03,
+    "tasks/get": [{"id": FINISHED}, {"id": ASKED, "historyLength": 1}, {"id": FINISHED, "metadata": {"a": 1}}],
+    "tasks/cancel": [{"id": ASKED}, {"id": ASKED, "metadata": {"why": "because"}}],
+    "tasks/resubscribe": [{"id": ASKED}],
+    "tasks/pushNotificationConfig/set": [{"taskId": FINISHED, "pushNotificationConfig": WEBHOOK}],
+    "tasks/pushNotificationConfig/get": [{"id": FINISHED, "pushNotificationConfigId": "p-1"}, {"id": FINISHED}],
+    "tasks/pushNotificationConfig/list": [{"id": FINISHED}],
+    "tasks/pushNotificationConfig/delete": [{"id": FINISHED, "pushNotificationConfigId": "p-1"}],
+    "agent/getAuthenticatedExtendedCard": [{}],
+}
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """The valid calls of one version, and how often each is made: sends are most of the code."""
+
+    version: str
+    calls: dict[str, list[dict[str, Any]]]
+    weights: dict[str, int]
+
+    @property
+    def methods(self) -> list[str]:
+        """Each method as often as its weight; the others are always refused, and made once."""
+        return [method for method in self.calls for _ in range(self.weights.get(method, 1))]
+
+
+GRAMMARS = {
+    "1.0": Grammar(
+        "1.0",
+        CALLS,
+        {
+            "SendMessage": 6,
+            "SendStreamingMessage": 5,
+            "GetTask": 4,
+            "ListTasks": 4,
+            "CancelTask": 3,
+            "SubscribeToTask": 3,
+        },
+    ),
+    "0.3": Grammar(
+        "0.3",
+        CALLS_V03,
+        {"message/send": 6, "message/stream": 5, "tasks/get": 4, "tasks/cancel": 3, "tasks/resubscribe": 3},
+    ),
+}
 
 # -- what is done to them -----------------------------------------------------------------------------------------------
 
@@ -159,8 +246,13 @@ VALUES: list[Any] = [
         "2.0",
         "SendMessage",
         "1970-01-01T00:00:00Z",
+        "user",
+        "working",
+        "message",
+        "file",
     ),
     *([], {}, [[]], [None], [{}], {"": None}, {"text": "t"}, {"list": []}, {"data": {"data": []}}, ["a", "b"]),
+    *({"kind": "text", "text": "t"}, {"kind": "file", "file": {"bytes": ""}}, {"kind": []}, {"value": 1}),
     *(
         Raw(b"NaN"),
         Raw(b"1e400"),
@@ -272,7 +364,7 @@ class Mutator:
         replace_member(root, "id", self.pick(["", "x", 0, -7, 2**60, None, 1.5, True, [], {}]))
 
     def call_another(self, root: Members) -> None:
-        replace_member(root, "method", self.pick([*CALLS, "message/send", "", "sendMessage", None, 5]))
+        replace_member(root, "method", self.pick([*CALLS, *CALLS_V03, "", "sendMessage", "tasks/list", None, 5]))
 
     # -- the bytes --
 
@@ -347,26 +439,27 @@ OF_REQUESTS: list[Callable[[Mutator, HttpRequest], HttpRequest]] = [
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> HttpRequest:
+def requests(draw: st.DrawFn, grammar: Grammar) -> HttpRequest:
     """A valid request after none, one or a few mutations."""
     mutator = Mutator(draw)
-    request: HttpRequest = mutator.pick([fetch_card, *[call] * 30])(mutator)
+    request: HttpRequest = mutator.pick([fetch_card, *[call] * 30])(mutator, grammar)
     for _ in range(mutator.pick([0, 0, 0, 0, 1, 1, 2])):
         request = mutator.pick(OF_REQUESTS)(mutator, request)
     return request
 
 
-def fetch_card(mutator: Mutator) -> HttpRequest:
-    return HttpRequest(mutator.pick(["GET", "HEAD"]), CARD, {}, b"")
+def fetch_card(mutator: Mutator, grammar: Grammar) -> HttpRequest:
+    headers = mutator.pick([{}, {"A2A-Version": grammar.version}])
+    return HttpRequest(mutator.pick(["GET", "HEAD"]), mutator.pick([CARD, OLD_CARD]), dict(headers), b"")
 
 
-def call(mutator: Mutator) -> HttpRequest:
-    method = mutator.pick(METHODS)
-    id, params = mutator.pick([1, "a", None]), mutator.pick(CALLS[method])
+def call(mutator: Mutator, grammar: Grammar) -> HttpRequest:
+    method = mutator.pick(grammar.methods)
+    id, params = mutator.pick([1, "a", None]), mutator.pick(grammar.calls[method])
     root = tree({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
     for _ in range(mutator.pick([0, 0, 0, 1, 1, 1, 2, 3])):
         mutator.pick(OF_TREES)(mutator, root)
     body = write(root)
     for _ in range(mutator.pick([*[0] * 10, 1, 2])):
         body = mutator.pick(OF_BYTES)(mutator, body)
-    return HttpRequest("POST", "/", dict(JSON_HEADERS), body)
+    return HttpRequest("POST", "/", {**JSON_HEADERS, "A2A-Version": grammar.version}, body)
