@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -39,7 +40,9 @@ class ASGIApp:
         principal: Callable[[Scope], Principal | str | None] | None = None,
     ) -> None:
         self._app = app
-        self._pool = WorkerPool(threads=threads, waiting=0, leftovers=0, name="a2a-asgi")
+        self._places = threading.BoundedSemaphore(threads)
+        # A place is free a moment before its thread is, so that who comes next is not refused; the line is for that moment.
+        self._pool = WorkerPool(threads=threads, waiting=threads, leftovers=0, name="a2a-asgi")
         self._principal = principal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,19 +82,28 @@ class ASGIApp:
 
     def _start(self, bridge: Bridge, scope: Scope) -> bool:
         """Give the request a thread; False when there is none."""
+        if not self._places.acquire(blocking=False):
+            return False
         context = contextvars.copy_context()
         slot: Slot | None = None
         try:
             slot = self._pool.reserve()
-            slot.submit(lambda: context.run(bridge.serve, lambda: self._respond(bridge, scope)))
+            slot.submit(lambda: context.run(bridge.serve, lambda: self._serve(bridge, scope)))
         except (OverloadedError, RuntimeError):
             if slot is not None:
                 slot.release()
+            self._places.release()
             return False
         return True
 
-    def _respond(self, bridge: Bridge, scope: Scope) -> None:
+    def _serve(self, bridge: Bridge, scope: Scope) -> None:
         """On the request's thread."""
+        try:
+            self._respond(bridge, scope)
+        finally:
+            self._places.release()
+
+    def _respond(self, bridge: Bridge, scope: Scope) -> None:
         environ = environ_of(scope, bridge)
         if from_another_site(environ):
             bridge.run(_forbidden, environ)

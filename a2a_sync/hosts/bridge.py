@@ -121,6 +121,9 @@ class Bridge:
 
     def _emit(self, message: Message) -> None:
         """Send on the loop and wait until it is sent, so that a slow reader slows its own thread only."""
+        if self._gone.is_set():
+            # The loop may have stopped by now, and would never say so.
+            raise _ClientLeft
         passing = self._pass_on(message)
         try:
             sent = asyncio.run_coroutine_threadsafe(passing, self._loop)

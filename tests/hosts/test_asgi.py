@@ -1,0 +1,527 @@
+"""The ASGI bridge, message by message: bodies, clients that leave, servers that stop, hosts around it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from a2a_sync import A2AApp, Limits
+from a2a_sync.hosts.asgi import ASGIApp, Dispatcher
+from tests.engine import PATIENCE, eventually
+from tests.hosts.sites import HostedAgent
+from tests.wsgi import CARD, HOST, JSON_HEADERS, message, rpc
+
+Message = dict[str, Any]
+
+
+class Server:
+    """What an ASGI server does with one request. ``leave`` is the client's; ``refuse`` stands for a client that does not read.
+
+    `pieces` are the body, received one by one; `received` counts them.
+    """
+
+    def __init__(self, app: Any, pieces: Sequence[bytes] = (b"",), **scope: Any) -> None:
+        self.app = app
+        self.scope = make_scope(**scope)
+        self.sent: list[Message] = []
+        self.received = 0
+        self.left = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.refuse: Callable[[Message], Awaitable[None]] | None = None
+        self._pieces = list(pieces)
+
+    async def receive(self) -> Message:
+        if self.received < len(self._pieces):
+            self.received += 1
+            more = self.received < len(self._pieces)
+            return {"type": "http.request", "body": self._pieces[self.received - 1], "more_body": more}
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        self.begun.set()
+        if self.refuse is not None:
+            await self.refuse(message)
+        self.sent.append(message)
+
+    async def run(self) -> Server:
+        async with asyncio.timeout(PATIENCE):
+            await self.app(self.scope, self.receive, self.send)
+        return self
+
+    @property
+    def status(self) -> int:
+        status: int = self.sent[0]["status"]
+        return status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.sent)
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.sent) and not self.sent[-1].get("more_body", False)
+
+    @property
+    def text(self) -> str:
+        """The text that the agent answered with."""
+        text: str = json.loads(self.body)["result"]["task"]["artifacts"][0]["parts"][0]["text"]
+        return text
+
+
+def make_scope(**more: Any) -> Message:
+    headers = {"host": HOST, **JSON_HEADERS, **more.pop("add", {})}
+    return {
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "http_version": "1.1",
+        "server": (HOST, 80),
+        "client": ("203.0.113.7", 1234),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        **more,
+    }
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., ASGIApp]]:
+    apps: list[A2AApp] = []
+
+    def bridged(threads: int = 4, principal: Any = None, **limits: Any) -> ASGIApp:
+        apps.append(A2AApp(HostedAgent(), limits=Limits(**{"tick": 0.02, **limits})))
+        return ASGIApp(apps[-1], threads=threads, principal=principal)
+
+    yield bridged
+    for app in apps:
+        app.close(0)
+
+
+def sending(command: str, method: str = "SendMessage") -> list[bytes]:
+    return [rpc(method, message(command))]
+
+
+def streaming(command: str) -> list[bytes]:
+    return sending(command, "SendStreamingMessage")
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(main)
+
+
+# -- requests -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 10**9])
+def test_a_body_arrives_whole_however_it_is_cut(size: int, make: Callable[..., ASGIApp]) -> None:
+    (whole,) = sending("echo " + "x" * 3000)
+    pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+    server = run(Server(make(), pieces).run())
+    assert server.text == "echo: " + "x" * 3000
+    assert server.headers["content-type"] == "application/json"
+    assert server.complete
+
+
+def test_a_body_that_is_not_read_is_hardly_received(make: Callable[..., ASGIApp]) -> None:
+    # 100 MB, announced by a length that is refused before a byte is read.
+    pieces = [b"x" * 65536] * 1600
+    server = run(Server(make(), pieces, add={"content-length": str(65536 * 1600)}).run())
+    assert server.status == 413
+    assert server.received < 10
+
+
+def test_a_body_without_a_length_is_received_to_its_limit(make: Callable[..., ASGIApp]) -> None:
+    server = run(Server(make(body=1_000_000), [b" " * 65536] * 1600).run())
+    assert server.status == 413
+    assert server.received < 40
+
+
+def test_a_client_that_leaves_within_its_body_is_answered_by_nobody(make: Callable[..., ASGIApp]) -> None:
+    async def main() -> Server:
+        server = Server(make(), [b'{"jsonrpc"', b""])
+        pieces = server.receive
+
+        async def receive() -> Message:
+            return await pieces() if server.received == 0 else {"type": "http.disconnect"}
+
+        server.receive = receive  # type: ignore[method-assign]
+        return await server.run()
+
+    server = run(main())
+    assert server.sent == []
+
+
+def test_a_client_that_stalls_within_its_body_is_told_in_time(make: Callable[..., ASGIApp]) -> None:
+    async def main() -> Server:
+        server = Server(make(read_deadline=0.05), [b'{"jsonrpc"', b""])
+        pieces = server.receive
+
+        async def receive() -> Message:
+            return await pieces() if server.received == 0 else await asyncio.Event().wait()  # type: ignore[return-value]
+
+        server.receive = receive  # type: ignore[method-assign]
+        return await server.run()
+
+    assert json.loads(run(main()).body)["error"]["code"] == -32700
+
+
+def test_headers_arrive_as_a_wsgi_server_gives_them(make: Callable[..., ASGIApp]) -> None:
+    app = make()
+    seen: list[dict[str, Any]] = []
+
+    def note(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        seen.append(environ)
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    app._app.wsgi_app = note  # type: ignore[method-assign]
+    scope = make_scope(path="/caf\xe9", query_string=b"a=%20", scheme="https", server=("unix.sock", None), client=None)
+    scope["headers"] += [
+        (b"x-twice", b"1"),
+        (b"x-twice", b"2"),
+        (b"cookie", b"a=1"),
+        (b"cookie", b"b=2"),
+        (b"x_forwarded_host", b"evil.example"),
+        (b"x-latin", b"\xe9"),
+    ]
+
+    async def main() -> None:
+        server = Server(app)
+        server.scope = scope
+        await server.run()
+
+    run(main())
+    (environ,) = seen
+    assert environ["HTTP_X_TWICE"] == "1,2"
+    assert environ["HTTP_COOKIE"] == "a=1; b=2"
+    # A proxy that sets the header with hyphens leaves this one alone.
+    assert "HTTP_X_FORWARDED_HOST" not in environ
+    assert environ["HTTP_X_LATIN"] == "é"
+    assert (environ["CONTENT_TYPE"], environ["HTTP_A2A_VERSION"]) == ("application/json", "1.0")
+    assert environ["PATH_INFO"] == "/cafÃ©"
+    assert environ["QUERY_STRING"] == "a=%20"
+    assert environ["wsgi.url_scheme"] == "https"
+    assert environ["REMOTE_ADDR"] == ""
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "expected"),
+    [
+        ("", CARD, "/"),
+        ("/x", "/x" + CARD, "/x/"),
+        ("/x/", "/x" + CARD, "/x/"),
+        # Servers and proxies that leave the root out of the path.
+        ("/x", CARD, "/x/"),
+        ("/.well", CARD, "/.well/"),
+    ],
+)
+def test_the_root_path_is_in_the_card_once(root: str, path: str, expected: str, make: Callable[..., ASGIApp]) -> None:
+    server = run(Server(make(), method="GET", root_path=root, path=path).run())
+    assert json.loads(server.body)["supportedInterfaces"][0]["url"] == f"http://{HOST}{expected}"
+
+
+def test_head_and_options_have_no_body(make: Callable[..., ASGIApp]) -> None:
+    head = run(Server(make(), method="HEAD", path=CARD).run())
+    assert (head.status, head.body, head.complete) == (200, b"", True)
+    options = run(Server(make(), method="OPTIONS").run())
+    assert (options.status, options.body, options.complete) == (204, b"", True)
+
+
+# -- streams and clients ------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_sent_as_it_comes_and_ended(make: Callable[..., ASGIApp]) -> None:
+    server = run(Server(make(), streaming("count 3")).run())
+    assert server.headers["content-type"] == "text/event-stream"
+    assert server.body.count(b"data:") >= 4
+    assert server.complete
+
+
+@pytest.mark.parametrize("pieces", [streaming("wait"), sending("wait")], ids=["stream", "blocked send"])
+def test_a_client_that_leaves_frees_its_thread(pieces: list[bytes], make: Callable[..., ASGIApp]) -> None:
+    # One thread: the second request finds it only if the first has given it back.
+    app = make(threads=1)
+
+    async def main() -> Server:
+        first = Server(app, pieces)
+        running = asyncio.create_task(first.run())
+        await asyncio.sleep(0)
+        refused = await Server(app, sending("who")).run()
+        assert refused.status == 503
+        first.left.set()
+        await running
+        return await Server(app, sending("who")).run()
+
+    assert run(main()).text == "nobody"
+
+
+def test_a_server_that_gives_a_request_up_frees_its_thread(make: Callable[..., ASGIApp]) -> None:
+    app = make(threads=1)
+
+    async def main() -> Server:
+        first = Server(app, streaming("wait"))
+        running = asyncio.create_task(first.run())
+        await first.begun.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        while (second := await Server(app, sending("who")).run()).status == 503:
+            await asyncio.sleep(0.01)
+        return second
+
+    assert run(main()).text == "nobody"
+
+
+async def never(message: Message) -> None:
+    await asyncio.Event().wait()
+
+
+async def broken(message: Message) -> None:
+    raise OSError("broken pipe")
+
+
+@pytest.mark.parametrize("refuse", [never, broken])
+def test_a_client_that_does_not_read_loses_its_stream(
+    refuse: Callable[[Message], Awaitable[None]], make: Callable[..., ASGIApp]
+) -> None:
+    app = make(threads=1, write_deadline=0.05)
+
+    async def main() -> tuple[Server, Server]:
+        first = Server(app, streaming("wait"))
+        first.refuse = refuse
+        await first.run()
+        return first, await Server(app, sending("who")).run()
+
+    first, second = run(main())
+    assert first.sent == []
+    assert second.text == "nobody"
+
+
+def test_a_client_that_leaves_while_it_is_being_sent_to_is_not_waited_for(make: Callable[..., ASGIApp]) -> None:
+    app = make(threads=1, write_deadline=3600)
+
+    async def main() -> Server:
+        first = Server(app, streaming("wait"))
+        first.refuse = never
+        running = asyncio.create_task(first.run())
+        await first.begun.wait()
+        first.left.set()
+        await running
+        return await Server(app, sending("who")).run()
+
+    assert run(main()).text == "nobody"
+
+
+def test_requests_beyond_the_threads_are_refused_with_a_hint(make: Callable[..., ASGIApp]) -> None:
+    app = make(threads=2)
+
+    async def main() -> Server:
+        held = [Server(app, streaming("wait")) for _ in range(2)]
+        running = [asyncio.create_task(server.run()) for server in held]
+        for server in held:
+            await server.begun.wait()
+        refused = await Server(app, sending("who")).run()
+        for server in held:
+            server.left.set()
+        await asyncio.gather(*running)
+        return refused
+
+    refused = run(main())
+    assert refused.status == 503
+    assert refused.headers["retry-after"] == "1"
+    assert json.loads(refused.body)["error"]["code"] == 503
+
+
+# -- the host -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_host_says_who_calls_on_the_thread_of_the_request(make: Callable[..., ASGIApp]) -> None:
+    loop: list[int] = []
+    seen: list[int] = []
+
+    def user(scope: Any) -> str:
+        seen.append(threading.get_ident())
+        name: str = scope["user"]
+        return name
+
+    async def main() -> Server:
+        loop.append(threading.get_ident())
+        return await Server(make(principal=user), sending("who"), user="ada").run()
+
+    assert run(main()).text == "ada"
+    assert seen != loop
+
+
+def test_variables_of_the_host_reach_the_thread(make: Callable[..., ASGIApp]) -> None:
+    name = contextvars.ContextVar("name", default="nobody")
+
+    async def main() -> Server:
+        name.set("grace")
+        return await Server(make(principal=lambda scope: name.get()), sending("who")).run()
+
+    assert run(main()).text == "grace"
+
+
+def test_what_a_host_raises_is_the_hosts_and_the_thread_comes_back(make: Callable[..., ASGIApp]) -> None:
+    wrong = [LookupError("no such session")] * 3
+
+    def user(scope: Any) -> str:
+        if wrong:
+            raise wrong.pop()
+        return "ada"
+
+    app = make(threads=1, principal=user)
+
+    async def main() -> Server:
+        for _ in range(3):
+            with pytest.raises(LookupError, match="no such session"):
+                await Server(app, sending("who")).run()
+        return await Server(app, sending("who")).run()
+
+    assert run(main()).text == "ada"
+
+
+def test_pages_of_other_sites_cannot_use_their_visitors_login(make: Callable[..., ASGIApp]) -> None:
+    headers = {"cookie": "session=1", "sec-fetch-site": "cross-site"}
+    server = run(Server(make(principal=lambda scope: "ada"), sending("who"), add=headers).run())
+    assert server.status == 403
+    assert json.loads(server.body)["error"]["code"] == 403
+
+
+def test_a_websocket_is_refused(make: Callable[..., ASGIApp]) -> None:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    run(make()({"type": "websocket", "path": "/"}, receive, send))  # type: ignore[arg-type]
+    assert sent == [{"type": "websocket.close", "code": 1000}]
+
+
+def test_what_is_neither_is_an_error(make: Callable[..., ASGIApp]) -> None:
+    with pytest.raises(ValueError, match="carrier-pigeon"):
+        run(make()({"type": "carrier-pigeon"}, never, never))  # type: ignore[arg-type]
+
+
+class Lifespan:
+    """A server that starts and stops an application."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.sent: list[str] = []
+
+    async def run(self) -> list[str]:
+        messages = iter(["lifespan.startup", "lifespan.shutdown"])
+
+        async def receive() -> Message:
+            return {"type": next(messages)}
+
+        async def send(message: Message) -> None:
+            self.sent.append(message["type"])
+
+        async with asyncio.timeout(PATIENCE):
+            await self.app({"type": "lifespan"}, receive, send)
+        return self.sent
+
+
+COMPLETE = ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+def test_a_server_that_stops_closes_the_app(make: Callable[..., ASGIApp]) -> None:
+    app = make()
+
+    async def main() -> Server:
+        assert await Lifespan(app).run() == COMPLETE
+        return await Server(app, sending("who")).run()
+
+    assert run(main()).status == 429
+
+
+def test_a_stream_ends_when_the_app_is_closed_beside_the_loop(make: Callable[..., ASGIApp]) -> None:
+    app = make()
+
+    async def main() -> Server:
+        server = Server(app, streaming("wait"))
+        running = asyncio.create_task(server.run())
+        await server.begun.wait()
+        await app.close(0)
+        return await running
+
+    server = run(main())
+    assert server.complete
+    assert b"server stopped" in server.body
+
+
+def test_the_loop_may_be_gone_before_the_thread(make: Callable[..., ASGIApp], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    app = make(threads=1)
+
+    async def main() -> None:
+        server = Server(app, streaming("wait"))
+        running = asyncio.create_task(server.run())
+        await server.begun.wait()
+        running.cancel()
+
+    run(main())
+
+    async def again() -> Server:
+        return await Server(app, sending("who")).run()
+
+    eventually(lambda: run(again()).status == 200)
+    assert caplog.records == []
+
+
+# -- the dispatcher -----------------------------------------------------------------------------------------------------
+
+
+async def host(scope: Any, receive: Any, send: Any) -> None:
+    """A host that knows nothing but HTTP, as Django does."""
+    assert scope["type"] in ("http", "websocket"), scope["type"]
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": f"host {scope['root_path']} {scope['path']}".encode()})
+
+
+def dispatched(make: Callable[..., ASGIApp]) -> Dispatcher:
+    return Dispatcher(host, {"/agents": make(), "/agents/echo/": make(principal=lambda scope: "echo")})
+
+
+@pytest.mark.parametrize(("path", "user"), [("/agents/echo", "echo"), ("/agents/echo/", "echo"), ("/agents", "nobody")])
+def test_the_longest_prefix_that_fits_has_it(path: str, user: str, make: Callable[..., ASGIApp]) -> None:
+    assert run(Server(dispatched(make), sending("who"), path=path).run()).text == user
+
+
+@pytest.mark.parametrize("path", ["/", "/agents2", "/agent", "/x/agents"])
+def test_everything_else_is_the_hosts_and_untouched(path: str, make: Callable[..., ASGIApp]) -> None:
+    assert run(Server(dispatched(make), path=path).run()).body == f"host  {path}".encode()
+
+
+@pytest.mark.parametrize("root", ["", "/x"])
+def test_the_card_of_a_dispatched_agent_names_its_prefix(root: str, make: Callable[..., ASGIApp]) -> None:
+    path = root + "/agents/echo" + CARD
+    server = run(Server(dispatched(make), method="GET", root_path=root, path=path).run())
+    assert json.loads(server.body)["supportedInterfaces"][0]["url"] == f"http://{HOST}{root}/agents/echo/"
+
+
+def test_the_dispatcher_closes_every_agent_when_its_server_stops(make: Callable[..., ASGIApp]) -> None:
+    app = dispatched(make)
+
+    async def main() -> list[int]:
+        assert await Lifespan(app).run() == COMPLETE
+        return [(await Server(app, sending("who"), path=path).run()).status for path in ("/agents", "/agents/echo")]
+
+    assert run(main()) == [429, 429]
