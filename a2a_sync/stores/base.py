@@ -43,7 +43,10 @@ class RunToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHead:
-    """A task without its log. ``version`` is the highest entry number; ``running`` says that a run holds the token."""
+    """A task without its log. ``version`` is the highest entry number; ``running`` says that a run holds the token.
+
+    Of the entries up to ``compacted`` only the messages are left: what streamed then cannot be replayed.
+    """
 
     id: str
     context_id: str
@@ -51,15 +54,20 @@ class TaskHead:
     version: int
     running: bool
     metadata: Metadata
+    compacted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedRun:
-    """A run that may write: its token, the task as it is now, and the entries just stored."""
+    """A run that may write: its token, the task as it is now, and the entries just stored.
+
+    ``forgotten`` are the tasks that had to make room and waited for their client: whoever follows them must be told.
+    """
 
     token: RunToken
     head: TaskHead
     entries: tuple[Entry, ...]
+    forgotten: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +81,16 @@ class StoredTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPage:
-    """Entries after a cursor, and where the task stands now. More may follow while ``version`` is ahead of the last one."""
+    """Entries after a cursor, and where the task stands now. More may follow while ``version`` is ahead of the last one.
+
+    A cursor before ``compacted`` misses entries: see `TaskHead`.
+    """
 
     entries: tuple[Entry, ...]
     version: int
     state: TaskState
     running: bool
+    compacted: int = 0
 
 
 class Cursor(NamedTuple):
@@ -108,6 +120,34 @@ class TaskPage:
     tasks: tuple[Task, ...]
     next: Cursor | None
     total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """What is too old to keep. Times are milliseconds since 1970; None: nothing is.
+
+    They are compared with the moment at which a task's newest run ended; a task with a run is never touched. Terminal tasks
+    older than ``ended`` are removed, and tasks older than ``waiting`` that wait for their client. Of those older than
+    ``replay`` the log is compacted, if it has at least `COMPACT_FROM` entries more than after the last time.
+    """
+
+    ended: int | None = None
+    waiting: int | None = None
+    replay: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What one sweep did. ``more`` is left for the next; ``forgotten`` as in `StartedRun`."""
+
+    removed: int
+    compacted: int
+    more: bool
+    forgotten: tuple[str, ...] = ()
+
+
+#: A shorter log is not compacted: its entries take little more room than their sum does.
+COMPACT_FROM = 64
 
 
 class StoreConflict(Exception):
@@ -247,13 +287,19 @@ class TaskStore(Protocol):
         """The folded task. `history` is how many of the newest messages to include (None: all)."""
 
     def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
-        """At most `limit` entries with numbers above `after`, in order."""
+        """At most `limit` entries with numbers above `after`, in order; of a compacted part, its messages."""
 
     def list(self, scope: Scope, query: TaskQuery) -> TaskPage:
         """A page of the scope's tasks, newest status first."""
 
     def delete(self, scope: Scope, task_id: str) -> None:
         """Remove a task with everything that belongs to it."""
+
+    def sweep(self, expiry: Expiry, *, limit: int = 100) -> Swept:
+        """Remove and compact what has expired, at most `limit` tasks of each: what one call does is bounded.
+
+        Compacting changes nothing of what `head`, `load`, `list` and `request` give, but for ``TaskHead.compacted``.
+        """
 
     def close(self) -> None:
         """Free connections and files. Idempotent; the store opens them again when used again."""

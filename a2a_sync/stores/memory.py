@@ -1,7 +1,7 @@
 """Tasks in this process's memory: gone with it, and invisible to every other process.
 
-For tests, scripts, and servers of one process whose tasks need not survive it. Reads take no lock: a head is replaced as
-a whole, after the events it counts are in the list. Nothing here may cost more per write when more tasks are stored.
+For tests, scripts, and servers of one process whose tasks need not survive it. Reads take no lock (see `records`).
+Nothing here may cost more per write when more tasks are stored.
 """
 
 from __future__ import annotations
@@ -9,100 +9,37 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
+from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import (
     AlreadySent,
-    Cursor,
+    Expiry,
     LogPage,
-    Outcome,
     RunRevoked,
     RunToken,
     Scope,
     SentRun,
     StartedRun,
     StoredTask,
+    Swept,
     TaskBusy,
     TaskEnded,
     TaskExists,
     TaskHead,
     TaskPage,
     TaskQuery,
-    folded,
     not_found,
     outcome,
-    time_ms,
 )
-from a2a_sync.types import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus
+from a2a_sync.stores.records import Owned, Record
+from a2a_sync.types import TaskState, TaskStatus
 
 _order = attrgetter("order")
 _UNSPECIFIED = TaskStatus(state=TaskState.UNSPECIFIED)
-
-
-class _Owned:
-    """The tasks of one scope, and its sends by their keys."""
-
-    __slots__ = ("scope", "sends", "tasks")
-
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-        self.tasks: dict[str, _Record] = {}
-        self.sends: dict[str, SentRun] = {}
-
-
-class _Record:
-    """One task. ``events`` only grows; ``head`` says how many of them count. Writers hold the store's lock."""
-
-    __slots__ = ("artifacts", "events", "head", "keys", "messages", "order", "owned", "request", "token")
-
-    def __init__(self, owned: _Owned, head: TaskHead) -> None:
-        self.owned = owned
-        self.head = head
-        self.events: list[LogEvent] = []
-        self.messages = 0
-        self.artifacts = 0
-        self.order = Cursor(0, head.id)
-        self.token = ""
-        self.request: RunRequest | None = None
-        self.keys: tuple[str, ...] = ()
-
-    def take(self, events: Sequence[LogEvent], change: Outcome, *, running: bool) -> None:
-        """Add `events` and replace the head, in this order: readers take the head first."""
-        old = self.head
-        self.events.extend(events)
-        self.artifacts += change.artifacts
-        self.messages += sum(isinstance(event, Message) for event in events)
-        if change.status is not None:
-            self.order = Cursor(time_ms(change.status.timestamp), old.id)
-        self.head = TaskHead(
-            id=old.id,
-            context_id=old.context_id,
-            status=change.status or old.status,
-            version=old.version + len(events),
-            running=running,
-            metadata={**old.metadata, **change.metadata} if change.metadata else old.metadata,
-        )
-
-    def fold(self, head: TaskHead, history: int | None, artifacts: bool) -> Task:
-        """The task as it was at `head`."""
-        fold = ArtifactFold()
-        if artifacts and self.artifacts:
-            for event in itertools.islice(self.events, head.version):
-                if isinstance(event, TaskArtifactUpdateEvent):
-                    fold.apply(event)
-        wanted = self.messages if history is None else min(history, self.messages)
-        newest = list(itertools.islice(self._messages_backwards(head.version), max(wanted, 0)))
-        return folded(head, reversed(newest), fold)
-
-    def _messages_backwards(self, version: int) -> Iterator[Message]:
-        for index in range(version - 1, -1, -1):
-            event = self.events[index]
-            if isinstance(event, Message):
-                yield event
 
 
 class MemoryStore:
@@ -123,8 +60,8 @@ class MemoryStore:
             raise ValueError(f"max_tasks must be at least 1, not {max_tasks}")
         self._max_tasks = max_tasks
         self._lock = threading.Lock()
-        self._tasks: dict[str, _Record] = {}
-        self._scopes: dict[Scope, _Owned] = {}
+        self._tasks: dict[str, Record] = {}
+        self._scopes: dict[Scope, Owned] = {}
         #: Ids in the order in which their tasks ended, with some of tasks deleted since.
         self._ended: deque[str] = deque()
         self._waiting: OrderedDict[str, None] = OrderedDict()
@@ -148,9 +85,8 @@ class MemoryStore:
                 record.request = replace(request, key=None)
                 record.keys += (key,)
                 record.owned.sends[key] = SentRun(task_id, record.head.version, fingerprint)
-            if create:
-                self._forget_surplus()
-            return StartedRun(token=token, head=record.head, entries=entries)
+            forgotten = self._forget_surplus() if create else ()
+            return StartedRun(token=token, head=record.head, entries=entries, forgotten=forgotten)
 
     def sent(self, scope: Scope, key: str) -> SentRun | None:
         """See `TaskStore.sent`."""
@@ -169,7 +105,7 @@ class MemoryStore:
         """See `TaskStore.interrupt`."""
         with self._lock:
             record = self._find(scope, task_id)
-            if record.head.status.state.terminal:
+            if record.terminal:
                 raise TaskEnded(f"task {task_id} is {record.head.status.state}")
             return self._write(record, events, end=True)
 
@@ -181,7 +117,7 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing to free: the tasks stay as long as the store."""
 
-    def _create(self, scope: Scope, request: RunRequest) -> _Record:
+    def _create(self, scope: Scope, request: RunRequest) -> Record:
         task_id = request.task_id
         if task_id in self._tasks:
             raise TaskExists(f"task {task_id} exists")
@@ -190,19 +126,19 @@ class MemoryStore:
         )
         owned = self._scopes.get(scope)
         if owned is None:
-            owned = self._scopes[scope] = _Owned(scope)
-        record = self._tasks[task_id] = owned.tasks[task_id] = _Record(owned, head)
+            owned = self._scopes[scope] = Owned(scope)
+        record = self._tasks[task_id] = owned.tasks[task_id] = Record(owned, head)
         return record
 
-    def _startable(self, scope: Scope, task_id: str) -> _Record:
+    def _startable(self, scope: Scope, task_id: str) -> Record:
         record = self._find(scope, task_id)
-        if record.head.status.state.terminal:
+        if record.terminal:
             raise TaskEnded(f"task {task_id} is {record.head.status.state}")
         if record.token:
             raise TaskBusy(f"a run on task {task_id} goes on")
         return record
 
-    def _write(self, record: _Record, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
+    def _write(self, record: Record, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
         change = outcome(events)
         if end or change.ends:
             record.token = ""
@@ -214,33 +150,34 @@ class MemoryStore:
 
     # -- the bound ----------------------------------------------------------------------------------------------------
 
-    def _queue(self, record: _Record) -> None:
+    def _queue(self, record: Record) -> None:
         """Put the task where `_forget_surplus` looks for it; tasks with a run are in no queue."""
         task_id = record.head.id
         if record.token:
             self._waiting.pop(task_id, None)
-        elif record.head.status.state.terminal:
+        elif record.terminal:
             self._waiting.pop(task_id, None)
             self._ended.append(task_id)
         else:
             self._waiting[task_id] = None
 
-    def _forget_surplus(self) -> None:
-        while len(self._tasks) > self._max_tasks:
-            record = self._oldest()
-            if record is None:
-                return
-            self._remove(record)
+    def _forget_surplus(self) -> tuple[str, ...]:
+        forgotten: tuple[str, ...] = ()
+        while len(self._tasks) > self._max_tasks and (record := self._oldest()) is not None:
+            forgotten += self._remove(record)
+        return forgotten
 
-    def _oldest(self) -> _Record | None:
+    def _oldest(self) -> Record | None:
         while self._ended:
             record = self._tasks.get(self._ended.popleft())
-            if record is not None and record.head.status.state.terminal:
+            if record is not None and record.terminal:
                 return record
         return self._tasks[next(iter(self._waiting))] if self._waiting else None
 
-    def _remove(self, record: _Record) -> None:
+    def _remove(self, record: Record) -> tuple[str, ...]:
+        """Remove a task with everything that belongs to it; its id, if it waited for its client."""
         task_id, owned = record.head.id, record.owned
+        waited = task_id in self._waiting
         record.token = ""
         self._waiting.pop(task_id, None)
         del self._tasks[task_id], owned.tasks[task_id]
@@ -250,6 +187,35 @@ class MemoryStore:
             del self._scopes[owned.scope]
         if len(self._ended) > 2 * len(self._tasks) + 64:
             self._ended = deque(task_id for task_id in self._ended if task_id in self._tasks)
+        return (task_id,) if waited else ()
+
+    def sweep(self, expiry: Expiry, *, limit: int = 100) -> Swept:
+        """See `TaskStore.sweep`."""
+        with self._lock:
+            records = list(self._tasks.values())
+        removed = compacted = 0
+        forgotten: tuple[str, ...] = ()
+        # Looked through without the lock; under it only what is cheap.
+        for record in records:
+            if max(removed, compacted) >= limit:
+                return Swept(removed=removed, compacted=compacted, more=True, forgotten=forgotten)
+            if record.expired(expiry):
+                with self._lock:
+                    if record.expired(expiry) and self._tasks.get(record.head.id) is record:
+                        forgotten += self._remove(record)
+                        removed += 1
+            elif record.compactable(expiry):
+                compacted += self._replace(record, record.compact())
+        return Swept(removed=removed, compacted=compacted, more=False, forgotten=forgotten)
+
+    def _replace(self, record: Record, compacted: Record) -> bool:
+        """Swap the one for the other, unless the task has gone on or is gone."""
+        task_id, version = record.head.id, compacted.head.version
+        with self._lock:
+            if record.token or record.head.version != version or self._tasks.get(task_id) is not record:
+                return False
+            self._tasks[task_id] = record.owned.tasks[task_id] = compacted
+            return True
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -265,23 +231,12 @@ class MemoryStore:
         """See `TaskStore.load`."""
         record = self._find(scope, task_id)
         head = record.head
-        return StoredTask(
-            task=record.fold(head, history, artifacts),
-            version=head.version,
-            running=head.running,
-        )
+        task = record.fold(head, history, artifacts)
+        return StoredTask(task=task, version=head.version, running=head.running)
 
     def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
         """See `TaskStore.log`."""
-        record = self._find(scope, task_id)
-        head, after = record.head, max(after, 0)
-        events = record.events[after : min(head.version, after + limit)]
-        return LogPage(
-            entries=tuple(Entry(number, event) for number, event in enumerate(events, after + 1)),
-            version=head.version,
-            state=head.status.state,
-            running=head.running,
-        )
+        return self._find(scope, task_id).page(max(after, 0), limit)
 
     def list(self, scope: Scope, query: TaskQuery) -> TaskPage:
         """See `TaskStore.list`."""
@@ -302,14 +257,14 @@ class MemoryStore:
             total=total,
         )
 
-    def _find(self, scope: Scope, task_id: str) -> _Record:
+    def _find(self, scope: Scope, task_id: str) -> Record:
         record = self._tasks.get(task_id)
         if record is None or record.owned.scope != scope:
             raise not_found(task_id)
         return record
 
 
-def _matches(record: _Record, query: TaskQuery) -> bool:
+def _matches(record: Record, query: TaskQuery) -> bool:
     head = record.head
     return (
         (not query.context_id or head.context_id == query.context_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import (
     Cursor,
+    Expiry,
     LogPage,
     RunRevoked,
     RunToken,
@@ -25,28 +26,26 @@ from a2a_sync.stores.base import (
     SentRun,
     StartedRun,
     StoredTask,
+    Swept,
     TaskBusy,
     TaskEnded,
     TaskExists,
     TaskHead,
     TaskPage,
     TaskQuery,
-    folded,
     not_found,
 )
 from a2a_sync.stores.sqlite import rows, schema, sends
 from a2a_sync.stores.sqlite.database import Database
-from a2a_sync.stores.sqlite.rows import Batch, HeadRow, RequestRow
+from a2a_sync.stores.sqlite.reading import Reading
+from a2a_sync.stores.sqlite.retention import Retention
+from a2a_sync.stores.sqlite.rows import SNAPSHOT_AFTER, Batch, HeadRow, RequestRow
 from a2a_sync.stores.sqlite.schema import place
 from a2a_sync.stores.sqlite.workers import SQLiteWorkers
-from a2a_sync.types import Message, Task, TaskState
+from a2a_sync.types import Task, TaskState
 
 __all__ = ["SQLiteStore"]
 
-#: So many artifact entries are folded anew at each read before their fold is kept.
-_SNAPSHOT_AFTER = 64
-#: Tasks forgotten at one creation, at most: a bound that was lowered is reached step by step.
-_FORGET_AT_ONCE = 2
 #: Tasks of one context up to this number are sorted for a page.
 _SORTED_AT_ONCE = 1000
 
@@ -84,13 +83,13 @@ class SQLiteStore:
         if busy_timeout < 0:
             raise ValueError(f"busy_timeout must not be negative, not {busy_timeout}")
         self._sql = schema.Statements(prefix)
-        self._max_tasks = max_tasks
         self._database = Database(
             str(Path(name).absolute()),
             busy_timeout=busy_timeout,
             is_ready=partial(schema.is_current, prefix=prefix),
             prepare=partial(schema.prepare, prefix=prefix),
         )
+        self._retention = Retention(self._database, self._sql, max_tasks)
         self.workers = SQLiteWorkers(self._database, self._sql, str(Path(name).absolute()), self._adopt)
 
     def close(self) -> None:
@@ -104,7 +103,7 @@ class SQLiteStore:
         token = self.workers.new_token(request.task_id)
         batch, request_row = Batch(events), RequestRow(request, events)
 
-        def work(connection: sqlite3.Connection) -> HeadRow:
+        def work(connection: sqlite3.Connection) -> tuple[HeadRow, tuple[str, ...]]:
             sends.refuse_known(connection, self._sql, scope, request.key)
             if create:
                 old = HeadRow.new(scope.tenant, scope.owner, request)
@@ -116,12 +115,11 @@ class SQLiteStore:
             connection.execute(self._sql.put_request, (place(new.key, 0), request_row.body(old.version)))
             connection.executemany(self._sql.put, batch.rows(old, new.key))
             sends.keep(connection, self._sql, request.key, old, new)
-            if create:
-                self._forget_surplus(connection)
-            return new
+            return new, self._retention.forget_surplus(connection) if create else ()
 
-        row = self._database.write(work)
-        return StartedRun(token=token, head=row.head(batch.change.status), entries=batch.entries)
+        row, forgotten = self._database.write(work)
+        head = row.head(batch.change.status)
+        return StartedRun(token=token, head=head, entries=batch.entries, forgotten=forgotten)
 
     def sent(self, scope: Scope, key: str) -> SentRun | None:
         """See `TaskStore.sent`."""
@@ -159,7 +157,7 @@ class SQLiteStore:
         """See `TaskStore.delete`."""
 
         def work(connection: sqlite3.Connection) -> None:
-            self._remove(connection, _owned(self._row(connection, task_id), scope, task_id))
+            self._retention.remove(connection, _owned(self._row(connection, task_id), scope, task_id))
 
         self._database.write(work)
 
@@ -187,7 +185,7 @@ class SQLiteStore:
         return row
 
     def _insert(self, connection: sqlite3.Connection, row: HeadRow) -> HeadRow:
-        values = (*row[1:6], row.ended, *row[6:], time.time_ns() // 1_000_000)
+        values = (*row[1:6], row.ended, *row[6:], now := _now_ms(), now)
         try:
             key = connection.execute(self._sql.create, values).lastrowid
         except sqlite3.IntegrityError:
@@ -201,25 +199,12 @@ class SQLiteStore:
         if new.status is old.status and new.token == old.token:
             connection.execute(self._sql.extend, (*log, new.key))
         else:
-            status = (new.state, new.ended, new.status_ms, new.status, new.metadata, new.token)
+            status = (new.state, new.ended, new.status_ms, new.status, new.metadata, new.token, _now_ms())
             connection.execute(self._sql.change, (*log, *status, new.key))
 
-    # -- the bound ----------------------------------------------------------------------------------------------------
-
-    def _forget_surplus(self, connection: sqlite3.Connection) -> None:
-        surplus = connection.execute(self._sql.everywhere).fetchone()[0] - self._max_tasks
-        if surplus > 0:
-            found = connection.execute(self._sql.to_forget, (min(surplus, _FORGET_AT_ONCE),)).fetchall()
-            for row in found:
-                self._remove(connection, HeadRow._make(row))
-
-    def _remove(self, connection: sqlite3.Connection, row: HeadRow) -> None:
-        log = (place(row.key, 0), place(row.key, row.version))
-        connection.execute(self._sql.delete_task, (row.key,))
-        connection.execute(self._sql.delete_sends, log)
-        connection.execute(self._sql.delete_entries, log)
-        if row.artifacts >= _SNAPSHOT_AFTER:
-            connection.execute(self._sql.delete_snapshot, (row.key,))
+    def sweep(self, expiry: Expiry, *, limit: int = 100) -> Swept:
+        """See `TaskStore.sweep`."""
+        return self._retention.sweep(expiry, limit)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -244,14 +229,15 @@ class SQLiteStore:
     def load(self, scope: Scope, task_id: str, *, history: int | None = None, artifacts: bool = True) -> StoredTask:
         """See `TaskStore.load`."""
 
-        def work(connection: sqlite3.Connection) -> _Log:
-            return self._read(connection, _owned(self._row(connection, task_id), scope, task_id), history, artifacts)
+        def work(connection: sqlite3.Connection) -> Reading:
+            row = _owned(self._row(connection, task_id), scope, task_id)
+            return Reading.of(connection, self._sql, row, history, artifacts)
 
-        log = self._database.read(work)
-        task = log.fold()
-        if len(log.artifacts) >= max(_SNAPSHOT_AFTER, log.covered):
-            self._keep_snapshot(log, task)
-        return StoredTask(task=task, version=log.row.version, running=log.row.token is not None)
+        reading = self._database.read(work)
+        task = reading.fold()
+        if len(reading.artifacts) >= max(SNAPSHOT_AFTER, reading.covered):
+            self._keep_snapshot(reading, task)
+        return StoredTask(task=task, version=reading.row.version, running=reading.row.token is not None)
 
     def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
         """See `TaskStore.log`."""
@@ -267,21 +253,22 @@ class SQLiteStore:
             version=row.version,
             state=TaskState(row.state),
             running=row.token is not None,
+            compacted=row.compacted,
         )
 
     def list(self, scope: Scope, query: TaskQuery) -> TaskPage:
         """See `TaskStore.list`."""
 
-        def work(connection: sqlite3.Connection) -> tuple[Sequence[_Log], int]:
+        def work(connection: sqlite3.Connection) -> tuple[Sequence[Reading], int]:
             total = self._total(connection, scope, query)
             found = self._page(connection, scope, query, total)
-            return [self._read(connection, row, query.history, query.artifacts) for row in found], total
+            return [Reading.of(connection, self._sql, row, query.history, query.artifacts) for row in found], total
 
-        logs, total = self._database.read(work)
-        page = logs[: query.size]
-        last = page[-1].row if page and len(logs) > len(page) else None
+        readings, total = self._database.read(work)
+        page = readings[: query.size]
+        last = page[-1].row if page and len(readings) > len(page) else None
         return TaskPage(
-            tasks=tuple(log.fold() for log in page),
+            tasks=tuple(reading.fold() for reading in page),
             next=None if last is None else Cursor(last.status_ms, last.id),
             total=total,
         )
@@ -294,30 +281,13 @@ class SQLiteStore:
         body: bytes = connection.execute(self._sql.entry, (place(key, number),)).fetchone()[0]
         return body
 
-    def _read(self, connection: sqlite3.Connection, row: HeadRow, history: int | None, artifacts: bool) -> _Log:
-        log = _Log(row)
-        if row.message and (history is None or history > 0):
-            values = (-1 if history is None else history, place(row.key, row.message))
-            log.messages = _bodies(connection.execute(self._sql.messages, values))
-        if artifacts and row.artifacts:
-            start = 0
-            if row.artifacts >= _SNAPSHOT_AFTER:
-                snapshot = connection.execute(self._sql.snapshot, (row.key,)).fetchone()
-                if snapshot is not None:
-                    start, log.covered, log.snapshot = snapshot
-            span = (place(row.key, start), place(row.key, row.version))
-            log.artifacts = _bodies(connection.execute(self._sql.artifacts, span))
-        return log
-
-    def _keep_snapshot(self, log: _Log, task: Task) -> None:
+    def _keep_snapshot(self, reading: Reading, task: Task) -> None:
         """Keep a large fold, so that the next read does not repeat it; not worth waiting for, nor failing for.
 
         It is done again when as many entries have come as it covers: reading then costs what the task is long, and
         keeping it costs no more than the entries did.
         """
-        body = rows.dump_artifacts(task.artifacts)
-        covered = log.covered + len(log.artifacts)
-        values = (log.row.version, covered, body, log.row.id, log.row.key)
+        values = reading.snapshot_of(task)
         try:
             self._database.write(lambda connection: connection.execute(self._sql.put_snapshot, values), wait=False)
         except StoreError:
@@ -351,24 +321,8 @@ class SQLiteStore:
         return found[0] or 0 if found else 0
 
 
-class _Log:
-    """What was read of one task: its head, bodies of entries, and a snapshot before them."""
-
-    def __init__(self, row: HeadRow) -> None:
-        self.row = row
-        self.messages: list[bytes] = []
-        self.snapshot: bytes | None = None
-        self.covered = 0
-        self.artifacts: list[bytes] = []
-
-    def fold(self) -> Task:
-        messages = (rows.event(body) for body in self.messages)
-        history = [message for message in messages if isinstance(message, Message)]
-        return folded(self.row.head(), history, rows.fold_artifacts(self.snapshot, self.artifacts))
-
-
-def _bodies(found: Iterable[tuple[bytes]]) -> list[bytes]:
-    return [body for (body,) in found]
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _held(token: RunToken, row: HeadRow | None) -> HeadRow:

@@ -16,6 +16,8 @@ from a2a_sync.stores.sqlite.schema import ARTIFACT, MESSAGE, STATUS, number, pla
 from a2a_sync.types import Artifact, Message, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 _CODEC = by_version("1.0")
+#: So many artifact entries are folded anew at each read before their fold is kept.
+SNAPSHOT_AFTER = 64
 _UNSPECIFIED = jsontext.dumps(_CODEC.dump(TaskStatus(state=TaskState.UNSPECIFIED)))
 
 
@@ -35,17 +37,25 @@ class HeadRow(NamedTuple):
     artifacts: int
     metadata: bytes | None
     token: str | None
+    compacted: int
 
     @classmethod
     def new(cls, tenant: str, owner: str, request: RunRequest) -> HeadRow:
         """A task without entries."""
         task_id, context_id = request.task_id, request.context_id
-        return cls(0, task_id, tenant, owner, context_id, TaskState.UNSPECIFIED, 0, _UNSPECIFIED, 0, 0, 0, None, None)
+        return cls(
+            0, task_id, tenant, owner, context_id, TaskState.UNSPECIFIED, 0, _UNSPECIFIED, 0, 0, 0, None, None, 0
+        )
 
     @property
     def ended(self) -> bool:
         """The task is terminal."""
         return TaskState(self.state).terminal
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Its artifacts may have been folded and kept."""
+        return self.artifacts >= SNAPSHOT_AFTER or self.compacted > 0
 
     def head(self, status: TaskStatus | None = None) -> TaskHead:
         """The row as the store's callers know it; `status` saves reading it where it is at hand."""
@@ -56,6 +66,7 @@ class HeadRow(NamedTuple):
             version=self.version,
             running=self.token is not None,
             metadata={} if self.metadata is None else json.loads(self.metadata),
+            compacted=self.compacted,
         )
 
 

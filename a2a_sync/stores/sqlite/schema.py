@@ -4,8 +4,9 @@
 integer (`place`), so that a log is one range of one table and needs no index. Place 0 of a task holds the request of
 its newest run, and each message points at the message before it: the newest n are found without an index too. ``counts``
 says how many tasks of a scope are in a state, so that totals cost nothing to ask for; its row without scope and state
-counts them all. ``snapshots`` holds the folded artifacts of tasks with many chunks. ``workers`` counts the heartbeats of
-the processes; a token begins with the id of the worker that holds it. ``sends`` knows the sends that came with a key by
+counts them all. ``snapshots`` holds the folded artifacts of tasks with many chunks, and of those whose entries up to
+``compacted`` were deleted but for messages. ``rest_ms`` says when a task's newest run ended. ``workers`` counts the
+heartbeats of the processes; a token begins with the id of the worker that holds it. ``sends`` knows the sends that came with a key by
 the digest of scope and key; the entry of the message names the digest too, so that it can be deleted with its task.
 
 Every index and every table that a write touches is one more page to store: measure before adding one.
@@ -17,6 +18,7 @@ import re
 import sqlite3
 
 from a2a_sync.errors import StoreError
+from a2a_sync.stores.base import COMPACT_FROM
 
 #: Raised by one with every change to the tables, together with an upgrade in `prepare`.
 VERSION = 1
@@ -28,7 +30,9 @@ MOST_ENTRIES = (1 << _NUMBER_BITS) - 1
 #: What a row of ``entries`` holds.
 MESSAGE, STATUS, ARTIFACT, REQUEST = range(4)
 
-HEAD = "key, id, tenant, owner, context, state, status_ms, status, version, message, artifacts, metadata, token"
+HEAD = (
+    "key, id, tenant, owner, context, state, status_ms, status, version, message, artifacts, metadata, token, compacted"
+)
 
 _TABLES = (
     """
@@ -47,12 +51,16 @@ _TABLES = (
         artifacts INTEGER NOT NULL,
         metadata BLOB,
         token TEXT,
-        created_ms INTEGER NOT NULL
+        compacted INTEGER NOT NULL,
+        created_ms INTEGER NOT NULL,
+        rest_ms INTEGER NOT NULL
     )
     """,
     "CREATE INDEX {p}tasks_by_time ON {p}tasks (tenant, owner, status_ms DESC, id DESC, state)",
     "CREATE INDEX {p}tasks_by_context ON {p}tasks (tenant, owner, context)",
-    "CREATE INDEX {p}tasks_to_forget ON {p}tasks (ended DESC, status_ms) WHERE token IS NULL",
+    "CREATE INDEX {p}tasks_to_forget ON {p}tasks (ended DESC, rest_ms) WHERE token IS NULL",
+    "CREATE INDEX {p}tasks_to_compact ON {p}tasks (rest_ms) WHERE token IS NULL AND version - compacted >= "
+    f"{COMPACT_FROM}",
     """
     CREATE TABLE {p}entries (
         place INTEGER PRIMARY KEY,
@@ -162,17 +170,19 @@ class Statements:
         self.head = f"SELECT {HEAD} FROM {p}tasks WHERE id = ?"
         self.create = (
             f"INSERT INTO {p}tasks (id, tenant, owner, context, state, ended, status_ms, status, version, message,"
-            " artifacts, metadata, token, created_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " artifacts, metadata, token, compacted, created_ms, rest_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
         self.extend = f"UPDATE {p}tasks SET version = ?, message = ?, artifacts = ? WHERE key = ?"
         self.change = (
             f"UPDATE {p}tasks SET version = ?, message = ?, artifacts = ?, state = ?, ended = ?, status_ms = ?,"
-            " status = ?, metadata = ?, token = ? WHERE key = ?"
+            " status = ?, metadata = ?, token = ?, rest_ms = ? WHERE key = ?"
         )
         self.put = f"INSERT INTO {p}entries (place, kind, previous, body) VALUES (?, ?, ?, ?)"
         self.put_request = f"INSERT OR REPLACE INTO {p}entries (place, kind, body) VALUES (?, {REQUEST}, ?)"
         self.put_snapshot = (
             f"INSERT OR REPLACE INTO {p}snapshots SELECT key, ?, ?, ? FROM {p}tasks WHERE id = ? AND key = ?"
+            " AND compacted <= ?"
         )
         self.sent = (
             f"SELECT task.id, send.number, send.fingerprint FROM {p}sends AS send JOIN {p}tasks AS task"
@@ -189,8 +199,20 @@ class Statements:
         self.delete_snapshot = f"DELETE FROM {p}snapshots WHERE task = ?"
         self.to_forget = (
             f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE token IS NULL"
-            " ORDER BY ended DESC, status_ms LIMIT ?"
+            " ORDER BY ended DESC, rest_ms LIMIT ?"
         )
+        self.expired = (
+            f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE token IS NULL AND ended = ?"
+            " AND rest_ms < ? ORDER BY rest_ms LIMIT ?"
+        )
+        self.compactable = (
+            f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_compact WHERE token IS NULL"
+            f" AND version - compacted >= {COMPACT_FROM} AND rest_ms < ? ORDER BY rest_ms LIMIT ?"
+        )
+        self.compact = (
+            f"UPDATE {p}tasks SET compacted = version WHERE key = ? AND id = ? AND version = ? AND token IS NULL"
+        )
+        self.delete_all_but_messages = f"DELETE FROM {p}entries WHERE place >= ? AND place <= ? AND kind <> {MESSAGE}"
         self.entry = f"SELECT body FROM {p}entries WHERE place = ?"
         self.log = f"SELECT place, body FROM {p}entries WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
         self.artifacts = (

@@ -1,0 +1,176 @@
+"""One task of a `MemoryStore`: its head, its log, and what is left of a part of the log that was compacted."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
+from a2a_sync.operations import RunRequest
+from a2a_sync.stores.base import (
+    COMPACT_FROM,
+    Cursor,
+    Expiry,
+    LogPage,
+    Outcome,
+    Scope,
+    SentRun,
+    TaskHead,
+    folded,
+    time_ms,
+)
+from a2a_sync.types import Artifact, Message, Task, TaskArtifactUpdateEvent
+
+
+class Owned:
+    """The tasks of one scope, and its sends by their keys."""
+
+    __slots__ = ("scope", "sends", "tasks")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.tasks: dict[str, Record] = {}
+        self.sends: dict[str, SentRun] = {}
+
+
+class Base(NamedTuple):
+    """What is left of a compacted part of a log: its messages, with their numbers, and what its artifacts added up to."""
+
+    messages: tuple[Entry, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+
+
+_NOTHING = Base()
+
+
+class Record:
+    """One task. ``events`` follow what ``base`` stands for, and only grow; ``head`` says how many of them count.
+
+    Writers hold the store's lock. Readers hold none, and take the head first. Compacting makes another record.
+    """
+
+    __slots__ = (
+        "artifacts",
+        "base",
+        "events",
+        "head",
+        "keys",
+        "messages",
+        "order",
+        "owned",
+        "request",
+        "rest",
+        "token",
+    )
+
+    def __init__(self, owned: Owned, head: TaskHead, base: Base = _NOTHING) -> None:
+        self.owned = owned
+        self.head = head
+        self.base = base
+        self.events: list[LogEvent] = []
+        self.messages = 0
+        self.artifacts = 0
+        self.order = Cursor(0, head.id)
+        #: When its newest run ended, in seconds since 1970.
+        self.rest = 0.0
+        #: Of the sends that have begun its runs.
+        self.keys: tuple[str, ...] = ()
+        self.token = ""
+        self.request: RunRequest | None = None
+
+    @property
+    def terminal(self) -> bool:
+        """It has ended for good."""
+        return self.head.status.state.terminal
+
+    # -- writing --
+
+    def take(self, events: Sequence[LogEvent], change: Outcome, *, running: bool) -> None:
+        """Add `events` and replace the head, in this order."""
+        old = self.head
+        self.events.extend(events)
+        self.artifacts += change.artifacts
+        self.messages += sum(isinstance(event, Message) for event in events)
+        if change.status is not None:
+            self.order = Cursor(time_ms(change.status.timestamp), old.id)
+        if not running:
+            self.rest = time.time()
+        self.head = TaskHead(
+            id=old.id,
+            context_id=old.context_id,
+            status=change.status or old.status,
+            version=old.version + len(events),
+            running=running,
+            metadata={**old.metadata, **change.metadata} if change.metadata else old.metadata,
+            compacted=old.compacted,
+        )
+
+    def compact(self) -> Record:
+        """The same task with nothing of its log but messages, and the sum of its artifacts."""
+        head = self.head
+        messages = tuple(entry for entry in self._entries(head, 0, head.version) if isinstance(entry.event, Message))
+        base = Base(messages, self._fold_artifacts(head).artifacts())
+        new = Record(self.owned, replace(head, compacted=head.version), base)
+        new.messages, new.artifacts, new.order = self.messages, self.artifacts, self.order
+        new.rest, new.keys = self.rest, self.keys
+        return new
+
+    # -- age --
+
+    def expired(self, expiry: Expiry) -> bool:
+        """It is to be removed."""
+        return self._rests_since(expiry.ended if self.terminal else expiry.waiting)
+
+    def compactable(self, expiry: Expiry) -> bool:
+        """Its log is to be compacted, and is long enough to be worth it."""
+        head = self.head
+        return head.version - head.compacted >= COMPACT_FROM and self._rests_since(expiry.replay)
+
+    def _rests_since(self, moment: int | None) -> bool:
+        return moment is not None and not self.token and int(self.rest * 1000) < moment
+
+    # -- reading --
+
+    def page(self, after: int, limit: int) -> LogPage:
+        """See `TaskStore.log`."""
+        head = self.head
+        return LogPage(
+            entries=self._entries(head, after, limit),
+            version=head.version,
+            state=head.status.state,
+            running=head.running,
+            compacted=head.compacted,
+        )
+
+    def fold(self, head: TaskHead, history: int | None, artifacts: bool) -> Task:
+        """The task as it was at `head`."""
+        fold = self._fold_artifacts(head) if artifacts and self.artifacts else ArtifactFold()
+        wanted = self.messages if history is None else min(history, self.messages)
+        newest = list(itertools.islice(self._messages_backwards(head), max(wanted, 0)))
+        return folded(head, reversed(newest), fold)
+
+    def _entries(self, head: TaskHead, after: int, limit: int) -> tuple[Entry, ...]:
+        old = [entry for entry in self.base.messages if entry.number > after][:limit]
+        start = max(after, head.compacted)
+        end = min(head.version, start + limit - len(old))
+        events = self.events[start - head.compacted : max(end, start) - head.compacted]
+        return (*old, *(Entry(number, event) for number, event in enumerate(events, start + 1)))
+
+    def _fold_artifacts(self, head: TaskHead) -> ArtifactFold:
+        fold = ArtifactFold(self.base.artifacts)
+        for event in itertools.islice(self.events, head.version - head.compacted):
+            if isinstance(event, TaskArtifactUpdateEvent):
+                fold.apply(event)
+        return fold
+
+    def _messages_backwards(self, head: TaskHead) -> Iterator[Message]:
+        for index in range(head.version - head.compacted - 1, -1, -1):
+            event = self.events[index]
+            if isinstance(event, Message):
+                yield event
+        for entry in reversed(self.base.messages):
+            if isinstance(entry.event, Message):
+                yield entry.event

@@ -1,0 +1,116 @@
+"""What is removed from an SQLite file, and when: tasks beyond the bound, tasks and logs that are too old.
+
+`remove` is the one place where a task goes, with everything that belongs to it. SQLite uses the pages of what is gone for
+what comes.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from a2a_sync.stores.base import Expiry, Swept
+from a2a_sync.stores.sqlite.database import Database
+from a2a_sync.stores.sqlite.reading import Reading
+from a2a_sync.stores.sqlite.rows import HeadRow
+from a2a_sync.stores.sqlite.schema import Statements, place
+
+#: Tasks forgotten at one creation, at most: a bound that was lowered is reached step by step.
+_FORGET_AT_ONCE = 2
+#: Entries deleted in one transaction, give or take a task: others wait for it.
+_ENTRIES_AT_ONCE = 10_000
+
+
+class Retention:
+    """Removes tasks, and compacts logs, of the store over `database`."""
+
+    def __init__(self, database: Database, sql: Statements, max_tasks: int) -> None:
+        self._database = database
+        self._sql = sql
+        self._max_tasks = max_tasks
+
+    def remove(self, connection: sqlite3.Connection, row: HeadRow) -> None:
+        """Delete a task with everything that belongs to it."""
+        log = (place(row.key, 0), place(row.key, row.version))
+        connection.execute(self._sql.delete_task, (row.key,))
+        connection.execute(self._sql.delete_sends, log)
+        connection.execute(self._sql.delete_entries, log)
+        if row.has_snapshot:
+            connection.execute(self._sql.delete_snapshot, (row.key,))
+
+    def forget_surplus(self, connection: sqlite3.Connection) -> tuple[str, ...]:
+        """Make room for one more task; the ids of those that waited for their client."""
+        surplus = connection.execute(self._sql.everywhere).fetchone()[0] - self._max_tasks
+        if surplus <= 0:
+            return ()
+        found = connection.execute(self._sql.to_forget, (min(surplus, _FORGET_AT_ONCE),)).fetchall()
+        return self._remove_all(connection, [HeadRow._make(row) for row in found])
+
+    def _remove_all(self, connection: sqlite3.Connection, found: Sequence[HeadRow]) -> tuple[str, ...]:
+        for row in found:
+            self.remove(connection, row)
+        return tuple(row.id for row in found if not row.ended)
+
+    # -- by age -------------------------------------------------------------------------------------------------------
+
+    def sweep(self, expiry: Expiry, limit: int) -> Swept:
+        """See `TaskStore.sweep`. Nothing is locked where nothing has expired."""
+        ended, more_ended, _ = self._remove_expired(True, expiry.ended, limit)
+        waiting, more_waiting, forgotten = self._remove_expired(False, expiry.waiting, limit)
+        compacted, more_logs = self._compact_expired(expiry.replay, limit)
+        more = more_ended or more_waiting or more_logs
+        return Swept(removed=ended + waiting, compacted=compacted, more=more, forgotten=forgotten)
+
+    def _remove_expired(self, ended: bool, moment: int | None, limit: int) -> tuple[int, bool, tuple[str, ...]]:
+        """How many were removed, whether there may be more, and the ids of those that waited for their client."""
+
+        def find(connection: sqlite3.Connection) -> list[HeadRow]:
+            found = connection.execute(self._sql.expired, (ended, moment, limit)).fetchall()
+            return _at_once([HeadRow._make(row) for row in found])
+
+        def work(connection: sqlite3.Connection) -> tuple[int, bool, tuple[str, ...]]:
+            found = find(connection)
+            forgotten = self._remove_all(connection, found)
+            return len(found), bool(found), forgotten
+
+        if moment is None or not self._database.read(find):
+            return 0, False, ()
+        return self._database.write(work)
+
+    def _compact_expired(self, moment: int | None, limit: int) -> tuple[int, bool]:
+        if moment is None:
+            return 0, False
+
+        def find(connection: sqlite3.Connection) -> list[Reading]:
+            found = connection.execute(self._sql.compactable, (moment, limit)).fetchall()
+            heads = _at_once([HeadRow._make(row) for row in found])
+            return [Reading.of(connection, self._sql, row, 0, True) for row in heads]
+
+        found = self._database.read(find)
+        return sum(self._compact(reading) for reading in found), bool(found)
+
+    def _compact(self, reading: Reading) -> bool:
+        """Leave of a log its messages, and the sum of its artifacts; False if the task went on meanwhile."""
+        row = reading.row
+        # Folded outside of the transaction, so that nobody waits for it.
+        snapshot = reading.snapshot_of(reading.fold()) if row.artifacts else None
+
+        def work(connection: sqlite3.Connection) -> bool:
+            if not connection.execute(self._sql.compact, (row.key, row.id, row.version)).rowcount:
+                return False
+            if snapshot is not None:
+                connection.execute(self._sql.put_snapshot, snapshot)
+            connection.execute(self._sql.delete_all_but_messages, (place(row.key, 0), place(row.key, row.version)))
+            return True
+
+        return self._database.write(work)
+
+
+def _at_once(found: Sequence[HeadRow]) -> list[HeadRow]:
+    """The first of `found`, as many as one transaction should touch; at least one of them."""
+    chosen: list[HeadRow] = []
+    for row in found:
+        if chosen and sum(one.version for one in chosen) + row.version > _ENTRIES_AT_ONCE:
+            break
+        chosen.append(row)
+    return chosen
