@@ -133,8 +133,7 @@ class Bridge:
         try:
             sent.result(self._write_deadline)
         except (OSError, concurrent.futures.CancelledError) as error:
-            # TimeoutError is among them: then the sending goes on, unless it is stopped.
-            sent.cancel()
+            # TimeoutError is among them: then the sending goes on until `leave` gives it up.
             raise _ClientLeft from error
 
 

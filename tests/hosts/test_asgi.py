@@ -268,6 +268,36 @@ def test_a_client_that_leaves_frees_its_thread(pieces: list[bytes], make: Callab
     assert run(main()).text == "nobody"
 
 
+@pytest.mark.parametrize("command", ["wait", "count 3"])
+def test_a_stream_gives_its_place_back_whoever_ended_it(command: str, make: Callable[..., ASGIApp]) -> None:
+    app = make(streams=1)
+
+    async def main() -> list[int]:
+        statuses = []
+        for _ in range(3):
+            server = Server(app, streaming(command))
+            running = asyncio.create_task(server.run())
+            await server.begun.wait()
+            if command == "wait":
+                server.left.set()
+            statuses.append((await running).status)
+        return statuses
+
+    assert run(main()) == [200, 200, 200]
+
+
+def test_a_request_leaves_nothing_on_the_loop(make: Callable[..., ASGIApp]) -> None:
+    app = make()
+
+    async def main() -> int:
+        await Server(app, sending("who")).run()
+        # One turn for what was cancelled.
+        await asyncio.sleep(0)
+        return len(asyncio.all_tasks())
+
+    assert run(main()) == 1
+
+
 def test_a_server_that_gives_a_request_up_frees_its_thread(make: Callable[..., ASGIApp]) -> None:
     app = make(threads=1)
 
