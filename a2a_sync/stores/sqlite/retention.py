@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
 from a2a_sync.stores.base import Expiry, Swept
 from a2a_sync.stores.sqlite.database import Database
@@ -62,32 +63,30 @@ class Retention:
         return Swept(removed=ended + waiting, compacted=compacted, more=more, forgotten=forgotten)
 
     def _remove_expired(self, ended: bool, moment: int | None, limit: int) -> tuple[int, bool, tuple[str, ...]]:
-        """How many were removed, whether there may be more, and the ids of those that waited for their client."""
+        """How many were removed, whether there are more, and the ids of those that waited for their client."""
 
-        def find(connection: sqlite3.Connection) -> list[HeadRow]:
-            found = connection.execute(self._sql.expired, (ended, moment, limit)).fetchall()
-            return _at_once([HeadRow._make(row) for row in found])
+        def find(connection: sqlite3.Connection) -> tuple[list[HeadRow], bool]:
+            return _at_once(connection.execute(self._sql.expired, (ended, moment, limit + 1)).fetchall(), limit)
 
         def work(connection: sqlite3.Connection) -> tuple[int, bool, tuple[str, ...]]:
-            found = find(connection)
-            forgotten = self._remove_all(connection, found)
-            return len(found), bool(found), forgotten
+            found, more = find(connection)
+            return len(found), more, self._remove_all(connection, found)
 
-        if moment is None or not self._database.read(find):
+        if moment is None or not self._database.read(find)[0]:
             return 0, False, ()
         return self._database.write(work)
 
     def _compact_expired(self, moment: int | None, limit: int) -> tuple[int, bool]:
+        """How many were compacted, and whether there are more."""
         if moment is None:
             return 0, False
 
-        def find(connection: sqlite3.Connection) -> list[Reading]:
-            found = connection.execute(self._sql.compactable, (moment, limit)).fetchall()
-            heads = _at_once([HeadRow._make(row) for row in found])
-            return [Reading.of(connection, self._sql, row, 0, True) for row in heads]
+        def find(connection: sqlite3.Connection) -> tuple[list[Reading], bool]:
+            found, more = _at_once(connection.execute(self._sql.compactable, (moment, limit + 1)).fetchall(), limit)
+            return [Reading.of(connection, self._sql, row, 0, True) for row in found], more
 
-        found = self._database.read(find)
-        return sum(self._compact(reading) for reading in found), bool(found)
+        readings, more = self._database.read(find)
+        return sum(self._compact(reading) for reading in readings), more
 
     def _compact(self, reading: Reading) -> bool:
         """Leave of a log its messages, and the sum of its artifacts; False if the task went on meanwhile."""
@@ -106,11 +105,13 @@ class Retention:
         return self._database.write(work)
 
 
-def _at_once(found: Sequence[HeadRow]) -> list[HeadRow]:
-    """The first of `found`, as many as one transaction should touch; at least one of them."""
+def _at_once(found: Sequence[tuple[Any, ...]], limit: int) -> tuple[list[HeadRow], bool]:
+    """The first of `found`, as many as should be touched at once, at least one; and whether there are more."""
     chosen: list[HeadRow] = []
-    for row in found:
-        if chosen and sum(one.version for one in chosen) + row.version > _ENTRIES_AT_ONCE:
-            break
+    entries = 0
+    for row in map(HeadRow._make, found):
+        entries += row.version
+        if chosen and (entries > _ENTRIES_AT_ONCE or len(chosen) == limit):
+            return chosen, True
         chosen.append(row)
-    return chosen
+    return chosen, False
