@@ -26,6 +26,7 @@ from a2a_sync.events import EventHub
 from a2a_sync.exchange import Exchange, internal_error
 from a2a_sync.execution import Execution
 from a2a_sync.handler import RequestHandler
+from a2a_sync.idempotency import EXTENSION
 from a2a_sync.jsonrpc_wsgi import JsonRpcService
 from a2a_sync.limits import Limits
 from a2a_sync.logs import placed
@@ -91,7 +92,8 @@ class A2AApp:
         self._url = url.rstrip("/") + "/" if url else None
         self._trusted_hosts = list(trusted_hosts) if trusted_hosts is not None else None
         self._codecs = _speaking(versions)
-        self._template = _with_capabilities(card or _described(agent))
+        direct = bool(getattr(agent, "direct", False))
+        self._template = _with_capabilities(card or _described(agent), direct=direct)
         self._hub = EventHub()
         executor = agent
         for around in filter(None, (around_run, metrics.around_run if metrics is not None else None)):
@@ -105,7 +107,7 @@ class A2AApp:
             self._hub,
             self.limits,
             self._template.capabilities,
-            direct=bool(getattr(agent, "direct", False)),
+            direct=direct,
             headers=tuple(headers),
         )
         self._endpoint: Endpoint = self._handler
@@ -241,9 +243,12 @@ def _described(agent: Any) -> AgentCard:
     return describe()
 
 
-def _with_capabilities(card: AgentCard) -> AgentCard:
-    """What the app really offers, whatever the given card says; extensions stay."""
-    offered = AgentCapabilities(streaming=True, push_notifications=False, extensions=card.capabilities.extensions)
+def _with_capabilities(card: AgentCard, *, direct: bool) -> AgentCard:
+    """What the app really offers, whatever the given card says; extensions of others stay."""
+    extensions = tuple(one for one in card.capabilities.extensions if one.uri != EXTENSION.uri)
+    if not direct:
+        extensions += (EXTENSION,)
+    offered = AgentCapabilities(streaming=True, push_notifications=False, extensions=extensions)
     return replace(card, capabilities=offered)
 
 

@@ -22,16 +22,18 @@ from a2a_sync.errors import (
     PushNotificationNotSupportedError,
     UnsupportedOperationError,
 )
-from a2a_sync.events import EventHub, PolledStream, SingleItemStream, Subscription, TaskEventStream, Waiter
+from a2a_sync.events import EventHub, PolledStream, SingleItemStream, Waiter
 from a2a_sync.execution import Execution, Place
-from a2a_sync.lifecycle import Fold
+from a2a_sync.following import Streams, task_ended, with_history
+from a2a_sync.idempotency import check_same, send_key
 from a2a_sync.limits import Limits
-from a2a_sync.operations import Call, CallContext, RunRequest, StreamItem
+from a2a_sync.operations import Call, CallContext, RunRequest, SendKey, StreamItem
 from a2a_sync.paging import read_page_token, since_ms, write_page_token
 from a2a_sync.stores.base import (
+    AlreadySent,
     Scope,
+    SentRun,
     StartedRun,
-    StoredTask,
     TaskBusy,
     TaskEnded,
     TaskHead,
@@ -69,6 +71,7 @@ class RequestHandler:
         self._store = store
         self._execution = execution
         self._hub = hub
+        self._streams = Streams(store, hub, limits)
         self._limits = limits
         self._capabilities = capabilities
         self._direct = direct
@@ -107,46 +110,57 @@ class RequestHandler:
         scope = _scope(request.tenant, context)
         configuration = request.configuration
         at_once = configuration is not None and configuration.return_immediately
-        run_request, create = self._run_request(scope, request, context)
-        place = Place.HERE if self._execution.on_run_thread() and not at_once else Place.POOL
-        with Waiter(self._hub, run_request.task_id) as waiter:
-            started = self._start(scope, run_request, create, context, wait=not at_once, place=place)
-            if isinstance(started, Message):
-                return started
-            history = configuration.history_length if configuration else None
-            if at_once:
-                return self._load(scope, run_request.task_id, history)
-            return self._await(waiter, scope, run_request.task_id, history, context)
+        history = configuration.history_length if configuration else None
+        key = send_key(request, context.headers)
+        sent = self._sent(scope, key) if request.message.task_id else None
+        if sent is None:
+            run_request, create = self._run_request(scope, request, context, key)
+            place = Place.HERE if self._execution.on_run_thread() and not at_once else Place.POOL
+            with Waiter(self._hub, run_request.task_id) as waiter:
+                started = self._start(scope, run_request, create, context, wait=not at_once, place=place)
+                if isinstance(started, Message):
+                    return started
+                if isinstance(started, StartedRun):
+                    if at_once:
+                        return self._load(scope, run_request.task_id, history)
+                    return self._await(waiter, scope, run_request.task_id, history, context)
+            sent = started
+        check_same(sent, key)
+        with Waiter(self._hub, sent.task_id) as waiter:
+            stored = self._store.load(scope, sent.task_id, history=self._history(history))
+            if at_once or stored.task.state.paused or not stored.running:
+                return stored.task
+            return self._await(waiter, scope, sent.task_id, history, context)
 
     def send_streaming_message(self, request: SendMessageRequest, context: CallContext) -> PolledStream:
         """SendStreamingMessage (spec 3.1.2): start a run; the stream begins with the task and ends with the run."""
         self._check_streaming()
         self._check_send(request)
         scope = _scope(request.tenant, context)
-        run_request, create = self._run_request(scope, request, context)
         history = self._history(request.configuration.history_length if request.configuration else None)
-        before = None if create else self._store.load(scope, run_request.task_id, history=history)
-        subscription = Subscription(self._hub, run_request.task_id, size=self._limits.queue)
-        place = Place.POOL_OR_HERE if self._execution.on_run_thread() else Place.POOL
-        try:
-            started = self._start(scope, run_request, create, context, wait=True, place=place)
-            if isinstance(started, Message):
+        key = send_key(request, context.headers)
+        sent = self._sent(scope, key) if request.message.task_id else None
+        if sent is None:
+            run_request, create = self._run_request(scope, request, context, key)
+            before = None if create else self._store.load(scope, run_request.task_id, history=history)
+            subscription = self._streams.listen(run_request.task_id)
+            place = Place.POOL_OR_HERE if self._execution.on_run_thread() else Place.POOL
+            try:
+                started = self._start(scope, run_request, create, context, wait=True, place=place)
+                if isinstance(started, StartedRun):
+                    return self._streams.of_run(scope, started, before, subscription, history)
+            except BaseException:
                 subscription.close()
-                return SingleItemStream(StreamItem(started))
-            task = _new_task(started, history) if before is None else self._continued(scope, before, started, history)
-        except BaseException:
+                raise
             subscription.close()
-            raise
-        version = started.head.version
-        return TaskEventStream(
-            self._store,
-            scope,
-            task.id,
-            subscription,
-            cursor=version,
-            running=True,
-            first=StreamItem(task, version),
-        )
+            if isinstance(started, Message):
+                return SingleItemStream(StreamItem(started))
+            sent = started
+        check_same(sent, key)
+        return self._streams.from_start(scope, sent, history)
+
+    def _sent(self, scope: Scope, key: SendKey | None) -> SentRun | None:
+        return None if key is None else self._store.sent(scope, key.key)
 
     def _check_send(self, request: SendMessageRequest) -> None:
         if not request.message.parts:
@@ -159,7 +173,9 @@ class RequestHandler:
             if configuration.task_push_notification_config is not None:
                 raise PushNotificationNotSupportedError()
 
-    def _run_request(self, scope: Scope, request: SendMessageRequest, context: CallContext) -> tuple[RunRequest, bool]:
+    def _run_request(
+        self, scope: Scope, request: SendMessageRequest, context: CallContext, key: SendKey | None
+    ) -> tuple[RunRequest, bool]:
         """The run a send asks for, its message stamped with task and context; whether the task is new."""
         message = request.message
         create = not message.task_id
@@ -178,30 +194,39 @@ class RequestHandler:
             extensions=context.extensions,
             trace=tracing.incoming(context.headers),
             headers={name: context.headers[name] for name in self._headers if name in context.headers},
+            key=key,
         )
         return run_request, create
 
     @staticmethod
     def _check_continues(message: Message, head: TaskHead) -> None:
         if head.status.state.terminal:
-            raise _ended(head.id, head.status.state)
+            raise task_ended(head.id, head.status.state)
         if message.context_id and message.context_id != head.context_id:
             raise InvalidParamsError.at("message.contextId", "differs from the context of the task")
 
     def _start(
-        self,
-        scope: Scope,
-        request: RunRequest,
-        create: bool,
-        context: CallContext,
-        *,
-        wait: bool,
-        place: Place,
-    ) -> StartedRun | Message:
-        if create and self._direct:
-            return self._execution.start_direct(scope, request, place=place)
-        if create:
-            return self._execution.start(scope, request, create=True, place=place)
+        self, scope: Scope, request: RunRequest, create: bool, context: CallContext, *, wait: bool, place: Place
+    ) -> StartedRun | SentRun | Message:
+        """Start a run, or find the one that was started for this send before."""
+        try:
+            # A direct answer is stored nowhere, so it could not be given again.
+            if create and self._direct and request.key is None:
+                return self._execution.start_direct(scope, request, place=place)
+            if create:
+                return self._execution.start(scope, request, create=True, place=place)
+            return self._start_when_free(scope, request, context, wait=wait, place=place)
+        except AlreadySent as known:
+            return known.run
+        except OverloadedError:
+            sent = self._sent(scope, request.key)
+            if sent is None:
+                raise
+            return sent
+
+    def _start_when_free(
+        self, scope: Scope, request: RunRequest, context: CallContext, *, wait: bool, place: Place
+    ) -> StartedRun:
         wait = wait and not self._execution.waits_for_itself(request.task_id)
         deadline = time.monotonic() + (self._limits.busy_wait if wait else 0.0)
         while True:
@@ -209,7 +234,7 @@ class RequestHandler:
                 try:
                     return self._execution.start(scope, request, create=False, place=place)
                 except TaskEnded:
-                    raise _ended(request.task_id, self._store.head(scope, request.task_id).status.state) from None
+                    raise task_ended(request.task_id, self._store.head(scope, request.task_id).status.state) from None
                 except TaskBusy:
                     if (left := deadline - time.monotonic()) <= 0:
                         raise UnsupportedOperationError(
@@ -236,28 +261,12 @@ class RequestHandler:
             if waiter.wait(left):
                 told = waiter.task()
                 if told is not None and told.state.paused:
-                    return _with_history(told, self._history(history))
+                    return with_history(told, self._history(history))
                 stored = self._store.load(scope, task_id, history=self._history(history))
                 # What woke us may have been the end of the run before ours.
                 if stored.task.state.paused or not stored.running:
                     return stored.task
             _leave_if_gone(context)
-
-    def _continued(self, scope: Scope, before: StoredTask, started: StartedRun, history: int) -> Task:
-        """The task exactly as it was when the run started, though the run may be ahead by now."""
-        fold = Fold(before.task)
-        number = before.version
-        while number < started.head.version:
-            page = self._store.log(scope, started.head.id, after=number)
-            entries = [entry for entry in page.entries if entry.number <= started.head.version]
-            if not entries:
-                break
-            for entry in entries:
-                fold.apply(entry.event)
-            number = entries[-1].number
-        task = fold.task()
-        assert task is not None
-        return _with_history(task, history)
 
     # -- reading --
 
@@ -290,42 +299,7 @@ class RequestHandler:
     def subscribe_to_task(self, request: SubscribeToTaskRequest, context: CallContext) -> PolledStream:
         """SubscribeToTask (spec 3.1.6): the task as it is, then what follows; or what followed `last_event_id`."""
         self._check_streaming()
-        scope = _scope(request.tenant, context)
-        subscription = Subscription(self._hub, request.id, size=self._limits.queue)
-        try:
-            return self._resume(scope, request.id, subscription, context.last_event_id) or self._follow(
-                scope, request.id, subscription
-            )
-        except BaseException:
-            subscription.close()
-            raise
-
-    def _resume(
-        self, scope: Scope, task_id: str, subscription: Subscription, last_event_id: int | None
-    ) -> PolledStream | None:
-        """The rest of a stream that was cut; None when the number means nothing here."""
-        if last_event_id is None or last_event_id < 0:
-            return None
-        head = self._store.head(scope, task_id)
-        if last_event_id > head.version:
-            return None
-        # The log is read at the first poll, so a run that has ended closes the stream after its last entry.
-        subscription.hint()
-        return TaskEventStream(self._store, scope, task_id, subscription, cursor=last_event_id, running=True)
-
-    def _follow(self, scope: Scope, task_id: str, subscription: Subscription) -> PolledStream:
-        stored = self._store.load(scope, task_id, history=self._limits.history)
-        if stored.task.state.terminal:
-            raise _ended(task_id, stored.task.state)
-        return TaskEventStream(
-            self._store,
-            scope,
-            task_id,
-            subscription,
-            cursor=stored.version,
-            running=stored.running,
-            first=StreamItem(stored.task, stored.version),
-        )
+        return self._streams.of_task(_scope(request.tenant, context), request.id, context.last_event_id)
 
     # -- cancelling --
 
@@ -358,23 +332,6 @@ class RequestHandler:
 
 def _scope(tenant: str, context: CallContext) -> Scope:
     return Scope(tenant, context.principal.id if context.principal is not None else "")
-
-
-def _with_history(task: Task, length: int) -> Task:
-    """`task` with its newest messages only."""
-    return task if len(task.history) <= length else replace(task, history=task.history[-length:] if length else ())
-
-
-def _new_task(started: StartedRun, history: int) -> Task:
-    head = started.head
-    messages = tuple(entry.event for entry in started.entries if isinstance(entry.event, Message))
-    return Task(id=head.id, context_id=head.context_id, status=head.status, history=messages if history else ())
-
-
-def _ended(task_id: str, state: TaskState) -> UnsupportedOperationError:
-    return UnsupportedOperationError(
-        f"The task is {state} and takes no further message or subscription", metadata={"taskId": task_id}
-    )
 
 
 class CallerGone(OverloadedError):
