@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.lifecycle import Fold, LogEvent, ends_run
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import (
+    COMPACT_FROM,
+    Expiry,
     RunRevoked,
     RunToken,
     Scope,
@@ -89,6 +91,15 @@ class ModelTask:
     context_id: str
     events: list[LogEvent] = field(default_factory=list)
     run: int | None = None
+    compacted: int = 0
+
+    def log(self, after: int, limit: int) -> list[tuple[int, LogEvent]]:
+        left = [
+            (number, event)
+            for number, event in enumerate(self.events, 1)
+            if number > self.compacted or isinstance(event, Message)
+        ]
+        return [item for item in left if item[0] > after][:limit]
 
     def task(self, task_id: str) -> Task:
         fold = Fold(Task(id=task_id, context_id=self.context_id, status=TaskStatus(state=TaskState.UNSPECIFIED)))
@@ -136,6 +147,16 @@ class Model:
         task = self.find(scope, task_id)
         self.refuse_ended(task, task_id)
         self.write(task, events, True)
+
+    def sweep(self, ended: bool, waiting: bool, replay: bool) -> tuple[int, int]:
+        resting = [(task_id, task) for task_id, task in self.tasks.items() if task.run is None]
+        old = [name for name, task in resting if (ended if task.task(name).state.terminal else waiting)]
+        long = [task for name, task in resting if name not in old and len(task.events) - task.compacted >= COMPACT_FROM]
+        for task_id in old:
+            del self.tasks[task_id]
+        for task in long if replay else ():
+            task.compacted = len(task.events)
+        return len(old), len(long) if replay else 0
 
     def write(self, task: ModelTask, events: list[LogEvent], end: bool) -> None:
         task.events += events
@@ -194,6 +215,21 @@ class StoresAndModel(RuleBasedStateMachine):
             result = outcome(lambda: store.append(token, events, end=end))  # noqa: B023
             assert ([entry.event for entry in result] == events) if expected is None else result is expected
 
+    @rule(run=runs, event=chunks, end=st.booleans())
+    def append_many(self, run, event, end):
+        self.append(run, [event, *[replace(event, append=True)] * COMPACT_FROM], end)
+
+    @rule(ended=st.booleans(), waiting=st.booleans(), replay=st.booleans())
+    def sweep(self, ended, waiting, replay):
+        expected = self.model.sweep(ended, waiting, replay)
+        never, late = None, 1 << 50
+        expiry = Expiry(
+            ended=late if ended else never, waiting=late if waiting else never, replay=late if replay else never
+        )
+        for store in self.stores:
+            swept = store.sweep(expiry)
+            assert (swept.removed, swept.compacted) == expected
+
     @rule(run=consumes(runs), events=batches)
     def append_with_a_token_of_another_task(self, run, events):
         task_id, _, tokens = run
@@ -235,9 +271,8 @@ class StoresAndModel(RuleBasedStateMachine):
             assert stored.task == task
             assert (stored.version, stored.running) == standing
             assert (page.version, page.running, page.state) == (*standing, task.state)
-            assert [(entry.number, entry.event) for entry in page.entries] == [
-                (number, event) for number, event in enumerate(known.events, 1) if after < number <= after + limit
-            ]
+            assert [(entry.number, entry.event) for entry in page.entries] == known.log(after, limit)
+            assert page.compacted == known.compacted
 
     @rule(
         scope=scopes,
