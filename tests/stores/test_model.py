@@ -229,6 +229,9 @@ class StoresAndModel(RuleBasedStateMachine):
         for store in self.stores:
             swept = store.sweep(expiry)
             assert (swept.removed, swept.compacted) == expected
+            for task_id, known in self.model.tasks.items():
+                if known.compacted:
+                    assert store.load(known.scope, task_id).task == known.task(task_id)
 
     @rule(run=consumes(runs), events=batches)
     def append_with_a_token_of_another_task(self, run, events):
