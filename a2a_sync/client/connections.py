@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 import urllib3
@@ -24,9 +25,19 @@ _LARGE_BODY = 256 * 1024
 class Session(requests.Session):
     """For one request: so no cookies are kept. It follows no redirects; its connections belong to the adapter."""
 
-    def __init__(self, adapter: HTTPAdapter) -> None:
+    def __init__(self, adapter: Adapter) -> None:
         super().__init__()
         self.adapters["http://"] = self.adapters["https://"] = adapter
+        self._environments = adapter.environments
+
+    def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+        """What the environment says of proxies and certificates: read once per origin, for it takes long to read."""
+        origin = urlsplit(url)[:2]
+        known: Any = self._environments.get(origin)
+        if known is None:
+            known = super().merge_environment_settings(url, proxies, stream, verify, cert)
+            self._environments[origin] = known
+        return dict(known)
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         # Also where requests only wants to know: it would read the body of the redirect, however long that is.
@@ -38,6 +49,8 @@ class Adapter(HTTPAdapter):
 
     def __init__(self, alarms: AlarmClock) -> None:
         self._pools = _guarded_pools(alarms)
+        #: What the environment says for each origin.
+        self.environments: dict[Any, Any] = {}
         super().__init__(pool_connections=POOL, pool_maxsize=POOL)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
