@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, precondition, rule
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.lifecycle import Fold, LogEvent, ends_run
@@ -192,6 +192,9 @@ class StoresAndModel(RuleBasedStateMachine):
 
     @rule(target=runs, scope=scopes, task_id=task_ids, context_id=context_ids, events=endings, create=st.booleans())
     def start(self, scope, task_id, context_id, events, create):
+        return multiple(*self._start(scope, task_id, context_id, events, create))
+
+    def _start(self, scope, task_id, context_id, events, create):
         told = Message(role=Role.USER, parts=(TextPart("hi"),), message_id="m", task_id=task_id, context_id=context_id)
         events = [told, *events]
         expected = outcome(lambda: self.model.start(scope, task_id, context_id, events, create))
@@ -205,7 +208,7 @@ class StoresAndModel(RuleBasedStateMachine):
                 tokens.append(result.token)
             else:
                 assert result is expected
-        return multiple((task_id, expected, tokens)) if tokens else multiple()
+        return [(task_id, expected, tokens)] if tokens else []
 
     @rule(run=runs, events=endings, end=st.booleans())
     def append(self, run, events, end):
@@ -219,6 +222,12 @@ class StoresAndModel(RuleBasedStateMachine):
     def append_many(self, run, event, end):
         self.append(run, [event, *[replace(event, append=True)] * COMPACT_FROM], end)
 
+    @rule(scope=scopes, task_id=task_ids, event=chunks, last=statuses)
+    def long_run(self, scope, task_id, event, last):
+        for run in self._start(scope, task_id, "c1", [event], task_id not in self.model.tasks):
+            self.append(run, [*[replace(event, append=True)] * COMPACT_FROM, last], True)
+
+    @precondition(lambda self: self.model.tasks)
     @rule(ended=st.booleans(), waiting=st.booleans(), replay=st.booleans())
     def sweep(self, ended, waiting, replay):
         expected = self.model.sweep(ended, waiting, replay)
