@@ -1,0 +1,276 @@
+"""Sends whose answer is lost: sent again under their key where the agent knows it again, and only there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from a2a_sync import (
+    AgentCard,
+    AgentExtension,
+    Client,
+    Retry,
+    StreamInterrupted,
+    Task,
+    TaskState,
+    Timeout,
+    TransportError,
+    TransportTimeout,
+)
+from a2a_sync.errors import ConnectError, HTTPStatusError, InternalError, InvalidParamsError, OverloadedError
+from a2a_sync.operations import IDEMPOTENT_SEND
+from tests.client.peer import Asked, Line, Peer, Script, chunk, peer, results, status, steps, streams, task
+
+QUICK = Retry(budget=1.0, first=0.01, longest=0.05)
+DONE = task("COMPLETED", artifacts=[{"artifactId": "a-1", "parts": [{"text": "all"}]}])
+WHOLE = ({"task": task()}, chunk("all", append=False), status("COMPLETED"))
+
+
+def knowing(server: Peer, **options: Any) -> AgentCard:
+    """The card of an agent that knows a send again."""
+    card = server.card(**options)
+    extensions = (AgentExtension(uri="urn:another"), AgentExtension(uri=IDEMPOTENT_SEND))
+    return replace(card, capabilities=replace(card.capabilities, extensions=extensions))
+
+
+@contextmanager
+def talking(script: Any, *, streaming: bool = True, **options: Any) -> Iterator[tuple[Peer, Client]]:
+    options.setdefault("retry", QUICK)
+    with ExitStack() as stack:
+        server = stack.enter_context(peer(script))
+        yield server, stack.enter_context(Client(knowing(server, streaming=streaming), **options))
+
+
+def lost(asked: Asked, line: Line) -> None:
+    """The request was read, and the connection breaks."""
+    line.hang_up()
+
+
+def lost_half_way(asked: Asked, line: Line) -> None:
+    line.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{")
+    line.hang_up()
+
+
+def begun_only(asked: Asked, line: Line) -> None:
+    line.start_stream()
+    line.hang_up()
+
+
+def says(code: int, http: int = 200, **headers: str) -> Script:
+    return lambda asked, line: line.error(code, http=http, **headers)
+
+
+def http(status: int, **headers: str) -> Script:
+    return lambda asked, line: line.answer(b"", status, **headers)
+
+
+def keys(server: Peer) -> list[str]:
+    return [asked.headers.get("idempotency-key", "") for asked in server.asked]
+
+
+# -- what goes out ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_each_send_has_a_key_of_its_own_where_the_agent_knows_it(streaming: bool) -> None:
+    script = streams({"task": DONE}) if streaming else results({"task": DONE})
+    with talking(script, streaming=streaming, extensions=["urn:x"]) as (server, client):
+        client.send("hi")
+        client.send("hi")
+        client.stream("hi").close()
+
+    assert len({*keys(server)} - {""}) == 3
+    assert {asked.headers["a2a-extensions"] for asked in server.asked} == {f"urn:x, {IDEMPOTENT_SEND}"}
+
+
+def test_other_calls_have_none() -> None:
+    table = {"GetTask": results(DONE), "CancelTask": results(DONE), "SubscribeToTask": streams({"task": DONE})}
+    with talking(table) as (server, client):
+        client.get_task("t-1")
+        client.cancel_task("t-1")
+        list(client.subscribe("t-1"))
+
+    assert keys(server) == ["", "", ""]
+    assert all("a2a-extensions" not in asked.headers for asked in server.asked)
+
+
+def test_a_stranger_gets_no_key_but_the_one_that_was_given() -> None:
+    with peer(results({"task": DONE})) as server, Client(server.card(streaming=False)) as client:
+        client.send("hi")
+        client.send("hi", idempotency_key="order 17")
+
+    assert keys(server) == ["", "order 17"]
+    assert all("a2a-extensions" not in asked.headers for asked in server.asked)
+
+
+def test_a_given_key_goes_out_as_it_is() -> None:
+    with talking(streams({"task": DONE})) as (server, client):
+        client.send("hi", idempotency_key="order 17")
+        client.chat().send("hi", idempotency_key="order 18")
+        for bad in ("", "a\nb", "ü", "x" * 256):
+            with pytest.raises(ValueError, match="idempotency_key"):
+                client.send("hi", idempotency_key=bad)
+
+    assert keys(server) == ["order 17", "order 18"]
+
+
+# -- again --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "loss", [lost, lost_half_way, http(502), http(503), http(504)], ids=["read", "half", "502", "503", "504"]
+)
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "plain"])
+def test_a_send_whose_answer_is_lost_is_sent_again_with_the_same_key(loss: Script, streaming: bool) -> None:
+    answer = streams(*WHOLE) if streaming else results({"task": DONE})
+    with talking(steps(loss, loss, answer), streaming=streaming) as (server, client):
+        task = client.send("hi")
+
+    assert isinstance(task, Task)
+    assert (task.state, task.text) == (TaskState.COMPLETED, "all")
+    assert len(server.asked) == 3
+    assert len({*keys(server)}) == 1
+    bodies = [{**asked.rpc, "id": 0} for asked in server.asked]
+    assert bodies[0] == bodies[1] == bodies[2]
+
+
+@pytest.mark.parametrize("cut", [lost, begun_only, streams()], ids=["read", "broken", "ended"])
+def test_a_stream_that_was_cut_before_its_first_event_is_asked_for_again(cut: Script) -> None:
+    with talking(steps(cut, cut, streams(*WHOLE))) as (server, client):
+        stream = client.stream("hi", task_id="t-1")
+        assert len(list(stream)) == 3
+
+    assert server.operations == ["SendStreamingMessage"] * 3
+    assert len({*keys(server)}) == 1
+    assert not stream.resynchronised
+
+
+def test_after_its_first_event_it_is_taken_up_by_its_number() -> None:
+    def rest(asked: Asked, line: Line) -> None:
+        line.start_stream()
+        line.event(WHOLE[1], 2)
+        line.event(WHOLE[2], 3)
+        line.end_stream()
+
+    table = {"SendStreamingMessage": steps(lost, streams(WHOLE[0])), "SubscribeToTask": rest}
+    with talking(table) as (server, client):
+        assert len(list(client.stream("hi"))) == 3
+
+    assert server.operations == ["SendStreamingMessage", "SendStreamingMessage", "SubscribeToTask"]
+    assert "idempotency-key" not in server.asked[2].headers
+
+
+def test_an_answer_that_takes_too_long_is_asked_for_again() -> None:
+    """Whatever cuts silent connections on the way: the run goes on, and its end is waited for again."""
+
+    def silent(asked: Asked, line: Line) -> None:
+        line.await_close()
+
+    with talking(
+        steps(silent, silent, silent, results({"task": DONE})),
+        streaming=False,
+        timeout=Timeout(idle=0.1),
+        retry=Retry(budget=0.25, first=0.01, longest=0.05),
+    ) as (server, client):
+        task = client.send("hi")
+
+    assert isinstance(task, Task)
+    assert len({*keys(server)}) == 1
+    assert len(server.asked) == 4
+
+
+def test_a_busy_server_is_given_time_when_it_is_asked_again() -> None:
+    busy = says(-32000, 429, Retry_After="1")
+    with talking(steps(lost, busy, results({"task": DONE})), streaming=False, retry=Retry(budget=5, first=0.01)) as (
+        server,
+        client,
+    ):
+        started = time.monotonic()
+        client.send("hi")
+
+    assert 1.0 <= time.monotonic() - started < 4
+    assert len(server.asked) == 3
+
+
+# -- not again ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "plain"])
+@pytest.mark.parametrize("key", [None, "order 17"])
+def test_to_a_stranger_it_is_never_sent_again(streaming: bool, key: str | None) -> None:
+    with peer(lost) as server, Client(server.card(streaming=streaming), retry=QUICK) as client:
+        with pytest.raises(TransportError):
+            client.send("hi", idempotency_key=key)
+        with pytest.raises(TransportError):
+            client.stream("hi", idempotency_key=key)
+
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "plain"])
+def test_without_retry_neither(streaming: bool) -> None:
+    with talking(lost, streaming=streaming, retry=None) as (server, client), pytest.raises(TransportError):
+        client.send("hi")
+
+    assert keys(server) == [""]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (says(-32602), InvalidParamsError),
+        (says(-32603), InternalError),
+        (says(-32000, 429, Retry_After="1"), OverloadedError),
+        (http(429), HTTPStatusError),
+        (http(401), HTTPStatusError),
+    ],
+)
+def test_an_answer_is_an_answer(answer: Script, error: type[Exception]) -> None:
+    for streaming in (True, False):
+        with talking(answer, streaming=streaming) as (server, client), pytest.raises(error):
+            client.send("hi")
+        assert len(server.asked) == 1
+
+
+def test_what_was_never_sent_is_not_tried_again() -> None:
+    with peer(lost) as server:
+        card = knowing(server)
+    with Client(card, retry=QUICK) as client:
+        started = time.monotonic()
+        with pytest.raises(ConnectError):
+            client.send("hi")
+        assert time.monotonic() - started < QUICK.budget / 2
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "plain"])
+def test_it_gives_up_when_the_budget_is_used_up(streaming: bool) -> None:
+    with talking(lost, streaming=streaming) as (server, client):
+        started = time.monotonic()
+        with pytest.raises(TransportError, match="asking again has failed for 1 seconds") as caught:
+            client.send("hi")
+
+    assert 0.9 < time.monotonic() - started < 4
+    assert caught.value.phase == ("stream" if streaming else "send")
+    assert len(server.asked) > 5
+
+
+def test_a_stream_that_never_tells_anything_is_given_up_too() -> None:
+    with talking(streams()) as (server, client), pytest.raises(StreamInterrupted, match="within 1 seconds"):
+        list(client.stream("hi"))
+
+    assert len(server.asked) > 5
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "plain"])
+def test_the_overall_limit_wins(streaming: bool) -> None:
+    with talking(lost, streaming=streaming, retry=Retry(budget=60, first=0.05, longest=60)) as (_, client):
+        started = time.monotonic()
+        with pytest.raises(TransportTimeout):
+            client.send("hi", timeout=0.4)
+
+    assert 0.3 < time.monotonic() - started < 3
