@@ -31,6 +31,6 @@ def import_seconds(environment: str, modules: str) -> Callable[[], float]:
     return lambda: _told(environment, "-c", code)
 
 
-def cpu_per_call(environment: str, url: str, operation: str, text: str, calls: int = 300) -> float:
+def cpu_per_call(environment: str, url: str, operation: str, text: str, calls: int = 60) -> float:
     """Seconds of processor time per call of a library's own client (see `callers/`)."""
     return _told(environment, str(CALLERS / f"{environment}.py"), url, operation, text, str(calls))

@@ -1,4 +1,7 @@
-"""Prints the processor seconds per call of a2a-sdk's client: URL, "send" or "streamed send", text, number of calls."""
+"""Prints the processor seconds per call of a2a-sdk's client: URL, "send" or "streamed send", text, calls per batch.
+
+It is that of the best batch of six, as in `ours`.
+"""
 
 import asyncio
 import sys
@@ -24,10 +27,13 @@ async def main(url: str, operation: str, text: str, calls: str) -> None:
         config = ClientConfig(httpx_client=http, streaming=operation != "send")
         client = ClientFactory(config).create(card)
         await call(client, text)
-        begun = time.process_time()
-        for _ in range(int(calls)):
-            assert "TASK_STATE_COMPLETED" in await call(client, text)
-        print((time.process_time() - begun) / int(calls))
+        batches = []
+        for _ in range(6):
+            begun = time.process_time()
+            for _ in range(int(calls)):
+                assert "TASK_STATE_COMPLETED" in await call(client, text)
+            batches.append((time.process_time() - begun) / int(calls))
+        print(min(batches))
 
 
 asyncio.run(main(*sys.argv[1:]))
