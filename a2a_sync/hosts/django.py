@@ -96,10 +96,10 @@ def _respond(app: A2AApp, environ: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def database_connections(context: object) -> Iterator[None]:
+def database_connections(context: object = None) -> Iterator[None]:
     """Close what a run has left of Django's database connections, before and after it: ``A2AApp(…, around_run=this)``.
 
-    Runs are executed outside the request cycle, so nobody else would.
+    Runs are executed outside the request cycle, so nobody else would. Connections that `CONN_MAX_AGE` lets live stay open.
     """
     from django.db import close_old_connections
 

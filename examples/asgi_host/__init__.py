@@ -1,0 +1,1 @@
+"""A FastAPI service with an agent inside: see its README."""

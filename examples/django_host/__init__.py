@@ -1,0 +1,1 @@
+"""A Django project with an agent inside: see its README."""

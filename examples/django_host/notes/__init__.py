@@ -1,0 +1,1 @@
+"""The application: notes of users, kept by an agent."""

@@ -1,0 +1,32 @@
+"""The agent, on Django's ORM. Its handler runs on a thread outside any request, so the app looks after connections."""
+
+from django.conf import settings
+
+from a2a_sync import A2AApp, Agent, AgentSkill, Message, Rejected, RequestContext
+from a2a_sync.hosts.django import database_connections
+from examples.django_host.notes.models import Note
+
+
+class Notes(Agent):
+    """Keeps a list of notes for each user."""
+
+    name = "notes"
+    skills = [
+        AgentSkill(id="notes", name="Notes", description="Remembers, and tells what it remembers", tags=["notes"])
+    ]
+
+    def handle_message(self, message: Message, context: RequestContext) -> str | Rejected:
+        """``remember …`` adds a note; anything else lists them."""
+        if context.user is None:
+            return Rejected("Log in first.")
+        own = Note.objects.filter(owner_id=context.user.id)
+        command, _, text = message.text.partition(" ")
+        if command != "remember":
+            return "\n".join(note.text for note in own.order_by("pk")) or "Nothing yet."
+        if not text:
+            return Rejected("Remember what?")
+        Note.objects.create(owner_id=context.user.id, text=text)
+        return f"Noted for {context.user.claims['username']}: {text}"
+
+
+app = A2AApp(Notes(), store=settings.AGENT_STORE, around_run=database_connections)

@@ -1,0 +1,1 @@
+"""The project: settings, URLs, and its two ways to be served."""

@@ -1,0 +1,14 @@
+"""For WSGI servers: ``gunicorn examples.django_host.site.wsgi:application -c python:a2a_sync.gunicorn --threads 32``."""
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "examples.django_host.site.settings")
+application = get_wsgi_application()
+
+# Models can be imported from here on.
+from examples.django_host.notes.agent import app  # noqa: E402
+
+# The settings for gunicorn call this when the worker stops.
+application.close = app.close

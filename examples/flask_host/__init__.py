@@ -1,0 +1,1 @@
+"""A Flask site with an agent inside: see its README."""
