@@ -22,7 +22,8 @@ from a2a_sync.stores.base import (
     folded,
     time_ms,
 )
-from a2a_sync.types import Artifact, Message, Task, TaskArtifactUpdateEvent
+from a2a_sync.stores.packing import ARTIFACT, MESSAGE, Packed, pack, unpack, unpack_artifact, unpack_message
+from a2a_sync.types import Artifact, Message, Task
 
 
 class Owned:
@@ -70,7 +71,7 @@ class Record:
         self.owned = owned
         self.head = head
         self.base = base
-        self.events: list[LogEvent] = []
+        self.events: list[Packed] = []
         self.messages = 0
         self.artifacts = 0
         self.order = Cursor(0, head.id)
@@ -91,7 +92,7 @@ class Record:
     def take(self, events: Sequence[LogEvent], change: Outcome, *, running: bool) -> None:
         """Add `events` and replace the head, in this order."""
         old = self.head
-        self.events.extend(events)
+        self.events.extend([pack(event, old.id, old.context_id) for event in events])
         self.artifacts += change.artifacts
         self.messages += sum(isinstance(event, Message) for event in events)
         if change.status is not None:
@@ -157,20 +158,21 @@ class Record:
         start = max(after, head.compacted)
         end = min(head.version, start + limit - len(old))
         events = self.events[start - head.compacted : max(end, start) - head.compacted]
-        return (*old, *(Entry(number, event) for number, event in enumerate(events, start + 1)))
+        unpacked = (unpack(event, head.id, head.context_id) for event in events)
+        return (*old, *(Entry(number, event) for number, event in enumerate(unpacked, start + 1)))
 
     def _fold_artifacts(self, head: TaskHead) -> ArtifactFold:
         fold = ArtifactFold(self.base.artifacts)
         for event in itertools.islice(self.events, head.version - head.compacted):
-            if isinstance(event, TaskArtifactUpdateEvent):
-                fold.apply(event)
+            if event[0] == ARTIFACT:
+                fold.apply(unpack_artifact(event, head.id, head.context_id))
         return fold
 
     def _messages_backwards(self, head: TaskHead) -> Iterator[Message]:
         for index in range(head.version - head.compacted - 1, -1, -1):
             event = self.events[index]
-            if isinstance(event, Message):
-                yield event
+            if event[0] == MESSAGE:
+                yield unpack_message(event, head.id, head.context_id)
         for entry in reversed(self.base.messages):
             if isinstance(entry.event, Message):
                 yield entry.event

@@ -1,0 +1,137 @@
+"""Events in the form in which very many of them are kept in memory: plain tuples of strings, numbers and times.
+
+The garbage collector looks at every object that may be part of a cycle, again and again, and a server with some thousand
+stored tasks would stand still for it. It leaves alone tuples that hold no such object, so an event is taken apart when it
+is stored and put together when it is read. Ids that are the task's are left out. What is rare in an event (metadata, a
+file, a data part) is kept as it is and costs that event this advantage, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from a2a_sync.lifecycle import LogEvent
+from a2a_sync.types import (
+    Artifact,
+    Message,
+    Metadata,
+    Part,
+    Role,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+)
+
+#: A packed event begins with its kind.
+Packed: TypeAlias = tuple[Any, ...]
+MESSAGE, STATUS, ARTIFACT = range(3)
+
+
+def pack(event: LogEvent, task_id: str, context_id: str) -> Packed:
+    """`event` of the task, in its stored form."""
+    ids = None if event.task_id == task_id and event.context_id == context_id else (event.task_id, event.context_id)
+    if isinstance(event, Message):
+        return _pack_message(event, ids)
+    metadata = event.metadata or None
+    if isinstance(event, TaskStatusUpdateEvent):
+        status = event.status
+        said = None if status.message is None else pack(status.message, task_id, context_id)
+        return (STATUS, ids, status.state.value, status.timestamp, said, metadata)
+    made = event.artifact
+    rare = (made.name, made.description, made.metadata or None, made.extensions)
+    return (
+        ARTIFACT,
+        ids,
+        made.artifact_id,
+        _pack_parts(made.parts),
+        rare if any(rare) else None,
+        event.append,
+        event.last_chunk,
+        metadata,
+    )
+
+
+def unpack(packed: Packed, task_id: str, context_id: str) -> LogEvent:
+    """The event that was packed for this task."""
+    return _UNPACK[packed[0]](packed, task_id, context_id)
+
+
+def unpack_message(packed: Packed, task_id: str, context_id: str) -> Message:
+    """The message that was packed for this task."""
+    _, ids, role, message_id, parts, rare = packed
+    task_id, context_id = ids or (task_id, context_id)
+    metadata, extensions, reference_task_ids = rare or (None, (), ())
+    return Message(
+        role=Role(role),
+        parts=_unpack_parts(parts),
+        message_id=message_id,
+        task_id=task_id,
+        context_id=context_id,
+        extensions=extensions,
+        reference_task_ids=reference_task_ids,
+        **_given(metadata),
+    )
+
+
+def unpack_artifact(packed: Packed, task_id: str, context_id: str) -> TaskArtifactUpdateEvent:
+    """The artifact event that was packed for this task."""
+    _, ids, artifact_id, parts, rare, append, last_chunk, metadata = packed
+    task_id, context_id = ids or (task_id, context_id)
+    name, description, of_artifact, extensions = rare or ("", "", None, ())
+    artifact = Artifact(
+        artifact_id=artifact_id,
+        parts=_unpack_parts(parts),
+        name=name,
+        description=description,
+        extensions=extensions,
+        **_given(of_artifact),
+    )
+    return TaskArtifactUpdateEvent(
+        task_id=task_id,
+        context_id=context_id,
+        artifact=artifact,
+        append=append,
+        last_chunk=last_chunk,
+        **_given(metadata),
+    )
+
+
+def _unpack_status(packed: Packed, task_id: str, context_id: str) -> TaskStatusUpdateEvent:
+    _, ids, state, timestamp, said, metadata = packed
+    message = None if said is None else unpack_message(said, task_id, context_id)
+    status = TaskStatus(state=TaskState(state), message=message, timestamp=timestamp)
+    task_id, context_id = ids or (task_id, context_id)
+    return TaskStatusUpdateEvent(task_id=task_id, context_id=context_id, status=status, **_given(metadata))
+
+
+_UNPACK: tuple[Callable[[Packed, str, str], LogEvent], ...] = (unpack_message, _unpack_status, unpack_artifact)
+
+
+def _pack_message(message: Message, ids: tuple[str, str] | None) -> Packed:
+    rare = (message.metadata or None, message.extensions, message.reference_task_ids)
+    parts = _pack_parts(message.parts)
+    return (MESSAGE, ids, message.role.value, message.message_id, parts, rare if any(rare) else None)
+
+
+def _pack_parts(parts: tuple[Part, ...]) -> tuple[Part | str, ...] | str:
+    """One text alone, which is the usual thing, is kept without a tuple around it."""
+    packed = tuple([_pack_part(part) for part in parts])
+    return packed[0] if len(packed) == 1 and isinstance(packed[0], str) else packed
+
+
+def _pack_part(part: Part) -> Part | str:
+    rare = not isinstance(part, TextPart) or part.metadata or part.filename or part.media_type
+    return part if rare else part.text  # type: ignore[union-attr]
+
+
+def _unpack_parts(packed: tuple[Part | str, ...] | str) -> tuple[Part, ...]:
+    if isinstance(packed, str):
+        return (TextPart(packed),)
+    return tuple([TextPart(part) if isinstance(part, str) else part for part in packed])
+
+
+def _given(metadata: Metadata | None) -> dict[str, Any]:
+    return {} if metadata is None else {"metadata": metadata}

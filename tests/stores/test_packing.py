@@ -1,0 +1,69 @@
+"""Packed events come back as they were, and the usual ones are nothing to the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from a2a_sync.stores.packing import pack, unpack
+from a2a_sync.types import (
+    Artifact,
+    DataPart,
+    FilePart,
+    Message,
+    Role,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+)
+
+IDS = {"task_id": "t", "context_id": "c"}
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+
+MESSAGE = Message(role=Role.AGENT, parts=(TextPart("yes"),), message_id="m", **IDS)
+STATUS = TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING, timestamp=NOW), **IDS)
+ARTIFACT = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=(TextPart("x"),)), last_chunk=True, **IDS)
+USUAL = [
+    MESSAGE,
+    replace(MESSAGE, parts=(TextPart("one"), TextPart("two")), role=Role.USER),
+    STATUS,
+    replace(STATUS, status=replace(STATUS.status, state=TaskState.INPUT_REQUIRED, message=MESSAGE)),
+    ARTIFACT,
+    replace(ARTIFACT, append=True, last_chunk=False),
+    replace(ARTIFACT, artifact=replace(ARTIFACT.artifact, name="report", description="of the day")),
+]
+RARE = [
+    replace(MESSAGE, metadata={"a": [1]}, extensions=("e",), reference_task_ids=("r",)),
+    replace(MESSAGE, task_id="another", context_id="one"),
+    replace(MESSAGE, parts=()),
+    replace(
+        MESSAGE,
+        parts=(TextPart("a", filename="f"), TextPart("b", media_type="text/x"), TextPart("c", metadata={"k": 1})),
+    ),
+    replace(
+        MESSAGE, parts=(DataPart({"x": [None]}), FilePart(raw=b"\0\xff"), FilePart(url="https://x/"), TextPart(""))
+    ),
+    replace(STATUS, metadata={"k": "v"}),
+    replace(STATUS, status=TaskStatus(state=TaskState.SUBMITTED)),
+    replace(STATUS, task_id="another", status=replace(STATUS.status, message=replace(MESSAGE, context_id="one"))),
+    replace(ARTIFACT, metadata={"k": "v"}, context_id="one"),
+    replace(ARTIFACT, artifact=replace(ARTIFACT.artifact, metadata={"k": "v"}, extensions=("e",))),
+]
+
+
+@pytest.mark.parametrize("event", USUAL + RARE)
+def test_what_was_packed_comes_back(event):
+    assert unpack(pack(event, **IDS), **IDS) == event
+
+
+@pytest.mark.parametrize("event", USUAL)
+def test_the_garbage_collector_has_nothing_to_do_with_a_usual_event(event):
+    packed = pack(event, **IDS)
+    gc.collect()  # it notices what it may forget level by level
+    gc.collect()
+    assert not gc.is_tracked(packed)
