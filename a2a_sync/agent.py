@@ -35,6 +35,8 @@ class Agent:
 
     ``handle_cancel(context)`` is optional and may raise `TaskNotCancelableError` to refuse. ``direct = True`` lets an
     agent that answers with a `Message` at once do so without a task. ``on_worker_lost`` is ``"fail"`` or ``"retry"``.
+    ``native_thread = True`` gives the handler a real thread under gevent, where the others share one: for handlers that
+    calculate for long, or that run an event loop of their own. What is ``async def`` gets one anyway.
     """
 
     name: str = ""
@@ -48,6 +50,7 @@ class Agent:
     icon_url: str | None = None
     direct: bool = False
     on_worker_lost: str = "fail"
+    native_thread: bool = False
 
     _on_message: Callable[..., Any] | None = None
     _on_cancel: Callable[..., Any] | None = None

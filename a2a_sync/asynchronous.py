@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from importlib import import_module
@@ -16,6 +15,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from a2a_sync.executor import RequestContext, TaskCancelled
+from a2a_sync.native import NativeThread, Outcome, patched
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, Any], context: RequestContext) -> Any:
@@ -57,7 +57,7 @@ class _Loop:
         self._context = context
         self._variables = contextvars.copy_context()
         self._thread = _thread()
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=_GreenletLoop if patched() else None)
         self._loop: asyncio.AbstractEventLoop = self._thread.call(self._runner.get_loop)
         self._task: asyncio.Task[Any] | None = None
         context.on_cancel(self._cancel)
@@ -105,13 +105,37 @@ class _Loop:
             self._task.cancel()
 
 
+class _GreenletLoop(asyncio.SelectorEventLoop):
+    """A loop that shares its thread with greenlets: under gevent, the threads of ``asyncio.to_thread`` are some.
+
+    asyncio takes what they call for something that the loop itself calls, and would not wake up for it.
+    """
+
+    _greenlet: object = None
+
+    def run_forever(self) -> None:
+        self._greenlet = _current_greenlet()
+        super().run_forever()
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        handle = super().call_soon(callback, *args, context=context)
+        if _current_greenlet() is not self._greenlet:
+            self._write_to_self()  # type: ignore[attr-defined]
+        return handle
+
+
+def _current_greenlet() -> object:
+    return import_module("greenlet").getcurrent()
+
+
 # -- the thread a loop runs on ------------------------------------------------------------------------------------------
 
 
 def _thread() -> _Thread:
-    monkey = sys.modules.get("gevent.monkey")
-    if monkey is not None and monkey.is_module_patched("threading"):
-        return _NativeThread()
+    if patched():
+        return NativeThread()
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -141,7 +165,7 @@ class _HelperThread:
     """A short-lived one for each step: a thread can run one loop at a time only."""
 
     def call(self, work: Callable[[], Any]) -> Any:
-        outcome = _Outcome(work)
+        outcome = Outcome(work)
         thread = threading.Thread(target=outcome.fetch, name="a2a-loop", daemon=True)
         thread.start()
         thread.join()
@@ -149,38 +173,3 @@ class _HelperThread:
 
     def end(self) -> None:
         """Each thread has ended with its step."""
-
-
-class _NativeThread:
-    """A real one beside gevent's, the same for all steps: what a loop makes belongs to its thread there."""
-
-    def __init__(self) -> None:
-        self._pool = import_module("gevent.threadpool").ThreadPool(1)
-
-    def call(self, work: Callable[[], Any]) -> Any:
-        outcome = _Outcome(work)
-        self._pool.apply(outcome.fetch)
-        return outcome.get()
-
-    def end(self) -> None:
-        self._pool.kill()
-
-
-class _Outcome:
-    """What a call on another thread came to."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._work = work
-        self._value: Any = None
-        self._error: BaseException | None = None
-
-    def fetch(self) -> None:
-        try:
-            self._value = self._work()
-        except BaseException as error:
-            self._error = error
-
-    def get(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._value

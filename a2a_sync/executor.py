@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from a2a_sync.lifecycle import LogEvent
+from a2a_sync.native import way_home
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.stores.base import StoredTask
 from a2a_sync.types import (
@@ -58,6 +59,8 @@ class RequestContext:
 
     def __init__(self, run: RunPort) -> None:
         self._run = run
+        # Code on a real thread under gevent may not touch what greenlets use.
+        self._at_home = way_home()
         self._loaded: Task | None = None
 
     # -- what was asked --
@@ -117,7 +120,7 @@ class RequestContext:
     def task(self) -> Task:
         """The task as it was at the first look at it: artifacts, history with the incoming message, state."""
         if self._loaded is None:
-            self._loaded = self._run.stored().task
+            self._loaded = self._at_home(self._run.stored).task
         return self._loaded
 
     @property
@@ -143,12 +146,12 @@ class RequestContext:
         Raises:
             TaskCancelled: it was.
         """
-        self._run.cancel_event.wait(seconds)
+        self._at_home(lambda: self._run.cancel_event.wait(seconds))
         self.check_cancelled()
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         """Call `callback` (on the cancelling thread, once) when the task is cancelled; at once if it already is."""
-        self._run.on_cancel(callback)
+        self._at_home(lambda: self._run.on_cancel(callback))
 
     # -- answering while the run goes on --
 
@@ -159,7 +162,7 @@ class RequestContext:
             TaskCancelled: the run may not write any more.
             IllegalTransition: the task's state does not allow an event; none was stored.
         """
-        self._run.emit(*events)
+        self._at_home(lambda: self._run.emit(*events))
 
     def update(self, text: str, *, metadata: Metadata | None = None) -> None:
         """Tell the client how far you are: a `working` status with this text. Progress does not become history."""
@@ -293,7 +296,7 @@ class AgentExecutor(Protocol):
     the message of the completed status; one that is emitted goes into the history. An exception fails the task.
     Optional members:
     ``cancel(context)`` (may raise `TaskNotCancelableError` to refuse), ``direct = True`` (see `Limits.direct`),
-    ``on_worker_lost`` (``"fail"`` or ``"retry"``).
+    ``on_worker_lost`` (``"fail"`` or ``"retry"``), ``native_thread = True`` (under gevent: run on a real thread).
     """
 
     def execute(self, context: RequestContext) -> Iterator[Event] | None: ...

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from a2a_sync.errors import A2AError, InternalError, OverloadedError, PublicError
@@ -19,6 +20,7 @@ from a2a_sync.events import EventHub
 from a2a_sync.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.lifecycle import Entry, IllegalTransition, LogEvent, check, ends_run
 from a2a_sync.logs import get_logger, placed
+from a2a_sync.native import Way, on_native_thread, way_home
 from a2a_sync.operations import RunRequest
 from a2a_sync.stamp import Stamp, status_event
 from a2a_sync.stores.base import RunRevoked, Scope, StartedRun, StoredTask, TaskStore
@@ -200,16 +202,24 @@ class Run:
             raise TaskCancelled(self.request.task_id)
         if self._state is TaskState.SUBMITTED:
             self.emit(status_event(self.request, TaskState.WORKING))
-        events = self._executor.execute(RequestContext(self))
+        context, at_home = RequestContext(self), way_home()
+        if getattr(self._executor, "native_thread", False):
+            on_native_thread(lambda: self._call(context, at_home))
+        else:
+            self._call(context, at_home)
+        self._complete()
+
+    def _call(self, context: RequestContext, at_home: Way) -> None:
+        """The user's code, to its last event."""
+        events = self._executor.execute(context)
         if events is not None:
             try:
                 for event in events:
-                    self._take(event)
+                    at_home(partial(self._take, event))
             finally:
                 close = getattr(events, "close", None)
                 if close is not None:
                     close()
-        self._complete()
 
     def _take(self, event: Event) -> None:
         """One event that the executor yielded. A message alone is its answer: direct, or in the final status."""

@@ -4,5 +4,10 @@ from __future__ import annotations
 
 from hypothesis import settings
 
+from a2a_sync.native import patched
+
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 settings.load_profile("repeatable")
+
+#: What is tested there exists in a patched process only: see `tests.gevent_suite`.
+collect_ignore = [] if patched() else ["gevent"]

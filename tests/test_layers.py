@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 #: The house from the ground up. A module may import modules of lower floors, and of its own folder.
 FLOORS: list[list[str]] = [
     ["errors", "fork", "limits", "logs", "tracing", "connection", "proxies"],
-    ["jsontext"],
+    ["jsontext", "native"],
     ["datapart"],
     ["types"],
     ["card", "lifecycle"],

@@ -240,6 +240,7 @@ class LateQueue(queue.SimpleQueue):
     """A wait in it runs out in the very moment in which something is put."""
 
     def __init__(self):
+        super().__init__()
         self.put_to = threading.Event()
 
     def get(self, timeout=None):

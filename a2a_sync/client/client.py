@@ -23,6 +23,7 @@ from a2a_sync.client.link import Link, Surroundings, http_link, local_link
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.stream import OneEvent, TaskStream
 from a2a_sync.client.timeouts import Deadline, Timeout
+from a2a_sync.native import at_home
 from a2a_sync.operations import is_idempotency_key
 from a2a_sync.types import (
     CancelTaskRequest,
@@ -109,6 +110,7 @@ class Client:
 
     # -- the agent --
 
+    @at_home
     def card(self, *, refresh: bool = False, timeout: float | None = None) -> AgentCard:
         """The agent's card: read once and kept, read again with `refresh`."""
         if refresh:
@@ -134,6 +136,7 @@ class Client:
 
     # -- sending --
 
+    @at_home
     def send(
         self,
         message: Content,
@@ -181,6 +184,7 @@ class Client:
             return waiting.send_streaming(link, request, deadline, key)
         return waiting.send_plain(link, request, deadline, key)
 
+    @at_home
     def stream(
         self,
         message: Content,
@@ -215,6 +219,7 @@ class Client:
 
     # -- tasks --
 
+    @at_home
     def get_task(self, task_id: str, *, history_length: int | None = None, timeout: float | None = None) -> Task:
         """The task as it is now.
 
@@ -224,6 +229,7 @@ class Client:
         deadline = self._deadline(timeout)
         return waiting.get_task(self._connect(deadline), task_id, history_length, deadline)
 
+    @at_home
     def list_tasks(
         self,
         *,
@@ -271,6 +277,7 @@ class Client:
             seen.add(page.next_page_token)
             filters["page_token"] = page.next_page_token
 
+    @at_home
     def cancel_task(self, task_id: str, *, metadata: Metadata | None = None, timeout: float | None = None) -> Task:
         """Ask the agent to stop; the task as it is after that.
 
@@ -283,6 +290,7 @@ class Client:
         task: Task = self._connect(deadline).call(op.CANCEL_TASK, request, deadline)
         return task
 
+    @at_home
     def subscribe(self, task_id: str, *, last_event_id: int | None = None, timeout: float | None = None) -> TaskStream:
         """Follow a task that runs or waits: first the task as it is, then its events.
 
@@ -295,6 +303,7 @@ class Client:
         deadline = self._deadline(timeout)
         return self._connect(deadline).subscribe(task_id, deadline, last_event_id)
 
+    @at_home
     def wait(self, task_id: str, *, timeout: float | None = None) -> Task:
         """Wait until the task has ended or waits for you, by its stream where there is one, else by looking at it.
 
@@ -308,6 +317,7 @@ class Client:
 
     # -- the end --
 
+    @at_home
     def close(self) -> None:
         """End what still streams or waits, and close the connections. Idempotent."""
         self._surroundings.close()

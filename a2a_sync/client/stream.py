@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from a2a_sync.client.timeouts import Alarm, AlarmClock
 from a2a_sync.errors import StreamInterrupted, TransportError, TransportTimeout
 from a2a_sync.lifecycle import Fold, ends_run
+from a2a_sync.native import at_home
 from a2a_sync.operations import EventStream, StreamItem
 from a2a_sync.types import Message, StreamResponse, Task, TaskState, TaskStatusUpdateEvent
 
@@ -102,6 +103,7 @@ class TaskStream:
     def __iter__(self) -> Iterator[StreamResponse]:
         return self
 
+    @at_home
     def __next__(self) -> StreamResponse:
         while not self._closed.is_set():
             try:
@@ -252,6 +254,7 @@ class TaskStream:
         """Nothing will come any more."""
         return self._closed.is_set()
 
+    @at_home
     def close(self) -> None:
         """Stop listening, from any thread; a thread that waits for an event ends its iteration. Idempotent."""
         self._closed.set()

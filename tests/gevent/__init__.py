@@ -1,0 +1,1 @@
+"""What there is under gevent only. Run by `tests.gevent_suite`."""
