@@ -36,6 +36,7 @@ from a2a_sync.operations import Call, Endpoint, Interceptor
 from a2a_sync.operators import OperatorPages
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.stores import open_store
+from a2a_sync.retention import Sweeper
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.tracing import traced
 from a2a_sync.wellknown import CARD_PATH, OLD_CARD_PATH, CardDocument
@@ -106,6 +107,7 @@ class A2AApp:
             self._execution,
             self._hub,
             self.limits,
+        self._sweeper = Sweeper(self.store, self._hub, self.limits)
             self._template.capabilities,
             direct=direct,
             headers=tuple(headers),
@@ -196,6 +198,7 @@ class A2AApp:
         address = address or self._url
         if address is None:
             return self._template
+        self._sweeper.start()
         interfaces = tuple(
             AgentInterface(url=address, protocol_binding="JSONRPC", protocol_version=version)
             for version in self._codecs
@@ -229,6 +232,7 @@ def _speaking(versions: Sequence[str]) -> dict[str, Codec]:
     """The codecs of `versions`, the preferred one first."""
     try:
         codecs = {version: by_version(version) for version in versions}
+        self._sweeper.close()
     except VersionNotSupportedError:
         raise ValueError(f"not every version in {tuple(versions)} is one that this library speaks") from None
     if not codecs:

@@ -317,6 +317,10 @@ class TaskEventStream:
         except TaskNotFoundError:
             self._ended = True
             return []
+        if self._cursor < page.compacted:
+            # What came next is not kept any more; whoever comes back gets a snapshot.
+            self._ended = True
+            return []
         items = self._accept(page.entries)
         self._behind = bool(page.entries) and self._cursor < page.version
         if not self._behind and (self._subscription.stopped or not (page.running or self._idle)):

@@ -40,10 +40,14 @@ class Streams:
         return self._stream(scope, subscription, with_history(task, history), started.head.version)
 
     def from_start(self, scope: Scope, sent: SentRun, history: int) -> PolledStream:
-        """The same stream once more, however far the run has come."""
+        """The same stream once more, however far the run has come; the task as it is where the log was compacted."""
         subscription = self.listen(sent.task_id)
         try:
             head = self._store.head(scope, sent.task_id)
+            if sent.number < head.compacted:
+                subscription.hint()
+                stored = self._store.load(scope, sent.task_id, history=history)
+                return self._stream(scope, subscription, stored.task, stored.version)
             new = Task(id=head.id, context_id=head.context_id, status=head.status)
             task = self._task_at(scope, StoredTask(task=new, version=0, running=True), sent.number)
             # The log is read at the first poll, so a run that has ended closes the stream after its last entry.
@@ -75,7 +79,7 @@ class Streams:
         if last_event_id is None or last_event_id < 0:
             return None
         head = self._store.head(scope, task_id)
-        if last_event_id > head.version:
+        if not head.compacted <= last_event_id <= head.version:
             return None
         subscription.hint()
         return TaskEventStream(self._store, scope, task_id, subscription, cursor=last_event_id, running=True)

@@ -29,6 +29,13 @@ class Limits:
             are lost: failed, or run again where the agent says ``on_worker_lost = "retry"``.
         attempts: how many workers may die with one request before its task is failed.
 
+    Tasks:
+        keep_ended: how long a task is kept after it has ended.
+        keep_waiting: how long a task is kept that waits for its client (``input-required``, ``auth-required``).
+        replay: how long the streams of a run can be taken up again after it has ended; then the log of a task with many
+            entries is compacted to its messages and the sum of its artifacts, which all other reads are made of.
+        sweep: how often a process looks for what is too old, give or take a half.
+
     Streams:
         streams: open streams at once in one process; beyond it HTTP 429.
         queue: batches of entries that wait for one subscriber; a slower one reads the log instead.
@@ -57,6 +64,11 @@ class Limits:
     beat: float = 2.0
     attempts: int = 3
 
+    keep_ended: float | None = 7 * 86400.0
+    keep_waiting: float | None = 30 * 86400.0
+    replay: float | None = 600.0
+    sweep: float = 60.0
+
     streams: int = 1000
     queue: int = 256
     tick: float = 1.0
@@ -75,5 +87,5 @@ class Limits:
                 raise ValueError(f"Limits.{item.name} must be positive, not {value!r}")
 
 
-_MAY_BE_NONE = frozenset({"max_runtime", "idle_timeout", "blocking"})
+_MAY_BE_NONE = frozenset({"max_runtime", "idle_timeout", "blocking", "keep_ended", "keep_waiting", "replay"})
 _MAY_BE_ZERO = frozenset({"waiting", "leftovers", "busy_wait", "history", "direct", "cancel_grace"})

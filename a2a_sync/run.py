@@ -96,6 +96,8 @@ class Run:
                 self.started = self._store.start_run(self.scope, request, events, create=self._create)
                 self._state = self.started.head.status.state
                 self._hub.publish(request.task_id, self.started.entries, ended=False)
+                for forgotten in self.started.forgotten:
+                    self._hub.publish(forgotten, (), ended=True)
                 if self._decided is not None:
                     self._decided.set()
             return self.started

@@ -20,7 +20,7 @@ FLOORS: list[list[str]] = [
     ["codec", "stores.base"],
     ["bindings.headers", "bindings.jsonrpc", "bindings.sse", "stores.memory", "stores.sqlite", "stores"],
     ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "idempotency", "client"],
-    ["following", "run", "results", "asynchronous", "around", "metrics"],
+    ["following", "run", "results", "asynchronous", "around", "metrics", "retention"],
     ["cancelling", "watchdog"],
     ["execution"],
     ["neighbours"],

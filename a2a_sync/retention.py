@@ -1,0 +1,107 @@
+"""When old tasks go: looks through the store now and then, and ends the streams of what was removed.
+
+What belongs to a task, and how it is removed, the store knows.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable
+
+from a2a_sync.events import EventHub
+from a2a_sync.fork import renew_in_child
+from a2a_sync.limits import Limits
+from a2a_sync.logs import get_logger
+from a2a_sync.stores.base import Expiry, TaskStore
+
+logger = get_logger(__name__)
+
+#: The first look of a process is not later than this after its start, in seconds.
+_FIRST = 10.0
+#: Between two looks while there is more: others want to write too.
+_BREATH = 0.05
+
+
+class Sweeper:
+    """Sweeps `store` every `Limits.sweep` seconds on one thread, named ``a2a-sweep``, that `start` starts.
+
+    Processes that share a store do so each at its own time. `clock` gives seconds since 1970.
+    """
+
+    def __init__(
+        self, store: TaskStore, hub: EventHub, limits: Limits, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
+        self._hub = hub
+        self._limits = limits
+        self._clock = clock
+        self._over = False
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked child."""
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Look from now on, if that has not begun."""
+        if self._thread is not None or self._over:
+            return
+        with self._lock:
+            if self._thread is None:
+                arguments = (weakref.ref(self), self._stop, self._limits.sweep)
+                self._thread = threading.Thread(target=_look, args=arguments, name="a2a-sweep", daemon=True)
+                try:
+                    self._thread.start()
+                except RuntimeError:
+                    self._thread = None
+                    logger.exception("no thread to remove old tasks; it is tried again")
+
+    def sweep(self) -> bool:
+        """Remove and compact some of what is too old; True when there is more.
+
+        Raises:
+            StoreError: as the store says.
+        """
+        limits = self._limits
+        swept = self._store.sweep(
+            Expiry(
+                ended=self._before(limits.keep_ended),
+                waiting=self._before(limits.keep_waiting),
+                replay=self._before(limits.replay),
+            )
+        )
+        for task_id in swept.forgotten:
+            self._hub.publish(task_id, (), ended=True)
+        if swept.removed or swept.compacted:
+            logger.info("swept: %d tasks removed, %d logs compacted", swept.removed, swept.compacted)
+        return swept.more
+
+    def _before(self, age: float | None) -> int | None:
+        return None if age is None else int((self._clock() - age) * 1000)
+
+    def close(self) -> None:
+        """Look no more. Idempotent."""
+        self._over = True
+        self._stop.set()
+
+
+def _look(sweeper: weakref.ref[Sweeper], stop: threading.Event, seconds: float) -> None:
+    """The thread. It does not keep alive an app that nobody uses any more."""
+    pause = random.uniform(0.1, 1.0) * min(seconds, _FIRST)
+    while not stop.wait(pause):
+        pause = seconds * random.uniform(0.5, 1.5)
+        own = sweeper()
+        if own is None:
+            return
+        try:
+            if own.sweep():
+                pause = _BREATH
+        except Exception:
+            logger.exception("the store could not be swept; it is tried again")
+        del own
