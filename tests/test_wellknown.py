@@ -82,7 +82,8 @@ def test_the_card_is_a_complete_card_of_both_protocols_at_both_paths(path: str) 
 def test_the_card_says_what_the_app_does_and_not_what_was_claimed() -> None:
     answer = card(peer())
 
-    assert answer.json["capabilities"] == {"streaming": True, "pushNotifications": False}
+    assert answer.json["capabilities"]["streaming"] is True
+    assert answer.json["capabilities"]["pushNotifications"] is False
 
 
 ASKED = [({"A2A-Version": "{}"}, ""), ({"A2A-Version": "{}.7"}, ""), ({}, "?A2A-Version={}")]
@@ -161,7 +162,8 @@ def test_in_a_card_for_both_each_version_finds_its_own_security() -> None:
         assert loaded.security_schemes == given.security_schemes
         assert loaded.security_requirements == given.security_requirements
         assert loaded.skills == given.skills
-        assert loaded.capabilities.extensions == given.capabilities.extensions
+        # The app may add extensions of its own.
+        assert given.capabilities.extensions[0] in loaded.capabilities.extensions
 
 
 def test_the_forms_have_validators_of_their_own() -> None:
