@@ -107,11 +107,11 @@ class A2AApp:
             self._execution,
             self._hub,
             self.limits,
-        self._sweeper = Sweeper(self.store, self._hub, self.limits)
             self._template.capabilities,
             direct=direct,
             headers=tuple(headers),
         )
+        self._sweeper = Sweeper(self.store, self._hub, self.limits)
         self._endpoint: Endpoint = self._handler
         for interceptor in (*reversed(interceptors), *((metrics.count_calls,) if metrics is not None else ())):
             self._endpoint = interceptor(self._endpoint)
