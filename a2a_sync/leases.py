@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
+from a2a_sync.native import on_native_thread, original
 from a2a_sync.stores.base import HeldRun, Workers
 
 logger = get_logger(__name__)
@@ -23,10 +24,11 @@ _PATIENCE = 2.0
 
 
 class Leases:
-    """This process's heartbeat, and its eye on the others'. On one thread, which `keep` starts.
+    """This process's heartbeat, and its eye on the others'. On two threads, which `watch` and `enter` start.
 
-    `on_lost` is called on that thread for each run of a dead worker; a run for which it raises is offered again.
-    `beat` is in seconds.
+    The heart beats on a thread of its own (under gevent a real one), so that neither handlers nor the care for others
+    hold it up. `on_lost` is called on the other thread for each run of a dead worker; a run for which it raises is
+    offered again. `beat` is in seconds.
     """
 
     def __init__(self, workers: Workers, on_lost: Callable[[HeldRun], None], *, beat: float) -> None:
@@ -41,18 +43,23 @@ class Leases:
         """Begin anew in a forked child, as a worker of its own."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._entered = False
+        # Held until the heart shall stop: a real thread can wait for a real lock only.
+        self._beating = original("_thread", "allocate_lock")()
+        self._beating.acquire()
+        self._threads: list[threading.Thread] = []
+        self._watching = self._entered = False
         #: Of each other worker: its count, and when that was new.
         self._seen: dict[str, tuple[int, float]] = {}
+        #: When this worker's heart beat last, and since when without a break.
+        self._beaten = self._steady = float("-inf")
 
     def watch(self) -> None:
         """Look after the others from now on, if that has not begun."""
-        if self._thread is None and not self._closed:
+        if not self._watching:
             with self._lock:
-                if self._thread is None and not self._closed:
-                    self._thread = threading.Thread(target=self._run, name="a2a-leases", daemon=True)
-                    self._thread.start()
+                if not self._watching and not self._closed:
+                    self._start("a2a-leases", self._look_on)
+                    self._watching = True
 
     def enter(self) -> None:
         """Be counted among the workers: to be called before this process takes its first token.
@@ -62,29 +69,61 @@ class Leases:
         """
         if not self._entered:
             self._workers.beat()
-            self._entered = True
+            self._note_beat(time.monotonic())
+            with self._lock:
+                if not self._entered and not self._closed:
+                    self._start("a2a-heart", on_native_thread, self._keep_beating)
+                    self._entered = True
         self.watch()
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._beat):
+    def _start(self, name: str, target: Callable[..., object], *arguments: object) -> None:
+        thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _keep_beating(self) -> None:
+        while not self._beating.acquire(timeout=self._beat):
             try:
-                self._once()
+                self._workers.beat()
             except Exception:
                 logger.exception("heartbeat failed; it is tried again")
+            else:
+                self._note_beat(time.monotonic())
 
-    def _once(self) -> None:
-        if self._entered:
-            self._workers.beat()
+    def _note_beat(self, now: float) -> None:
+        if now - self._beaten > _PATIENCE * self._beat:
+            self._steady = now
+        self._beaten = now
+
+    def _look_on(self) -> None:
+        while not self._stop.wait(self._beat):
+            try:
+                self._look()
+            except Exception:
+                logger.exception("the other workers could not be looked after; it is tried again")
+
+    def _look(self) -> None:
         now = time.monotonic()
         beats = self._workers.beats()
         beats.pop(self._workers.id, None)
+        if beats:
+            # Who judges others must know that it could have beaten itself.
+            self.enter()
         self._seen = {worker: self._seen.get(worker, (count, now)) for worker, count in beats.items()}
         for worker, count in beats.items():
             known, since = self._seen[worker]
             if count != known and count >= 0:
                 self._seen[worker] = (count, now)
-            elif count < 0 or now - since > _PATIENCE * self._beat:
+            elif count < 0 or self._is_dead(since, now):
                 self._bury(worker, left=count < 0)
+
+    def _is_dead(self, since: float, now: float) -> bool:
+        """A count that stands still since then is a death: this worker's own heart beat all the time meanwhile.
+
+        Else all were held up alike: by a lock on the store, or because the machine slept.
+        """
+        patience = _PATIENCE * self._beat
+        return now - self._beaten <= patience < now - max(since, self._steady)
 
     def _bury(self, worker: str, *, left: bool) -> None:
         """Hand the runs of a worker on, then forget it; whatever fails is tried again at the next beat."""
@@ -104,15 +143,21 @@ class Leases:
 
     def close(self) -> None:
         """Leave: what this worker still holds may be taken over at once. Idempotent."""
-        with self._lock:
-            self._closed = True
-            thread, self._thread = self._thread, None
-            self._stop.set()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(2.0)
+        self._halt()
         if self._entered:
             self._entered = False
             try:
                 self._workers.leave()
             except Exception:
                 logger.exception("this worker could not leave; the others find out")
+
+    def _halt(self) -> None:
+        with self._lock:
+            threads, self._threads = self._threads, []
+            if not self._closed:
+                self._closed = True
+                self._stop.set()
+                self._beating.release()
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(2.0)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import queue
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from a2a_sync.operations import RunRequest
 from a2a_sync.stamp import status_event
 from a2a_sync.stores.base import HeldRun, RunRevoked, Scope
 from a2a_sync.types import new_id
+from tests.engine import eventually
 
 BEAT = 0.2
 SCOPE = Scope()
@@ -90,6 +92,44 @@ def test_a_worker_that_beats_keeps_its_runs(stores: Callable[[], SQLiteStore]) -
     finally:
         leases.close()
         own.close()
+
+
+def test_a_lock_that_holds_up_all_workers_kills_none(stores: Callable[[], SQLiteStore], tmp_path: Path) -> None:
+    alive, watcher = stores(), stores()
+    held, lost = running_task(alive), []
+    leases = [Leases(alive.workers, lost.append, beat=BEAT), watching(watcher, lost.append)]
+    leases[0].enter()
+    before = watcher.workers.beats()[alive.workers.id]
+    with closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        # Far longer than two beats.
+        threading.Event().wait(10 * BEAT)
+        other.execute("ROLLBACK")
+    eventually(lambda: watcher.workers.beats()[alive.workers.id] > before + 5, "further beats")
+    for each in leases:
+        each.close()
+    assert not lost
+    assert alive.workers.holds(held.token)
+
+
+def test_the_heart_beats_on_while_the_runs_of_others_are_taken_over(stores: Callable[[], SQLiteStore]) -> None:
+    dying, watcher = stores(), stores()
+    dying.workers.beat()
+    running_task(dying)
+    begun, enough = threading.Event(), threading.Event()
+
+    def slowly(run: HeldRun) -> None:
+        begun.set()
+        enough.wait(10)
+
+    leases = watching(watcher, slowly)
+    try:
+        assert begun.wait(10)
+        before = watcher.workers.beats()[watcher.workers.id]
+        eventually(lambda: watcher.workers.beats()[watcher.workers.id] > before + 3, "further beats")
+    finally:
+        enough.set()
+        leases.close()
 
 
 def test_what_a_leaving_worker_holds_is_lost_at_the_next_look(stores: Callable[[], SQLiteStore]) -> None:
@@ -162,7 +202,7 @@ def lose(app: A2AApp) -> None:
     """What a kill does to an app, without the process: no more heartbeats, nothing stored any more."""
     neighbours = app._neighbours
     assert neighbours is not None
-    neighbours._leases._stop.set()
+    neighbours._leases._halt()
     neighbours._hints.close()
 
 

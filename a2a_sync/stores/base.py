@@ -211,7 +211,10 @@ class Workers(Protocol):
         """A value that is another one after every write of any process; None where it cannot be told. Cheap."""
 
     def beat(self) -> None:
-        """This process is alive: count one up. It enters the worker first, if need be."""
+        """This process is alive: count one up. It enters the worker first, if need be.
+
+        Must not wait for other threads of the process; under gevent it is called on a real one.
+        """
 
     def leave(self) -> None:
         """This process starts no more runs, and what it still holds may be taken over at once."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from a2a_sync.errors import StoreError
+from a2a_sync.native import original
 
 _T = TypeVar("_T")
 
@@ -40,11 +41,14 @@ class _Connections:
 
     def __init__(self) -> None:
         self.writing = threading.Lock()
+        #: Held while `Database.write_apart` has a connection open; a real lock, for real threads under gevent.
+        self.apart = original("_thread", "allocate_lock")()
         self.prepared = False
         self._changed = threading.Condition(threading.Lock())
         self._idle: list[sqlite3.Connection] = []
         self._in_use = 0
         self._forks = 0
+        self._holds_apart = False
 
     def lease(self) -> sqlite3.Connection | None:
         """A connection that waited for its next use, or None: open one. Give either back."""
@@ -78,8 +82,11 @@ class _Connections:
             self._forks += 1
             self._changed.wait_for(lambda: not self._in_use, _FORK_LIMIT)
         self.close_idle()
+        self._holds_apart = self.apart.acquire(timeout=_FORK_LIMIT)
 
     def after_fork(self) -> None:
+        if self._holds_apart:
+            self.apart.release()
         with self._changed:
             self._forks = max(self._forks - 1, 0)
             self._changed.notify_all()
@@ -131,6 +138,26 @@ class Database:
         finally:
             connections.writing.release()
 
+    def write_apart(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """`write` over a connection for this once, sharing no lock with the other threads of this process.
+
+        For what must not wait for them: they may be very many, and under gevent greenlets that do not get their turn.
+
+        Raises:
+            StoreError: as `write`.
+        """
+        connections = self._ready()
+
+        def once() -> None:
+            with connections.apart:
+                connection = self.connect()
+                try:
+                    _transaction(connection, "BEGIN IMMEDIATE", work)
+                finally:
+                    connection.close()
+
+        self._patiently(once, self._deadline())
+
     def close(self) -> None:
         """Close what waits for its next use; what is in use follows when it is done. The next use opens anew."""
         connections = self._by_pid.pop(os.getpid(), None)
@@ -176,10 +203,14 @@ class Database:
     def _attempt(
         self, connections: _Connections, begin: str, work: Callable[[sqlite3.Connection], _T], deadline: float
     ) -> _T:
+        return self._patiently(lambda: self._once(connections, begin, work), deadline)
+
+    def _patiently(self, once: Callable[[], _T], deadline: float) -> _T:
+        """What `once` returns, called again while the file is locked."""
         pause = _FIRST_PAUSE
         while True:
             try:
-                return self._once(connections, begin, work)
+                return once()
             except sqlite3.Error as error:
                 if not _is_busy(error):
                     raise self._broken(error) from error

@@ -49,7 +49,7 @@ class SQLiteWorkers:
 
     def beat(self) -> None:
         """See `Workers.beat`."""
-        self._database.write(lambda connection: connection.execute(self._sql.beat, (self.id,)))
+        self._database.write_apart(lambda connection: connection.execute(self._sql.beat, (self.id,)))
 
     def leave(self) -> None:
         """See `Workers.leave`."""
