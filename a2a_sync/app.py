@@ -26,6 +26,7 @@ from a2a_sync.events import EventHub
 from a2a_sync.exchange import Exchange, internal_error
 from a2a_sync.execution import Execution
 from a2a_sync.handler import RequestHandler
+from a2a_sync.http_json_wsgi import HttpJsonService
 from a2a_sync.idempotency import EXTENSION
 from a2a_sync.jsonrpc_wsgi import JsonRpcService
 from a2a_sync.limits import Limits
@@ -35,8 +36,8 @@ from a2a_sync.neighbours import Neighbours
 from a2a_sync.operations import Call, Endpoint, Interceptor
 from a2a_sync.operators import OperatorPages
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
-from a2a_sync.stores import open_store
 from a2a_sync.retention import Sweeper
+from a2a_sync.stores import open_store
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.tracing import traced
 from a2a_sync.wellknown import CARD_PATH, OLD_CARD_PATH, CardDocument
@@ -44,6 +45,7 @@ from a2a_sync.wellknown import CARD_PATH, OLD_CARD_PATH, CardDocument
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
+BINDINGS = ("JSONRPC", "HTTP+JSON")
 #: Request headers that runs may see. Never credentials: they are stored with the run.
 FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "traceparent", "tracestate")
 
@@ -64,10 +66,12 @@ class A2AApp:
     and ``-Prefix``; without it nobody is believed. `headers` are the request headers, in lower case, that handlers may see.
     `around_run` is called with the context of each run, and what it returns is entered around the agent's code, on the run's
     thread. `interceptors` are put around every call, the first outermost: each takes an endpoint and gives one. `metrics`
-    counts what happens and adds ``/metrics``. Nothing is started or opened before the first request, so the app may be made before a fork.
+    counts what happens and adds ``/metrics``. `bindings` are those that are served, at one URL, in the order of the card;
+    ``HTTP+JSON`` speaks 1.0 only. `media_type` is that of all its answers; by default ``application/json`` where the request
+    names that, else ``application/a2a+json``. Nothing is started or opened before the first request, so the app may be made before a fork.
 
     Raises:
-        ValueError: a version that this library does not speak, a store URL it does not know, a negative number of proxies.
+        ValueError: a version or binding that this library does not speak, a store URL it does not know, a negative number of proxies.
         TypeError: no card for an executor that does not describe itself.
     """
 
@@ -79,6 +83,8 @@ class A2AApp:
         store: TaskStore | str | None = None,
         url: str | None = None,
         versions: Sequence[str] = ("1.0", "0.3"),
+        bindings: Sequence[str] = BINDINGS,
+        media_type: str | None = None,
         limits: Limits | None = None,
         headers: Iterable[str] = FORWARDED_HEADERS,
         trusted_hosts: Sequence[str] | None = None,
@@ -92,7 +98,9 @@ class A2AApp:
         self._owns_store = self.store is not store
         self._url = url.rstrip("/") + "/" if url else None
         self._trusted_hosts = list(trusted_hosts) if trusted_hosts is not None else None
-        self._codecs = _speaking(versions)
+        codecs = _speaking(versions)
+        self._interfaces = _offering(codecs, bindings)
+        self._codecs = {version: codecs[version] for _, version in self._interfaces}
         direct = bool(getattr(agent, "direct", False))
         self._template = _with_capabilities(card or _described(agent), direct=direct)
         self._hub = EventHub()
@@ -100,6 +108,7 @@ class A2AApp:
         for around in filter(None, (around_run, metrics.around_run if metrics is not None else None)):
             executor = Surrounded(executor, around)
         self._execution = Execution(executor, self.store, self._hub, self.limits)
+        self._sweeper = Sweeper(self.store, self._hub, self.limits)
         workers = self.store.workers
         self._neighbours = Neighbours(workers, self._hub, self._execution, self.limits) if workers is not None else None
         self._handler = RequestHandler(
@@ -111,7 +120,6 @@ class A2AApp:
             direct=direct,
             headers=tuple(headers),
         )
-        self._sweeper = Sweeper(self.store, self._hub, self.limits)
         self._endpoint: Endpoint = self._handler
         for interceptor in (*reversed(interceptors), *((metrics.count_calls,) if metrics is not None else ())):
             self._endpoint = interceptor(self._endpoint)
@@ -121,7 +129,13 @@ class A2AApp:
         self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed, vary=vary)
         # The old path is for clients that know nothing but 0.3.
         self._card_paths = (CARD_PATH, OLD_CARD_PATH) if "0.3" in self._codecs else (CARD_PATH,)
-        self._jsonrpc = JsonRpcService(self._dispatch, self._codecs)
+        offered = {binding for binding, _ in self._interfaces}
+        self._jsonrpc = JsonRpcService(self._dispatch, self._codecs) if "JSONRPC" in offered else None
+        self._http_json = None
+        if "HTTP+JSON" in offered:
+            self._http_json = HttpJsonService(
+                self._dispatch, self._codecs["1.0"], served=self._codecs, media_type=media_type
+            )
         self._respond: WSGIApplication = self._answer
         if trusted_proxies:
             self._respond = TrustedProxies(self._answer, trusted_proxies)
@@ -148,11 +162,9 @@ class A2AApp:
         request = Request(environ)
         request.trusted_hosts = self._trusted_hosts
         path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
-        if path in ("", "/"):
+        if path in ("", "/") and self._jsonrpc is not None:
             if method == "POST":
-                connection = Connection(environ, lambda: self._closed)
-                exchange = Exchange(request, start_response, connection, self.limits, self._streams)
-                return self._jsonrpc.respond(exchange)
+                return self._jsonrpc.respond(self._exchange(request, start_response))
             response = _only(method, "POST, OPTIONS")
         elif path in self._operators.paths:
             read = method in ("GET", "HEAD")
@@ -160,8 +172,16 @@ class A2AApp:
         elif path in self._card_paths:
             response = self._card(request) if method in ("GET", "HEAD") else _only(method, "GET, HEAD, OPTIONS")
         else:
+            if self._http_json is not None:
+                answer = self._http_json.respond(self._exchange(request, start_response))
+                if answer is not None:
+                    return answer
             response = _error_response(404, f"there is nothing at this path; the card is at {CARD_PATH}")
         return response(environ, start_response)
+
+    def _exchange(self, request: Request, start_response: StartResponse) -> Exchange:
+        connection = Connection(request.environ, lambda: self._closed)
+        return Exchange(request, start_response, connection, self.limits, self._streams)
 
     def _card(self, request: Request) -> Response:
         try:
@@ -179,6 +199,7 @@ class A2AApp:
         return self._dispatch
 
     def _dispatch(self, call: Call) -> Any:
+        self._sweeper.start()
         trace = tracing.incoming(call.context.headers)
         with placed(method=call.operation.name), traced(f"A2A {call.operation.name}", trace, kind="server"):
             try:
@@ -198,10 +219,9 @@ class A2AApp:
         address = address or self._url
         if address is None:
             return self._template
-        self._sweeper.start()
         interfaces = tuple(
-            AgentInterface(url=address, protocol_binding="JSONRPC", protocol_version=version)
-            for version in self._codecs
+            AgentInterface(url=address, protocol_binding=binding, protocol_version=version)
+            for binding, version in self._interfaces
         )
         return replace(self._template, supported_interfaces=interfaces)
 
@@ -213,6 +233,7 @@ class A2AApp:
         A store that was handed in stays open. Idempotent.
         """
         self._execution.close(timeout)
+        self._sweeper.close()
         if self._neighbours is not None:
             self._neighbours.close()
         self._closed = True
@@ -232,12 +253,23 @@ def _speaking(versions: Sequence[str]) -> dict[str, Codec]:
     """The codecs of `versions`, the preferred one first."""
     try:
         codecs = {version: by_version(version) for version in versions}
-        self._sweeper.close()
     except VersionNotSupportedError:
         raise ValueError(f"not every version in {tuple(versions)} is one that this library speaks") from None
     if not codecs:
         raise ValueError("an app serves at least one version")
     return codecs
+
+
+def _offering(codecs: Iterable[str], bindings: Sequence[str]) -> list[tuple[str, str]]:
+    """What the card lists, binding and version: the preferred version first, and in each version the preferred binding."""
+    if unknown := set(bindings) - set(BINDINGS):
+        raise ValueError(f"{unknown.pop()!r} is none of the bindings {BINDINGS}")
+    offered = [
+        (binding, version) for version in codecs for binding in bindings if binding == "JSONRPC" or version == "1.0"
+    ]
+    if not offered:
+        raise ValueError(f"nothing is left to serve: {tuple(bindings)} does not exist in {tuple(codecs)}")
+    return offered
 
 
 def _described(agent: Any) -> AgentCard:

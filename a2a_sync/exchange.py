@@ -6,13 +6,14 @@ It knows ``environ``, limits and content types. Which operation is asked for, an
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from werkzeug.wrappers import Request
 
 from a2a_sync.bindings.headers import VERSION, named_extensions
-from a2a_sync.bindings.jsonrpc import EventEnvelope
 from a2a_sync.bindings.sse import frame
 from a2a_sync.codec import Codec
 from a2a_sync.connection import Connection
@@ -29,15 +30,17 @@ from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Call, CallContext, Principal
 from a2a_sync.streaming import HEADERS as STREAM_HEADERS
-from a2a_sync.streaming import EventStreamBody
+from a2a_sync.streaming import Envelope, EventStreamBody
 from a2a_sync.types import new_id
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 logger = get_logger(__name__)
 
-_STATUS = {200: "200 OK", 413: "413 Content Too Large", 429: "429 Too Many Requests"}
+_PHRASES = {status.value: status.phrase for status in HTTPStatus} | {413: "Content Too Large"}
+#: What may stand in a path as it is; a percent sign belongs to what is encoded already.
+_AS_IT_IS = "/%:@!$&'()*+,;="
 
 
 class Exchange:
@@ -61,6 +64,32 @@ class Exchange:
         self._streams = streams
 
     # -- the request --
+
+    @property
+    def verb(self) -> str:
+        """The HTTP method."""
+        return self._request.method
+
+    @property
+    def path(self) -> str:
+        """The path from the app's own address on, percent-encoded as it came where the server tells."""
+        return _path(self._request.environ)
+
+    @property
+    def query(self) -> str:
+        """The query, percent-encoded."""
+        return quote(self._request.query_string, safe=_AS_IT_IS + "?~")
+
+    @property
+    def media_type(self) -> str:
+        """The media type of the body; empty where nothing is said."""
+        return self._request.mimetype
+
+    @property
+    def accepted(self) -> set[str]:
+        """The media types that the caller names as those it takes."""
+        ranges = self._request.headers.get("Accept", "").lower().split(",")
+        return {one.partition(";")[0].strip() for one in ranges}
 
     def body(self) -> bytes:
         """The body; what is not JSON by its own account, or too large, is not read.
@@ -134,13 +163,22 @@ class Exchange:
 
     # -- the answer --
 
-    def answer(self, status: int, body: bytes, error: A2AError | None = None) -> Iterable[bytes]:
-        """A whole answer; `error` is what it tells, if it tells one."""
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    def answer(
+        self,
+        status: int,
+        body: bytes,
+        error: A2AError | None = None,
+        media_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterable[bytes]:
+        """A whole answer; `error` is what it tells, if it tells one. Status 204 goes without a body, as do answers to HEAD."""
+        lines = list((headers or {}).items())
+        if status != HTTPStatus.NO_CONTENT:
+            lines += [("Content-Type", media_type), ("Content-Length", str(len(body)))]
         if error is not None and error.retry_after:
-            headers.append(("Retry-After", str(max(1, round(error.retry_after)))))
-        self._start_response(_STATUS.get(status, f"{status} Error"), headers)
-        return [body]
+            lines.append(("Retry-After", str(max(1, round(error.retry_after)))))
+        self._start_response(f"{status} {_PHRASES.get(status, 'Error')}", lines)
+        return [] if status == HTTPStatus.NO_CONTENT or self.verb == "HEAD" else [body]
 
     def event(self, data: bytes) -> Iterable[bytes]:
         """An answer that is a stream of one event, which stands for nothing in a task's log."""
@@ -148,7 +186,7 @@ class Exchange:
         self._start_response("200 OK", [*STREAM_HEADERS, ("Content-Length", str(len(body)))])
         return [body]
 
-    def stream(self, begin: Callable[[], PolledStream], envelope: EventEnvelope, codec: Codec) -> Iterable[bytes]:
+    def stream(self, begin: Callable[[], PolledStream], envelope: Envelope, codec: Codec) -> Iterable[bytes]:
         """The answer to a streaming operation. `begin` makes the stream; what it raises passes through, unanswered.
 
         Raises:
@@ -163,6 +201,24 @@ class Exchange:
             raise
         self._start_response("200 OK", list(STREAM_HEADERS))
         return EventStreamBody(stream, envelope, codec, self._connection, self._limits, self._streams.release)
+
+
+def _path(environ: WSGIEnvironment) -> str:
+    """WSGI gives paths decoded, in which ``a%2Fb`` and ``a/b`` are one; most servers say besides what was sent."""
+    decoded: bytes = environ.get("PATH_INFO", "").encode("latin-1")
+    sent = str(environ.get("REQUEST_URI") or environ.get("RAW_URI") or "")
+    if not sent.startswith("/"):
+        sent = urlsplit(sent)._replace(scheme="", netloc="").geturl() if "://" in sent else ""
+    raw = sent.partition("?")[0].encode("latin-1", "replace")
+    whole = unquote_to_bytes(raw)
+    if not decoded.startswith(b"/") or not whole.endswith(decoded):
+        # Something on the way has rewritten one of the two.
+        return quote(decoded, safe=_AS_IT_IS.replace("%", ""))
+    at = before = 0
+    while before < len(whole) - len(decoded):
+        at += 3 if raw[at : at + 1] == b"%" and len(unquote_to_bytes(raw[at : at + 3])) == 1 else 1
+        before += 1
+    return quote(raw[at:], safe=_AS_IT_IS)
 
 
 def _principal(said: Principal | str | None) -> Principal | None:

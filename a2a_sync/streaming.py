@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
-from a2a_sync.bindings.jsonrpc import EventEnvelope
 from a2a_sync.bindings.sse import comment, frame
 from a2a_sync.codec import Codec
 from a2a_sync.connection import Connection
@@ -30,13 +30,24 @@ HEADERS = [
 ]
 
 
+class Envelope(Protocol):
+    """What a binding puts around the events of a stream. ``error_event`` is the name of an event that tells an error."""
+
+    @property
+    def error_event(self) -> str: ...
+
+    def wrap(self, event: bytes) -> bytes: ...
+
+    def wrap_error(self, error: A2AError, codec: Codec) -> bytes: ...
+
+
 class EventStreamBody:
     """The body of one streaming answer."""
 
     def __init__(
         self,
         stream: PolledStream,
-        envelope: EventEnvelope,
+        envelope: Envelope,
         codec: Codec,
         connection: Connection,
         limits: Limits,
@@ -84,7 +95,7 @@ class EventStreamBody:
             yield self._error(InternalError(f"internal error (id {incident})"))
 
     def _error(self, error: A2AError) -> bytes:
-        return frame(self._envelope.wrap_error(error, self._codec), None)
+        return frame(self._envelope.wrap_error(error, self._codec), event=self._envelope.error_event)
 
     def close(self) -> None:
         """Stop listening and give the place of the stream back. The task goes on."""

@@ -65,7 +65,7 @@ def test_the_endpoint_answers_with_and_without_its_slash(path: str, peer: Peer) 
     assert int(answer.headers["Content-Length"]) == len(answer.body)
 
 
-@pytest.mark.parametrize("path", ["/x", "/.well-known", CARD + "/", "//", "/\0", "/message:send", "/a/../b", "/Ã©"])
+@pytest.mark.parametrize("path", ["/x", "/.well-known", CARD + "/", "//", "/\0", "/message:sent", "/a/../b", "/Ã©"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_path_without_anything_is_told_where_the_card_is(method: str, path: str, peer: Peer) -> None:
     answer = peer.request(method, environ={"PATH_INFO": path})
@@ -448,6 +448,14 @@ def test_a_blocking_send_whose_client_left_frees_its_thread_and_the_task_goes_on
 def test_an_app_with_a_version_that_is_not_spoken_cannot_be_built(versions: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="version"):
         A2AApp(ScenarioAgent(), versions=versions)
+
+
+@pytest.mark.parametrize(
+    ("bindings", "versions"), [(("GRPC",), ("1.0",)), ((), ("1.0",)), (("HTTP+JSON",), ("0.3",)), ("JSONRPC", ("1.0",))]
+)
+def test_an_app_without_a_binding_that_it_can_serve_cannot_be_built(bindings: Any, versions: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=r"binding|nothing is left to serve"):
+        A2AApp(ScenarioAgent(), bindings=bindings, versions=versions)
 
 
 @pytest.mark.parametrize("store", ["postgres://x", "sqlite://", 7])

@@ -53,7 +53,8 @@ def address(answer: Answer) -> str:
 
 
 INTERFACES = [
-    {"url": f"http://{HOST}/", "protocolBinding": "JSONRPC", "protocolVersion": version} for version in ("1.0", "0.3")
+    {"url": f"http://{HOST}/", "protocolBinding": binding, "protocolVersion": version}
+    for binding, version in (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"))
 ]
 OLD_ADDRESS = {
     "protocolVersion": "0.3.0",
@@ -122,7 +123,7 @@ def test_an_app_of_one_version_serves_its_card_and_no_other(version: str, asked:
 
     codec = by_version(version)
     assert codec.dump(codec.load(AgentCard, answer.json)) == answer.json
-    assert [one.protocol_version for one in codec.load(AgentCard, answer.json).supported_interfaces] == [version]
+    assert {one.protocol_version for one in codec.load(AgentCard, answer.json).supported_interfaces} == {version}
 
 
 def test_the_old_path_is_there_for_the_old_protocol_only() -> None:
@@ -133,7 +134,27 @@ def test_the_old_path_is_there_for_the_old_protocol_only() -> None:
 def test_the_versions_are_named_in_the_order_they_were_given_in() -> None:
     answer = card(peer(versions=("0.3", "1.0")))
 
-    assert [one["protocolVersion"] for one in answer.json["supportedInterfaces"]] == ["0.3", "1.0"]
+    assert offered(answer) == [("JSONRPC", "0.3"), ("JSONRPC", "1.0"), ("HTTP+JSON", "1.0")]
+
+
+def test_the_bindings_are_named_in_the_order_they_were_given_in() -> None:
+    assert offered(card(peer(bindings=("HTTP+JSON", "JSONRPC")))) == [
+        ("HTTP+JSON", "1.0"),
+        ("JSONRPC", "1.0"),
+        ("JSONRPC", "0.3"),
+    ]
+    assert offered(card(peer(bindings=("JSONRPC",)))) == [("JSONRPC", "1.0"), ("JSONRPC", "0.3")]
+
+
+def test_a_version_that_is_left_without_a_binding_is_not_in_the_card() -> None:
+    answer = card(peer(bindings=("HTTP+JSON",)))
+
+    assert offered(answer) == [("HTTP+JSON", "1.0")]
+    assert not OLD_ADDRESS.keys() & answer.json.keys()
+
+
+def offered(answer: Answer) -> list[tuple[str, str]]:
+    return [(one["protocolBinding"], one["protocolVersion"]) for one in answer.json["supportedInterfaces"]]
 
 
 def test_in_a_card_for_both_each_version_finds_its_own_security() -> None:

@@ -85,6 +85,8 @@ class EventEnvelope:
     """The answers of one stream: every event repeats the id, which is written once (spec 9.4.2)."""
 
     __slots__ = ("_head",)
+    #: Errors are answers like all others.
+    error_event = ""
 
     def __init__(self, id: RpcId) -> None:
         self._head = b'{"jsonrpc":"2.0","id":' + dumps(id)

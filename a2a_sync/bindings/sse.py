@@ -34,17 +34,18 @@ class CutStream(Exception):
 # -- writing ------------------------------------------------------------------------------------------------------------
 
 
-def frame(data: bytes, number: int | None = None) -> bytes:
-    """One event whose data is one line (compact JSON); `number` is its id.
+def frame(data: bytes, number: int | None = None, event: str = "") -> bytes:
+    """One event whose data is one line (compact JSON); `number` is its id, `event` its name if it has one.
 
     Raises:
         ValueError: `data` has a line break.
     """
     if b"\n" in data or b"\r" in data:
         raise ValueError("the data of an event must be one line")
+    name = b"event: %b\n" % event.encode() if event else b""
     if number is None:
-        return b"data: %b\n\n" % data
-    return b"id: %d\ndata: %b\n\n" % (number, data)
+        return b"%bdata: %b\n\n" % (name, data)
+    return b"id: %d\n%bdata: %b\n\n" % (number, name, data)
 
 
 def comment(text: str) -> bytes:

@@ -19,7 +19,7 @@ from a2a_sync.errors import CardNotFoundError, JSONParseError, VersionNotSupport
 #: Where cards are, relative to the agent's URL; the second is that of old agents.
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 #: Bindings and versions that this client speaks.
-SUPPORTED = (("JSONRPC", "1.0"), ("JSONRPC", "0.3"))
+SUPPORTED = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"))
 
 
 def candidates(url: str) -> list[str]:
@@ -70,21 +70,21 @@ def _made_absolute(card: AgentCard, place: str) -> AgentCard:
     return replace(card, supported_interfaces=interfaces)
 
 
-def choose_interface(card: AgentCard, version: str | None = None) -> AgentInterface:
-    """The first interface that this client speaks (and, where given, of this protocol version).
+def choose_interface(card: AgentCard, version: str | None = None, binding: str | None = None) -> AgentInterface:
+    """The first interface that this client speaks (and, where given, of this protocol version and this binding).
 
     Raises:
         VersionNotSupportedError: there is none; it says what the card offers.
     """
     for interface in card.supported_interfaces:
         offered = interface.protocol_binding.upper(), dialect(interface.protocol_version)
-        if offered in SUPPORTED and version in (None, offered[1]):
+        if offered in SUPPORTED and binding in (None, offered[0]) and version in (None, offered[1]):
             return interface
     offers = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
-    wanted = ", ".join(f"{binding} {one}" for binding, one in SUPPORTED if version in (None, one))
+    speaks = [one for one in SUPPORTED if binding in (None, one[0]) and version in (None, one[1])]
+    wanted = ", ".join(map(" ".join, speaks)) or " ".join(filter(None, (binding, version and f"version {version}")))
     raise VersionNotSupportedError(
-        f"The card of {card.name!r} offers {offers or 'no interface'};"
-        f" this client was asked for {wanted or f'version {version}'}"
+        f"The card of {card.name!r} offers {offers or 'no interface'}; this client was asked for {wanted}"
     )
 
 

@@ -60,6 +60,7 @@ class Client:
         retry: how to go on after the network or the server has cut a call off; None: not at all.
         headers: sent with every request, to the same origin as `auth`.
         version: use only interfaces of this protocol version.
+        binding: use only interfaces of this binding, ``"JSONRPC"`` or ``"HTTP+JSON"``; by default the card's first.
         extensions: URIs of extensions to activate (spec 4.6).
         session: a `requests.Session` of yours, taken as it is; see that your threads may share it.
 
@@ -79,12 +80,14 @@ class Client:
         retry: Retry | None = _RETRY,
         headers: Mapping[str, str] | None = None,
         version: str | None = None,
+        binding: str | None = None,
         extensions: Sequence[str] = (),
         session: requests.Session | None = None,
     ) -> None:
         self._target: Any = target
         self._timeout = Timeout.of(timeout)
         self._version = major_minor(version) if version is not None else None
+        self._binding = binding.upper() if binding is not None else None
         lower = {name.lower(): value for name, value in (headers or {}).items()}
         self._surroundings = Surroundings(lower, tuple(extensions), retry or Retry.off)
         self._link: Link | None = None
@@ -95,7 +98,7 @@ class Client:
             self._http = self._transport(target, auth, session)
             self._target = self._http.home
         elif isinstance(target, AgentCard):
-            self._http = self._transport(choose_interface(target, self._version).url, auth, session)
+            self._http = self._transport(choose_interface(target, self._version, self._binding).url, auth, session)
         elif not (hasattr(target, "endpoint") and hasattr(target, "agent_card")):
             raise TypeError(f"Client takes a URL, an AgentCard, an A2AApp or an Agent; not {type(target).__name__}")
 
@@ -125,7 +128,7 @@ class Client:
                 link = local_link(self._target, self._version, self._surroundings)
             else:
                 card = self._target if isinstance(self._target, AgentCard) else None
-                link = http_link(self._http, card, self._version, self._surroundings, deadline)
+                link = http_link(self._http, card, self._version, self._binding, self._surroundings, deadline)
             self._link = link
         return link
 

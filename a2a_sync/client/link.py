@@ -16,7 +16,7 @@ from a2a_sync.client.resume import Resumption, persist
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.timeouts import NEVER, AlarmClock, Deadline
-from a2a_sync.codec import by_version
+from a2a_sync.codec import Codec, by_version
 from a2a_sync.fork import renew_in_child
 from a2a_sync.operations import (
     IDEMPOTENCY_KEY,
@@ -179,7 +179,12 @@ class Link:
 
 
 def http_link(
-    http: HttpTransport, card: AgentCard | None, version: str | None, surroundings: Surroundings, deadline: Deadline
+    http: HttpTransport,
+    card: AgentCard | None,
+    version: str | None,
+    binding: str | None,
+    surroundings: Surroundings,
+    deadline: Deadline,
 ) -> Link:
     """The way to an agent over HTTP; where `card` is not given, it is read from the agent's address.
 
@@ -189,17 +194,16 @@ def http_link(
     """
     from a2a_sync.client.credentials import display
     from a2a_sync.client.http import Where
-    from a2a_sync.client.rpc import JsonRpcEndpoint
 
     if card is None:
         headers = {"Accept": "application/json", VERSION: version or "1.0"}
         where = Where("card", http.agent)
         card = fetch_card(lambda url: http.get(url, headers=headers, where=where, deadline=deadline), http.home)
-    interface: AgentInterface = choose_interface(card, version)
+    interface = choose_interface(card, version, binding)
     spoken = dialect(interface.protocol_version)
     return Link(
         card=card,
-        endpoint=JsonRpcEndpoint(http, interface.url, by_version(spoken)),
+        endpoint=_endpoint(http, interface, by_version(spoken)),
         agent=display(interface.url),
         version=spoken,
         surroundings=surroundings,
@@ -209,6 +213,16 @@ def http_link(
         repeats=any(extension.uri == IDEMPOTENT_SEND for extension in card.capabilities.extensions),
         tenant=interface.tenant,
     )
+
+
+def _endpoint(http: HttpTransport, interface: AgentInterface, codec: Codec) -> Endpoint:
+    if interface.protocol_binding.upper() == "HTTP+JSON":
+        from a2a_sync.client.rest import HttpJsonEndpoint
+
+        return HttpJsonEndpoint(http, interface.url, codec)
+    from a2a_sync.client.rpc import JsonRpcEndpoint
+
+    return JsonRpcEndpoint(http, interface.url, codec)
 
 
 def local_link(target: Any, version: str | None, surroundings: Surroundings) -> Link:

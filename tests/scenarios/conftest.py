@@ -15,16 +15,18 @@ from tests.live import gunicorn
 from tests.scenarios.agent import make_app
 
 MakeClient = Callable[[], Client]
-#: Makes clients that speak the version given, or the one they choose themselves.
-MakeClientOf = Callable[[str | None], Client]
+#: Makes clients that speak the version and the binding given, or those they choose themselves.
+MakeClientOf = Callable[..., Client]
 
 WAYS = [
-    pytest.param(("local-memory", "1.0"), id="local-memory"),
-    pytest.param(("local-sqlite", "1.0"), id="local-sqlite"),
-    pytest.param(("wsgi", "1.0"), id="wsgi-1.0"),
-    pytest.param(("wsgi", "0.3"), id="wsgi-0.3"),
-    pytest.param(("gunicorn", "1.0"), id="gunicorn-1.0", marks=pytest.mark.live),
-    pytest.param(("gunicorn", "0.3"), id="gunicorn-0.3", marks=pytest.mark.live),
+    pytest.param(("local-memory", "1.0", None), id="local-memory"),
+    pytest.param(("local-sqlite", "1.0", None), id="local-sqlite"),
+    pytest.param(("wsgi", "1.0", "JSONRPC"), id="wsgi-1.0"),
+    pytest.param(("wsgi", "0.3", "JSONRPC"), id="wsgi-0.3"),
+    pytest.param(("wsgi", "1.0", "HTTP+JSON"), id="wsgi-1.0-rest"),
+    pytest.param(("gunicorn", "1.0", "JSONRPC"), id="gunicorn-1.0", marks=pytest.mark.live),
+    pytest.param(("gunicorn", "0.3", "JSONRPC"), id="gunicorn-0.3", marks=pytest.mark.live),
+    pytest.param(("gunicorn", "1.0", "HTTP+JSON"), id="gunicorn-1.0-rest", marks=pytest.mark.live),
 ]
 
 
@@ -34,37 +36,38 @@ def serving(place: str, folder: Path) -> Iterator[MakeClientOf]:
     store = f"sqlite:///{folder / 'tasks.db'}"
     if place == "gunicorn":
         with gunicorn("tests.scenarios.agent:app", threads=24, environment={"SCENARIO_STORE": store}) as server:
-            yield lambda version: Client(server.url, version=version)
+            yield lambda version, binding=None: Client(server.url, version=version, binding=binding)
         return
     app = make_app(store if place == "local-sqlite" else None)
     try:
         if place == "wsgi":
             # Every request and answer is checked against the WSGI specification.
             session = wsgi_session(validator(app))
-            yield lambda version: Client("http://agent.test", session=session, version=version)
+            yield lambda version, binding=None: Client(
+                "http://agent.test", session=session, version=version, binding=binding
+            )
         else:
-            yield lambda version: Client(app)
+            yield lambda version, binding=None: Client(app)
     finally:
         app.close(timeout=0)
 
 
 @pytest.fixture(scope="module", params=WAYS)
-def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MakeClientOf, str]]:
+def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MakeClient, str]]:
     """How the agent is reached, and in which version of the protocol."""
-    place, version = request.param
+    place, version, binding = request.param
     with serving(place, tmp_path_factory.mktemp("scenario")) as make:
-        yield make, version
+        yield lambda: make(version, binding), version
 
 
 @pytest.fixture
-def make_client(way: tuple[MakeClientOf, str]) -> MakeClient:
+def make_client(way: tuple[MakeClient, str]) -> MakeClient:
     """A function that makes clients of one agent, reached in the way the test is parametrised with."""
-    make, version = way
-    return lambda: make(version)
+    return way[0]
 
 
 @pytest.fixture
-def version(way: tuple[MakeClientOf, str]) -> str:
+def version(way: tuple[MakeClient, str]) -> str:
     """The version of the protocol that `make_client`'s clients speak."""
     return way[1]
 

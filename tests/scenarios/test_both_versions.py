@@ -137,5 +137,5 @@ def test_values_that_only_1_0_can_say_are_wrapped_on_their_way_through_0_3(make_
 def test_without_a_pin_the_client_speaks_the_newest(make_client_of: MakeClientOf) -> None:
     with make_client_of(None) as client:
         client.send("echo x")
-        assert [one.protocol_version for one in client.card().supported_interfaces] == ["1.0", "0.3"]
+        assert [one.protocol_version for one in client.card().supported_interfaces] == ["1.0", "1.0", "0.3"]
         assert client.list_tasks(page_size=1).tasks
