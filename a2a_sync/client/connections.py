@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import socket
 import time
@@ -79,10 +80,14 @@ def _guarded_pools(alarms: AlarmClock) -> dict[str, type[urllib3.HTTPConnectionP
                 raise TimeoutError("the headers of the answer did not come in time")
 
     class Plain(urllib3.connection.HTTPConnection):
+        response_class = _Response
+
         def getresponse(self) -> Any:
             return getresponse(self, super().getresponse)
 
     class Secure(urllib3.connection.HTTPSConnection):
+        response_class = _Response
+
         def getresponse(self) -> Any:
             return getresponse(self, super().getresponse)
 
@@ -93,6 +98,34 @@ def _guarded_pools(alarms: AlarmClock) -> dict[str, type[urllib3.HTTPConnectionP
         ConnectionCls = Secure
 
     return {"http": PlainPool, "https": SecurePool}
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer whose headers are complete: the standard library takes a connection that breaks for their end."""
+
+    def begin(self) -> None:
+        fp, self.fp = self.fp, _Lines(self.fp)  # type: ignore[assignment]
+        try:
+            super().begin()
+        finally:
+            if self.fp is not None:
+                self.fp = fp
+
+
+class _Lines:
+    """The lines of a head."""
+
+    def __init__(self, fp: Any) -> None:
+        self._fp = fp
+
+    def readline(self, limit: int = -1, /) -> bytes:
+        line: bytes = self._fp.readline(limit)
+        if not line.endswith(b"\n") and len(line) != limit:
+            raise http.client.RemoteDisconnected("the answer ended within its head")
+        return line
+
+    def close(self) -> None:
+        self._fp.close()
 
 
 def _shut(sock: socket.socket) -> None:

@@ -65,6 +65,7 @@ class Resumption:
         self._is_send = is_send
         self._patience = Patience(link.surroundings.retry)
         self._opened = 0.0
+        self._silences = 0  # how often in a row it was opened and ended without a word
 
     def reopen(self, place: Place, cut: TransportError, closed: threading.Event) -> EventStream | None:
         """The stream from `place` on, or from a snapshot of the task on; None when `closed` was set meanwhile.
@@ -81,6 +82,7 @@ class Resumption:
         if not place.idle or stood > self._patience.retry.longest:
             # An interruption of its own: there was news, or the agent was well and had nothing to say.
             self._patience.renew()
+        self._silences = self._silences + 1 if place.idle and place.ended and self._opened else 0
         error: Exception = cut
         while True:
             if not self._rest(place, error, closed):
@@ -102,7 +104,9 @@ class Resumption:
             StreamInterrupted: it could not be seen just now.
         """
         try:
-            task: Task = self._link.call(op.GET_TASK, GetTaskRequest(id=task_id), self._deadline)
+            task: Task = self._link.call(
+                op.GET_TASK, GetTaskRequest(id=task_id), self._deadline, opening=Deadline.after(self._patience.left)
+            )
         except (TransportError, OverloadedError) as error:
             if self._deadline.expired or not is_passing(error):
                 raise
@@ -118,10 +122,10 @@ class Resumption:
         opening = Deadline.after(self._patience.left)
         if not place.begun and self._repeat is not None:
             return self._repeat(opening)
-        ends_silently = place.idle and self._opened > 0
-        asks_in_vain = place.state.interrupted and place.last_event_id is None
-        if ends_silently or asks_in_vain:
-            # Without a number a subscription to a task that waits for its client would wait with it.
+        numbered = place.last_event_id is not None
+        # One silent end may be a cut in a framing that cannot tell the two apart; what is numbered is worth a second try.
+        # Without a number a subscription to a task that waits for its client would wait with it.
+        if self._silences > numbered or (place.state.interrupted and not numbered):
             task = self.look(place.task_id)
             if task.state.paused:
                 return OneEvent(task)

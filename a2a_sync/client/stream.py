@@ -28,13 +28,17 @@ _GRACE = 2.0
 
 
 class Place(NamedTuple):
-    """How far a stream has come. ``begun``: it has told something. ``idle``: nothing since it was last opened."""
+    """How far a stream has come.
+
+    ``begun``: it has told something. ``idle``: nothing since it was last opened. ``ended``: by its server, without an error.
+    """
 
     task_id: str
     last_event_id: int | None
     state: TaskState
     begun: bool
     idle: bool
+    ended: bool
 
 
 class CannotBeFollowed(StreamInterrupted):
@@ -113,6 +117,7 @@ class TaskStream:
                     self.close()
                 elif isinstance(error, CannotBeFollowed):
                     self.close()
+                    error.last_event_id = self.last_event_id
                     raise
                 else:
                     self._reopen(error)
@@ -126,7 +131,7 @@ class TaskStream:
             if self._over or self.state.paused:
                 self.close()
             else:
-                self._reopen(self._cut())
+                self._reopen(self._cut(), ended=True)
         raise StopIteration
 
     def _next_item(self) -> StreamItem | None:
@@ -143,7 +148,7 @@ class TaskStream:
 
     # -- after a cut --
 
-    def _reopen(self, cut: TransportError) -> None:
+    def _reopen(self, cut: TransportError, *, ended: bool = False) -> None:
         """Go on with a new source, unless the stream was closed meanwhile.
 
         Raises:
@@ -154,7 +159,7 @@ class TaskStream:
         try:
             if self._resumption is None:
                 raise cut
-            place = Place(self.task_id, self.last_event_id, self.state, self._begun, self._idle)
+            place = Place(self.task_id, self.last_event_id, self.state, self._begun, self._idle, ended)
             source = self._resumption.reopen(place, cut, self._closed)
         except BaseException as error:
             self.close()

@@ -150,7 +150,18 @@ def test_speaking_tls_to_a_server_without_says_that_nothing_was_sent() -> None:
             client.get_task("t-1")
 
 
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", b"SSH-2.0-hello\r\n"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+        b"SSH-2.0-hello\r\n",
+        b"HTTP/1.1 2",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Le",
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n",
+    ],
+)
 def test_a_connection_that_breaks_after_the_request_is_no_connect_error(said: bytes) -> None:
     def script(asked: Asked, line: Line) -> None:
         line.send(said)

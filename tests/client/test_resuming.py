@@ -215,12 +215,15 @@ def test_a_task_that_has_ended_while_the_stream_was_cut_is_looked_at_once(number
     assert stream.task.state is TaskState.COMPLETED
 
 
-def test_a_subscription_that_ends_without_a_word_has_its_task_looked_at() -> None:
-    table = {"SendStreamingMessage": FIRST, "SubscribeToTask": tells(), "GetTask": results(DONE)}
+@pytest.mark.parametrize("number", [2, None], ids=["numbered", "unnumbered"])
+def test_a_subscription_that_ends_without_a_word_has_its_task_looked_at(number: int | None) -> None:
+    table = {"SendStreamingMessage": tells((number, STARTED)), "SubscribeToTask": tells(), "GetTask": results(DONE)}
     with talking(table) as (server, client):
-        assert read(client.stream("go")) == ["task working", "a", "b", "task completed abc*"]
+        assert read(client.stream("go")) == ["task working", "task completed abc*"]
 
-    assert server.operations == ["SendStreamingMessage", "SubscribeToTask", "GetTask"]
+    # One such end may be a cut, and what is numbered is worth a second try.
+    tries = 2 if number else 1
+    assert server.operations == ["SendStreamingMessage", *["SubscribeToTask"] * tries, "GetTask"]
 
 
 def test_a_task_that_waits_for_its_client_meanwhile_is_the_end() -> None:

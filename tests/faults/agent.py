@@ -1,0 +1,53 @@
+"""The agent of the fault tests: ``gunicorn tests.faults.agent:app``.
+
+Each run leaves a line in the file ``RUNS``, so that runs can be counted whatever dies. "count N" tells N numbers piece by
+piece, "slowly N" takes its time over it, "hold N" stops after N numbers for good, "ask" asks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from typing import Any
+
+from a2a_sync import A2AApp, Agent, InputRequired, Limits, Message, RequestContext
+
+
+class FaultAgent(Agent):
+    name = "faults"
+    description = "Tells numbers"
+
+    def __init__(self, runs: str = "") -> None:
+        super().__init__()
+        self._runs = runs
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        if self._runs:
+            with open(self._runs, "a") as file:
+                file.write(f"{message.text}\n")
+        if context.task.state.interrupted or len(context.history) > 1:
+            return f"{message.text}!"
+        command, _, number = message.text.partition(" ")
+        if command == "ask":
+            return self._ask(int(number or 0))
+        return self._tell(command, int(number), context)
+
+    def _tell(self, command: str, count: int, context: RequestContext) -> Iterator[str]:
+        for number in range(count):
+            yield f"{number} "
+            if command == "slowly":
+                context.sleep(0.02)
+        if command == "hold":
+            context.sleep(60)
+
+    def _ask(self, count: int) -> Generator[str, None, InputRequired]:
+        for number in range(count):
+            yield f"{number} "
+        return InputRequired("And then?")
+
+
+def make_app(runs: str = "", *, store: Any = None, **limits: Any) -> A2AApp:
+    return A2AApp(FaultAgent(runs), store=store, limits=Limits(**{"tick": 0.1, "beat": 0.5, **limits}))
+
+
+app = make_app(os.environ.get("FAULT_RUNS", ""), store=os.environ.get("FAULT_STORE"))
