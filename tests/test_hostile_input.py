@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -57,6 +58,7 @@ class Target:
         finished = self.send("echo one")
         asked = self.send("ask")
         busy = self.result("SendMessage", {**message("wait 600"), "configuration": {"returnImmediately": True}})
+        self.await_message(busy["task"]["id"])
         token = self.result("ListTasks", {"pageSize": 1})["nextPageToken"]
         self.words = {
             "FINISHED": finished,
@@ -73,6 +75,12 @@ class Target:
     def send(self, text: str) -> str:
         task_id: str = self.result("SendMessage", message(text))["task"]["id"]
         return task_id
+
+    def await_message(self, task_id: str) -> None:
+        """Until the task's run has said what it has to say: nothing else writes from then on."""
+        deadline = time.monotonic() + 10
+        while "message" not in self.result("GetTask", {"id": task_id})["status"]:
+            assert time.monotonic() < deadline, "the run says nothing"
 
     def filled(self, body: bytes) -> bytes:
         for word, value in self.words.items():
