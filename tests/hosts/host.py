@@ -1,0 +1,97 @@
+"""A host that is being served, as its clients see it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from a2a_sync import Client, TaskNotCancelableError, TaskState
+from tests.hosts.sites import THREADS
+from tests.live import LiveServer
+from tests.wsgi import CARD, JSON_HEADERS, message, rpc
+
+#: Waited for between two attempts; never set.
+PAUSE = threading.Event()
+
+
+@dataclass
+class Host:
+    """A host that is being served, and where its agent is."""
+
+    name: str
+    server: LiveServer
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        return self.server.url + self.prefix
+
+    def session(self) -> requests.Session:
+        """Tries again where a host has no thread yet: those that a test has used come back within a second."""
+        retries = Retry(
+            10, status_forcelist=[503], allowed_methods=None, backoff_factor=0.05, respect_retry_after_header=False
+        )
+        session = requests.Session()
+        session.mount("http://", HTTPAdapter(max_retries=retries))
+        return session
+
+    def post(self, data: Any, **headers: str) -> requests.Response:
+        with self.session() as session:
+            return session.post(self.url + "/", data=data, headers={**JSON_HEADERS, **headers}, timeout=20)
+
+    def send(self, method: str, command: str) -> socket.socket:
+        """A connection of its own that has sent one call."""
+        body = rpc(method, message(command))
+        head = f"POST {self.prefix}/ HTTP/1.1\r\nHost: 127.0.0.1\r\nX-User: ada\r\nContent-Length: {len(body)}\r\n"
+        fields = "".join(f"{name}: {value}\r\n" for name, value in JSON_HEADERS.items())
+        connection = socket.create_connection(self.server.address, timeout=10)
+        connection.sendall(f"{head}{fields}\r\n".encode() + body)
+        return connection
+
+    def stream(self, command: str) -> socket.socket:
+        """A connection whose stream has begun; it waits for a thread where the host does not."""
+        for _ in range(100):
+            connection = self.send("SendStreamingMessage", command)
+            begin = connection.recv(16)
+            if begin.startswith(b"HTTP/1.1 200"):
+                return connection
+            connection.close()
+            assert begin.startswith(b"HTTP/1.1 503"), begin
+            PAUSE.wait(0.05)
+        raise AssertionError("there is no thread for a stream")
+
+    @contextmanager
+    def streams(self, command: str) -> Iterator[None]:
+        """As many as the host has threads; the clients leave at the end of the block."""
+        with ExitStack() as stack:
+            for _ in range(THREADS):
+                stack.enter_context(self.stream(command))
+            yield
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        """A client as the user ``ada``."""
+        with self.session() as http, Client(self.url, headers={"X-User": "ada"}, timeout=20, session=http) as client:
+            yield client
+
+    def cancel_everything(self) -> None:
+        """For the end: a server that stops would give its runs the time they ask for."""
+        with self.client() as client:
+            for task in client.list_tasks(status=TaskState.WORKING, page_size=100).tasks:
+                with suppress(TaskNotCancelableError):
+                    client.cancel_task(task.id)
+
+    def answers(self, seconds: float) -> bool:
+        """It finds a thread for one more request."""
+        try:
+            return requests.get(self.url + CARD, timeout=seconds).status_code == 200
+        except requests.Timeout:
+            return False

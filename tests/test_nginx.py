@@ -1,0 +1,255 @@
+"""Behind nginx: events are prompt, clients that leave are noticed, idle streams live, and every address is the public one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from a2a_sync import Client, Task, TaskState
+from tests.engine import eventually
+from tests.hosts.host import Host
+from tests.hosts.sites import PREFIX, THREADS
+from tests.live import LiveServer, gunicorn, uvicorn
+from tests.nginx import OPENSSL, make_certificate, needs_nginx, nginx
+from tests.wsgi import CARD, JSON_HEADERS, message, rpc
+
+pytestmark = [pytest.mark.live, pytest.mark.nginx, needs_nginx(OPENSSL), pytest.mark.timeout(60)]
+
+OLD_CARD = "/.well-known/agent.json"
+FORWARDED = """
+    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    proxy_set_header X-Forwarded-Proto $scheme;
+    proxy_set_header X-Forwarded-Host $http_host;
+    proxy_set_header X-Forwarded-Prefix /x;
+"""
+#: What nginx speaks to the server behind it: HTTP/1.0 by default, and what newer ones do.
+UPSTREAMS = {"http/1.0": "", "http/1.1": 'proxy_http_version 1.1; proxy_set_header Connection "";'}
+
+# -- streams ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def proxied(folder: Path, directives: str, heartbeat: float = 15) -> Iterator[Host]:
+    """An agent under gunicorn behind nginx, which is as it comes but for these directives and the host's name."""
+    directives += "proxy_set_header Host $http_host;"
+    with ExitStack() as stack:
+        site, environment = "tests.hosts.sites.flask_site:application", {"HEARTBEAT": str(heartbeat)}
+        server = stack.enter_context(gunicorn(site, threads=THREADS, environment=environment))
+        proxy = stack.enter_context(nginx(folder, f"location / {{ proxy_pass {server.url}; {directives} }}"))
+        host = Host("nginx", proxy, PREFIX)
+        with host.client() as client:
+            # Nothing goes past the proxy.
+            assert client.card().supported_interfaces[0].url == host.url + "/"
+        yield host
+        host.cancel_everything()
+
+
+@pytest.fixture(scope="module", params=UPSTREAMS.values(), ids=UPSTREAMS.keys())
+def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with proxied(tmp_path_factory.mktemp("nginx"), request.param) as made:
+        yield made
+
+
+def begin(host: Host, timeout: float = 10) -> requests.Response:
+    """The answer to a stream, whose body is read by the test."""
+    return requests.post(
+        host.url + "/",
+        rpc("SendStreamingMessage", message("wait")),
+        headers={**JSON_HEADERS, "X-User": "ada"},
+        stream=True,
+        timeout=timeout,
+    )
+
+
+def test_the_first_event_comes_before_the_last(host: Host) -> None:
+    with host.client() as client, client.stream("wait") as stream:
+        for _ in stream:
+            if stream.task is not None and stream.task.status.message is not None:
+                client.cancel_task(stream.task.id)
+        assert stream.state == "canceled"
+
+
+def test_without_the_header_that_says_so_nginx_would_keep_every_event_back(tmp_path: Path) -> None:
+    ignoring = proxied(tmp_path, "proxy_ignore_headers X-Accel-Buffering;")
+    with ignoring as host, pytest.raises(requests.exceptions.ReadTimeout):
+        begin(host, timeout=1.5)
+
+
+def test_clients_that_leave_are_noticed_and_free_every_thread_within_two_seconds(host: Host) -> None:
+    with host.streams("wait"):
+        assert not host.answers(0.3)
+    left = time.monotonic()
+    with host.streams("wait"):
+        assert time.monotonic() - left < 2.0
+
+
+def test_clients_that_leave_a_blocked_send_free_their_thread(host: Host) -> None:
+    with host.client() as client:
+        before = client.list_tasks().total_size
+        with host.send("SendMessage", "wait"):
+            eventually(lambda: client.list_tasks().total_size > before, "the task")
+        left = time.monotonic()
+        with host.streams("wait"):
+            assert time.monotonic() - left < 2.0
+
+
+def lines(answer: requests.Response) -> Iterator[str]:
+    return (line for line in answer.iter_lines(chunk_size=1, decode_unicode=True) if line)
+
+
+#: nginx gives a silent server up after so many seconds.
+READ_TIMEOUT = 1
+
+
+def test_heartbeats_keep_an_idle_stream_alive_longer_than_nginx_waits(tmp_path: Path) -> None:
+    with proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", heartbeat=0.5) as host, begin(host) as answer:
+        began = time.monotonic()
+        stream = lines(answer)
+        heartbeats = 0
+        while time.monotonic() - began < 3.5 * READ_TIMEOUT:
+            heartbeats += next(stream).startswith(":")
+        assert heartbeats >= 3
+        with host.client() as client:
+            (task,) = client.list_tasks(status=TaskState.WORKING).tasks
+            client.cancel_task(task.id)
+        assert "TASK_STATE_CANCELED" in "".join(stream)
+
+
+def test_a_stream_with_fewer_heartbeats_than_that_is_cut(tmp_path: Path) -> None:
+    with proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", heartbeat=15) as host, begin(host) as answer:
+        began = time.monotonic()
+        with pytest.raises(requests.exceptions.ChunkedEncodingError):
+            list(lines(answer))
+        assert time.monotonic() - began < 5 * READ_TIMEOUT
+
+
+def test_a_stream_that_nginx_cuts_is_taken_up_again_by_our_client(tmp_path: Path) -> None:
+    with proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", heartbeat=15) as host, host.client() as client:
+        with client.stream("wait 2.5") as stream:
+            list(stream)
+        assert stream.state == "completed"
+
+
+# -- addresses ----------------------------------------------------------------------------------------------------------
+
+SITES: dict[str, tuple[Callable[..., AbstractContextManager[LiveServer]], str]] = {
+    "django urls": (gunicorn, "django_site:application"),
+    "django dispatcher": (gunicorn, "django_site:dispatched"),
+    "django on asgi": (uvicorn, "django_site:asgi"),
+    "flask": (gunicorn, "flask_site:application"),
+    "pyramid": (gunicorn, "pyramid_site:application"),
+    "starlette": (uvicorn, "asgi_site:starlette"),
+}
+
+
+@dataclass
+class Site:
+    """An agent at ``/agents/echo`` behind nginx, which takes ``/x`` away and speaks TLS."""
+
+    proxy: LiveServer
+    server: LiveServer
+    certificate: Path
+
+    @property
+    def url(self) -> str:
+        return f"{self.proxy.url}/x{PREFIX}"
+
+    def session(self) -> requests.Session:
+        session = requests.Session()
+        session.verify = str(self.certificate)
+        session.trust_env = False  # a bundle that the environment names would stand over it
+        return session
+
+    def card(self, path: str = CARD, **headers: str) -> Any:
+        with self.session() as session:
+            answer = session.get(self.url + path, headers=headers, timeout=10)
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+@contextmanager
+def behind_tls(
+    folder: Path, certificate: Path, name: str, trusted: int, *options: str, directives: str = FORWARDED
+) -> Iterator[Site]:
+    serve, target = SITES[name]
+    environment = {"TRUSTED_PROXIES": str(trusted)}
+    with serve(f"tests.hosts.sites.{target}", *options, environment=environment) as server:
+        location = f"location /x/ {{ proxy_pass {server.url}/; {directives} }}"
+        with nginx(folder, location, certificate=certificate) as proxy:
+            yield Site(proxy, server, certificate)
+
+
+@pytest.fixture(scope="module", params=SITES)
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterator[Site]:
+    with behind_tls(tmp_path_factory.mktemp("site"), certificate, request.param, 1) as made:
+        yield made
+
+
+def addresses(document: Any) -> set[str]:
+    """Every URL in a card, wherever it is."""
+    if isinstance(document, dict):
+        return {url for value in document.values() for url in addresses(value)}
+    if isinstance(document, list):
+        return {url for value in document for url in addresses(value)}
+    return {document} if isinstance(document, str) and "://" in document else set()
+
+
+@pytest.mark.parametrize("path", [CARD, OLD_CARD])
+@pytest.mark.parametrize("version", [None, "1.0", "0.3"])
+def test_every_address_in_every_form_of_the_card_is_the_public_one(version: str | None, path: str, site: Site) -> None:
+    headers = {"A2A-Version": version} if version else {}
+    card = site.card(path, **headers)
+    assert addresses(card) == {site.url + "/"}
+    assert ("url" in card) is (version != "1.0")
+    assert ("supportedInterfaces" in card) is (version != "0.3")
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_every_address_answers(version: str, site: Site) -> None:
+    (address,) = addresses(site.card(CARD, **{"A2A-Version": version}))
+    with site.session() as session, Client(address, session=session, version=version) as client:
+        task = client.send("echo hi")
+        assert isinstance(task, Task)
+        assert task.text == "echo: hi"
+        with client.stream("count 2") as stream:
+            list(stream)
+        assert stream.state == "completed"
+
+
+@pytest.mark.parametrize("name", ["django urls", "flask"])
+def test_without_trust_the_headers_are_ignored(name: str, certificate: Path, tmp_path: Path) -> None:
+    # gunicorn has a trust of its own, in the proxies of its machine.
+    with behind_tls(tmp_path, certificate, name, 0, "--forwarded-allow-ips", "192.0.2.1") as site:
+        for path in (CARD, OLD_CARD):
+            assert addresses(site.card(path)) == {f"{site.server.url}{PREFIX}/"}
+
+
+def test_gunicorn_alone_believes_the_scheme_of_a_proxy_on_its_machine(certificate: Path, tmp_path: Path) -> None:
+    with behind_tls(tmp_path, certificate, "flask", 0) as site:
+        assert addresses(site.card()) == {f"{site.server.url.replace('http:', 'https:')}{PREFIX}/"}
+
+
+def test_what_a_client_makes_up_is_not_believed(certificate: Path, tmp_path: Path) -> None:
+    # Here nginx sets three of the headers, and adds its value to what the client sent in the fourth.
+    with behind_tls(tmp_path, certificate, "django urls", 1) as site:
+        forged = {
+            "X-Forwarded-Host": "evil.example",
+            "X-Forwarded-Proto": "ftp",
+            "X-Forwarded-Prefix": "/evil",
+            "X-Forwarded-For": "192.0.2.9",
+            "Script-Name": "/evil",
+            "X_Forwarded_Host": "evil.example",
+        }
+        assert addresses(site.card(**forged)) == {site.url + "/"}
