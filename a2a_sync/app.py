@@ -6,7 +6,6 @@ business.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -35,6 +34,7 @@ from a2a_sync.metrics import Metrics
 from a2a_sync.neighbours import Neighbours
 from a2a_sync.operations import Call, Endpoint, Interceptor
 from a2a_sync.operators import OperatorPages
+from a2a_sync.places import Places
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.retention import Sweeper
 from a2a_sync.stores import open_store
@@ -120,7 +120,8 @@ class A2AApp:
             direct=direct,
             headers=tuple(headers),
         )
-        self._endpoint: Endpoint = self._handler
+        self._places = Places(self.limits.streams, self.limits.threads)
+        self._endpoint: Endpoint = self._places.guard(self._handler)
         for interceptor in (*reversed(interceptors), *((metrics.count_calls,) if metrics is not None else ())):
             self._endpoint = interceptor(self._endpoint)
         self._operators = OperatorPages(self.store, lambda: self._closed or self._execution.closed, metrics)
@@ -139,7 +140,6 @@ class A2AApp:
         self._respond: WSGIApplication = self._answer
         if trusted_proxies:
             self._respond = TrustedProxies(self._answer, trusted_proxies)
-        self._streams = threading.BoundedSemaphore(self.limits.streams)
         if metrics is not None:
             metrics.watch(lingering=lambda: self._execution.lingering, streams=lambda: self.open_streams)
         self._closed = False
@@ -181,7 +181,7 @@ class A2AApp:
 
     def _exchange(self, request: Request, start_response: StartResponse) -> Exchange:
         connection = Connection(request.environ, lambda: self._closed)
-        return Exchange(request, start_response, connection, self.limits, self._streams)
+        return Exchange(request, start_response, connection, self.limits, self._places)
 
     def _card(self, request: Request) -> Response:
         try:
@@ -212,7 +212,15 @@ class A2AApp:
     @property
     def open_streams(self) -> int:
         """Streams that this process has open now."""
-        return self.limits.streams - self._streams._value
+        return self._places.streams
+
+    def reserve(self, threads: int) -> None:
+        """The server that this app runs in has so many threads: leave some free, whatever streams and waiting calls take.
+
+        Called by ``a2a_sync.gunicorn``; `Limits.threads` stands over it.
+        """
+        if self.limits.threads is None:
+            self._places.reserve(threads)
 
     def agent_card(self, address: str | None = None) -> AgentCard:
         """The card, with what this app adds to it: its address (a URL), its versions and what it can do."""

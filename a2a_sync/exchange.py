@@ -5,7 +5,6 @@ It knows ``environ``, limits and content types. Which operation is asked for, an
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -22,13 +21,13 @@ from a2a_sync.errors import (
     ContentTypeNotSupportedError,
     InternalError,
     JSONParseError,
-    OverloadedError,
     RequestTooLargeError,
 )
 from a2a_sync.events import PolledStream
 from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Call, CallContext, Principal
+from a2a_sync.places import Places
 from a2a_sync.streaming import HEADERS as STREAM_HEADERS
 from a2a_sync.streaming import Envelope, EventStreamBody
 from a2a_sync.types import new_id
@@ -46,7 +45,7 @@ _AS_IT_IS = "/%:@!$&'()*+,;="
 class Exchange:
     """A request that was not read yet and the way to answer it. Used on the server's request thread.
 
-    `streams` holds a place for each stream that may be open at once.
+    `places` has one for each stream that may be open at once.
     """
 
     def __init__(
@@ -55,13 +54,13 @@ class Exchange:
         start_response: StartResponse,
         connection: Connection,
         limits: Limits,
-        streams: threading.BoundedSemaphore,
+        places: Places,
     ) -> None:
         self._request = request
         self._start_response = start_response
         self._connection = connection
         self._limits = limits
-        self._streams = streams
+        self._places = places
 
     # -- the request --
 
@@ -192,15 +191,14 @@ class Exchange:
         Raises:
             OverloadedError: as many streams are open as may be.
         """
-        if not self._streams.acquire(blocking=False):
-            raise OverloadedError("as many streams are open as may be; try again later", retry_after=1.0)
+        leave = self._places.take_stream()
         try:
             stream = begin()
         except BaseException:
-            self._streams.release()
+            leave()
             raise
         self._start_response("200 OK", list(STREAM_HEADERS))
-        return EventStreamBody(stream, envelope, codec, self._connection, self._limits, self._streams.release)
+        return EventStreamBody(stream, envelope, codec, self._connection, self._limits, leave)
 
 
 def _path(environ: WSGIEnvironment) -> str:

@@ -31,7 +31,8 @@ _closing: list[threading.Thread] = []
 
 
 def post_worker_init(worker: Any) -> None:
-    """Close the app when its worker is told to stop. Gunicorn calls this once in each worker."""
+    """Close the app when its worker is told to stop, and tell it of the threads. Gunicorn calls this once in each worker."""
+    _tell_threads(worker)
     patience = max(0.0, worker.cfg.graceful_timeout - _FOR_STREAMS)
     for number, seconds in ((signal.SIGTERM, patience), (signal.SIGINT, 0.0), (signal.SIGQUIT, 0.0)):
         _close_on(number, worker, seconds)
@@ -45,6 +46,14 @@ def worker_exit(server: Any, worker: Any) -> None:
         _start_closing(worker, 0.0)
     for thread in _closing:
         thread.join(_FOR_STREAMS)
+
+
+def _tell_threads(worker: Any) -> None:
+    from gunicorn.workers.gthread import ThreadWorker
+
+    reserve = getattr(worker.wsgi, "reserve", None)
+    if isinstance(worker, ThreadWorker) and callable(reserve):
+        reserve(worker.cfg.threads)
 
 
 def _close_on(number: signal.Signals, worker: Any, seconds: float) -> None:

@@ -38,6 +38,9 @@ class Limits:
 
     Streams:
         streams: open streams at once in one process; beyond it HTTP 429.
+        threads: threads of the server in one process. Streams and sends that wait for their answer each hold one; they
+            leave an eighth of them free, and at least two: beyond that HTTP 429. None: as many as the settings for
+            gunicorn tell, else no bound.
         queue: batches of entries that wait for one subscriber; a slower one reads the log instead.
         tick: how often a silent stream looks for a lost client or a stopping server.
         heartbeat: how often a silent stream sends a comment.
@@ -70,6 +73,7 @@ class Limits:
     sweep: float = 60.0
 
     streams: int = 1000
+    threads: int | None = None
     queue: int = 256
     tick: float = 1.0
     heartbeat: float = 15.0
@@ -87,5 +91,5 @@ class Limits:
                 raise ValueError(f"Limits.{item.name} must be positive, not {value!r}")
 
 
-_MAY_BE_NONE = frozenset({"max_runtime", "idle_timeout", "blocking", "keep_ended", "keep_waiting", "replay"})
+_MAY_BE_NONE = frozenset({"max_runtime", "idle_timeout", "blocking", "keep_ended", "keep_waiting", "replay", "threads"})
 _MAY_BE_ZERO = frozenset({"waiting", "leftovers", "busy_wait", "history", "direct", "cancel_grace"})

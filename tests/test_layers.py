@@ -27,7 +27,7 @@ FLOORS: list[list[str]] = [
         "stores.sqlite",
         "stores",
     ],
-    ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "idempotency", "client"],
+    ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "idempotency", "places", "client"],
     ["following", "run", "results", "asynchronous", "around", "metrics", "retention"],
     ["cancelling", "watchdog"],
     ["execution"],

@@ -58,13 +58,11 @@ def serve(
     MODULE:ATTRIBUTE names an A2AApp, an Agent, an AgentExecutor with a card, or a class or function that makes one of
     them without arguments. The current folder is on the path. The URL of the card is printed when it can be read.
     """
-    # Streams hold threads. A few are kept for everything else, such as the request that cancels.
-    streams = max(1, threads - max(2, threads // 8))
     _check_target(target, store, public_url, workers)
     _check_port(host, port)
     from a2a_sync.cli import served
 
-    settings = {served.TARGET: target, served.STORE: store, served.URL: public_url, served.STREAMS: str(streams)}
+    settings = {served.TARGET: target, served.STORE: store, served.URL: public_url}
     for name in settings:
         os.environ.pop(name, None)
     os.environ.update({name: value for name, value in settings.items() if value})

@@ -19,7 +19,7 @@ from a2a_sync.gunicorn import keepalive as keepalive
 from a2a_sync.gunicorn import worker_class as worker_class
 from a2a_sync.gunicorn import worker_exit as worker_exit
 
-TARGET, STORE, URL, STREAMS = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL", "A2A_SYNC_STREAMS"
+TARGET, STORE, URL = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL"
 
 
 def app() -> A2AApp:
@@ -31,12 +31,7 @@ def app() -> A2AApp:
         datefmt="[%Y-%m-%d %H:%M:%S %z]",
     )
     try:
-        return build(
-            os.environ[TARGET],
-            store=os.environ.get(STORE) or None,
-            url=os.environ.get(URL) or None,
-            streams=int(os.environ.get(STREAMS, "0")) or None,
-        )
+        return build(os.environ[TARGET], store=os.environ.get(STORE) or None, url=os.environ.get(URL) or None)
     except TargetError as error:
         sys.exit(f"Error: {error}")
 

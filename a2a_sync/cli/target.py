@@ -8,7 +8,7 @@ import sys
 import traceback
 from typing import Any
 
-from a2a_sync import A2AApp, Agent, Limits
+from a2a_sync import A2AApp, Agent
 
 
 class TargetError(Exception):
@@ -51,10 +51,10 @@ def _import(name: str) -> Any:
         raise TargetError(f"importing {name!r} failed: {type(error).__name__}: {error}") from None
 
 
-def build(target: str, *, store: str | None = None, url: str | None = None, streams: int | None = None) -> A2AApp:
+def build(target: str, *, store: str | None = None, url: str | None = None) -> A2AApp:
     """The app that `target` names, or one made around the agent, executor or factory that it names.
 
-    `store`, `url` and `streams` (how many may be open at once) go into an app that is made here.
+    `store` and `url` go into an app that is made here.
 
     Raises:
         TargetError: it is none of these, or it is an app already and options were given for it.
@@ -66,9 +66,8 @@ def build(target: str, *, store: str | None = None, url: str | None = None, stre
                 raise TargetError(f"{target!r} is an A2AApp, which has its own settings; {option} goes with an Agent")
         return found
     card = None if callable(getattr(found, "describe", None)) else getattr(found, "card", None)
-    limits = Limits(streams=streams) if streams else None
     try:
-        return A2AApp(found, card=card, store=store, url=url, limits=limits)
+        return A2AApp(found, card=card, store=store, url=url)
     except (TypeError, ValueError) as error:
         raise TargetError(str(error)) from None
 
