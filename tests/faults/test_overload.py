@@ -1,0 +1,110 @@
+"""Streams and blocked sends that take every place of a real server: card, get and cancel answer all the same."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from a2a_sync import Client
+from a2a_sync.types import TaskState, new_id
+from tests.live import LiveServer, gunicorn
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(90)]
+
+THREADS = 10
+PLACES = 8
+HOOK = ("-c", "python:a2a_sync.gunicorn", "--worker-connections", "500")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    environment = {"FAULT_STORE": f"sqlite:///{tmp_path / 'tasks.db'}"}
+    with gunicorn("tests.faults.agent:app", *HOOK, threads=THREADS, environment=environment) as server:
+        yield server
+
+
+def post(server: LiveServer, method: str, text: str, *, stream: bool = False, timeout: float = 30) -> Any:
+    message = {"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": text}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"message": message}}
+    return requests.post(server.url, json=body, headers={"A2A-Version": "1.0"}, stream=stream, timeout=timeout)
+
+
+def in_time(call: Callable[[], Any], seconds: float = 1.0) -> Any:
+    """What `call` gives, which must not take longer."""
+    began = time.monotonic()
+    result = call()
+    assert time.monotonic() - began < seconds
+    return result
+
+
+def test_when_every_place_is_taken_card_get_and_cancel_still_answer(server: LiveServer) -> None:
+    with ExitStack() as stack, Client(server.url) as client, ThreadPoolExecutor(40) as pool:
+        client.card()
+        streams = [stack.enter_context(post(server, "SendStreamingMessage", "hold 1", stream=True)) for _ in range(4)]
+        assert [answer.status_code for answer in streams] == [200] * 4
+        sends = [pool.submit(post, server, "SendMessage", "hold 1") for _ in range(4)]
+        _await(lambda: client.list_tasks(status=TaskState.WORKING).total_size == PLACES, "every place taken")
+        # Those that hold a place are known to be slow after a moment; until then some may wait for them.
+        _await(lambda: post(server, "SendMessage", "count 1").status_code == 429, "the first refusal")
+        flood = [
+            pool.submit(post, server, ("SendMessage", "SendStreamingMessage")[n % 2], "count 1") for n in range(30)
+        ]
+        for _ in range(5):
+            assert in_time(lambda: requests.get(f"{server.url}/.well-known/agent-card.json", timeout=5)).ok
+            tasks = in_time(client.list_tasks).tasks
+            assert in_time(lambda task=tasks[0]: client.get_task(task.id)).state is TaskState.WORKING
+        for refused in flood:
+            answer = refused.result(20)
+            assert answer.status_code == 429
+            assert int(answer.headers["Retry-After"]) >= 1
+            assert "error" in answer.json()
+        # Nothing of what was refused was stored.
+        assert client.list_tasks().total_size == PLACES
+        for task in client.list_tasks().tasks:
+            assert in_time(lambda task=task: client.cancel_task(task.id)).state is TaskState.CANCELED
+        assert [done.result(20).json()["result"]["task"]["status"]["state"] for done in sends] == [
+            "TASK_STATE_CANCELED"
+        ] * 4
+        assert all(b"TASK_STATE_CANCELED" in answer.content for answer in streams)
+        assert post(server, "SendMessage", "count 1").status_code == 200
+
+
+def test_many_quick_calls_at_once_are_all_answered(server: LiveServer) -> None:
+    with ThreadPoolExecutor(60) as pool:
+        answers = list(pool.map(lambda n: post(server, "SendMessage", "count 1"), range(300)))
+    assert {answer.status_code for answer in answers} == {200}
+
+
+def test_a_client_that_is_refused_comes_back_when_there_is_room(server: LiveServer) -> None:
+    with ExitStack() as stack, Client(server.url) as client:
+        streams = [stack.enter_context(post(server, "SendStreamingMessage", "hold 1", stream=True)) for _ in range(8)]
+        _await(lambda: post(server, "SendMessage", "count 1").status_code == 429, "the first refusal")
+        listed = client.list_tasks(status=TaskState.WORKING).tasks
+
+        def make_room() -> None:
+            for task in listed:
+                client.cancel_task(task.id)
+
+        later = threading.Timer(0.5, make_room)
+        later.start()
+        with Client(server.url) as patient:
+            task = patient.wait(listed[0].id, timeout=30)
+        assert task.state is TaskState.CANCELED
+        later.join(20)
+        assert len(streams) == 8
+
+
+def _await(condition: Callable[[], bool], what: str) -> None:
+    pause = threading.Event()
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come"
+        pause.wait(0.02)
