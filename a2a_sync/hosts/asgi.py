@@ -29,7 +29,7 @@ class ASGIApp:
 
     `threads` bounds the requests at once, of which each open stream is one; beyond it HTTP 503 with ``Retry-After``.
     `principal` takes the ASGI scope and says who is calling, for logins that the host has checked: an id, a `Principal`, or
-    None. It is called on the request's thread, so it may block.
+    None. It is called on the request's thread, so it may block. `grace` is how many seconds runs get when the server stops.
     """
 
     def __init__(
@@ -38,8 +38,10 @@ class ASGIApp:
         *,
         threads: int = 256,
         principal: Callable[[Scope], Principal | str | None] | None = None,
+        grace: float = 10.0,
     ) -> None:
         self._app = app
+        self._grace = grace
         self._places = threading.BoundedSemaphore(threads)
         # A place is free a moment before its thread is, so that who comes next is not refused; the line is for that moment.
         self._pool = WorkerPool(threads=threads, waiting=threads, leftovers=0, name="a2a-asgi")
@@ -58,12 +60,12 @@ class ASGIApp:
         else:
             raise ValueError(f"an agent does not answer {scope['type']}")
 
-    async def close(self, timeout: float = 10.0) -> None:
+    async def close(self) -> None:
         """Close the app without holding up the event loop, see `A2AApp.close`.
 
         For the lifespan of a host that this is mounted in: hosts tell mounted applications nothing of theirs.
         """
-        await asyncio.get_running_loop().run_in_executor(None, self._app.close, timeout)
+        await asyncio.get_running_loop().run_in_executor(None, self._app.close, self._grace)
         self._pool.close()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:

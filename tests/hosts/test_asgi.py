@@ -103,7 +103,7 @@ def make() -> Iterator[Callable[..., ASGIApp]]:
 
     def bridged(threads: int = 4, principal: Any = None, **limits: Any) -> ASGIApp:
         apps.append(A2AApp(HostedAgent(), limits=Limits(**{"tick": 0.02, **limits})))
-        return ASGIApp(apps[-1], threads=threads, principal=principal)
+        return ASGIApp(apps[-1], threads=threads, principal=principal, grace=0)
 
     yield bridged
     for app in apps:
@@ -489,7 +489,7 @@ def test_a_stream_ends_when_the_app_is_closed_beside_the_loop(make: Callable[...
         server = Server(app, streaming("wait"))
         running = asyncio.create_task(server.run())
         await server.begun.wait()
-        await app.close(0)
+        await app.close()
         return await running
 
     server = run(main())

@@ -7,13 +7,14 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 
 import pytest
 import requests
 
-from a2a_sync import Client, Task, TaskState
+from a2a_sync import A2AApp, Client, Task, TaskState
 from tests.hosts.host import Host
-from tests.hosts.sites import BODY, PREFIX, THREADS
+from tests.hosts.sites import BODY, PREFIX, THREADS, HostedAgent
 from tests.live import LiveServer, gunicorn, uvicorn
 from tests.wsgi import CARD, JSON_HEADERS, message, rpc
 
@@ -149,3 +150,17 @@ def test_a_task_is_followed_from_start_to_end(client: Client) -> None:
         assert client.cancel_task(task.id).state is TaskState.CANCELED
         list(stream)
         assert stream.state == "canceled"
+
+
+def test_an_asgi_server_that_stops_ends_streams_and_runs_within_its_limits(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'tasks.db'}"
+    options = ("--timeout-graceful-shutdown", "1")
+    with uvicorn("tests.hosts.sites.asgi_site:stopping", *options, environment={"STORE": store}) as server:
+        host = Host("asgi", server, "")
+        with host.stream("wait"):
+            began = time.monotonic()
+            server.terminate()
+            assert time.monotonic() - began < 6.0
+    with A2AApp(HostedAgent(), store=store) as app, Client(app) as client:
+        (task,) = client.list_tasks().tasks
+        assert (task.state, task.text) == (TaskState.FAILED, "server stopped")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from a2a_sync import A2AApp, Limits, RequestContext
 from tests.scenarios.agent import ScenarioAgent
@@ -27,8 +28,9 @@ class HostedAgent(ScenarioAgent):
             yield "x" * 64 * 1024
 
 
-def make_app() -> A2AApp:
+def make_app(**options: Any) -> A2AApp:
     """The app with limits that are short enough to be seen; the environment says what is in front of it."""
     heartbeat = float(os.environ.get("HEARTBEAT", "15"))
     limits = Limits(body=BODY, tick=0.5, write_deadline=1.0, heartbeat=heartbeat)
-    return A2AApp(HostedAgent(), limits=limits, trusted_proxies=int(os.environ.get("TRUSTED_PROXIES", "0")))
+    proxies = int(os.environ.get("TRUSTED_PROXIES", "0"))
+    return A2AApp(HostedAgent(), limits=limits, trusted_proxies=proxies, **options)

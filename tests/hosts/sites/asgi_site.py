@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -37,3 +38,5 @@ async def named(request: Request, call_next: Any) -> Any:
 
 
 alone = bridge()
+#: For a server that stops: its tasks stay, and runs get little time.
+stopping = ASGIApp(make_app(store=os.environ.get("STORE")), grace=0.2)
