@@ -83,7 +83,7 @@ class World:
     def __init__(self) -> None:
         self.store = Witness()
         limits = Limits(tick=0.002, busy_wait=5.0, read_deadline=1.0)
-        self.app = A2AApp(Echo(), store=self.store, limits=limits)
+        self.app = A2AApp(Echo(), store=self.store, limits=limits, bindings=("JSONRPC",))
         self.peer = Peer(self.app)
         self.counts: Counter[str] = Counter()
         self.longest = 0.0
