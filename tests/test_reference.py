@@ -17,6 +17,7 @@ from click.testing import CliRunner
 import a2a_sync
 from a2a_sync import A2AApp, Agent, Limits, UnsupportedOperationError, errors
 from a2a_sync import gunicorn as gunicorn_settings
+from a2a_sync.bindings.http_json import write_request
 from a2a_sync.cli import main
 from a2a_sync.codec import by_version
 from a2a_sync.errors import A2AError, TransportError
@@ -188,14 +189,36 @@ def outcome(app: A2AApp, operation: Operation, version: str) -> str:
     return "yes" if reason == "TASK_NOT_FOUND" else reason
 
 
+def outcome_in_http_json(app: A2AApp, operation: Operation) -> str:
+    """The same over HTTP+JSON of protocol 1.0."""
+    some = PARAMS["1.0"]
+    params = some.get(operation.name, some["SendMessage"] if "Send" in operation.name else {"id": "unknown"})
+    request = write_request(operation, {} if "Card" in operation.name or operation.name == "ListTasks" else params)
+    answer = wsgi_session(app).request(
+        request.verb,
+        f"http://agent.test{request.path}?{request.query}",
+        data=request.body,
+        headers={"A2A-Version": "1.0", "Content-Type": "application/json"},
+        timeout=10,
+    )
+    if answer.headers.get("Content-Type") == "text/event-stream":
+        return "yes"
+    error = json.loads(answer.content).get("error")
+    reason = error["details"][0]["reason"] if error else "yes"
+    return "yes" if reason == "TASK_NOT_FOUND" else reason
+
+
 def test_the_coverage_of_operations_is_as_listed() -> None:
     agent = Agent("covered")
     agent.message(lambda message, context: "yes")
-    rows = table(REFERENCE / "coverage.md", "operation", "`Client`", "JSON-RPC 1.0", "JSON-RPC 0.3", "HTTP+JSON")
+    rows = table(REFERENCE / "coverage.md", "operation", "`Client`", "JSON-RPC 1.0", "JSON-RPC 0.3", "HTTP+JSON 1.0")
     with A2AApp(agent) as app:
         for place, version in ((2, "1.0"), (3, "0.3")):
             found = {name: outcome(app, operation, version) for name, operation in OPERATIONS.items()}
             assert {row[0]: row[place] for row in rows} == found
+        assert {row[0]: row[4] for row in rows} == {
+            name: outcome_in_http_json(app, operation) for name, operation in OPERATIONS.items()
+        }
     assert all(hasattr(a2a_sync.Client, name.strip()) for row in rows if row[1] for name in row[1].split(","))
 
 

@@ -1,6 +1,6 @@
 """An agent built on the official SDK, for our client: ``python -m tests.interop.sdk_agent PORT``.
 
-It speaks both protocol versions at one URL and does what the first word of the message says.
+It speaks both protocol versions at one URL, 1.0 in both bindings, and does what the first word of the message says.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import uvicorn
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
+from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Task, TaskState, TaskStatus
 from starlette.applications import Starlette
@@ -65,12 +65,13 @@ def make_app(url: str) -> Starlette:
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id="obey", name="Obey", description="Does as told", tags=["test"])],
         supported_interfaces=[
-            AgentInterface(protocol_binding="JSONRPC", protocol_version=version, url=url) for version in ("1.0", "0.3")
+            AgentInterface(protocol_binding=binding, protocol_version=version, url=url)
+            for binding, version in (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"))
         ],
     )
     handler = DefaultRequestHandler(agent_executor=Obedient(), task_store=InMemoryTaskStore(), agent_card=card)
     rpc = create_jsonrpc_routes(request_handler=handler, rpc_url="/", enable_v0_3_compat=True)
-    return Starlette(routes=[*create_agent_card_routes(agent_card=card), *rpc])
+    return Starlette(routes=[*create_agent_card_routes(agent_card=card), *rpc, *create_rest_routes(handler)])
 
 
 if __name__ == "__main__":

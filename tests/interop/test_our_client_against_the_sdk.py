@@ -23,16 +23,16 @@ def url() -> Iterator[str]:
         yield server.url
 
 
-@pytest.fixture
-def client(url: str) -> Iterator[Client]:
-    with Client(url, timeout=30) as client:
+@pytest.fixture(params=["JSONRPC", "HTTP+JSON"])
+def client(request: pytest.FixtureRequest, url: str) -> Iterator[Client]:
+    with Client(url, timeout=30, binding=request.param) as client:
         yield client
 
 
 def test_its_card_is_read(client: Client) -> None:
     card = client.card()
     assert card.name == "official"
-    assert [interface.protocol_version for interface in card.supported_interfaces] == ["1.0", "0.3"]
+    assert [interface.protocol_version for interface in card.supported_interfaces] == ["1.0", "1.0", "0.3"]
 
 
 def test_a_send_is_answered(client: Client) -> None:

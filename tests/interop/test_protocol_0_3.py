@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
 
 @pytest.mark.parametrize("path", [CARD, OLD_CARD])
 @pytest.mark.parametrize(
-    ("version", "offered"), [("", ["1.0", "0.3"]), ("1.0", ["1.0", "0.3"]), ("0.3", ["0.3.0", "0.3.0"])]
+    ("version", "offered"), [("", ["1.0", "1.0", "0.3"]), ("1.0", ["1.0", "1.0", "0.3"]), ("0.3", ["0.3.0", "0.3.0"])]
 )
 def test_every_form_of_our_card_is_read(version: str, offered: list[str], path: str) -> None:
     with A2AApp(ScenarioAgent(), url="https://agent.test/x") as app:

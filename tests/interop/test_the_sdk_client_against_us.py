@@ -40,18 +40,28 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @asynccontextmanager
-async def official(url: str, *, streaming: bool) -> AsyncIterator[Any]:
+async def official(url: str, binding: str, *, streaming: bool) -> AsyncIterator[Any]:
     """The SDK's client for the agent at `url`, made from its card."""
     async with httpx.AsyncClient(timeout=30) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
-        yield ClientFactory(ClientConfig(httpx_client=http, streaming=streaming)).create(card)
+        config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[binding])
+        yield ClientFactory(config).create(card)
 
 
-def talk(url: str, conversation: Callable[[Any], Awaitable[None]], *, streaming: bool = True) -> None:
+#: Where the agent is, and the binding to call it in.
+Way = tuple[str, str]
+
+
+@pytest.fixture(params=["JSONRPC", "HTTP+JSON"])
+def way(request: pytest.FixtureRequest, url: str) -> Way:
+    return url, request.param
+
+
+def talk(way: Way, conversation: Callable[[Any], Awaitable[None]], *, streaming: bool = True) -> None:
     """Have a conversation with the agent, for at most 40 seconds."""
 
     async def main() -> None:
-        async with official(url, streaming=streaming) as client:
+        async with official(*way, streaming=streaming) as client:
             await asyncio.wait_for(conversation(client), 40)
 
     asyncio.run(main())
@@ -70,7 +80,7 @@ def kinds(received: list[Any]) -> list[str]:
     return [event.WhichOneof("payload") for event in received]
 
 
-def test_a_blocking_send_is_answered_with_the_finished_task(url: str) -> None:
+def test_a_blocking_send_is_answered_with_the_finished_task(way: Way) -> None:
     async def conversation(client: Any) -> None:
         (answer,) = await events(client.send_message(request("echo Ada")))
         assert answer.task.status.state == TaskState.TASK_STATE_COMPLETED
@@ -78,10 +88,10 @@ def test_a_blocking_send_is_answered_with_the_finished_task(url: str) -> None:
         stored = await client.get_task(GetTaskRequest(id=answer.task.id))
         assert stored == answer.task
 
-    talk(url, conversation, streaming=False)
+    talk(way, conversation, streaming=False)
 
 
-def test_a_stream_is_the_task_its_updates_and_its_end(url: str) -> None:
+def test_a_stream_is_the_task_its_updates_and_its_end(way: Way) -> None:
     async def conversation(client: Any) -> None:
         received = await events(client.send_message(request("count 5")))
         assert kinds(received) == ["task", "status_update", *["artifact_update"] * 6, "status_update"]
@@ -89,10 +99,10 @@ def test_a_stream_is_the_task_its_updates_and_its_end(url: str) -> None:
         assert text == "1 2 3 4 5 "
         assert received[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
 
-    talk(url, conversation)
+    talk(way, conversation)
 
 
-def test_a_question_is_answered_in_the_same_task(url: str) -> None:
+def test_a_question_is_answered_in_the_same_task(way: Way) -> None:
     async def conversation(client: Any) -> None:
         asked = (await events(client.send_message(request("ask"))))[-1].status_update
         assert asked.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
@@ -102,27 +112,28 @@ def test_a_question_is_answered_in_the_same_task(url: str) -> None:
         assert received[0].task.id == asked.task_id
         assert received[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
 
-    talk(url, conversation)
+    talk(way, conversation)
 
 
-def test_tasks_are_listed_page_by_page(url: str) -> None:
+def test_tasks_are_listed_page_by_page(way: Way) -> None:
     async def conversation(client: Any) -> None:
+        listed = f"listed {way[1]}"
         ids = set()
         for _ in range(3):
-            (answer,) = await events(client.send_message(request("echo x", context_id="listed")))
+            (answer,) = await events(client.send_message(request("echo x", context_id=listed)))
             ids.add(answer.task.id)
-        first = await client.list_tasks(ListTasksRequest(context_id="listed", page_size=2))
+        first = await client.list_tasks(ListTasksRequest(context_id=listed, page_size=2))
         assert (len(first.tasks), first.total_size) == (2, 3)
         rest = await client.list_tasks(
-            ListTasksRequest(context_id="listed", page_size=2, page_token=first.next_page_token)
+            ListTasksRequest(context_id=listed, page_size=2, page_token=first.next_page_token)
         )
         assert {task.id for page in (first, rest) for task in page.tasks} == ids
         assert not rest.next_page_token
 
-    talk(url, conversation, streaming=False)
+    talk(way, conversation, streaming=False)
 
 
-def test_a_running_task_is_subscribed_to_and_cancelled(url: str) -> None:
+def test_a_running_task_is_subscribed_to_and_cancelled(way: Way) -> None:
     async def conversation(client: Any) -> None:
         stream = client.send_message(request("wait"))
         task: Task = (await anext(aiter(stream))).task
@@ -148,12 +159,12 @@ def test_a_running_task_is_subscribed_to_and_cancelled(url: str) -> None:
         with pytest.raises(UnsupportedOperationError):
             await events(client.subscribe(SubscribeToTaskRequest(id=task.id)))
 
-    talk(url, conversation)
+    talk(way, conversation)
 
 
-def test_an_unknown_task_is_the_sdks_own_error(url: str) -> None:
+def test_an_unknown_task_is_the_sdks_own_error(way: Way) -> None:
     async def conversation(client: Any) -> None:
         with pytest.raises(TaskNotFoundError):
             await client.get_task(GetTaskRequest(id="no-such-task"))
 
-    talk(url, conversation)
+    talk(way, conversation)

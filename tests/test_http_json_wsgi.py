@@ -1,0 +1,366 @@
+"""HTTP+JSON as a caller without a library sees it: paths, verbs, media types, versions, errors and streams."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from a2a_sync import A2AApp, Limits
+from a2a_sync.bindings.http_json import ROUTES, Route
+from a2a_sync.operations import Principal
+from tests.scenarios.agent import ScenarioAgent
+from tests.wsgi import CARD, JSON_HEADERS, Answer, OpenAnswer, Peer, message, rpc
+
+pytestmark = pytest.mark.timeout(60)
+
+A2A = "application/a2a+json"
+PLAIN = "application/json"
+V10 = {"A2A-Version": "1.0"}
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[A2AApp]:
+    with A2AApp(ScenarioAgent(), limits=Limits(tick=0.05, body=5000)) as app:
+        yield app
+
+
+@pytest.fixture(scope="module")
+def peer(app: A2AApp) -> Peer:
+    return Peer(app)
+
+
+def get(peer: Peer, path: str, verb: str = "GET", **headers: str) -> Answer:
+    return peer.request(verb, path, headers={**V10, **{key.replace("_", "-"): text for key, text in headers.items()}})
+
+
+def post(peer: Peer, path: str, value: Any = None, **headers: str) -> Answer:
+    body = b"" if value is None else json.dumps(value).encode()
+    return peer.post(body, {key.replace("_", "-"): text for key, text in headers.items()}, path=path)
+
+
+def send(peer: Peer, text: str = "echo hi", prefix: str = "", **members: Any) -> Any:
+    answer = post(peer, f"{prefix}/message:send", {**message(text), **members})
+    assert answer.status == 200
+    return answer.json["task"]
+
+
+def start(peer: Peer, text: str = "wait") -> str:
+    """The id of a task that runs."""
+    task_id: str = send(peer, text, configuration={"returnImmediately": True})["id"]
+    return task_id
+
+
+def subscribed(peer: Peer, task_id: str, verb: str = "POST", **headers: str) -> OpenAnswer:
+    named = {**V10, **{key.replace("_", "-"): text for key, text in headers.items()}}
+    return peer.open(verb, f"/tasks/{task_id}:subscribe", headers=named)
+
+
+def refusal(answer: Answer, status: int, reason: str) -> str:
+    """The message of an error, which is complete."""
+    error = answer.json["error"]
+    assert (answer.status, error["code"], error["details"][0]["reason"]) == (status, status, reason)
+    assert error["details"][0]["domain"] == "a2a-protocol.org"
+    text: str = error["message"]
+    return text
+
+
+# -- operations ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_is_sent_got_and_listed(peer: Peer) -> None:
+    task = send(peer, "echo Ada")
+    assert task["artifacts"][0]["parts"] == [{"text": "echo: Ada"}]
+
+    got = get(peer, f"/tasks/{task['id']}?historyLength=0").json
+    listed = get(peer, f"/tasks?contextId={task['contextId']}&includeArtifacts=true&pageSize=5").json
+
+    assert got == peer.call("GetTask", {"id": task["id"], "historyLength": 0}).result
+    assert "history" not in got
+    assert ([one["id"] for one in listed["tasks"]], listed["totalSize"]) == ([task["id"]], 1)
+
+
+def test_both_bindings_have_the_same_tasks(peer: Peer) -> None:
+    task = peer.call("SendMessage", message()).result["task"]
+
+    assert get(peer, f"/tasks/{task['id']}").json == task
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"null"])
+def test_a_task_is_cancelled_with_and_without_a_body(body: bytes, peer: Peer) -> None:
+    task_id = start(peer)
+    answer = peer.request("POST", f"/tasks/{task_id}:cancel", body, JSON_HEADERS)
+
+    assert answer.json["status"]["state"] == "TASK_STATE_CANCELED"
+    again = peer.request("POST", f"/tasks/{task_id}:cancel", body, JSON_HEADERS)
+    refusal(again, 400, "TASK_NOT_CANCELABLE")
+
+
+def test_a_tenant_in_the_path_has_tasks_of_its_own(peer: Peer) -> None:
+    task_id = send(peer, prefix="/acme")["id"]
+
+    assert get(peer, f"/acme/tasks/{task_id}").json["id"] == task_id
+    assert get(peer, f"/tasks/{task_id}?tenant=acme").json["id"] == task_id
+    assert peer.call("GetTask", {"id": task_id, "tenant": "acme"}).result["id"] == task_id
+    for path in (f"/tasks/{task_id}", f"/other/tasks/{task_id}", f"/other/tasks/{task_id}?tenant=acme"):
+        refusal(get(peer, path), 404, "TASK_NOT_FOUND")
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation.name)
+def test_every_row_of_the_table_is_served(route: Route, peer: Peer) -> None:
+    path = "/" + route.path.replace("{id}", "none").replace("{taskId}", "none")
+    for verb in route.verbs:
+        answer = peer.request(verb, path, b"{}" if verb == "POST" else b"", JSON_HEADERS)
+        assert answer.status != 405
+        error = answer.json.get("error", {"details": [{"reason": "INVALID_PARAMS"}]})
+        assert error["details"][0]["reason"] in {
+            "INVALID_PARAMS",
+            "TASK_NOT_FOUND",
+            "PUSH_NOTIFICATION_NOT_SUPPORTED",
+            "UNSUPPORTED_OPERATION",
+        }
+
+
+def test_the_host_names_the_caller(app: A2AApp) -> None:
+    peer = Peer(app)
+    body = json.dumps(message()).encode()
+    ada = {"a2a_sync.principal": Principal(id="ada")}
+    task = peer.post(body, path="/message:send", environ=ada).json["task"]
+
+    assert peer.request("GET", f"/tasks/{task['id']}", headers=V10, environ=ada).status == 200
+    refusal(get(peer, f"/tasks/{task['id']}"), 404, "TASK_NOT_FOUND")
+
+
+# -- paths --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_encoded_slash_belongs_to_an_id(peer: Peer) -> None:
+    refusal(get(peer, "/tasks/a%2Fb"), 404, "TASK_NOT_FOUND")
+    assert get(peer, "/tasks/a/b").json["error"]["message"].startswith("there is nothing at this path")
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"REQUEST_URI": "/agents/x/tasks/a%2Fb:cancel?x=%2F", "SCRIPT_NAME": "/agents/x"},
+        {"REQUEST_URI": "http://agent.test/agents/x/tasks/a%2Fb:cancel", "SCRIPT_NAME": "/agents/x"},
+        {"REQUEST_URI": "/a%67ents/x/tasks/a%2Fb:cancel", "SCRIPT_NAME": "/agents/x"},
+        {"REQUEST_URI": "", "RAW_URI": "/tasks/a%2Fb:cancel"},
+        {"REQUEST_URI": "/tasks/a%2Fb:cancel", "SCRIPT_NAME": "/added/by/a/proxy"},
+    ],
+)
+def test_what_was_sent_is_read_wherever_the_app_is_mounted(environ: dict[str, str], peer: Peer) -> None:
+    answer = peer.request("POST", "/", b"", V10, {"PATH_INFO": "/tasks/a/b:cancel", **environ})
+
+    refusal(answer, 404, "TASK_NOT_FOUND")
+
+
+@pytest.mark.parametrize("sent", ["", "/quite/another", "*", "http://agent.test"])
+def test_without_what_was_sent_the_decoded_path_has_to_do(sent: str, peer: Peer) -> None:
+    known = {"REQUEST_URI": sent, "RAW_URI": sent}
+
+    refusal(peer.request("GET", "/", headers=V10, environ={**known, "PATH_INFO": "/tasks/a b%"}), 404, "TASK_NOT_FOUND")
+    assert peer.request("GET", "/", headers=V10, environ={**known, "PATH_INFO": "/tasks/a/b"}).status == 404
+
+
+def test_a_path_that_is_not_utf_8_is_bad_input(peer: Peer) -> None:
+    environ = {"PATH_INFO": "/tasks/\xff", "REQUEST_URI": "/tasks/%ff"}
+
+    assert "id" in refusal(peer.request("GET", "/", headers=V10, environ=environ), 400, "INVALID_PARAMS")
+
+
+@pytest.mark.parametrize(
+    ("path", "verb", "allowed"),
+    [
+        ("/message:send", "GET", "POST, OPTIONS"),
+        ("/tasks", "DELETE", "GET, HEAD, OPTIONS"),
+        ("/tasks/x:cancel", "PUT", "POST, OPTIONS"),
+        ("/acme/tasks/x:subscribe", "HEAD", "POST, GET, OPTIONS"),
+    ],
+)
+def test_another_verb_is_told_which_are_allowed(path: str, verb: str, allowed: str, peer: Peer) -> None:
+    answer = get(peer, path, verb)
+
+    assert (answer.status, answer.headers["Allow"]) == (405, allowed)
+    if verb != "HEAD":
+        assert refusal(answer, 405, "METHOD_NOT_FOUND") == f"{verb} is not answered here; allowed: {allowed}"
+
+
+def test_options_names_the_verbs_and_head_has_no_body(peer: Peer) -> None:
+    options = get(peer, "/tasks", "OPTIONS")
+    assert (options.status, options.body, options.headers["Allow"]) == (204, b"", "GET, HEAD, OPTIONS")
+    head, whole = get(peer, "/tasks?pageSize=1", "HEAD"), get(peer, "/tasks?pageSize=1")
+    assert (head.status, head.body, head.headers["Content-Length"]) == (200, b"", whole.headers["Content-Length"])
+
+
+def test_the_app_s_other_pages_are_where_they_were(peer: Peer) -> None:
+    assert get(peer, CARD).json["name"] == "scenario"
+    assert get(peer, "/healthz").status == 200
+    assert get(peer, "/readyz").status == 200
+    assert peer.post(rpc("ListTasks")).status == 200
+
+
+def test_an_app_may_serve_one_binding_only() -> None:
+    with A2AApp(ScenarioAgent(), bindings=("JSONRPC",)) as app:
+        assert get(Peer(app), "/tasks").json["error"]["message"].startswith("there is nothing at this path")
+    with A2AApp(ScenarioAgent(), bindings=("HTTP+JSON",)) as app:
+        assert get(Peer(app), "/tasks").json["tasks"] == []
+        assert Peer(app).post(rpc("ListTasks")).status == 404
+    with A2AApp(ScenarioAgent(), versions=("0.3",)) as app:
+        assert get(Peer(app), "/tasks").status == 404
+
+
+# -- media types --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "media_type"),
+    [
+        ({}, A2A),
+        ({"Accept": "*/*"}, A2A),
+        ({"Accept": A2A}, A2A),
+        ({"Accept": "application/*;q=0.5"}, A2A),
+        ({"Accept": PLAIN}, PLAIN),
+        ({"Accept": "text/html, Application/JSON;q=0.9"}, PLAIN),
+        ({"Content-Type": PLAIN}, PLAIN),
+        ({"Content-Type": "application/json; charset=utf-8"}, PLAIN),
+        ({"Content-Type": A2A}, A2A),
+        ({"Content-Type": A2A, "Accept": PLAIN}, PLAIN),
+    ],
+)
+def test_the_media_type_is_the_caller_s(headers: dict[str, str], media_type: str, peer: Peer) -> None:
+    sent = peer.request("POST", "/message:send", json.dumps(message()).encode(), {**V10, **headers})
+    refused = peer.request("POST", "/message:send", b"{}", {**V10, **headers})
+
+    assert (sent.status, sent.headers["Content-Type"]) == (200, media_type)
+    assert (refused.status, refused.headers["Content-Type"]) == (400, media_type)
+
+
+def test_a_setting_stands_over_it() -> None:
+    with A2AApp(ScenarioAgent(), media_type=PLAIN) as app:
+        assert get(Peer(app), "/tasks", Accept=A2A).headers["Content-Type"] == PLAIN
+
+
+def test_a_body_that_is_not_json_by_its_own_account_is_refused(peer: Peer) -> None:
+    refusal(post(peer, "/message:send", message(), Content_Type="text/plain"), 400, "CONTENT_TYPE_NOT_SUPPORTED")
+
+
+# -- versions -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.0.3", " 1.0 "])
+def test_the_version_is_named_in_a_header_or_in_the_query(version: str, peer: Peer) -> None:
+    assert peer.request("GET", "/tasks", headers={"A2A-Version": version}).status == 200
+    assert peer.request("GET", "/tasks?A2A-Version=1.0").status == 200
+
+
+@pytest.mark.parametrize("version", ["", "0.3", "2.0", "1", "abc"])
+def test_another_version_is_told_which_header_to_send(version: str, peer: Peer) -> None:
+    text = refusal(peer.request("GET", "/tasks", headers={"A2A-Version": version}), 400, "VERSION_NOT_SUPPORTED")
+
+    assert "'A2A-Version: 1.0'" in text
+
+
+# -- errors -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("pageSize=ten", "pageSize"),
+        ("pageSize=0", "pageSize"),
+        ("status=busy", "status"),
+        ("historyLength=-1", "history"),
+    ],
+)
+def test_a_bad_parameter_is_named(query: str, names: str, peer: Peer) -> None:
+    answer = get(peer, "/tasks?" + query)
+
+    assert names in refusal(answer, 400, "INVALID_PARAMS")
+    (bad,) = answer.json["error"]["details"][1]["fieldViolations"]
+    assert (answer.json["error"]["status"], bad["field"].startswith(names)) == ("INVALID_ARGUMENT", True)
+
+
+def test_bad_bodies_are_refused_with_their_statuses(peer: Peer) -> None:
+    def refused(body: bytes, status: int, reason: str) -> str:
+        return refusal(peer.post(body, path="/message:send"), status, reason)
+
+    refused(b"{", 400, "PARSE_ERROR")
+    refused(b"[]", 400, "INVALID_REQUEST")
+    assert "message" in refused(b"{}", 400, "INVALID_PARAMS")
+    assert "5000" in refused(b" " * 5001, 413, "REQUEST_TOO_LARGE")
+
+
+def test_an_unknown_task_is_not_found(peer: Peer) -> None:
+    answer = get(peer, "/tasks/none")
+
+    refusal(answer, 404, "TASK_NOT_FOUND")
+    assert answer.json["error"]["status"] == "NOT_FOUND"
+
+
+def test_a_fault_of_the_server_says_an_id_and_nothing_else() -> None:
+    def faulty(endpoint: Any) -> Any:
+        def call(call: Any) -> Any:
+            raise RuntimeError("secret")
+
+        return call
+
+    with A2AApp(ScenarioAgent(), interceptors=[faulty]) as app:
+        text = refusal(get(Peer(app), "/tasks"), 500, "INTERNAL_ERROR")
+    assert text.startswith("internal error (id ")
+
+
+# -- streams ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_bare_events_with_the_numbers_of_the_log(peer: Peer) -> None:
+    body = json.dumps(message("count 3")).encode()
+    with peer.open("POST", "/message:stream", body, JSON_HEADERS) as answer:
+        assert (answer.status, answer.headers["Content-Type"]) == (200, "text/event-stream")
+        frames = [frame for frame in answer.frames() if frame.field("data")]
+
+    kinds = [next(iter(frame.json)) for frame in frames]
+    assert kinds == ["task", "statusUpdate", *["artifactUpdate"] * 4, "statusUpdate"]
+    numbers = [frame.id for frame in frames]
+    assert None not in numbers
+    assert numbers == sorted(set(numbers))  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("verb", ["POST", "GET"])
+def test_a_subscription_takes_either_verb_and_goes_on_where_it_was_cut(verb: str, peer: Peer) -> None:
+    task_id = start(peer)
+    with subscribed(peer, task_id, verb) as answer:
+        first = next(frame for frame in answer.frames() if frame.field("data"))
+    assert first.json["task"]["id"] == task_id
+
+    with subscribed(peer, task_id, verb, Last_Event_ID=str(first.id)) as answer:
+        post(peer, f"/tasks/{task_id}:cancel")
+        rest = [frame.json for frame in answer.frames() if frame.field("data")]
+    assert [next(iter(event)) for event in rest][-1] == "statusUpdate"
+    assert "task" not in rest[0]
+
+
+def test_a_stream_that_is_refused_is_plain_json(peer: Peer) -> None:
+    task_id = send(peer)["id"]
+
+    refusal(post(peer, f"/tasks/{task_id}:subscribe", Accept="text/event-stream"), 400, "UNSUPPORTED_OPERATION")
+    refusal(get(peer, "/tasks/none:subscribe"), 404, "TASK_NOT_FOUND")
+
+
+def test_an_error_in_the_middle_of_a_stream_is_an_event_of_its_own() -> None:
+    class Failing:
+        def poll(self, timeout: float) -> Any:
+            raise RuntimeError("secret")
+
+        def close(self) -> None:
+            pass
+
+    with A2AApp(ScenarioAgent(), interceptors=[lambda endpoint: lambda call: Failing()]) as app:
+        body = json.dumps(message()).encode()
+        with Peer(app).open("POST", "/message:stream", body, JSON_HEADERS) as answer:
+            (frame,) = [frame for frame in answer.frames() if frame.field("data")]
+    assert (frame.field("event"), frame.id) == ("error", None)
+    assert frame.json["error"]["details"][0]["reason"] == "INTERNAL_ERROR"
+    assert "secret" not in json.dumps(frame.json)
