@@ -32,7 +32,7 @@ class Watchdog:
         """Forget all runs: those of a forked child's parent go on there."""
         self._lock = threading.Lock()
         self._runs: dict[Run, Slot | None] = {}
-        self._unstored: set[Run] = set()
+        self._unstored: dict[Run, None] = {}
         self._lingering: set[Run] = set()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
@@ -48,7 +48,7 @@ class Watchdog:
         self._runs.pop(run, None)
         self._lingering.discard(run)
         if run.unstored:
-            self._unstored.add(run)
+            self._unstored[run] = None
             self._start()
 
     def _start(self) -> None:
@@ -87,9 +87,16 @@ class Watchdog:
             reason = self._overdue(run, now)
             if reason and self.finish(run, reason):
                 self._abandon(run, slot)
+        self._end_unstored()
+
+    def _end_unstored(self) -> None:
         for run in list(self._unstored):
-            if self.finish(run, run.unstored):
-                self._unstored.discard(run)
+            stored = self.finish(run, run.unstored)
+            self._unstored.pop(run, None)
+            if not stored:
+                # The store is still broken, so the others wait too: each of them may take the time of a locked file.
+                self._unstored[run] = None
+                return
 
     def _overdue(self, run: Run, now: float) -> str:
         """Why the run must end, or ``""``. Waiting for a thread does not count."""
@@ -121,6 +128,5 @@ class Watchdog:
 
     def close(self) -> None:
         """Try once more to end what the store did not take, then stop. Idempotent."""
-        for run in list(self._unstored):
-            self.finish(run, run.unstored)
+        self._end_unstored()
         self._stop.set()
