@@ -27,8 +27,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 class ASGIApp:
     """`app` as an ASGI application; mount it like any other.
 
-    `threads` bounds the requests at once, of which each open stream is one; beyond it HTTP 503 with ``Retry-After``.
-    `principal` takes the ASGI scope and says who is calling, for logins that the host has checked: an id, a `Principal`, or
+    `threads` bounds the requests at once, of which each open stream is one; beyond it HTTP 503 with ``Retry-After``. The app
+    is told, and leaves some of them free. `principal` takes the ASGI scope and says who is calling, for logins that the host has checked: an id, a `Principal`, or
     None. It is called on the request's thread, so it may block. `grace` is how many seconds runs get when the server stops.
     """
 
@@ -40,6 +40,7 @@ class ASGIApp:
         principal: Callable[[Scope], Principal | str | None] | None = None,
         grace: float = 10.0,
     ) -> None:
+        app.reserve(threads)
         self._app = app
         self._grace = grace
         self._places = threading.BoundedSemaphore(threads)

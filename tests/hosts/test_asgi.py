@@ -101,8 +101,10 @@ def make_scope(**more: Any) -> Message:
 def make() -> Iterator[Callable[..., ASGIApp]]:
     apps: list[A2AApp] = []
 
-    def bridged(threads: int = 4, principal: Any = None, **limits: Any) -> ASGIApp:
-        apps.append(A2AApp(HostedAgent(), limits=Limits(**{"tick": 0.02, **limits})))
+    def bridged(threads: int = 4, principal: Any = None, reserve: bool = False, **limits: Any) -> ASGIApp:
+        # Unless it is what is tested, no thread is kept free.
+        limits = {"tick": 0.02, "threads": None if reserve else 1000, **limits}
+        apps.append(A2AApp(HostedAgent(), limits=Limits(**limits)))
         return ASGIApp(apps[-1], threads=threads, principal=principal, grace=0)
 
     yield bridged
@@ -372,6 +374,23 @@ def test_requests_beyond_the_threads_are_refused_with_a_hint(make: Callable[...,
     assert refused.status == 503
     assert refused.headers["retry-after"] == "1"
     assert json.loads(refused.body)["error"]["code"] == 503
+
+
+def test_the_app_leaves_threads_free_that_it_was_told_of(make: Callable[..., ASGIApp]) -> None:
+    app = make(threads=4, reserve=True)
+
+    async def main() -> list[int]:
+        held = [Server(app, streaming("wait")) for _ in range(2)]
+        running = [asyncio.create_task(server.run()) for server in held]
+        for server in held:
+            await server.begun.wait()
+        statuses = [(await Server(app, pieces).run()).status for pieces in (streaming("wait"), [rpc("ListTasks")])]
+        for server in held:
+            server.left.set()
+        await asyncio.gather(*running)
+        return statuses
+
+    assert run(main()) == [429, 200]
 
 
 # -- the host -----------------------------------------------------------------------------------------------------------
