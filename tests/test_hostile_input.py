@@ -19,13 +19,14 @@ import requests
 from werkzeug.datastructures import Headers
 
 from tests.agents.strict import make_app
-from tests.hostile import Case, v03, v10
+from tests.hostile import Case, http_json, v03, v10
 from tests.live import gunicorn
 from tests.wsgi import JSON_HEADERS, Answer, Peer, message, rpc
 
 pytestmark = pytest.mark.timeout(60)
 
 CASES = [*v10.cases(), *v03.cases()]
+PATH_CASES = list(http_json.cases(v10.cases()))
 
 
 # -- where they are sent ------------------------------------------------------------------------------------------------
@@ -36,6 +37,8 @@ class Server(Protocol):
 
     def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> Answer: ...
 
+    def request(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer: ...
+
 
 class LivePeer:
     """What a client with `requests` sees."""
@@ -44,8 +47,11 @@ class LivePeer:
         self.url = url
 
     def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> Answer:
-        named = {name: value.encode() for name, value in {**JSON_HEADERS, **(headers or {})}.items()}
-        response = requests.post(self.url, data=body, headers=named, timeout=20)
+        return self.request("POST", "/", body, {**JSON_HEADERS, **(headers or {})})
+
+    def request(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        named = {name: value.encode() for name, value in headers.items()}
+        response = requests.request(method, self.url + path, data=body, headers=named, timeout=20)
         return Answer(response.status_code, Headers(list(response.headers.items())), response.content)
 
 
@@ -132,6 +138,21 @@ def test_bad_input_gets_its_own_error_and_changes_nothing(case: Case, target: Ta
 
     good = target.result("GetTask", {"id": target.words["FINISHED"]})
     assert good["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.parametrize("case", PATH_CASES, ids=lambda case: case.name)
+def test_bad_input_over_http_json_gets_its_own_error_too(case: http_json.PathCase, target: Target) -> None:
+    before = target.dump()
+
+    headers = {**JSON_HEADERS, **case.headers}
+    answer = target.server.request(case.verb, case.path, target.filled(case.body), headers)
+
+    error = answer.error
+    assert (answer.status, error["code"]) == (case.http_status, case.http_status)
+    assert error["details"][0]["reason"] == case.error.reason
+    assert case.names in error["message"]
+    assert len(answer.body) < 1500
+    assert target.dump() == before
 
 
 def test_after_all_of_it_the_server_still_works(target: Target) -> None:

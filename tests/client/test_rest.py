@@ -1,0 +1,135 @@
+"""What the client says and understands over HTTP+JSON, against an agent whose every byte is the test's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from a2a_sync import Client, TaskNotFoundError, TaskState
+from a2a_sync.errors import (
+    A2AError,
+    HTTPStatusError,
+    InternalError,
+    InvalidAnswerError,
+    InvalidParamsError,
+    OverloadedError,
+)
+from tests.client.peer import Asked, Line, Peer, Script, chunk, peer, status, task
+
+INFO = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "domain": "a2a-protocol.org"}
+
+
+@contextmanager
+def calling(script: Script, path: str = "/api", tenant: str = "", **options: Any) -> Iterator[tuple[Peer, Client]]:
+    """An agent that is played by `script`, and a client whose card leads to it."""
+    with peer(script) as server:
+        card = server.card(tenant=tenant)
+        interface = replace(card.supported_interfaces[0], url=server.url + path, protocol_binding="HTTP+JSON")
+        with Client(replace(card, supported_interfaces=(interface,)), **options) as client:
+            yield server, client
+
+
+def said(reason: str, code: int, **members: Any) -> dict[str, Any]:
+    details = [{**INFO, "reason": reason}]
+    return {"error": {"code": code, "status": "X", "message": "no", "details": details, **members}}
+
+
+def answering(value: Any, code: int = 200, **headers: str) -> Script:
+    return lambda asked, line: line.answer(value, code, **headers)
+
+
+def streaming(*events: Any, named: str = "") -> Script:
+    """A stream of bare events; the last one has the name given."""
+
+    def script(asked: Asked, line: Line) -> None:
+        line.start_stream()
+        for number, event in enumerate(events, 1):
+            name = f"event: {named}\n" if named and number == len(events) else ""
+            line.piece(f"id: {number}\n{name}data: {json.dumps(event)}\n\n".encode())
+        line.end_stream()
+
+    return script
+
+
+def test_a_get_is_a_path_and_a_query_behind_the_interface_s_own() -> None:
+    with calling(answering(task()), "/api/?key=1", tenant="a/b") as (server, client):
+        assert client.get_task("x:cancel", history_length=0).id == "t-1"
+    (asked,) = server.asked
+
+    assert (asked.method, asked.path) == ("GET", "/api/a%2Fb/tasks/x%3Acancel?key=1&historyLength=0")
+    assert asked.headers["a2a-version"] == "1.0"
+    assert asked.headers["accept"] == "application/a2a+json, application/json"
+    assert "content-type" not in asked.headers
+    assert asked.body == b""
+
+
+def test_a_send_is_a_body_of_the_binding_s_own_type() -> None:
+    with calling(answering({"task": task("COMPLETED")}, 201)) as (server, client):
+        client.send("hi", return_immediately=True)
+    (asked,) = server.asked
+
+    assert (asked.method, asked.path) == ("POST", "/api/message:send")
+    assert asked.headers["content-type"] == "application/a2a+json"
+    body = json.loads(asked.body)
+    assert body["message"]["parts"] == [{"text": "hi"}]
+    assert body["configuration"] == {"returnImmediately": True}
+
+
+def test_a_stream_of_bare_events_is_followed() -> None:
+    events = {"task": task()}, chunk("a", append=False), chunk("b"), status("COMPLETED")
+    with calling(streaming(*events)) as (server, client), client.stream("hi") as stream:
+        list(stream)
+
+    assert stream.task is not None
+    assert (stream.task.text, stream.task.state, stream.last_event_id) == ("ab", TaskState.COMPLETED, 4)
+    assert (server.asked[0].path, server.asked[0].headers["accept"].split(",")[0]) == (
+        "/api/message:stream",
+        "text/event-stream",
+    )
+
+
+@pytest.mark.parametrize("name", ["error", ""])
+def test_an_error_in_the_middle_of_a_stream_is_raised(name: str) -> None:
+    events = {"task": task()}, said("INTERNAL_ERROR", 500)
+    with calling(streaming(*events, named=name), retry=None) as (_, client), client.stream("hi") as stream:
+        next(stream)
+        with pytest.raises(InternalError):
+            next(stream)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "cls"),
+    [
+        (said("TASK_NOT_FOUND", 404), 404, TaskNotFoundError),
+        (said("TASK_NOT_FOUND", 404), 400, TaskNotFoundError),
+        (said("RESOURCE_EXHAUSTED", 429), 429, OverloadedError),
+        (said("QUOTA", 403), 403, A2AError),
+        ({"error": {"code": 404, "status": "NOT_FOUND", "message": "no"}}, 404, TaskNotFoundError),
+        ({"error": "not found"}, 404, HTTPStatusError),
+        ({"detail": "Not Found"}, 404, HTTPStatusError),
+        (b"<html>", 502, HTTPStatusError),
+        (b"", 302, HTTPStatusError),
+        (b"<html>", 200, InvalidAnswerError),
+        ({"id": 5}, 200, InvalidAnswerError),
+    ],
+)
+def test_an_error_is_the_agent_s_or_the_network_s(body: Any, code: int, cls: type[Exception]) -> None:
+    with calling(answering(body, code, Retry_After="7"), retry=None) as (_, client), pytest.raises(cls) as caught:
+        client.get_task("t-1")
+
+    assert type(caught.value) is cls
+    if code == 429:
+        assert caught.value.retry_after == 7  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("id", ["", ".", ".."])
+def test_an_id_that_no_path_can_hold_is_not_sent(id: str) -> None:
+    with calling(answering(task())) as (server, client), pytest.raises(InvalidParamsError):
+        client.get_task(id)
+
+    assert server.asked == []
