@@ -5,7 +5,7 @@ What a reader would do is done with each fenced block:
 - ``python``: executed; all blocks of a page share one namespace. A block that begins with ``# name.py`` (or stands below
   ``<!-- file: name -->``) is a file: it is saved in the folder. ``expression  # value`` is compared with the value, and
   what a block prints must stand in the ``text`` block after it.
-- ``sh``: ``gunicorn …`` and ``a2a-sync serve …`` start a server in place of the one before it, ``a2a-sync …`` and
+- ``sh``: ``gunicorn …``, ``uvicorn …`` and ``a2a-sync serve …`` start a server in place of the one before it, ``a2a-sync …`` and
   ``python …`` are run and must end with exit code 0 (``<!-- exit code: 4 -->`` asks for another). ``TASK`` stands for the
   id of the task that was named last.
 - ``text`` after one of these is its output, in which ``…`` stands for anything.
@@ -41,8 +41,8 @@ _NOTE = re.compile(r"^<!-- ([a-z ]+): (.+?) -->$")
 _FILE = re.compile(r"^# ([\w/]+\.py)$")
 _TASK_ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
 _NOTES = {"file", "exit code", "needs", "not run"}
-#: Blocks that are shown and not run: data and output.
-_PLAIN = {"text", "json", "toml"}
+#: Blocks that are shown and not run: data and output. What is for nginx is run by `tests.test_nginx`.
+_PLAIN = {"text", "json", "toml", "nginx"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def read(path: Path) -> list[Block]:
 
 def is_server(command: list[str]) -> bool:
     """The command serves until it is stopped."""
-    return command[0] == "gunicorn" or command[:2] == ["a2a-sync", "serve"]
+    return command[0] in ("gunicorn", "uvicorn") or command[:2] == ["a2a-sync", "serve"]
 
 
 def needs_server(path: Path) -> bool:
@@ -227,7 +227,12 @@ class Page:
 
 
 def _program(words: list[str]) -> list[str]:
-    modules = {"gunicorn": ["-m", "gunicorn"], "a2a-sync": ["-m", "a2a_sync"], "python": []}
+    modules = {
+        "gunicorn": ["-m", "gunicorn"],
+        "uvicorn": ["-m", "uvicorn"],
+        "a2a-sync": ["-m", "a2a_sync"],
+        "python": [],
+    }
     return [sys.executable, *modules[words[0]], *words[1:]]
 
 

@@ -16,8 +16,9 @@ from a2a_sync import Client, Task, TaskState
 from tests.engine import eventually
 from tests.hosts.host import Host
 from tests.hosts.sites import PREFIX, THREADS
-from tests.live import LiveServer, gunicorn, uvicorn
-from tests.nginx import OPENSSL, make_certificate, needs_nginx, nginx
+from tests.live import HOST, ROOT, LiveServer, free_port, gunicorn, uvicorn
+from tests.nginx import OPENSSL, make_certificate, needs_nginx, nginx, nginx_with
+from tests.pages import read
 from tests.wsgi import CARD, JSON_HEADERS, message, rpc
 
 pytestmark = [pytest.mark.live, pytest.mark.nginx, needs_nginx(OPENSSL), pytest.mark.timeout(60)]
@@ -253,3 +254,28 @@ def test_what_a_client_makes_up_is_not_believed(certificate: Path, tmp_path: Pat
             "X_Forwarded_Host": "evil.example",
         }
         assert addresses(site.card(**forged)) == {site.url + "/"}
+
+
+# -- the documentation --------------------------------------------------------------------------------------------------
+
+
+def test_the_configuration_in_the_documentation_publishes_an_agent(certificate: Path, tmp_path: Path) -> None:
+    (shown,) = [block.text for block in read(ROOT / "docs" / "howto" / "proxies.md") if block.language == "nginx"]
+    port = free_port()
+    environment = {"TRUSTED_PROXIES": "1"}
+    with gunicorn("tests.hosts.sites.flask_site:application", environment=environment) as server:
+        here = {
+            "listen 443": f"listen {HOST}:{port}",
+            "/etc/ssl/agents.pem": str(certificate),
+            "/etc/ssl/agents.key": str(certificate),
+            "http://127.0.0.1:8000": server.url,
+        }
+        for there, mine in here.items():
+            assert there in shown
+            shown = shown.replace(there, mine)
+        with nginx_with(tmp_path, shown, port) as proxy:
+            proxy.url = f"https://localhost:{port}"
+            site = Site(proxy, server, certificate)
+            assert addresses(site.card()) == {site.url + "/"}
+            with site.session() as session, Client(site.url, session=session) as client:
+                assert client.send("echo hi").text == "echo: hi"
