@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import MutableMapping
 from typing import Any, NamedTuple
 
 
@@ -34,16 +33,25 @@ def current_place() -> Place:
     return _place.get()
 
 
-@contextmanager
-def placed(method: str | None = None, task_id: str | None = None, context_id: str | None = None) -> Iterator[None]:
+class placed:
     """Say where the code within belongs; what is None stays as it was."""
-    before = _place.get()
-    given = {"method": method, "task_id": task_id, "context_id": context_id}
-    token = _place.set(before._replace(**{name: value for name, value in given.items() if value is not None}))
-    try:
-        yield
-    finally:
-        _place.reset(token)
+
+    # On the way of every call, where a generator would take three times as long.
+    __slots__ = ("_here", "_token")
+
+    def __init__(self, method: str | None = None, task_id: str | None = None, context_id: str | None = None) -> None:
+        around = _place.get()
+        self._here = Place(
+            around.method if method is None else method,
+            around.task_id if task_id is None else task_id,
+            around.context_id if context_id is None else context_id,
+        )
+
+    def __enter__(self) -> None:
+        self._token = _place.set(self._here)
+
+    def __exit__(self, *_: object) -> None:
+        _place.reset(self._token)
 
 
 class ContextFilter(logging.Filter):

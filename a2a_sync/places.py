@@ -10,8 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import takewhile
 from typing import Any
 
@@ -87,18 +86,13 @@ class Places:
         def guarded(call: Call) -> Any:
             if not _blocks(call):
                 return endpoint(call)
-            with self._holding():
+            leave = self._take()
+            try:
                 return endpoint(call)
+            finally:
+                leave()
 
         return guarded
-
-    @contextmanager
-    def _holding(self) -> Iterator[None]:
-        leave = self._take()
-        try:
-            yield
-        finally:
-            leave()
 
     # -- threads --
 

@@ -12,7 +12,7 @@ import re
 import secrets
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 #: The headers that make up a trace context.
@@ -48,31 +48,41 @@ def outgoing() -> dict[str, str]:
     return {**trace, "traceparent": f"00-{found[2]}-{secrets.token_hex(8)}-{found[4]}"}
 
 
-@contextmanager
-def traced(name: str, trace: Mapping[str, str], *, kind: str = "internal", **attributes: str) -> Iterator[None]:
+def traced(
+    name: str, trace: Mapping[str, str], *, kind: str = "internal", **attributes: str
+) -> AbstractContextManager[None]:
     """Continue `trace` in the code within; as a span called `name` where OpenTelemetry is in use.
 
     A span that is current already (of the host's own instrumentation, or of the request that began the run) is the
     parent; `trace` is, where there is none. `kind` is ``internal``, ``server`` or ``client``. What is raised within is
     recorded and passes through.
     """
-    token = _trace.set(trace) if trace else None
+    api = _opentelemetry()
+    if api is not None:
+        return _spanned(api, name, trace, kind, attributes)
+    return _continued(trace) if trace else nullcontext()
+
+
+@contextmanager
+def _continued(trace: Mapping[str, str]) -> Iterator[None]:
+    token = _trace.set(trace)
     try:
-        api = _opentelemetry()
-        if api is None:
-            yield
-            return
-        parent = (
-            None if api.trace.get_current_span().get_span_context().is_valid else api.propagate.extract(dict(trace))
-        )
-        tracer = api.trace.get_tracer("a2a_sync")
-        span_kind = api.trace.SpanKind[kind.upper()]
-        given = {f"a2a.{key}": value for key, value in attributes.items() if value}
-        with tracer.start_as_current_span(name, context=parent, kind=span_kind, attributes=given):
-            yield
+        yield
     finally:
-        if token is not None:
-            _trace.reset(token)
+        _trace.reset(token)
+
+
+@contextmanager
+def _spanned(api: Any, name: str, trace: Mapping[str, str], kind: str, attributes: Mapping[str, str]) -> Iterator[None]:
+    parent = None if api.trace.get_current_span().get_span_context().is_valid else api.propagate.extract(dict(trace))
+    tracer = api.trace.get_tracer("a2a_sync")
+    span_kind = api.trace.SpanKind[kind.upper()]
+    given = {f"a2a.{key}": value for key, value in attributes.items() if value}
+    with (
+        _continued(trace) if trace else nullcontext(),
+        tracer.start_as_current_span(name, context=parent, kind=span_kind, attributes=given),
+    ):
+        yield
 
 
 def _opentelemetry() -> Any:
