@@ -6,6 +6,7 @@ business.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -50,7 +51,8 @@ BINDINGS = ("JSONRPC", "HTTP+JSON")
 FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "traceparent", "tracestate")
 
 
-_ALONE = (
+#: What a server with several workers is told whose tasks cannot be shared.
+ALONE = (
     "this server has several worker processes, but its tasks live in the memory of one: give the app a store that they"
     " share, such as store='sqlite:///tasks.db', or run one worker"
 )
@@ -124,7 +126,7 @@ class A2AApp:
         self._endpoint: Endpoint = self._places.guard(self._handler)
         for interceptor in (*reversed(interceptors), *((metrics.count_calls,) if metrics is not None else ())):
             self._endpoint = interceptor(self._endpoint)
-        self._operators = OperatorPages(self.store, lambda: self._closed or self._execution.closed, metrics)
+        self._operators = OperatorPages(self.store, lambda: self._execution.draining, metrics)
         fixed = self._url is not None or self._trusted_hosts is not None
         vary = (*(() if fixed else ("Host",)), *(ADDRESS_HEADERS if trusted_proxies and not url else ()))
         self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed, vary=vary)
@@ -143,6 +145,7 @@ class A2AApp:
         if metrics is not None:
             metrics.watch(lingering=lambda: self._execution.lingering, streams=lambda: self.open_streams)
         self._closed = False
+        self._serves = False
 
     # -- WSGI --
 
@@ -152,13 +155,16 @@ class A2AApp:
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request. Blocks the server's thread for as long as the call takes."""
+        if not self._serves:
+            self._serves = True
+            _serving.add(self)
         return self._respond(environ, start_response)
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if self._neighbours is not None:
             self._neighbours.meet()
         elif environ.get("wsgi.multiprocess"):
-            return _error_response(503, _ALONE)(environ, start_response)
+            return _error_response(503, ALONE)(environ, start_response)
         request = Request(environ)
         request.trusted_hosts = self._trusted_hosts
         path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
@@ -235,6 +241,20 @@ class A2AApp:
 
     # -- the end --
 
+    @property
+    def running(self) -> int:
+        """Runs that this process has not ended."""
+        return self._execution.running
+
+    def drain(self) -> None:
+        """Take no more work, but for what the runs that go on ask of this app: the first step of `close`.
+
+        Streams of tasks that do not run in this process end, so that their clients resume elsewhere. Idempotent.
+        """
+        self._execution.drain()
+        if self._neighbours is not None:
+            self._neighbours.resign()
+
     def close(self, timeout: float = 10.0) -> None:
         """Take no more runs, give the running ones `timeout` seconds, fail what is left, end streams, close the store.
 
@@ -255,6 +275,14 @@ class A2AApp:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+_serving: weakref.WeakSet[A2AApp] = weakref.WeakSet()
+
+
+def serving() -> list[A2AApp]:
+    """The apps that have answered requests in this process."""
+    return list(_serving)
 
 
 def _speaking(versions: Sequence[str]) -> dict[str, Codec]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
 from a2a_sync.errors import A2AError, InternalError, TaskNotFoundError
@@ -92,13 +92,19 @@ class EventHub:
         for listener in self._listeners.get(task_id, ()):
             listener.fail(error)
 
+    def stop(self, *, but: Collection[str] = ()) -> None:
+        """Wake all who wait and end all streams that are open now, but for those of some tasks."""
+        with self._lock:
+            stopped = [listeners for task_id, listeners in self._listeners.items() if task_id not in but]
+        for listeners in stopped:
+            for listener in listeners:
+                listener.stop()
+
     def close(self) -> None:
         """Nothing will be published any more: wake all who wait and end all streams, now and later ones. Idempotent."""
         with self._lock:
             self._closed = True
-            listeners = [listener for of_task in self._listeners.values() for listener in of_task]
-        for listener in listeners:
-            listener.stop()
+        self.stop()
 
 
 class Waiter:
@@ -107,7 +113,7 @@ class Waiter:
     A hint like all of this room: what it tells may belong to an earlier run, so look at the store before you believe it.
     """
 
-    __slots__ = ("_ended_only", "_error", "_heard", "_hub", "_signal", "_task_id")
+    __slots__ = ("_ended_only", "_error", "_heard", "_hub", "_signal", "_task_id", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False) -> None:
         self._hub = hub
@@ -115,6 +121,8 @@ class Waiter:
         self._ended_only = ended
         self._error: A2AError | None = None
         self._heard: list[Entry] = []
+        #: This process will not tell anything more, though the task may go on.
+        self.stopped = False
         self._signal = threading.Lock()
         self._signal.acquire()
         hub.add(task_id, self)
@@ -139,6 +147,7 @@ class Waiter:
         self._wake()
 
     def stop(self) -> None:
+        self.stopped = True
         self._wake()
 
     def _wake(self) -> None:

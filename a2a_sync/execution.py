@@ -53,7 +53,7 @@ class Execution:
         self._store = store
         self._hub = hub
         self._limits = limits
-        self._closed = False
+        self._draining = self._closed = False
         self._retry = getattr(executor, "on_worker_lost", "fail") == "retry"
         #: Called before a run asks for its token: the process must be known as a worker by then.
         self.before_run: Callable[[], None] | None = None
@@ -108,7 +108,7 @@ class Execution:
         return run.answer
 
     def _reserve(self, place: Place) -> Slot | None:
-        if self._closed:
+        if self._refuses():
             raise _stopping()
         if self.before_run is not None:
             self.before_run()
@@ -124,7 +124,7 @@ class Execution:
         """A run, known before its task is: whoever ends the task from now on finds it."""
         run = Run(self._executor, self._store, self._hub, scope, request, create=create, on_over=self._forget)
         self._active[run] = slot
-        if self._closed:
+        if self._refuses():
             self._leave(run, slot)
             raise _stopping()
         return run
@@ -164,9 +164,13 @@ class Execution:
         return run is not None and run.within(task_id)
 
     @property
-    def closed(self) -> bool:
-        """No more runs are taken."""
-        return self._closed
+    def draining(self) -> bool:
+        """No more runs are taken, but for what the code of runs asks for."""
+        return self._draining
+
+    def _refuses(self) -> bool:
+        # A run that is given time to end may need other agents for it.
+        return self._closed or (self._draining and not self.on_run_thread())
 
     @property
     def lingering(self) -> int:
@@ -218,7 +222,7 @@ class Execution:
                 run.lost()
 
     def take_over(self, lost: HeldRun) -> None:
-        """A worker died with this run: run it again if the agent says so, else fail its task.
+        """A worker died or left with this run: run it again if the agent says so, else fail its task.
 
         Raises:
             OverloadedError: there is no thread for it now.
@@ -228,7 +232,7 @@ class Execution:
             request = self._store.request(lost.scope, lost.token.task_id)
             if request is None:
                 return
-            if self._retry and request.attempt < self._limits.attempts:
+            if self._retry and (lost.left or request.attempt < self._limits.attempts):
                 self._run_again(lost, replace(request, attempt=request.attempt + 1))
             else:
                 entries = self._store.append(
@@ -255,13 +259,19 @@ class Execution:
 
     # -- closing --
 
+    def drain(self) -> None:
+        """Take no more runs, and end the streams of tasks that no run of this process works on. Idempotent."""
+        self._draining = True
+        self._hub.stop(but={run.request.task_id for run in list(self._active)})
+
     def close(self, timeout: float) -> None:
         """Take no more runs, give the running ones `timeout` seconds, end what is left and all streams. Idempotent.
 
         What is left fails, unless other workers may run it again.
         """
-        self._closed = True
+        self.drain()
         self._wait_for_runs(time.monotonic() + timeout)
+        self._closed = True
         for run in list(self._active):
             if self._retry and self._store.workers is not None:
                 run.hand_over()

@@ -107,7 +107,7 @@ class RequestContext:
 
     @property
     def attempt(self) -> int:
-        """1; more when workers died with this request and the agent says ``on_worker_lost = "retry"``."""
+        """1; more when workers died or stopped with this request and the agent says ``on_worker_lost = "retry"``."""
         return self._run.request.attempt
 
     @property

@@ -263,8 +263,9 @@ class RequestHandler:
                 if told is not None and told.state.paused:
                     return with_history(told, self._history(history))
                 stored = self._store.load(scope, task_id, history=self._history(history))
-                # What woke us may have been the end of the run before ours.
-                if stored.task.state.paused or not stored.running:
+                # What woke us may have been the end of the run before ours. A server that stops answers with the task as
+                # it is: another one will end it.
+                if stored.task.state.paused or not stored.running or waiter.stopped:
                     return stored.task
             _leave_if_gone(context)
 

@@ -133,13 +133,17 @@ class Leases:
         complete = True
         for run in runs:
             try:
-                self._on_lost(run)
+                self._on_lost(run._replace(left=left))
             except Exception:
                 logger.exception("a lost run could not be taken over", extra={"task_id": run.token.task_id})
                 complete = False
         if complete:
             self._workers.dismiss(worker)
             self._seen.pop(worker, None)
+
+    def resign(self) -> None:
+        """Take nothing over any more; the heart goes on beating. Idempotent."""
+        self._stop.set()
 
     def close(self) -> None:
         """Leave: what this worker still holds may be taken over at once. Idempotent."""

@@ -46,6 +46,10 @@ class Neighbours:
         self._hub.hint(task_id)
         self._execution.check(task_id)
 
+    def resign(self) -> None:
+        """Look after nobody any more, but stay alive. Idempotent."""
+        self._leases.resign()
+
     def close(self) -> None:
         """Leave them: what this process still holds goes to another one. Idempotent."""
         self._net.close()

@@ -167,13 +167,32 @@ def gunicorn(
     wait: float = 20.0,
 ) -> Iterator[LiveServer]:
     """Serve ``module:attribute`` with gunicorn's threaded workers on a free port; `options` are gunicorn's own."""
+    kind = ["--worker-class", "gthread", "--threads", str(threads), "--workers", str(workers)]
+    with _gunicorn([target, *kind, *options], environment, wait) as server:
+        yield server
+
+
+@contextmanager
+def gunicorn_gevent(
+    target: str,
+    *options: str,
+    workers: int = 1,
+    environment: Mapping[str, str] | None = None,
+    wait: float = 20.0,
+) -> Iterator[LiveServer]:
+    """The same with gevent's workers and the settings for them."""
+    kind = ["-c", "python:a2a_sync.gunicorn.gevent", "--workers", str(workers)]
+    with _gunicorn([target, *kind, *options], environment, wait) as server:
+        yield server
+
+
+@contextmanager
+def _gunicorn(arguments: list[str], environment: Mapping[str, str] | None, wait: float) -> Iterator[LiveServer]:
     # The socket is made here and handed over, so no other process can take the port in between.
-    with socket.create_server((HOST, 0), backlog=256) as listener:
-        port = listener.getsockname()[1]
-        command = [sys.executable, "-m", "gunicorn", target, "--bind", f"fd://{listener.fileno()}"]
-        command += ["--worker-class", "gthread", "--threads", str(threads), "--workers", str(workers)]
-        command += ["--graceful-timeout", "5", "--no-control-socket", *options]
-        url = f"http://{HOST}:{port}"
+    with socket.create_server((HOST, 0), backlog=1024) as listener:
+        command = [sys.executable, "-m", "gunicorn", "--bind", f"fd://{listener.fileno()}", "--no-control-socket"]
+        command += ["--graceful-timeout", "5", *arguments]
+        url = f"http://{HOST}:{listener.getsockname()[1]}"
         with live_server(command, url, environment=environment, wait=wait, listener=listener) as server:
             yield server
 

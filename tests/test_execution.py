@@ -8,14 +8,14 @@ import threading
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Client
+from a2a_sync import A2AApp, Agent, Client, InputRequired
 from a2a_sync import operations as op
 from a2a_sync.errors import OverloadedError, StoreError, TaskNotCancelableError, TaskNotFoundError
 from a2a_sync.executor import TaskCancelled
 from a2a_sync.operations import Principal
 from a2a_sync.stores.base import Scope
 from a2a_sync.stores.memory import MemoryStore
-from a2a_sync.types import Artifact, CancelTaskRequest, TaskArtifactUpdateEvent, TaskState, TextPart
+from a2a_sync.types import Artifact, CancelTaskRequest, Task, TaskArtifactUpdateEvent, TaskState, TextPart
 from a2a_sync.types import TaskStatus as Status
 from a2a_sync.types import TaskStatusUpdateEvent as StatusEvent
 from tests.engine import PATIENCE, Background, Gate, Served, collect, eventually, in_child, serving, texts
@@ -549,12 +549,56 @@ def test_close_gives_runs_their_time(serve_any):
     sender = served.in_background("hold")
     gate.wait()
     closing = Background(lambda: served.app.close(PATIENCE))
-    eventually(lambda: served.app._execution._closed)
+    eventually(lambda: served.app._execution.draining)
     with pytest.raises(OverloadedError, match="stopping"):
         served.send("late")
     gate.open.set()
     closing.result()
     assert sender.result().state is S.COMPLETED
+
+
+def test_a_run_that_is_given_time_may_still_ask_other_agents_and_this_one(serve):
+    gate = Gate()
+
+    def handler(message, context):
+        if message.text == "outer":
+            gate.here()
+            return Client(served.app).send("inner").text
+        return "from inside"
+
+    served = serve(handler)
+    sender = served.in_background("outer")
+    gate.wait()
+    served.app.drain()
+    with pytest.raises(OverloadedError, match="stopping"):
+        served.send("inner")
+    gate.open.set()
+    assert sender.result().text == "from inside"
+    assert not served.app.running
+
+
+def test_draining_ends_the_streams_of_tasks_that_do_not_run_here(serve):
+    gate = Gate()
+    served = serve(lambda message, context: gate.here() if message.text == "work" else InputRequired("more?"))
+    idle = served.subscribe(served.send("ask").id)
+    running = served.subscribe(served.begin("work"))
+    gate.wait()
+    served.app.drain()
+    assert [type(item.event) for item in collect(idle)] == [Task]
+    gate.open.set()
+    assert collect(running)[-1].event.status.state is S.COMPLETED
+
+
+def test_a_blocked_send_whose_server_stops_is_answered_with_the_task_as_it_is(serve, tmp_path):
+    gate = Gate()
+    agent = Agent("patient", on_worker_lost="retry")
+    agent.message(lambda message, context: gate.here())
+    served = serve(agent, store=f"sqlite:///{tmp_path / 'tasks.db'}")
+    sender = served.in_background("work")
+    gate.wait()
+    served.app.close(0.0)
+    assert sender.result().state is S.WORKING
+    gate.open.set()
 
 
 def test_close_fails_what_is_left_and_ends_senders_and_streams(serve):

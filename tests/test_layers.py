@@ -154,7 +154,7 @@ def test_only_the_rooms_made_for_it_know_sockets_and_databases() -> None:
         "urllib3": {"client", "testing"},
         "sqlite3": {"stores"},
         "werkzeug": {"app", "operators", "exchange", "wellknown", "proxies", "hosts", "testing"},
-        "socket": {"connection", "hints", "client", "cli"},
+        "socket": {"connection", "hints", "client", "cli", "gunicorn"},
         "sseclient": {"bindings"},
     }
     for module, path in modules().items():

@@ -142,7 +142,7 @@ def test_what_a_leaving_worker_holds_is_lost_at_the_next_look(stores: Callable[[
     lost: queue.Queue[HeldRun] = queue.Queue()
     leases = watching(watcher, lost.put)
     try:
-        assert lost.get(timeout=10) == held
+        assert lost.get(timeout=10) == held._replace(left=True)
     finally:
         leases.close()
 
@@ -262,6 +262,17 @@ def test_a_closing_app_hands_its_retryable_runs_to_the_next_one(app: Callable[[t
     first.close(timeout=0)
     meet(second)
     assert Client(second).wait(task.id, timeout=20).text == "attempt 2: hello"
+
+
+def test_handing_over_is_no_death_that_counts(app: Callable[[type[Agent]], A2AApp]) -> None:
+    apps = [app(Patient) for _ in range(LIMITS.attempts + 2)]
+    task = waiting_task(Client(apps[0]), "always")
+    for leaving, heir in pairwise(apps):
+        meet(heir)
+        eventually(lambda leaving=leaving: leaving.running, "the run")
+        leaving.close(timeout=0)
+    eventually(lambda: apps[-1].running, "the run")
+    assert Client(apps[-1]).get_task(task.id).state is TaskState.WORKING
 
 
 def test_a_worker_that_only_slept_writes_nothing_more(app: Callable[[type[Agent]], A2AApp]) -> None:

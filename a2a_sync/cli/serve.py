@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from importlib.util import find_spec
 
 import click
 
@@ -20,11 +21,10 @@ from a2a_sync.cli.target import TargetError, build
 )
 @click.option(
     "--threads",
-    default=32,
-    show_default=True,
     type=click.IntRange(min=2),
-    help="Requests at once; each open stream and each waiting send holds one.",
+    help="Requests at once in each process, streams and waiting sends among them; 32, or 1000 with --gevent.",
 )
+@click.option("--gevent", is_flag=True, help="Serve each request with a greenlet instead of a thread.")
 @click.option(
     "--workers",
     default=1,
@@ -46,18 +46,22 @@ def serve(
     target: str,
     host: str,
     port: int,
-    threads: int,
+    threads: int | None,
+    gevent: bool,
     workers: int,
     store: str | None,
     public_url: str | None,
     reload: bool,
     gunicorn_arguments: tuple[str, ...],
 ) -> None:
-    """Serve an agent with gunicorn and threads.
+    """Serve an agent with gunicorn.
 
     MODULE:ATTRIBUTE names an A2AApp, an Agent, an AgentExecutor with a card, or a class or function that makes one of
     them without arguments. The current folder is on the path. The URL of the card is printed when it can be read.
     """
+    if gevent and find_spec("gevent") is None:
+        raise click.UsageError("--gevent needs gevent: pip install 'a2a-sync[gevent]'")
+    threads = threads or (1000 if gevent else 32)
     _check_target(target, store, public_url, workers)
     _check_port(host, port)
     from a2a_sync.cli import served
@@ -67,8 +71,10 @@ def serve(
         os.environ.pop(name, None)
     os.environ.update({name: value for name, value in settings.items() if value})
     command = [sys.executable, "-m", "gunicorn", "a2a_sync.cli.served:app()"]
-    command += ["-c", "python:a2a_sync.cli.served", "--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
-    command += ["--threads", str(threads), "--workers", str(workers), "--worker-connections", str(threads + 1000)]
+    command += ["-c", "python:a2a_sync.cli.served_gevent" if gevent else "python:a2a_sync.cli.served"]
+    command += ["--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "--workers", str(workers)]
+    # Beyond the requests, connections between two of them.
+    command += [*([] if gevent else ["--threads", str(threads)]), "--worker-connections", str(threads + 1000)]
     command += [*(["--reload"] if reload else []), *gunicorn_arguments]
     sys.stdout.flush()
     sys.stderr.flush()

@@ -10,12 +10,15 @@ import os
 import sys
 from typing import Any
 
+import a2a_sync.gunicorn as _hooks
 from a2a_sync import A2AApp
-from a2a_sync import gunicorn as settings
 from a2a_sync.cli.target import TargetError, build
+from a2a_sync.gunicorn import child_exit as child_exit
 from a2a_sync.gunicorn import control_socket_disable as control_socket_disable
 from a2a_sync.gunicorn import graceful_timeout as graceful_timeout
 from a2a_sync.gunicorn import keepalive as keepalive
+from a2a_sync.gunicorn import post_fork as post_fork
+from a2a_sync.gunicorn import pre_fork as pre_fork
 from a2a_sync.gunicorn import worker_class as worker_class
 from a2a_sync.gunicorn import worker_exit as worker_exit
 
@@ -38,7 +41,12 @@ def app() -> A2AApp:
 
 def post_worker_init(worker: Any) -> None:
     """Say that the agent can be called, once; and let the app end cleanly."""
-    settings.post_worker_init(worker)
+    _hooks.post_worker_init(worker)
+    say_address(worker)
+
+
+def say_address(worker: Any) -> None:
+    """Where the card can be read, said by the first worker."""
     if worker.age == 1:
         host, port = worker.sockets[0].getsockname()[:2]
         print(f"Agent card: {address(host, port)}.well-known/agent-card.json", flush=True)

@@ -187,10 +187,11 @@ class AlreadySent(StoreConflict):
 
 
 class HeldRun(NamedTuple):
-    """A run that some worker holds the token of."""
+    """A run that some worker holds the token of. ``left``: the worker has handed it over in good order."""
 
     scope: Scope
     token: RunToken
+    left: bool = False
 
 
 class Workers(Protocol):

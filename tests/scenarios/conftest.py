@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from wsgiref.validate import validator
 
@@ -11,7 +12,7 @@ import pytest
 
 from a2a_sync import Client
 from a2a_sync.testing import wsgi_session
-from tests.live import gunicorn
+from tests.live import gunicorn, gunicorn_gevent
 from tests.scenarios.agent import make_app
 
 MakeClient = Callable[[], Client]
@@ -34,8 +35,10 @@ WAYS = [
 def serving(place: str, folder: Path) -> Iterator[MakeClientOf]:
     """The scenario agent at some place, and a function that makes clients of it."""
     store = f"sqlite:///{folder / 'tasks.db'}"
-    if place == "gunicorn":
-        with gunicorn("tests.scenarios.agent:app", threads=24, environment={"SCENARIO_STORE": store}) as server:
+    if place.startswith("gunicorn"):
+        environment = {"SCENARIO_STORE": store}
+        serve = gunicorn_gevent if place == "gunicorn-gevent" else partial(gunicorn, threads=24)
+        with serve("tests.scenarios.agent:app", environment=environment) as server:
             yield lambda version, binding=None: Client(server.url, version=version, binding=binding)
         return
     app = make_app(store if place == "local-sqlite" else None)

@@ -1,0 +1,190 @@
+"""Settings and hooks for gunicorn: ``gunicorn -c python:a2a_sync.gunicorn module:app --threads 64``.
+
+What the command line says stands over what is set here; a configuration file of your own begins with ``from
+a2a_sync.gunicorn import *``. For greenlets in place of threads there is `a2a_sync.gunicorn.gevent`.
+
+The hooks end runs and streams when a worker is told to stop, or stops by itself after ``max_requests``: gunicorn alone
+would wait for open streams until its time-out and then cut them. That holds for every app that the worker serves, also
+inside another framework. They pin each worker to one core, and refuse several workers whose tasks could not be shared.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = [
+    "child_exit",
+    "control_socket_disable",
+    "graceful_timeout",
+    "keepalive",
+    "post_fork",
+    "post_worker_init",
+    "pre_fork",
+    "threads",
+    "worker_class",
+    "worker_connections",
+    "worker_exit",
+]
+
+worker_class = "gthread"
+threads = 32
+#: More than threads: a kept-alive connection between two requests holds none.
+worker_connections = 2000
+#: Longer than a proxy keeps its connections, so that it never posts into one that is just being closed.
+keepalive = 75
+graceful_timeout = 30
+#: Two services of one user would share the socket's path. Unknown to gunicorn before 25.1, which ignores it.
+control_socket_disable = True
+
+#: ``0`` in the environment, or in gunicorn's ``raw_env``, leaves the choice of cores to the system.
+_PIN_WORKERS = "A2A_SYNC_PIN_WORKERS"
+
+#: Seconds of ``graceful_timeout`` that are kept for ending streams after the runs have had theirs.
+_FOR_STREAMS = 3.0
+#: How often a worker looks whether it was told to stop, in seconds.
+_LOOK = 0.25
+
+
+# -- one core for each worker -------------------------------------------------------------------------------------------
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """Choose a core for a worker. Gunicorn calls this in its own process, which knows all workers."""
+    worker.a2a_core = _free_core(server) if _may_pin(server.cfg) else None
+
+
+def post_fork(server: Any, worker: Any) -> None:
+    """Keep a worker on its core: threads of one Python process cannot use two, and moving between them costs time.
+
+    Gunicorn calls this first of all in each worker; threads and processes that are started later inherit it.
+    """
+    core = getattr(worker, "a2a_core", None)
+    if core is not None:
+        try:
+            os.sched_setaffinity(0, {core})
+        except OSError as error:
+            worker.log.warning("worker not pinned to core %d: %s", core, error)
+
+
+def _may_pin(config: Any) -> bool:
+    wanted = config.env.get(_PIN_WORKERS, os.environ.get(_PIN_WORKERS, "1"))
+    return hasattr(os, "sched_setaffinity") and wanted != "0"
+
+
+def _free_core(server: Any) -> int | None:
+    """The core that the fewest workers have; None for a single worker, or more workers than cores."""
+    cores = sorted(os.sched_getaffinity(0))
+    if not 2 <= server.num_workers <= len(cores):
+        return None
+    taken = Counter(getattr(worker, "a2a_core", None) for worker in server.WORKERS.values())
+    return min(cores, key=lambda core: taken[core])
+
+
+# -- the life of a worker -----------------------------------------------------------------------------------------------
+
+
+def post_worker_init(worker: Any) -> None:
+    """Check that the app may have several workers, tell it of its threads, and watch for the end of this worker.
+
+    Gunicorn calls this once in each worker.
+    """
+    _refuse_what_cannot_be_shared(worker)
+    _tell_threads(worker)
+    worker.a2a_ending = _Ending(worker)
+    threading.Thread(target=worker.a2a_ending.await_stop, name="a2a-worker", daemon=True).start()
+
+
+def worker_exit(server: Any, worker: Any) -> None:
+    """Let the ending come to its end, so that stores are left in order. Gunicorn calls this as a worker ends."""
+    ending = getattr(worker, "a2a_ending", None)
+    if ending is not None and worker.pid == os.getpid():
+        ending.hurry()
+
+
+def child_exit(server: Any, worker: Any) -> None:
+    """Clear away what a dead worker has left for Prometheus. Gunicorn calls this in its own process."""
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        try:
+            from prometheus_client import multiprocess
+        except ImportError:
+            return
+        multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+
+
+def _refuse_what_cannot_be_shared(worker: Any) -> None:
+    from a2a_sync.app import ALONE, A2AApp
+
+    app = worker.wsgi
+    if worker.cfg.workers > 1 and isinstance(app, A2AApp) and app.store.workers is None:
+        from gunicorn.errors import AppImportError
+
+        # Gunicorn prints it and stops as a whole.
+        raise AppImportError(ALONE)
+
+
+def _tell_threads(worker: Any) -> None:
+    from gunicorn.workers.gthread import ThreadWorker
+
+    reserve = getattr(worker.wsgi, "reserve", None)
+    if isinstance(worker, ThreadWorker) and callable(reserve):
+        reserve(worker.cfg.threads)
+
+
+class _Ending:
+    """How the apps of one worker end: no new runs, time for those that go on, then an end to all that is open."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self._lock = threading.Lock()
+        self._hurried = threading.Event()
+        self._done = threading.Event()
+        self._begun = False
+
+    def await_stop(self) -> None:
+        """Wait until the worker stops serving, for whatever reason, then end its apps. On a thread of its own."""
+        # A signal handler could not do it: what the interrupted code holds is held while it runs.
+        while self._worker.alive:
+            time.sleep(_LOOK)
+        self._end(max(0.0, self._worker.cfg.graceful_timeout - _FOR_STREAMS))
+
+    def hurry(self) -> None:
+        """The worker's process is about to end: so do its apps, now."""
+        self._hurried.set()
+        self._end(0.0)
+        self._done.wait(_FOR_STREAMS)
+
+    def _end(self, seconds: float) -> None:
+        with self._lock:
+            begun, self._begun = self._begun, True
+        if begun:
+            return
+        try:
+            self._drain(_apps(self._worker), seconds)
+        finally:
+            self._done.set()
+
+    def _drain(self, apps: list[Any], seconds: float) -> None:
+        # All together: the runs of one may call another one, until the last of them has ended.
+        for app in apps:
+            app.drain()
+        until = time.monotonic() + seconds
+        while any(app.running for app in apps) and time.monotonic() < until and not self._hurried.wait(0.05):
+            pass
+        closing = [threading.Thread(target=app.close, args=(0.0,), name="a2a-close", daemon=True) for app in apps]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join(_FOR_STREAMS)
+
+
+def _apps(worker: Any) -> list[Any]:
+    """What the worker serves, also inside another framework."""
+    from a2a_sync.app import A2AApp, serving
+
+    served: Iterable[Any] = {*serving(), worker.wsgi}
+    return [app for app in served if isinstance(app, A2AApp)]
