@@ -272,11 +272,12 @@ class Execution:
         self.drain()
         self._wait_for_runs(time.monotonic() + timeout)
         self._closed = True
+        hand_over = self._retry and self._store.workers is not None
         for run in list(self._active):
-            if self._retry and self._store.workers is not None:
+            if hand_over or not self._watchdog.finish(run, "server stopped"):
+                # A broken store is not asked for each of them: the time is short, and a lost worker is found out.
+                hand_over = True
                 run.hand_over()
-            else:
-                self._watchdog.finish(run, "server stopped")
         self._wait_for_runs(time.monotonic() + _FAREWELL_SECONDS)
         self._watchdog.close()
         self.pool.close()

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from a2a_sync.errors import A2AError, InternalError, OverloadedError, PublicError
+from a2a_sync.errors import A2AError, InternalError, OverloadedError, PublicError, TaskNotFoundError
 from a2a_sync.events import EventHub
 from a2a_sync.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.lifecycle import Entry, IllegalTransition, LogEvent, check, ends_run
@@ -23,7 +23,7 @@ from a2a_sync.logs import get_logger, placed
 from a2a_sync.native import Way, on_native_thread, way_home
 from a2a_sync.operations import RunRequest
 from a2a_sync.stamp import Stamp, status_event
-from a2a_sync.stores.base import RunRevoked, Scope, StartedRun, StoredTask, TaskStore
+from a2a_sync.stores.base import RunRevoked, Scope, StartedRun, StoreConflict, StoredTask, TaskEnded, TaskStore
 from a2a_sync.tracing import traced
 from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent, new_id
 
@@ -37,7 +37,8 @@ class Run:
     """See the module. Attributes without underscore may be read from any thread.
 
     ``began`` and ``last_event`` are monotonic times, None until the user's code is called. ``unstored`` is the reason of
-    an end that the store did not take: the task still looks as if it ran, and `finish` has to be tried again.
+    an end that the store did not take, or of a start that it may have taken: the task may look as if it ran, and `finish`
+    has to be tried again.
     """
 
     def __init__(
@@ -93,7 +94,14 @@ class Run:
                     events.append(status_event(request, TaskState.SUBMITTED))
                 if ready or not self._create:
                     events.append(status_event(request, TaskState.WORKING))
-                self.started = self._store.start_run(self.scope, request, events, create=self._create)
+                try:
+                    self.started = self._store.start_run(self.scope, request, events, create=self._create)
+                except (A2AError, StoreConflict):
+                    raise
+                except BaseException:
+                    # A store that breaks behind its commit has a run that nobody executes.
+                    self.unstored = "internal error: the start of the run was lost"
+                    raise
                 self._state = self.started.head.status.state
                 self._hub.publish(request.task_id, self.started.entries, ended=False)
                 for forgotten in self.started.forgotten:
@@ -152,7 +160,7 @@ class Run:
                 self._stamp.keep()
                 self._state = state
         except RunRevoked:
-            self._revoked()
+            self.lost()
             raise TaskCancelled(self.request.task_id) from None
 
     def stored(self) -> StoredTask:
@@ -252,7 +260,7 @@ class Run:
             with self._lock:
                 self._append((), end=True)
         except RunRevoked:
-            self._revoked()
+            self.lost()
 
     def abort(self, error: A2AError) -> None:
         """There is no thread for the run: fail its task, or answer with `error` where there is none."""
@@ -315,15 +323,23 @@ class Run:
         So a task that has ended, or that another run works on by now, is left alone, and a run that hangs in its store
         holds nobody up.
         """
-        if self.started is None:
-            return
         failed = status_event(self.request, TaskState.FAILED, reason)
         try:
-            entries = self._store.append(self.started.token, [failed], end=True)
-        except RunRevoked:
+            if self.started is not None:
+                entries = self._store.append(self.started.token, [failed], end=True)
+            elif self.unstored and self._is_stored():
+                entries = self._store.interrupt(self.scope, self.request.task_id, [failed])
+            else:
+                return
+        except (RunRevoked, TaskEnded, TaskNotFoundError):
             entries = ()
         self._over = True
         self._hub.publish(self.request.task_id, entries, ended=True)
+
+    def _is_stored(self) -> bool:
+        """The store took the start of this run, though it said otherwise."""
+        request = self._store.request(self.scope, self.request.task_id)
+        return request is not None and request.message.message_id == self.request.message.message_id
 
     def stop(self) -> None:
         """The task was ended by somebody else: tell the user's code. Waits only for what it asked to be called."""
@@ -342,10 +358,6 @@ class Run:
         self.stop()
 
     def lost(self) -> None:
-        """Another process has ended the task or taken it over."""
-        self._revoked()
-
-    def _revoked(self) -> None:
         """The token is gone: the task was ended elsewhere, maybe in another process. Followers look at the log."""
         self._over = True
         self._hub.hint(self.request.task_id)

@@ -15,6 +15,8 @@ logger = get_logger(__name__)
 
 #: A watchdog without runs to watch leaves after so many seconds.
 _IDLE_SECONDS = 30.0
+#: Of so many starts at most it is looked up whether the store took them after all: it may be broken for hours.
+_UNCERTAIN = 1000
 
 
 class Watchdog:
@@ -47,7 +49,7 @@ class Watchdog:
         """The thread of `run` has returned. Its end is tried again if the store did not take it."""
         self._runs.pop(run, None)
         self._lingering.discard(run)
-        if run.unstored:
+        if run.unstored and (run.started is not None or len(self._unstored) < _UNCERTAIN):
             self._unstored[run] = None
             self._start()
 

@@ -1,0 +1,403 @@
+"""A store that breaks under a working server: callers are told at once, nothing is half-written, and it goes on after."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_sync import InputRequired
+from a2a_sync.errors import A2AError, InternalError, StoreError
+from a2a_sync.lifecycle import Fold
+from a2a_sync.stores.base import Scope, StoreConflict
+from a2a_sync.stores.sqlite import SQLiteStore
+from a2a_sync.types import Task, TaskState
+from tests.engine import PATIENCE, Background, Gate, Served, collect, eventually
+
+S = TaskState
+BUSY = 0.2
+#: A caller hears of a fault within this time: twice what a locked file is waited for, and something for a slow machine.
+PROMPTLY = 2.0
+
+
+# -- faults that a file can have ----------------------------------------------------------------------------------------
+
+
+class Trouble:
+    """A fault of an SQLite file that can be begun and ended; `said` is what the log says of it."""
+
+    said = ""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = path
+        self.on = False
+        original = sqlite3.connect
+
+        def connecting(*args: Any, **options: Any) -> sqlite3.Connection:
+            connection = original(*args, **options)
+            if self.on:
+                self.spoil(connection)
+            return connection
+
+        monkeypatch.setattr("a2a_sync.stores.sqlite.database.sqlite3.connect", connecting)
+
+    def begin(self, store: SQLiteStore) -> None:
+        self.on = True
+        store.close()
+
+    def end(self, store: SQLiteStore) -> None:
+        self.on = False
+        store.close()
+
+    def spoil(self, connection: sqlite3.Connection) -> None:
+        """What a connection made now suffers from."""
+
+
+class Full(Trouble):
+    """The disk is full to the last page."""
+
+    said = "the disk is full"
+
+    def begin(self, store: SQLiteStore) -> None:
+        super().begin(store)
+        with closing(sqlite3.connect(self.path)) as connection:
+            # A few free pages that are in the file already would let small writes through.
+            connection.execute("VACUUM")
+
+    def spoil(self, connection: sqlite3.Connection) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+
+
+class Locked(Trouble):
+    """Another program holds the file."""
+
+    said = "is locked"
+
+    def begin(self, store: SQLiteStore) -> None:
+        self.other = sqlite3.connect(self.path, isolation_level=None, timeout=PATIENCE)
+        self.other.execute("BEGIN EXCLUSIVE")
+
+    def end(self, store: SQLiteStore) -> None:
+        self.other.execute("ROLLBACK")
+        self.other.close()
+
+
+class ReadOnly(Trouble):
+    """The file system has been mounted anew, read-only."""
+
+    said = "read-only"
+
+    def spoil(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA query_only = ON")
+
+
+@pytest.fixture(params=[Full, Locked, ReadOnly])
+def trouble(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trouble:
+    made: Trouble = request.param(tmp_path / "tasks.db", monkeypatch)
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SQLiteStore]:
+    store = SQLiteStore(tmp_path / "tasks.db", busy_timeout=BUSY)
+    yield store
+    store.close()
+
+
+#: Too large for what is left in the pages that a file has.
+LARGE = "x" * 20_000
+
+
+def refused(call: Callable[[], Any], said: str, caplog: pytest.LogCaptureFixture) -> None:
+    """`call` fails promptly, with an id under which the log has the cause, and tells nothing else."""
+    began = time.monotonic()
+    with pytest.raises(InternalError, match=r"^internal error \(id \w+\)$") as caught:
+        Background(call).result(PATIENCE)
+    assert time.monotonic() - began < PROMPTLY
+    told_in_log(caught.value, said, caplog)
+
+
+def told_in_log(error: InternalError, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert error.code == -32603
+    incident = error.message.removeprefix("internal error (id ").rstrip(")")
+    (record,) = [record for record in caplog.records if f"(id {incident})" in record.getMessage()]
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+    assert said in logging.Formatter().formatException(record.exc_info)
+
+
+def consistent(served: Served) -> None:
+    """Every log adds up to its task, without gaps, and has at most one end."""
+    for task in served.list(page_size=100, include_artifacts=True).tasks:
+        entries = served.log(task.id)
+        assert [entry.number for entry in entries] == list(range(1, len(entries) + 1))
+        fold = Fold(Task(id=task.id, context_id=task.context_id, status=task.status))
+        for entry in entries:
+            fold.apply(entry.event)
+        assert fold.task() == served.get(task.id)
+        assert sum(state.terminal for state in served.states(task.id)) <= 1
+
+
+def test_every_operation_of_a_server_whose_file_breaks(
+    trouble: Trouble, store: SQLiteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+
+    def handler(message: Any, context: Any) -> Any:
+        if message.text.startswith("ask"):
+            return InputRequired("and?")
+        return hold() if message.text == "hold" else "done"
+
+    def hold() -> Iterator[str]:
+        yield "before"
+        gate.here()
+        yield LARGE
+
+    served = Served(handler, store=store, max_runtime=2.0)
+    ended, asking = served.send("quick"), served.send("ask")
+    stream = served.stream("hold")
+    (first,) = stream.poll(PATIENCE)
+    running = first.event.id
+    gate.wait()
+    before = {task.id: served.log(task.id) for task in served.list().tasks}
+
+    trouble.begin(store)
+    try:
+        for call in (
+            lambda: served.send(LARGE),
+            lambda: served.begin(LARGE),
+            lambda: served.stream(LARGE),
+            lambda: served.send(LARGE, task_id=asking.id),
+            lambda: served.stream(LARGE, task_id=asking.id),
+        ):
+            refused(call, trouble.said, caplog)
+        if not isinstance(trouble, Full):  # there the few bytes of a cancel may still fit
+            refused(lambda: served.cancel(running), trouble.said, caplog)
+            refused(lambda: served.cancel(asking.id), trouble.said, caplog)
+        # What is read is still there.
+        assert served.get(ended.id) == ended
+        assert served.list().total_size == 3
+        follower = served.subscribe(running)
+        # The run itself meets the fault at its next step, and everybody who follows it is told.
+        gate.open.set()
+        for listener in (stream, follower):
+            with pytest.raises(InternalError) as caught:
+                collect(listener)
+            assert "internal error (id " in caught.value.message
+        assert trouble.said in caplog.text
+        if not isinstance(trouble, Full):
+            assert {task.id: served.log(task.id) for task in served.list().tasks} == before
+    finally:
+        trouble.end(store)
+
+    # The file is well again: what could not be ended is ended now, and everything works.
+    failed = served.until(running, S.FAILED)
+    assert failed.status.message.text.startswith("internal error (id ")
+    assert [part.text for artifact in failed.artifacts for part in artifact.parts] == ["before"]
+    assert served.cancel(asking.id).state is S.CANCELED
+    assert served.send("quick").state is S.COMPLETED
+    served.quiet()
+    consistent(served)
+    with closing(sqlite3.connect(trouble.path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    served.close()
+
+
+def test_a_blocked_send_hears_of_the_fault_of_its_run(
+    trouble: Trouble, store: SQLiteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+
+    def handler(message: Any, context: Any) -> str:
+        gate.here()
+        return LARGE
+
+    served = Served(handler, store=store, max_runtime=2.0)
+    sender = served.in_background()
+    gate.wait()
+    trouble.begin(store)
+    try:
+        gate.open.set()
+        with pytest.raises(InternalError):
+            sender.result()
+    except BaseException:
+        # With room for a few bytes the task is failed at once, and the sender gets it.
+        assert isinstance(trouble, Full)
+        assert sender.result().state is S.FAILED
+    finally:
+        trouble.end(store)
+    (task,) = served.list().tasks
+    assert served.until(task.id, S.FAILED)
+    served.close()
+
+
+def test_a_server_closes_in_time_though_its_file_is_locked(
+    store: SQLiteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Served(lambda message, context: context.sleep(PATIENCE), store=store)
+    for _ in range(30):
+        served.begin()
+    trouble = Locked(tmp_path / "tasks.db", monkeypatch)
+    trouble.begin(store)
+    try:
+        began = time.monotonic()
+        served.app.close(timeout=0.2)
+        assert time.monotonic() - began < 2.5
+    finally:
+        trouble.end(store)
+
+
+def test_a_file_that_was_locked_for_long_costs_nobody_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gates = [Gate(), Gate()]
+
+    def handler(message: Any, context: Any) -> str:
+        gates[int(message.text)].here()
+        return "done"
+
+    path = tmp_path / "tasks.db"
+    apps = [Served(handler, store=SQLiteStore(path, busy_timeout=BUSY), beat=0.1) for _ in gates]
+    tasks = []
+    for number, served in enumerate(apps):
+        served.app._neighbours.meet()
+        tasks.append(served.begin(str(number)))
+        gates[number].wait()
+    beats = apps[0].store.workers.beats
+    known = beats()
+    eventually(lambda: all(count > known[worker] for worker, count in beats().items()), "a beat of each")
+    trouble = Locked(path, monkeypatch)
+    trouble.begin(apps[0].store)
+    locked = beats()
+    # Ten times what a worker may be silent for; the first to come back finds that the other has not beaten.
+    over = time.monotonic() + 2.0
+    eventually(lambda: time.monotonic() > over, "the end of the lock")
+    assert beats() == locked
+    trouble.end(apps[0].store)
+    eventually(lambda: all(count > locked[worker] + 3 for worker, count in beats().items()), "three beats of each")
+    for number, (served, task_id) in enumerate(zip(apps, tasks, strict=True)):
+        assert served.get(task_id).state is S.WORKING
+        gates[number].open.set()
+        served.until(task_id, S.COMPLETED)
+    for served in apps:
+        served.close()
+
+
+# -- a store that fails at each of its calls ----------------------------------------------------------------------------
+
+
+class Failing:
+    """`part` of a store as it is, but that the calls named in `fail` break, before their work or after it."""
+
+    def __init__(self, part: Any, plan: Plan) -> None:
+        self._part = part
+        self._plan = plan
+        self.shared = getattr(part, "shared", None)
+
+    @property
+    def workers(self) -> Any:
+        return Failing(self._part.workers, self._plan)
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._part, name)
+        if not callable(member) or name in ("close", "mark", "new_token"):
+            return member
+
+        def call(*args: Any, **options: Any) -> Any:
+            number = next(self._plan.calls) if self._plan.armed else -1
+            if number == self._plan.fail and not self._plan.after:
+                self._plan.met = name
+                raise StoreError("disk on fire")
+            result = member(*args, **options)
+            if number == self._plan.fail:
+                self._plan.met = name
+                raise StoreError("disk on fire")
+            return result
+
+        return call
+
+
+class Plan:
+    """Which call fails, counted from when it is armed."""
+
+    def __init__(self, fail: int, after: bool) -> None:
+        self.fail = fail
+        self.after = after
+        self.armed = False
+        self.calls = itertools.count()
+        self.met = ""
+
+
+def script(message: Any, context: Any) -> Any:
+    if message.text == "ask":
+        context.update("thinking")
+        return InputRequired("and?")
+    if message.text == "wait":
+        context.update("waiting")
+        # A cancel that was stored and told as failed reaches the run with its next step only.
+        context.sleep(1.0)
+    return (f"{n} " for n in range(3))
+
+
+def every_call(served: Served) -> list[Any]:
+    """A bit of everything; what came of each call, errors included."""
+    outcomes = [_attempt(lambda: served.send("ask"))]
+    task_id = getattr(outcomes[0], "id", "") or next(iter(served.list().tasks)).id
+    calls = (
+        lambda: collect(served.stream("go on", task_id=task_id)),
+        lambda: served.get(task_id),
+        lambda: collect(served.subscribe(task_id, 2)),
+        lambda: served.list(),
+        lambda: served.app._sweeper.sweep(),
+    )
+    outcomes += map(_attempt, calls)
+    waiting = _attempt(lambda: served.send("wait", return_immediately=True))
+    outcomes.append(waiting)
+    if isinstance(waiting, Task):
+        outcomes.append(_attempt(lambda: served.cancel(waiting.id)))
+    return outcomes
+
+
+def _attempt(call: Callable[[], Any]) -> Any:
+    try:
+        return Background(call).result(PATIENCE / 2)
+    except (A2AError, StoreError, StoreConflict) as error:
+        return error
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before its work", "after its work"])
+@pytest.mark.parametrize("number", range(22))
+def test_a_fault_at_any_one_call_of_the_store(
+    number: int, after: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = Plan(number, after)
+    store = SQLiteStore(tmp_path / "tasks.db")
+    served = Served(script, store=Failing(store, plan), max_runtime=PATIENCE, busy_wait=0.1)
+    served.app._execution._watchdog._tick = 0.02
+    served.send("ask")
+    plan.armed = True
+    outcomes = every_call(served)
+    plan.armed = False
+    for outcome in outcomes:
+        if isinstance(outcome, InternalError):
+            incident = outcome.message.removeprefix("internal error (id ").rstrip(")")
+            assert f"(id {incident})" in caplog.text
+        assert isinstance(outcome, StoreError) or "disk on fire" not in repr(outcome)
+    assert plan.met, "the fault was never met: take fewer"
+    # The fault is over: what was told to end does so now, and so does what was stored though the store said otherwise.
+    for task in served.list(status=S.WORKING).tasks:
+        if served.app._execution.running:
+            _attempt(lambda task=task: served.cancel(task.id))
+    served.quiet()
+    for task in served.list().tasks:
+        eventually(lambda task=task: not store.head(Scope(), task.id).running, "the run's end in the store")
+    consistent(served)
+    assert served.send("ask").state is S.INPUT_REQUIRED
+    served.close()
+    store.close()
