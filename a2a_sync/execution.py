@@ -150,7 +150,8 @@ class Execution:
     def _forget(self, run: Run) -> None:
         self._active.pop(run, None)
         self._watchdog.came_back(run)
-        self._came_back.set()
+        if not self._came_back.is_set():
+            self._came_back.set()
 
     @staticmethod
     def on_run_thread() -> bool:

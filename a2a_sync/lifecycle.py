@@ -64,6 +64,9 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
 }
 
 
+_ENDS_RUN = frozenset(state for state in TaskState if state.terminal) | {TaskState.INPUT_REQUIRED}
+
+
 def check(state: TaskState, events: Iterable[LogEvent]) -> TaskState:
     """Check `events` one after the other against a task in `state`; the state they lead to.
 
@@ -84,10 +87,7 @@ def check(state: TaskState, events: Iterable[LogEvent]) -> TaskState:
 
 def ends_run(event: LogEvent) -> bool:
     """The entry that ends its run whoever wrote it: a terminal state, or a question to the client."""
-    if not isinstance(event, TaskStatusUpdateEvent):
-        return False
-    state = event.status.state
-    return state.terminal or state is TaskState.INPUT_REQUIRED
+    return isinstance(event, TaskStatusUpdateEvent) and event.status.state in _ENDS_RUN
 
 
 def pauses(event: LogEvent) -> bool:

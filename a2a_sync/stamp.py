@@ -127,7 +127,14 @@ class Stamp:
         # An append to an unknown artifact is accepted from user code and never sent: readers would not know the head.
         append = event.append and self._known(artifact.artifact_id)
         self._new_artifacts.add(artifact.artifact_id)
-        return replace(event, task_id=self._task_id, context_id=self._context_id, artifact=artifact, append=append)
+        return TaskArtifactUpdateEvent(
+            task_id=self._task_id,
+            context_id=self._context_id,
+            artifact=artifact,
+            append=append,
+            last_chunk=event.last_chunk,
+            metadata=event.metadata,
+        )
 
     def _known(self, artifact_id: str) -> bool:
         if artifact_id in self._artifacts or artifact_id in self._new_artifacts:

@@ -146,7 +146,7 @@ class MemoryStore:
         first = record.head.version + 1
         record.take(events, change, running=bool(record.token))
         self._queue(record)
-        return tuple(Entry(number, event) for number, event in enumerate(events, first))
+        return tuple([Entry(number, event) for number, event in enumerate(events, first)])
 
     # -- the bound ----------------------------------------------------------------------------------------------------
 
