@@ -25,6 +25,7 @@ import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.card_resolver import parse_agent_card
 from a2a.types import (
+    AgentCard,
     CancelTaskRequest,
     GetTaskRequest,
     Message,
@@ -35,6 +36,7 @@ from a2a.types import (
     TaskState,
 )
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
+from google.protobuf.json_format import Parse
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
 
@@ -53,6 +55,14 @@ def test_every_form_of_our_card_is_read(version: str, offered: list[str], path: 
     assert (card.name, card.skills[0].id, card.capabilities.streaming) == ("scenario", "obey", True)
     assert [one.protocol_version for one in card.supported_interfaces] == offered
     assert {one.url for one in card.supported_interfaces} == {"https://agent.test/x/"}
+
+
+@pytest.mark.parametrize("path", [CARD, OLD_CARD])
+def test_the_pure_form_of_1_0_has_no_member_that_the_official_card_does_not_know(path: str) -> None:
+    with A2AApp(ScenarioAgent(), url="https://agent.test/x") as app:
+        body = Peer(app).request("GET", path, headers={"A2A-Version": "1.0"}).body
+    card = Parse(body, AgentCard(), ignore_unknown_fields=False)
+    assert card.name == "scenario"
 
 
 # -- its client, which finds nothing but 0.3, against us ----------------------------------------------------------------
