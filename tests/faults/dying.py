@@ -1,0 +1,98 @@
+"""An agent whose process is killed at a chosen moment: ``gunicorn tests.faults.dying:app``.
+
+The file ``DYING_PLAN`` names the moment, as `Moment` writes it; the process that comes to it first takes the file away and
+kills itself with SIGKILL. "N" tells N numbers, "N hold" then holds its thread until it is cancelled.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from a2a_sync import A2AApp, Agent, Limits, Message, RequestContext, SQLiteStore
+from a2a_sync.lifecycle import Entry, LogEvent
+from a2a_sync.operations import RunRequest
+from a2a_sync.stores.base import RunToken, Scope, StartedRun
+
+
+class Moment(NamedTuple):
+    """Before or after a call of the store: ``start_run``, ``append`` (with the `number` of the entry), ``end``, ``leave``."""
+
+    call: str
+    when: str
+    number: int = 0
+
+    def write(self, plan: Path) -> None:
+        """Make it the moment at which the next process dies."""
+        draft = plan.with_suffix(".draft")
+        draft.write_text(f"{self.call} {self.when} {self.number}")
+        draft.rename(plan)
+
+
+class DyingStore(SQLiteStore):
+    """An SQLite store whose process dies as planned."""
+
+    def __init__(self, path: str, plan: Path) -> None:
+        super().__init__(path)
+        self._plan = plan
+        leave = self.workers.leave
+        self.workers.leave = lambda: self._around("leave", leave)  # type: ignore[method-assign]
+
+    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
+        return self._around("start_run", lambda: SQLiteStore.start_run(self, scope, request, events, create=create))
+
+    def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
+        number = self.head(Scope(), token.task_id).version + 1
+        call = "end" if end else "append"
+        return self._around(call, lambda: SQLiteStore.append(self, token, events, end=end), number)
+
+    def _around(self, call: str, work: Callable[[], Any], number: int = 0) -> Any:
+        self._die(call, "before", number)
+        result = work()
+        self._die(call, "after", number)
+        return result
+
+    def _die(self, call: str, when: str, number: int) -> None:
+        try:
+            planned = self._plan.read_text().split()
+            if planned[:2] != [call, when] or int(planned[2]) not in (0, number):
+                return
+            self._plan.unlink()
+        except OSError:
+            return  # nothing is planned, or another process was quicker
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Teller(Agent):
+    name = "teller"
+    description = "Tells numbers"
+
+    def handle_message(self, message: Message, context: RequestContext) -> Iterator[str]:
+        count, _, hold = message.text.partition(" ")
+        for number in range(int(count)):
+            yield f"{number} "
+        if hold:
+            context.sleep(60)
+
+
+class Careful(Teller):
+    name = "careful"
+    on_worker_lost = "retry"
+
+
+def make_app(agent: Agent) -> A2AApp:
+    store = DyingStore(os.environ["DYING_STORE"], Path(os.environ["DYING_PLAN"]))
+    return A2AApp(agent, store=store, limits=Limits(tick=0.1, beat=0.2))
+
+
+def app() -> A2AApp:
+    """Its tasks fail when their worker dies."""
+    return make_app(Teller())
+
+
+def careful() -> A2AApp:
+    """Its tasks are run again."""
+    return make_app(Careful())
