@@ -227,6 +227,8 @@ def environ_of(scope: Scope, bridge: Bridge) -> dict[str, Any]:
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": scope.get("root_path", "").rstrip("/").encode("utf-8", "replace").decode("latin-1"),
         "PATH_INFO": path_below_root(scope).encode("utf-8", "replace").decode("latin-1"),
+        # As it was sent: in the decoded path an encoded slash of an id is a slash like any other.
+        "RAW_URI": scope.get("raw_path", b"").decode("latin-1"),
         "QUERY_STRING": scope.get("query_string", b"").decode("latin-1"),
         "SERVER_NAME": host,
         "SERVER_PORT": str(port or 80),

@@ -89,6 +89,12 @@ def test_a_chunked_body_arrives_whole(host: Host) -> None:
     assert answer.json()["result"]["task"]["artifacts"][0]["parts"][0]["text"] == "echo: " + "x" * 20_000
 
 
+def test_an_encoded_slash_stays_within_the_id_that_it_is_part_of(host: Host) -> None:
+    answer = host.session().get(host.url + "/tasks/a%2Fb", headers={"A2A-Version": "1.0"}, timeout=20)
+    assert answer.status_code == 404
+    assert answer.json()["error"]["details"][0]["reason"] == "TASK_NOT_FOUND"
+
+
 def test_too_large_a_body_is_refused(host: Host) -> None:
     body = rpc("SendMessage", message("x" * BODY))
     assert host.post(body).status_code == 413
