@@ -71,6 +71,7 @@ class Sweeper:
         limits = self._limits
         swept = self._store.sweep(
             Expiry(
+                now=self._before(0.0),
                 ended=self._before(limits.keep_ended),
                 waiting=self._before(limits.keep_waiting),
                 replay=self._before(limits.replay),

@@ -128,9 +128,11 @@ class Expiry:
 
     They are compared with the moment at which a task's newest run ended; a task with a run is never touched. Terminal tasks
     older than ``ended`` are removed, and tasks older than ``waiting`` that wait for their client. Of those older than
-    ``replay`` the log is compacted, if it has at least `COMPACT_FROM` entries more than after the last time.
+    ``replay`` the log is compacted, if it has at least `COMPACT_FROM` entries more than after the last time. Runs that seem
+    to have ended after ``now`` ended while the clock was wrong: they count as ended now.
     """
 
+    now: int | None = None
     ended: int | None = None
     waiting: int | None = None
     replay: int | None = None

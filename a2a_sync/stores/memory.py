@@ -199,6 +199,7 @@ class MemoryStore:
         for record in records:
             if max(removed, compacted) >= limit:
                 return Swept(removed=removed, compacted=compacted, more=True, forgotten=forgotten)
+            record.set_right(expiry.now)
             if record.expired(expiry):
                 with self._lock:
                     if record.expired(expiry) and self._tasks.get(record.head.id) is record:

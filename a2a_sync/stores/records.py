@@ -130,6 +130,11 @@ class Record:
         head = self.head
         return head.version - head.compacted >= COMPACT_FROM and self._rests_since(expiry.replay)
 
+    def set_right(self, now: int | None) -> None:
+        """Its run cannot have ended after `now`."""
+        if now is not None and self.rest * 1000 > now:
+            self.rest = now / 1000
+
     def _rests_since(self, moment: int | None) -> bool:
         return moment is not None and not self.token and int(self.rest * 1000) < moment
 

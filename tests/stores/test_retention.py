@@ -172,6 +172,21 @@ def test_who_made_room_for_a_task_is_named_if_it_waited(make_store: Callable[...
     assert begin(store).forgotten == (asking,)
 
 
+def test_a_run_that_ended_while_the_clock_was_wrong_counts_as_ended_now(
+    store: TaskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = time.time_ns() + 10**18
+    with monkeypatch.context() as patch:
+        patch.setattr("time.time_ns", lambda: wrong)
+        patch.setattr("time.time", lambda: wrong / 1e9)
+        asking, ended = waiting(store), done(store)
+    tomorrow = soon() + 86_400_000
+    assert store.sweep(Expiry(ended=tomorrow, waiting=tomorrow)) == NOTHING
+    assert store.sweep(Expiry(now=soon(), ended=soon() - 1000, waiting=soon() - 1000)) == NOTHING
+    assert set(ids(store, TaskQuery())) == {asking, ended}
+    assert store.sweep(Expiry(now=soon(), ended=tomorrow, waiting=tomorrow)).removed == 2
+
+
 # -- compaction ---------------------------------------------------------------------------------------------------------
 
 

@@ -18,8 +18,8 @@ from a2a_sync.stores.sqlite.schema import Statements, place
 
 #: Tasks forgotten at one creation, at most: a bound that was lowered is reached step by step.
 _FORGET_AT_ONCE = 2
-#: Entries deleted in one transaction, give or take a task: others wait for it.
-_ENTRIES_AT_ONCE = 10_000
+#: Rows deleted or changed in one transaction, give or take a task: others wait for it.
+_ROWS_AT_ONCE = 10_000
 
 
 class Retention:
@@ -56,11 +56,18 @@ class Retention:
 
     def sweep(self, expiry: Expiry, limit: int) -> Swept:
         """See `TaskStore.sweep`. Nothing is locked where nothing has expired."""
+        self._set_right(expiry.now)
         ended, more_ended, _ = self._remove_expired(True, expiry.ended, limit)
         waiting, more_waiting, forgotten = self._remove_expired(False, expiry.waiting, limit)
         compacted, more_logs = self._compact_expired(expiry.replay, limit)
         more = more_ended or more_waiting or more_logs
         return Swept(removed=ended + waiting, compacted=compacted, more=more, forgotten=forgotten)
+
+    def _set_right(self, now: int | None) -> None:
+        for ended in (True, False):
+            wrong = (ended, now, _ROWS_AT_ONCE)
+            if now is not None and self._database.read(lambda c: c.execute(self._sql.ahead, wrong).fetchone()):  # noqa: B023
+                self._database.write(lambda c: c.execute(self._sql.set_right, (now, *wrong)))  # noqa: B023
 
     def _remove_expired(self, ended: bool, moment: int | None, limit: int) -> tuple[int, bool, tuple[str, ...]]:
         """How many were removed, whether there are more, and the ids of those that waited for their client."""
@@ -111,7 +118,7 @@ def _at_once(found: Sequence[tuple[Any, ...]], limit: int) -> tuple[list[HeadRow
     entries = 0
     for row in map(HeadRow._make, found):
         entries += row.version
-        if chosen and (entries > _ENTRIES_AT_ONCE or len(chosen) == limit):
+        if chosen and (entries > _ROWS_AT_ONCE or len(chosen) == limit):
             return chosen, True
         chosen.append(row)
     return chosen, False

@@ -205,6 +205,11 @@ class Statements:
             f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE token IS NULL AND ended = ?"
             " AND rest_ms < ? ORDER BY rest_ms LIMIT ?"
         )
+        self.ahead = (
+            f"SELECT key FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE token IS NULL AND ended = ? AND rest_ms > ?"
+            " LIMIT ?"
+        )
+        self.set_right = f"UPDATE {p}tasks SET rest_ms = ? WHERE key IN ({self.ahead})"
         self.compactable = (
             f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_compact WHERE token IS NULL"
             f" AND version - compacted >= {COMPACT_FROM} AND rest_ms < ? ORDER BY rest_ms LIMIT ?"
