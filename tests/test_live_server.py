@@ -21,7 +21,8 @@ THREADS = 3
 
 @pytest.fixture
 def server() -> Iterator[LiveServer]:
-    with gunicorn("tests.agents.patient:app", "-c", "python:a2a_sync.gunicorn", threads=THREADS) as server:
+    """A server that keeps no thread back, so that every one of them can be taken."""
+    with gunicorn("tests.agents.patient:app", threads=THREADS) as server:
         yield server
 
 
@@ -46,8 +47,11 @@ def seconds_until_answered(server: LiveServer) -> float:
 def streaming(server: LiveServer) -> list[socket.socket]:
     """As many streams as the server has threads, each of which has begun."""
     connections = [post(server, "SendStreamingMessage") for _ in range(THREADS)]
-    for connection in connections:
-        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+    beginnings = [connection.recv(65536) for connection in connections]
+    if not all(beginning.startswith(b"HTTP/1.1 200") for beginning in beginnings):
+        for connection in connections:
+            connection.close()
+        raise AssertionError(beginnings)
     return connections
 
 
@@ -73,8 +77,13 @@ def test_clients_that_leave_a_blocked_send_free_every_thread_within_two_seconds(
         assert {task.state for task in client.list_tasks().tasks} <= {TaskState.WORKING, TaskState.SUBMITTED}
 
 
-def test_a_stopping_server_ends_its_streams_and_fails_its_runs_within_its_limit(server: LiveServer) -> None:
-    with Client(server.url) as client, client.stream("wait") as stream:
+def test_a_stopping_server_ends_its_streams_and_fails_its_runs_within_its_limit() -> None:
+    settings = ("-c", "python:a2a_sync.gunicorn")
+    with (
+        gunicorn("tests.agents.patient:app", *settings, threads=8) as server,
+        Client(server.url) as client,
+        client.stream("wait") as stream,
+    ):
         events = iter(stream)
         assert isinstance(next(events), Task)
         began = time.monotonic()
