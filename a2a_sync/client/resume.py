@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from a2a_sync import operations as op
-from a2a_sync.client.retry import Patience, is_passing
+from a2a_sync.client.retry import Patience, is_passing, retry_after
 from a2a_sync.client.stream import CannotBeFollowed, OneEvent, Place
 from a2a_sync.client.timeouts import NEVER, Deadline
 from a2a_sync.errors import (
@@ -259,11 +259,13 @@ def _rest(link: Link, patience: Patience, error: Exception, deadline: Deadline) 
 
 
 def _was_lost(error: TransportError) -> bool:
-    """The request may have been read, and its answer is lost."""
-    too_many = isinstance(error, HTTPStatusError) and error.status == 429
-    return is_passing(error) and not too_many and not isinstance(error, ConnectError)
+    """The request may have been read, and its answer is lost: on its way, or where a proxy waited for it."""
+    if isinstance(error, HTTPStatusError):
+        return error.status in (408, 502, 503, 504)
+    return is_passing(error) and not isinstance(error, ConnectError)
 
 
 def _told(error: Exception) -> str:
     text: str = getattr(error, "message", "") or str(error)
-    return text
+    asked = retry_after(error)
+    return f"{text}; it asks for {asked:g} s of patience" if asked else text

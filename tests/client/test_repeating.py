@@ -227,6 +227,7 @@ def test_without_retry_neither(streaming: bool) -> None:
         (says(-32603), InternalError),
         (says(-32000, 429, Retry_After="1"), OverloadedError),
         (http(429), HTTPStatusError),
+        (http(500), HTTPStatusError),
         (http(401), HTTPStatusError),
     ],
 )

@@ -286,7 +286,7 @@ def test_more_patience_than_there_is_is_not_begun() -> None:
     busy = says(-32000, 429, Retry_After="60")
     with talking({"SendStreamingMessage": FIRST, "SubscribeToTask": busy}) as (server, client):
         started = time.monotonic()
-        with pytest.raises(StreamInterrupted):
+        with pytest.raises(StreamInterrupted, match="asks for 60 s of patience"):
             read(client.stream("go"))
 
     assert time.monotonic() - started < QUICK.budget

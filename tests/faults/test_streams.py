@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from a2a_sync import A2AApp, Client, Retry, Task, TaskState, Timeout
+from a2a_sync.stores.base import Expiry
 from a2a_sync.types import StreamResponse, new_id
 from tests.faults.agent import make_app
 from tests.faults.proxy import Cut, proxy
@@ -80,6 +82,47 @@ def test_ten_events_cut_three_times_behind_the_third_are_ten_events(
         assert events == shown(uncut, text, key)
         assert between.matched == 4
         assert not between.cuts
+
+
+@pytest.mark.parametrize("options", [{"binding": "HTTP+JSON"}, {"version": "0.3"}], ids=["HTTP+JSON", "0.3"])
+def test_it_is_the_same_over_every_binding_and_version(address: tuple[str, int], options: dict[str, str]) -> None:
+    key = new_id()
+    cuts = [Cut(octets=0), Cut(events=3), Cut(events=3, how="reset"), Cut(octets=300, how="half")]
+    with (
+        proxy(address, *cuts) as between,
+        Client(between.url, retry=QUICK, **options) as client,  # type: ignore[arg-type]
+        Client(url(address), **options) as uncut,  # type: ignore[arg-type]
+    ):
+        events = shown(client, "slowly 7", key)
+        assert len(events) == 10
+        assert events == shown(uncut, "slowly 7", key)
+        assert not between.cuts
+
+
+def test_what_the_server_keeps_no_longer_is_made_up_for_by_one_marked_snapshot() -> None:
+    app = make_app()
+    key = new_id()
+    with (
+        serving(app) as address,
+        proxy(address, Cut(events=3)) as between,
+        Client(between.url, retry=QUICK) as client,
+        Client(url(address)) as direct,
+    ):
+        with client.stream("count 100", idempotency_key=key) as stream:
+            events = [next(stream) for _ in range(3)]
+            between.target = None
+            ended = direct.wait(stream.task_id)
+            app.store.sweep(Expiry(replay=time.time_ns() // 1_000_000 + 60_000))
+            between.target = address
+            last = next(stream)
+            assert stream.resynchronised
+            assert (last.status, last.artifacts) == (ended.status, ended.artifacts)  # type: ignore[union-attr]
+            assert list(stream) == []
+            assert stream.task is not None
+            assert stream.task.text == ended.text
+        assert len(events) == 3
+        # A send that comes again gets no replay either, but its task.
+        assert client.send("count 100", idempotency_key=key).text == ended.text
 
 
 def test_a_send_through_cuts_returns_what_the_store_has(address: tuple[str, int]) -> None:
