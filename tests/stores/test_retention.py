@@ -14,11 +14,11 @@ import pytest
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.operations import RunRequest, SendKey
-from a2a_sync.stores.base import COMPACT_FROM, Expiry, RunRevoked, Swept, TaskQuery, TaskStore
+from a2a_sync.stores.base import COMPACT_FROM, Expiry, RunRevoked, SentRun, Swept, TaskQuery, TaskStore
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.types import Message, Role, TaskState
-from tests.stores.contract import MINE, begin, chunk, done, ids, message, resume, status, together
+from tests.stores.contract import MINE, begin, chunk, done, ids, message, resume, send, status, together
 
 NOTHING = Swept(removed=0, compacted=0, more=False)
 
@@ -96,6 +96,18 @@ def test_nothing_is_removed_where_nothing_expires(store: TaskStore) -> None:
     assert store.sweep(Expiry()) == NOTHING
     assert store.sweep(Expiry(ended=0, waiting=0, replay=0)) == NOTHING
     assert set(ids(store, TaskQuery())) == made
+
+
+def test_the_key_of_a_send_outlives_its_log_and_goes_with_its_task(store: TaskStore) -> None:
+    run = send(store, "k")
+    task_id = run.head.id
+    store.append(run.token, [chunk(task_id, f"{n} ", append=n > 0) for n in range(2 * COMPACT_FROM)])
+    store.append(run.token, [status(task_id, TaskState.COMPLETED)])
+    assert store.sweep(ever(replay=True)).compacted == 1
+    assert store.sent(MINE, "k") == SentRun(task_id, run.head.version, "print")
+    assert store.sweep(ever(ended=True)).removed == 1
+    assert store.sent(MINE, "k") is None
+    assert send(store, "k").head.id != task_id
 
 
 def test_each_class_expires_by_itself_and_a_run_never(store: TaskStore) -> None:

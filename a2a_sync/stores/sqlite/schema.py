@@ -6,8 +6,9 @@ its newest run, and each message points at the message before it: the newest n a
 says how many tasks of a scope are in a state, so that totals cost nothing to ask for; its row without scope and state
 counts them all. ``snapshots`` holds the folded artifacts of tasks with many chunks, and of those whose entries up to
 ``compacted`` were deleted but for messages. ``rest_ms`` says when a task's newest run ended. ``workers`` counts the
-heartbeats of the processes; a token begins with the id of the worker that holds it. ``sends`` knows the sends that came with a key by
-the digest of scope and key; the entry of the message names the digest too, so that it can be deleted with its task.
+heartbeats of the processes; a token begins with the id of the worker that holds it. ``sends`` knows the sends that came
+with a key by the digest of scope and key; the entry of the message names the digest too, so that it can be deleted with
+its task.
 
 Every index and every table that a write touches is one more page to store: measure before adding one.
 """
