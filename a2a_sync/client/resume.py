@@ -89,6 +89,8 @@ class Resumption:
                 return None
             try:
                 stream = self._open(place)
+            except CannotBeFollowed:
+                raise
             except (TransportError, OverloadedError) as failed:
                 if not is_passing(failed):
                     raise
@@ -160,7 +162,7 @@ class Resumption:
                 f"the stream was cut and could not be taken up again within {budget:g} seconds ({_told(error)})",
                 **marks,
             ) from error
-        logger.info("stream of task %s was cut (%s); again in %.1f s", place.task_id or "?", _told(error), pause)
+        logger.info("a stream was cut (%s); again in %.1f s", _told(error), pause, extra={"task_id": place.task_id})
         left = self._deadline.left
         if closed.wait(pause if left is None else min(pause, left)):
             return False

@@ -51,7 +51,9 @@ def _recall(link: Link, task: Task, request: SendMessageRequest, deadline: Deadl
     length = request.configuration.history_length if request.configuration is not None else None
     if length is None:
         return task
-    return replace(task, history=()) if length == 0 else get_task(link, task.id, length, deadline)
+    if length == 0:
+        return replace(task, history=())
+    return patiently(link, deadline, lambda: get_task(link, task.id, length, deadline))
 
 
 def get_task(link: Link, task_id: str, history_length: int | None, deadline: Deadline) -> Task:
@@ -95,7 +97,9 @@ def _follow(link: Link, task_id: str, deadline: Deadline) -> Task | None:
         _run_until_paused(stream)
     except (CannotBeFollowed, *NOT_TO_BE_FOLLOWED):
         return None
-    return stream.task if stream.complete else get_task(link, task_id, None, deadline)
+    return (
+        stream.task if stream.complete else patiently(link, deadline, lambda: get_task(link, task_id, None, deadline))
+    )
 
 
 def _run_until_paused(stream: TaskStream, *, skip_first: bool = False) -> Any:

@@ -265,6 +265,15 @@ def test_a_stream_that_breaks_while_credentials_are_asked_for_may_go_on(number: 
         assert server.operations == ["SendStreamingMessage", "GetTask"]
 
 
+def test_an_agent_that_lets_nobody_follow_a_task_is_not_asked_twice() -> None:
+    table = {"SendStreamingMessage": FIRST, "SubscribeToTask": says(-32004), "GetTask": results(task())}
+    with talking(table) as (server, client), pytest.raises(StreamInterrupted, match="lets nobody follow") as caught:
+        read(client.stream("go"))
+
+    assert (caught.value.task_id, caught.value.last_event_id) == ("t-1", 4)
+    assert len(server.asked) == 3
+
+
 # -- patience -----------------------------------------------------------------------------------------------------------
 
 

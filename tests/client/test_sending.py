@@ -241,10 +241,15 @@ def test_a_cut_stream_of_an_agent_that_lets_nobody_follow_is_made_up_for_by_look
     table = {
         "SendStreamingMessage": streams({"task": task()}),
         "SubscribeToTask": refuse(),
-        "GetTask": steps(results(task()), results(task()), results(DONE)),
+        "GetTask": steps(*[results(task())] * 3, results(DONE)),
     }
     with peer(table) as server, Client(server.card(), retry=QUICK) as client:
         assert client.send("hi").text == "all"
+
+    assert server.operations == [
+        *("SendStreamingMessage", "SubscribeToTask", "GetTask"),
+        *("GetTask", "SubscribeToTask", "GetTask", "GetTask"),
+    ]
 
 
 def test_without_retry_a_cut_stream_is_an_error_that_names_the_task() -> None:
