@@ -1,0 +1,222 @@
+"""A state machine over two processes on one SQLite file: whatever a follower misses, it sees the same run of entries."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from a2a_sync.lifecycle import ends_run
+from a2a_sync.stores.base import COMPACT_FROM
+from a2a_sync.stores.sqlite import SQLiteStore
+from a2a_sync.types import Message
+from tests.faults.node import SCOPE, Node, RemoteNode
+
+published = st.sampled_from(["now", "late", "never"])
+which = st.integers(0, 1)
+readers = st.integers(0, 255)
+
+
+class Written(NamedTuple):
+    """An entry of the log, as followers shall see it."""
+
+    number: int
+    streamed: bool
+    ends: bool
+
+
+class Follower:
+    """Where a stream began, what it has shown, and whether it is over."""
+
+    def __init__(self, node: Any, index: int, cursor: int) -> None:
+        self.node = node
+        self.index = index
+        self.cursor = cursor
+        self.seen: list[int] = []
+        self.over = False
+
+    def read(self) -> None:
+        if not self.over:
+            numbers = self.node.read(self.index)
+            self.over = numbers is None
+            self.seen += numbers or []
+
+
+class TwoProcesses(RuleBasedStateMachine):
+    """Runs come and go in either process; hints and published entries are late, out of order, or lost."""
+
+    nodes: tuple[Any, Any]
+    store: SQLiteStore
+    names = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.task_id = f"task-{next(self.names)}"
+        self.written: list[Written] = []
+        self.followers: list[Follower] = []
+        self.writer = self.nodes[0]
+        self.ended = False
+
+    @initialize(node=which)
+    def begin(self, node: int) -> None:
+        self.start(node, "now", True)
+        for one in (0, 1):
+            self.follow(one, 2)
+
+    # -- writing --
+
+    @property
+    def running(self) -> bool:
+        return self.store.head(SCOPE, self.task_id).running
+
+    def start(self, node: int, publish: str, create: bool = False) -> None:
+        self.writer = self.nodes[node]
+        self.writer.start(self.task_id, create, publish)
+        self.note()
+
+    def note(self) -> None:
+        """Take down what was written, before it can be compacted."""
+        after = self.written[-1].number if self.written else 0
+        for entry in self.store.log(SCOPE, self.task_id, after=after).entries:
+            streamed = not isinstance(entry.event, Message)
+            self.written.append(Written(entry.number, streamed, ends_run(entry.event)))
+
+    @precondition(lambda self: not self.running)
+    @rule(node=which, publish=published)
+    def next_run(self, node: int, publish: str) -> None:
+        self.start(node, publish)
+
+    @rule(steps=st.lists(st.tuples(st.integers(1, 9), published, readers), min_size=1, max_size=5), node=which)
+    def write(self, steps: list[tuple[int, str, int]], node: int) -> None:
+        """Some entries, published in one way or other, and a look of some followers; again and again."""
+        if not self.running:
+            self.start(node, "now")
+        for count, publish, who in steps:
+            self.writer.write(self.task_id, count, publish)
+            self.note()
+            self.look(who)
+
+    @precondition(lambda self: self.running)
+    @rule(state=st.sampled_from(["input-required", "auth-required"]), publish=published, who=readers)
+    def pause(self, state: str, publish: str, who: int) -> None:
+        self.writer.pause(self.task_id, state, publish)
+        self.note()
+        self.look(who)
+
+    @rule(node=which, who=readers)
+    def compact(self, node: int, who: int) -> None:
+        """What rests is compacted, while followers are anywhere in it."""
+        if self.running:
+            self.writer.write(self.task_id, COMPACT_FROM, "never")
+            self.writer.pause(self.task_id, "input-required", "never")
+            self.note()
+        self.nodes[node].compact()
+        for node_ in self.nodes:
+            node_.hint(self.task_id)
+        self.look(who)
+
+    # -- what reaches the followers --
+
+    @rule(node=which)
+    def hint(self, node: int) -> None:
+        self.nodes[node].hint(self.task_id)
+
+    @rule(node=which, index=st.integers(0, 9))
+    def publish_late(self, node: int, index: int) -> None:
+        self.nodes[node].publish_late(index)
+
+    # -- following --
+
+    @precondition(lambda self: len(self.followers) < 8)
+    @rule(node=which, size=st.integers(1, 6))
+    def follow(self, node: int, size: int) -> None:
+        self.followers.append(Follower(self.nodes[node], *self.nodes[node].follow(self.task_id, size)))
+
+    @precondition(lambda self: len(self.followers) < 8)
+    @rule(node=which, size=st.integers(1, 6), back=st.integers(0, 30))
+    def resume(self, node: int, size: int, back: int) -> None:
+        head = self.store.head(SCOPE, self.task_id)
+        cursor = max(head.compacted, head.version - back)
+        self.followers.append(Follower(self.nodes[node], *self.nodes[node].resume(self.task_id, cursor, size)))
+
+    @rule(who=readers)
+    def look(self, who: int) -> None:
+        """The followers in the bits of `who` read what there is."""
+        for place, follower in enumerate(self.followers):
+            if who >> place % 8 & 1:
+                follower.read()
+
+    def expected(self, cursor: int) -> list[int]:
+        """The streamed entries after a cursor, up to the one that ends its run."""
+        found = []
+        for entry in self.written:
+            if entry.number > cursor and entry.streamed:
+                found.append(entry.number)
+                if entry.ends:
+                    break
+        return found
+
+    @invariant()
+    def nobody_sees_a_gap_or_anything_twice(self) -> None:
+        for follower in self.followers:
+            assert follower.seen == self.expected(follower.cursor)[: len(follower.seen)]
+
+    def teardown(self) -> None:
+        """The end of the last run is hinted at everywhere: everybody then has seen all of its run, and is over."""
+        if not self.written:
+            return
+        if not self.running:
+            self.start(0, "never")
+        self.writer.pause(self.task_id, "completed", "never")
+        self.note()
+        for node in self.nodes:
+            node.hint(self.task_id)
+        for follower in self.followers:
+            for _ in range(10_000):
+                if follower.over:
+                    break
+                follower.read()
+            assert follower.over, "a stream did not end"
+            expected = self.expected(follower.cursor)
+            assert follower.seen == expected[: len(follower.seen)]
+            if len(follower.seen) < len(expected):
+                assert self.may_stop_at(max([follower.cursor, *follower.seen]))
+        for node in self.nodes:
+            node.forget()
+
+    def may_stop_at(self, number: int) -> bool:
+        """A run that freed its token without a last entry ended there, or what followed was compacted."""
+        following = next(entry for entry in self.written if entry.number > number)
+        return not following.streamed or self.store.head(SCOPE, self.task_id).compacted > number
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[type[TwoProcesses]]:
+    path = str(tmp_path / "tasks.db")
+    remote = RemoteNode(path)
+
+    class Machine(TwoProcesses):
+        nodes = (Node(path), remote)
+        store = SQLiteStore(path)
+
+    yield Machine
+    Machine.store.close()
+    remote.close()
+
+
+@pytest.mark.live
+def test_every_follower_in_either_process_sees_the_same_ascending_run(machine: type[TwoProcesses]) -> None:
+    run_state_machine_as_test(machine, settings=settings(max_examples=50, stateful_step_count=40, deadline=None))
