@@ -6,7 +6,6 @@ its agent knows it again.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,13 +28,14 @@ from a2a_sync.errors import (
     TransportTimeout,
     UnsupportedOperationError,
 )
+from a2a_sync.logs import get_logger
 from a2a_sync.operations import EventStream, StreamItem
 from a2a_sync.types import GetTaskRequest, SubscribeToTaskRequest, Task
 
 if TYPE_CHECKING:
     from a2a_sync.client.link import Link
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _T = TypeVar("_T")
 
