@@ -168,6 +168,7 @@ class A2AApp:
         request = Request(environ)
         request.trusted_hosts = self._trusted_hosts
         path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
+        response: WSGIApplication
         if path in ("", "/") and self._jsonrpc is not None:
             if method == "POST":
                 return self._jsonrpc.respond(self._exchange(request, start_response))
@@ -189,7 +190,7 @@ class A2AApp:
         connection = Connection(request.environ, lambda: self._closed)
         return Exchange(request, start_response, connection, self.limits, self._places)
 
-    def _card(self, request: Request) -> Response:
+    def _card(self, request: Request) -> WSGIApplication:
         try:
             address = self._url or (iri_to_uri(request.root_url) if request.host else "")
         except SecurityError:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from werkzeug.wrappers import Request, Response
 
@@ -20,17 +20,27 @@ from a2a_sync.bindings.headers import VERSION, named_versions
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import Codec
 
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
 CARD_PATH = "/.well-known/agent-card.json"
 #: Where agents and clients of protocol 0.2 and early 0.3 have it.
 OLD_CARD_PATH = "/.well-known/agent.json"
 _MAX_AGE = 300
 _MOST_DOCUMENTS = 64
+_CONDITIONS = ("HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH")
 
 
 @dataclass(frozen=True, slots=True)
 class _Document:
+    """The bytes of a card with their headers; a WSGI application that answers with them."""
+
     body: bytes
-    etag: str
+    headers: tuple[tuple[str, str], ...]
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        start_response("200 OK", list(self.headers))
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [self.body]
 
 
 class CardDocument:
@@ -52,18 +62,17 @@ class CardDocument:
         self._lock = threading.Lock()
         self._documents: dict[tuple[str, tuple[Codec, ...]], _Document] = {}
 
-    def respond(self, request: Request, address: str) -> Response:
-        """The card, or 304 when the client has it already; the body is left out for HEAD by the server."""
+    def respond(self, request: Request, address: str) -> WSGIApplication:
+        """The card, or 304 when the client has it already; the body is left out for HEAD."""
         document = self._document(address, self._form(request))
-        response = Response(document.body, content_type="application/json")
-        response.headers["Cache-Control"] = self._caching
-        response.headers["Vary"] = self._vary
-        response.set_etag(document.etag)
-        return response.make_conditional(request)
+        if not any(condition in request.environ for condition in _CONDITIONS):
+            return document
+        return Response(document.body, headers=document.headers).make_conditional(request)
 
     def _form(self, request: Request) -> tuple[Codec, ...]:
         """The codecs to write in: one where the caller names a version that is served."""
-        named = named_versions(request.headers.get(VERSION) or request.args.get(VERSION, ""))
+        in_query = request.args.get(VERSION, "") if request.query_string else ""
+        named = named_versions(request.headers.get(VERSION) or in_query)
         return self._forms.get(named.pop(), self._all) if len(named) == 1 else self._all
 
     def _document(self, address: str, form: tuple[Codec, ...]) -> _Document:
@@ -72,7 +81,14 @@ class CardDocument:
             return known
         card = self._card(address)
         body = jsontext.dumps(reduce(_merged, [codec.dump(card) for codec in form]))
-        document = _Document(body, hashlib.sha256(body).hexdigest()[:32])
+        headers = (
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", self._caching),
+            ("Vary", self._vary),
+            ("ETag", f'"{hashlib.sha256(body).hexdigest()[:32]}"'),
+        )
+        document = _Document(body, headers)
         with self._lock:
             # Addresses come from Host headers: whoever sends many of them may not fill the memory.
             if len(self._documents) >= _MOST_DOCUMENTS:
