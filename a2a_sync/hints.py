@@ -96,6 +96,16 @@ class Hints:
                 bound.close()
             return
         self._sender, self._own = sender, own
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove the sockets of processes that died without doing it."""
+        for other in self._neighbours():
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+                try:
+                    probe.connect(other)
+                except ConnectionRefusedError:
+                    os.unlink(other)
 
     def tell(self, task_id: str) -> None:
         """Tell every other process that listens. Never blocks and never fails: a hint may be lost."""

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 __all__ = [
@@ -123,8 +123,10 @@ def _refuse_what_cannot_be_shared(worker: Any) -> None:
     if worker.cfg.workers > 1 and isinstance(app, A2AApp) and app.store.workers is None:
         from gunicorn.errors import AppImportError
 
-        # Gunicorn prints it and stops as a whole.
-        raise AppImportError(ALONE)
+        # Gunicorn prints it and stops as a whole. It says a lot more when others fail too while it stops.
+        if worker.age % worker.cfg.workers == 1:
+            raise AppImportError(ALONE)
+        _await(lambda: not worker.alive, 10.0)
 
 
 def _tell_threads(worker: Any) -> None:
@@ -147,39 +149,47 @@ class _Ending:
 
     def await_stop(self) -> None:
         """Wait until the worker stops serving, for whatever reason, then end its apps. On a thread of its own."""
+        worker = self._worker
         # A signal handler could not do it: what the interrupted code holds is held while it runs.
-        while self._worker.alive:
+        while worker.alive:
             time.sleep(_LOOK)
-        self._end(max(0.0, self._worker.cfg.graceful_timeout - _FOR_STREAMS))
+        until = time.monotonic() + worker.cfg.graceful_timeout - _FOR_STREAMS
+        # Who is let in is served. Threaded workers tell how long they let others in, the rest take a second at most.
+        _await(lambda: not getattr(worker, "_accepting", True), 1.0 + _LOOK)
+        self._end(until)
 
     def hurry(self) -> None:
         """The worker's process is about to end: so do its apps, now."""
         self._hurried.set()
-        self._end(0.0)
+        self._end(time.monotonic())
         self._done.wait(_FOR_STREAMS)
 
-    def _end(self, seconds: float) -> None:
+    def _end(self, until: float) -> None:
         with self._lock:
             begun, self._begun = self._begun, True
         if begun:
             return
         try:
-            self._drain(_apps(self._worker), seconds)
+            self._drain(_apps(self._worker), until)
         finally:
             self._done.set()
 
-    def _drain(self, apps: list[Any], seconds: float) -> None:
+    def _drain(self, apps: list[Any], until: float) -> None:
         # All together: the runs of one may call another one, until the last of them has ended.
         for app in apps:
             app.drain()
-        until = time.monotonic() + seconds
-        while any(app.running for app in apps) and time.monotonic() < until and not self._hurried.wait(0.05):
-            pass
+        _await(lambda: self._hurried.is_set() or not any(app.running for app in apps), until - time.monotonic())
         closing = [threading.Thread(target=app.close, args=(0.0,), name="a2a-close", daemon=True) for app in apps]
         for thread in closing:
             thread.start()
         for thread in closing:
             thread.join(_FOR_STREAMS)
+
+
+def _await(condition: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def _apps(worker: Any) -> list[Any]:

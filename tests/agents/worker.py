@@ -1,0 +1,114 @@
+"""An agent that tells of the process it runs in and does what processes find hard: ``gunicorn tests.agents.worker:app``.
+
+``flask_app`` is the same inside a Flask application. Tasks are kept in `WORKER_STORE`; `WORKER_BEAT` is `Limits.beat`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+# On purpose before anything could patch: what a user's program loads.
+import urllib3.util.ssl_
+
+from a2a_sync import A2AApp, Agent, InputRequired, Limits, Message, RequestContext
+
+#: The process that this module was loaded in.
+LOADED_IN = os.getpid()
+
+
+class Worker(Agent):
+    name = "worker"
+    description = "Tells of its process"
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        command, _, argument = message.text.partition(" ")
+        return getattr(self, f"do_{command}")(argument, context)
+
+    def do_tell(self, argument: str, context: RequestContext) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "loaded_in": LOADED_IN,
+            "cores": sorted(os.sched_getaffinity(0)),
+            "streams": app.open_streams,
+        }
+
+    def do_ask(self, argument: str, context: RequestContext) -> InputRequired:
+        return InputRequired("And then?")
+
+    def do_wait(self, argument: str, context: RequestContext) -> str:
+        """Wait for a cancel, and tell who waits. The next attempt does not wait."""
+        context.update(f"waiting in {os.getpid()}")
+        if context.attempt == 1:
+            context.sleep(float(argument or 60))
+        return f"attempt {context.attempt}"
+
+    def do_hang(self, argument: str, context: RequestContext) -> None:
+        """Wait without ever looking."""
+        context.update(f"hanging in {os.getpid()}")
+        threading.Event().wait(60)
+
+    def do_burn(self, argument: str, context: RequestContext) -> str:
+        """Calculate for some seconds, without letting any greenlet have its turn."""
+        context.update(f"burning in {os.getpid()}")
+        end = time.monotonic() + float(argument)
+        while time.monotonic() < end:
+            pass
+        return "burnt"
+
+    def do_tls(self, argument: str, context: RequestContext) -> str:
+        return type(urllib3.util.ssl_.create_urllib3_context()).__name__
+
+    async def do_count(self, argument: str, context: RequestContext) -> AsyncIterator[str]:
+        for number in range(int(argument)):
+            await asyncio.sleep(0.001)
+            yield await asyncio.to_thread(lambda number=number: f"{number} ")
+
+    async def do_await(self, argument: str, context: RequestContext) -> str:
+        context.update(f"awaiting in {os.getpid()}")
+        await asyncio.sleep(60)
+        return "awaited"
+
+
+class Retrying(Worker):
+    """May be run again."""
+
+    on_worker_lost = "retry"
+
+
+class OnThreads(Worker):
+    """Runs an event loop of its own in a handler that is not ``async def``."""
+
+    native_thread = True
+
+    def do_loop(self, argument: str, context: RequestContext) -> str:
+        async def work() -> str:
+            for number in range(5):
+                await asyncio.sleep(0.01)
+                context.update(f"step {number}")
+            return f"loop {argument}"
+
+        return asyncio.run(work())
+
+
+AGENT = {"": Worker, "retry": Retrying, "native": OnThreads}[os.environ.get("WORKER_KIND", "")]
+STORE = os.environ.get("WORKER_STORE")
+LIMITS = Limits(tick=0.2, beat=float(os.environ.get("WORKER_BEAT", "0.5")))
+
+app = A2AApp(AGENT(), store=STORE, limits=LIMITS)
+
+
+def __getattr__(name: str) -> Any:
+    if name != "flask_app":
+        raise AttributeError(name)
+    from flask import Flask
+
+    from a2a_sync.hosts.flask import blueprint
+
+    host = Flask(__name__)
+    host.register_blueprint(blueprint(app), url_prefix="/agent")
+    return host
