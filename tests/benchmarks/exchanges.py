@@ -137,15 +137,21 @@ def card() -> Exchange:
     return Exchange(request, lambda body: _expect(json.loads(body)["name"] == "Echo", "another card", body))
 
 
-def turn(task: dict[str, Any]) -> Exchange:
-    """One more turn of `task` (an empty dict: the first of a new one, which is then filled in), without its history."""
+def turn(task: dict[str, Any], *, history: int | None = 0) -> Exchange:
+    """One more turn of `task` (an empty dict: the first of a new one, which is then filled in).
+
+    `history` is how many messages are asked back (None: all there are).
+    """
     ids = {"taskId": task["id"], "contextId": task["contextId"]} if task else {}
-    params = {"message": _message("turn: and then?", **ids), "configuration": {"historyLength": 0}}
+    params: dict[str, Any] = {"message": _message("turn: and then?", **ids)}
+    if history is not None:
+        params["configuration"] = {"historyLength": history}
     number, request = _post("SendMessage", params)
 
     def check(body: bytearray) -> None:
         got = _result(number, body)["task"]
-        _expect(got["status"]["state"] == "TASK_STATE_INPUT_REQUIRED" and not got.get("history"), "no turn", body)
+        _expect(got["status"]["state"] == "TASK_STATE_INPUT_REQUIRED", "no turn", body)
+        _expect(bool(got.pop("history", None)) == (history != 0), "another history than asked for", body)
         task.update(got)
 
     return Exchange(request, check)

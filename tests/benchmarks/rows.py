@@ -197,6 +197,18 @@ def turns() -> Iterator[Row]:
             yield row(f"turn 1,000 / turn 1, {name}", mine, theirs, "ms", at_most(1.3, 1.05))
 
 
+def history() -> Iterator[Row]:
+    """A turn of a task that has 1,000 messages, and gives them all back."""
+    with ExitStack() as stack:
+        steps = []
+        for server in running(stack, servers.MEMORY, servers.SDK):
+            one = partial(drive, server.port, partial(exchanges.turn, {}, history=None), connections=1)
+            one(exchanges=500, limit=120)
+            steps.append(partial(one, exchanges=3))
+        mine, theirs = ([sample.p50 * 1e3 for sample in taken] for taken in alternate(*steps))
+        yield row("turn 500 with its full history / a2a-sdk", mine, theirs, "ms", at_most(None, 0.25))
+
+
 def chunks() -> Iterator[Row]:
     """Streams of many chunks into one artifact, on SQLite: the cost must grow with their number, not its square."""
     few, many = 8_000, 32_000
@@ -297,6 +309,6 @@ def clients() -> Iterator[Row]:
 SUITES: dict[str, Callable[[], Iterator[Row]]] = {
     suite.__name__: suite
     for suite in (
-        send, sqlite, stream, echo, reads, pages, turns, chunks, stored, memory, held, imports, clients,
+        send, sqlite, stream, echo, reads, pages, turns, history, chunks, stored, memory, held, imports, clients,
     )
 }  # fmt: skip
