@@ -28,6 +28,10 @@ from a2a_sync.types import (
 #: A packed event begins with its kind.
 Packed: TypeAlias = tuple[Any, ...]
 MESSAGE, STATUS, ARTIFACT = range(3)
+_ROLES = {role.value: role for role in Role}
+_STATES = {state.value: state for state in TaskState}
+_RARE_IN_MESSAGES = ("metadata", "extensions", "reference_task_ids")
+_RARE_IN_ARTIFACTS = ("name", "description", "metadata", "extensions")
 
 
 def pack(event: LogEvent, task_id: str, context_id: str) -> Packed:
@@ -63,16 +67,13 @@ def unpack_message(packed: Packed, task_id: str, context_id: str) -> Message:
     """The message that was packed for this task."""
     _, ids, role, message_id, parts, rare = packed
     task_id, context_id = ids or (task_id, context_id)
-    metadata, extensions, reference_task_ids = rare or (None, (), ())
     return Message(
-        role=Role(role),
+        role=_ROLES[role],
         parts=_unpack_parts(parts),
         message_id=message_id,
         task_id=task_id,
         context_id=context_id,
-        extensions=extensions,
-        reference_task_ids=reference_task_ids,
-        **_given(metadata),
+        **(_named(_RARE_IN_MESSAGES, rare) if rare else {}),
     )
 
 
@@ -80,14 +81,10 @@ def unpack_artifact(packed: Packed, task_id: str, context_id: str) -> TaskArtifa
     """The artifact event that was packed for this task."""
     _, ids, artifact_id, parts, rare, append, last_chunk, metadata = packed
     task_id, context_id = ids or (task_id, context_id)
-    name, description, of_artifact, extensions = rare or ("", "", None, ())
     artifact = Artifact(
         artifact_id=artifact_id,
         parts=_unpack_parts(parts),
-        name=name,
-        description=description,
-        extensions=extensions,
-        **_given(of_artifact),
+        **(_named(_RARE_IN_ARTIFACTS, rare) if rare else {}),
     )
     return TaskArtifactUpdateEvent(
         task_id=task_id,
@@ -102,7 +99,7 @@ def unpack_artifact(packed: Packed, task_id: str, context_id: str) -> TaskArtifa
 def _unpack_status(packed: Packed, task_id: str, context_id: str) -> TaskStatusUpdateEvent:
     _, ids, state, timestamp, said, metadata = packed
     message = None if said is None else unpack_message(said, task_id, context_id)
-    status = TaskStatus(state=TaskState(state), message=message, timestamp=timestamp)
+    status = TaskStatus(state=_STATES[state], message=message, timestamp=timestamp)
     task_id, context_id = ids or (task_id, context_id)
     return TaskStatusUpdateEvent(task_id=task_id, context_id=context_id, status=status, **_given(metadata))
 
@@ -131,6 +128,10 @@ def _unpack_parts(packed: tuple[Part | str, ...] | str) -> tuple[Part, ...]:
     if isinstance(packed, str):
         return (TextPart(packed),)
     return tuple([TextPart(part) if isinstance(part, str) else part for part in packed])
+
+
+def _named(names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 def _given(metadata: Metadata | None) -> dict[str, Any]:
