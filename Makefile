@@ -9,16 +9,19 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types docs bench interop interop-03 clean
+.PHONY: help demo test test-gevent lint types docs bench interop interop-03 clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 demo: $(VENV)/.stamp-base ## Serve an agent, call it, show what it does; results in demo-output/
 	@$(BIN)/python examples/demo.py demo-output
 
 test: $(VENV)/.stamp-test ## Run the tests that need nothing but Python
 	$(BIN)/python -m pytest $(PYTEST_ARGS) --ignore=tests/interop --ignore=tests/interop03 --ignore=tests/benchmarks
+
+test-gevent: $(VENV)/.stamp-test ## Run them once more with a standard library that gevent has patched
+	$(BIN)/python -m tests.gevent_suite $(PYTEST_ARGS)
 
 lint: $(VENV)/.stamp-dev ## Check style and formatting
 	$(BIN)/ruff check .
