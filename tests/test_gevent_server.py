@@ -44,7 +44,7 @@ def subscribe(server: LiveServer, task_id: str) -> socket.socket:
 
 def read_until(connections: list[socket.socket], marker: bytes, seconds: float = 60.0) -> None:
     """Read from all of them until each has shown `marker`."""
-    shown = {connection: b"" for connection in connections}
+    shown = dict.fromkeys(connections, b"")
     deadline = time.monotonic() + seconds
     with selectors.DefaultSelector() as selector:
         for connection in connections:
