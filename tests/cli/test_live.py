@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from a2a_sync import A2AApp, Client
 from tests.cli.agents import Actor
 from tests.cli.conftest import served
 from tests.live import ROOT
+from tests.test_gunicorn import begin, tell_all
 
 pytestmark = pytest.mark.live
 
@@ -75,7 +77,7 @@ def read_until(child: subprocess.Popen[str], marker: str) -> str:
 @contextmanager
 def serve(*arguments: str, cwd: Path = ROOT) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """``a2a-sync serve`` on a free port, and its URL."""
-    with process("serve", *arguments, "--port", "0", cwd=cwd) as server:
+    with process("serve", "--port", "0", *arguments, cwd=cwd) as server:
         printed = read_until(server, "Agent card: ")
         found = re.search(r"Agent card: (http://127\.0\.0\.1:\d+)/\.well-known/agent-card\.json", printed)
         assert found, printed
@@ -93,6 +95,22 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("served")
     with serve("tests.cli.agents:agent", "--store", f"sqlite:///{folder}/tasks.db", "--threads", "8") as (_, url):
         yield url
+
+
+@pytest.mark.parametrize("options", [[], ["--gevent"], ["--gevent", "--", "--preload"]])
+def test_several_workers_serve_one_agent(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKER_STORE", f"sqlite:///{tmp_path}/tasks.db")
+    with serve("tests.agents.worker:app", "--workers", "2", *options) as (server, url):
+        told = tell_all(SimpleNamespace(url=url), 2)  # type: ignore[arg-type]
+        with Client(url) as client, Client(url) as another:
+            task_id, process = begin(client, "wait")
+            assert process in told
+            assert another.cancel_task(task_id).state == "canceled"
+            assert client.send("tls").text == "SSLContext"
+        server.terminate()
+        printed = finished(server)
+    assert server.returncode == 0, printed
+    assert "Traceback" not in printed
 
 
 def test_a_served_agent_answers_and_keeps_its_tasks_in_the_file(tmp_path: Path) -> None:
