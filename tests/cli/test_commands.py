@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -266,6 +267,13 @@ def test_serve_says_what_is_wrong_before_it_starts(run: Run, arguments: list[str
     result = run("serve", *arguments)
     assert result.exit_code == 2
     assert problem in result.stderr
+
+
+def test_serve_says_what_gevent_needs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["a2a_sync.cli.serve"], "find_spec", lambda name: None)
+    result = run("serve", "tests.cli.agents:agent", "--gevent")
+    assert result.exit_code == 2
+    assert "pip install 'a2a-sync[gevent]'" in result.stderr
 
 
 def test_serve_says_that_a_port_is_taken(run: Run) -> None:
