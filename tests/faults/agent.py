@@ -46,8 +46,12 @@ class FaultAgent(Agent):
         return InputRequired("And then?")
 
 
+#: Short, so that tests that kill workers need not wait; long, where a crowd leaves none of them much time.
+_BEAT = float(os.environ.get("FAULT_BEAT", "0.5"))
+
+
 def make_app(runs: str = "", *, store: Any = None, **limits: Any) -> A2AApp:
-    return A2AApp(FaultAgent(runs), store=store, limits=Limits(**{"tick": 0.1, "beat": 0.5, **limits}))
+    return A2AApp(FaultAgent(runs), store=store, limits=Limits(**{"tick": 0.1, "beat": _BEAT, **limits}))
 
 
 app = make_app(os.environ.get("FAULT_RUNS", ""), store=os.environ.get("FAULT_STORE"))

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
 
 def test_two_hundred_clients_find_every_task_see_every_event_and_are_obeyed(tmp_path: Path) -> None:
-    environment = {"FAULT_STORE": f"sqlite:///{tmp_path / 'tasks.db'}"}
+    environment = {"FAULT_STORE": f"sqlite:///{tmp_path / 'tasks.db'}", "FAULT_BEAT": "10"}
     options = ("-c", "python:a2a_sync.gunicorn")
     with gunicorn("tests.faults.agent:app", *options, threads=8, workers=4, environment=environment) as server:
         crowd = Crowd(server.url)
