@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -63,6 +64,7 @@ class Server:
             self.port: int = probe.getsockname()[1]
         variables = {key: value.format(folder=self._folder) for key, value in setup.variables.items()}
         address = ("--bind", f"127.0.0.1:{self.port}") if "gunicorn" in setup.command else ("--port", str(self.port))
+        self._command = setup.command
         self._log = (Path(self._folder) / "log").open("wb")
         self._process = subprocess.Popen(
             [environments.python(setup.environment), *setup.command, *address],
@@ -93,8 +95,11 @@ class Server:
                 time.sleep(0.05)
             else:
                 return
-        log = (Path(self._folder) / "log").read_text(errors="replace")
-        raise RuntimeError(f"the server did not start: {log[-3000:]}")
+        raise RuntimeError(f"the server did not start: {self._told()}")
+
+    def _told(self) -> str:
+        """The end of what the server wrote."""
+        return (Path(self._folder) / "log").read_text(errors="replace")[-3000:]
 
     def memory(self) -> int:
         """Bytes of memory of the server and its children: what is theirs alone, and their share of the rest."""
@@ -136,6 +141,8 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            print(f"{' '.join(self._command)} wrote:\n{self._told()}", file=sys.stderr)
         self.stop()
 
 
