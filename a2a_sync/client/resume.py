@@ -104,14 +104,16 @@ class Resumption:
 
         Raises:
             StreamInterrupted: it could not be seen just now.
+            TransportTimeout: the overall limit ran out.
         """
         try:
             task: Task = self._link.call(
                 op.GET_TASK, GetTaskRequest(id=task_id), self._deadline, opening=Deadline.after(self._patience.left)
             )
         except (TransportError, OverloadedError) as error:
-            if self._deadline.expired or not is_passing(error):
+            if not is_passing(error):
                 raise
+            _in_time(self._link, self._deadline, error)
             raise StreamInterrupted(
                 f"the task could not be looked at ({_told(error)})",
                 phase="stream",
@@ -206,8 +208,9 @@ def persist(link: Link, deadline: Deadline, attempt: Callable[[Deadline], _T], *
     try:
         return attempt(NEVER)
     except TransportError as failed:
-        if not _was_lost(failed) or deadline.expired:
+        if not _was_lost(failed):
             raise
+        _in_time(link, deadline, failed)
         error: Exception = failed
     patience = Patience(link.surroundings.retry)
     while True:
@@ -224,8 +227,9 @@ def persist(link: Link, deadline: Deadline, attempt: Callable[[Deadline], _T], *
         try:
             return attempt(Deadline.after(patience.left) if stream else NEVER)
         except (TransportError, OverloadedError) as failed:
-            if not is_passing(failed) or deadline.expired:
+            if not is_passing(failed):
                 raise
+            _in_time(link, deadline, failed)
             error = failed
 
 
@@ -240,8 +244,28 @@ def patiently(link: Link, deadline: Deadline, attempt: Callable[[], _T]) -> _T:
         try:
             return attempt()
         except (TransportError, OverloadedError) as error:
-            if deadline.expired or not is_passing(error) or not _rest(link, patience, error, deadline):
+            if not is_passing(error):
                 raise
+            _in_time(link, deadline, error)
+            if not _rest(link, patience, error, deadline):
+                raise
+
+
+def _in_time(link: Link, deadline: Deadline, error: Exception) -> None:
+    """The overall limit leaves time for another attempt after `error`.
+
+    Raises:
+        TransportTimeout: it does not.
+    """
+    if isinstance(error, TransportTimeout) and deadline.expired:
+        raise error
+    if deadline.expired:
+        raise TransportTimeout(
+            f"the overall limit ran out ({_told(error)})",
+            phase=getattr(error, "phase", ""),
+            agent=link.agent,
+            task_id=getattr(error, "task_id", ""),
+        ) from error
 
 
 def _rest(link: Link, patience: Patience, error: Exception, deadline: Deadline) -> bool:

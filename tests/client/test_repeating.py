@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import (
+    Agent,
     AgentCard,
     AgentExtension,
     Client,
@@ -22,6 +23,9 @@ from a2a_sync import (
     TransportError,
     TransportTimeout,
 )
+from a2a_sync.client.link import Surroundings, local_link
+from a2a_sync.client.resume import patiently, persist
+from a2a_sync.client.timeouts import NEVER, Deadline
 from a2a_sync.errors import ConnectError, HTTPStatusError, InternalError, InvalidParamsError, OverloadedError
 from a2a_sync.operations import IDEMPOTENT_SEND
 from tests.client.peer import Asked, Line, Peer, Script, chunk, peer, results, status, steps, streams, task
@@ -275,3 +279,17 @@ def test_the_overall_limit_wins(streaming: bool) -> None:
             client.send("hi", timeout=0.4)
 
     assert 0.3 < time.monotonic() - started < 3
+
+
+def test_a_failure_at_the_very_end_of_the_overall_limit_is_a_time_out() -> None:
+    """The limit may run out between the failure and the look at the clock."""
+
+    def breaks(opening: Deadline) -> Task:
+        raise TransportError("the connection broke", phase="send", task_id="t-1")
+
+    link = local_link(Agent("greeter"), None, Surroundings({}, (), Retry()))
+    with pytest.raises(TransportTimeout, match="the connection broke") as caught:
+        persist(link, Deadline.after(0), breaks, stream=False)
+    assert caught.value.task_id == "t-1"
+    with pytest.raises(TransportTimeout, match="the connection broke"):
+        patiently(link, Deadline.after(0), lambda: breaks(NEVER))
