@@ -34,12 +34,18 @@ def _first(environ: dict[str, Any], keys: tuple[str, ...]) -> Any:
     return None
 
 
+def _asks_to_close(environ: dict[str, Any]) -> bool:
+    said = {word.strip().lower() for word in environ.get("HTTP_CONNECTION", "").split(",")}
+    return "close" in said or (environ.get("SERVER_PROTOCOL") == "HTTP/1.0" and "keep-alive" not in said)
+
+
 class Connection:
     """The client's end of one request."""
 
-    __slots__ = ("_before", "_limited", "_said_gone", "_socket", "_stopping")
+    __slots__ = ("_asked_to_close", "_before", "_limited", "_said_gone", "_socket", "_stopping")
 
     def __init__(self, environ: dict[str, Any], stopping: Callable[[], bool]) -> None:
+        self._asked_to_close = _asks_to_close(environ)
         self._socket: socket.socket | None = _first(environ, _KEYS)
         self._said_gone: Callable[[], bool] | None = _first(environ, _SAYS_GONE)
         host_stops: Callable[[], bool] | None = environ.get("a2a_sync.stopping")
@@ -86,6 +92,18 @@ class Connection:
         if self._socket is not None:
             try:
                 self._socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it has ended
+
+    def read_no_more(self) -> None:
+        """Where the client asked for no more than this answer: let nothing wait for what it might still send.
+
+        Gunicorn lingers on its main thread for every connection that it closes, up to two seconds each, and answers nobody
+        meanwhile. To be called when the request was read whole, else the client may lose the end of its answer.
+        """
+        if self._asked_to_close and self._socket is not None and not hasattr(self._socket, "getpeercert"):
+            try:
+                self._socket.shutdown(socket.SHUT_RD)
             except OSError:
                 pass  # it has ended
 

@@ -61,6 +61,7 @@ class Exchange:
         self._connection = connection
         self._limits = limits
         self._places = places
+        self._read_whole = not (request.content_length or "HTTP_TRANSFER_ENCODING" in request.environ)
 
     # -- the request --
 
@@ -112,7 +113,8 @@ class Exchange:
             raise JSONParseError("Invalid JSON: the body ended early, stalled or was not framed as announced") from None
         finally:
             self._connection.restore()
-        if len(body) > most:
+        self._read_whole = len(body) <= most
+        if not self._read_whole:
             raise RequestTooLargeError(f"the body is larger than {most} bytes")
         return body
 
@@ -177,6 +179,8 @@ class Exchange:
         if error is not None and error.retry_after:
             lines.append(("Retry-After", str(max(1, round(error.retry_after)))))
         self._start_response(f"{status} {_PHRASES.get(status, 'Error')}", lines)
+        if self._read_whole:
+            self._connection.read_no_more()
         return [] if status == HTTPStatus.NO_CONTENT or self.verb == "HEAD" else [body]
 
     def event(self, data: bytes) -> Iterable[bytes]:

@@ -105,6 +105,7 @@ class EventStreamBody:
                 self._stream.close()
             finally:
                 self._connection.restore()
+                self._connection.read_no_more()
                 self._cut_off_who_does_not_read()
                 on_close()
 

@@ -172,3 +172,53 @@ def test_a_connection_that_is_cut_is_over_for_both_and_may_be_cut_again(
     assert client.recv(1) == b""
     assert server.recv(1) == b""
     Connection({}, lambda: False).cut()
+
+
+# -- the last answer ----------------------------------------------------------------------------------------------------
+
+LAST = [
+    {"HTTP_CONNECTION": "close"},
+    {"HTTP_CONNECTION": "TE, Close"},
+    {"SERVER_PROTOCOL": "HTTP/1.0"},
+]
+NOT_LAST = [
+    {},
+    {"HTTP_CONNECTION": "keep-alive"},
+    {"SERVER_PROTOCOL": "HTTP/1.1"},
+    {"SERVER_PROTOCOL": "HTTP/1.0", "HTTP_CONNECTION": "Keep-Alive"},
+]
+
+
+@pytest.mark.parametrize("environ", LAST)
+def test_nobody_waits_for_more_from_a_client_that_wanted_one_answer(
+    environ: dict[str, str], sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    server, client = sockets
+    Connection({"gunicorn.socket": server, **environ}, lambda: False).read_no_more()
+    server.settimeout(5)
+    assert server.recv(1) == b""
+    server.sendall(b"the whole answer")
+    server.close()
+    assert client.recv(100) == b"the whole answer"
+    assert client.recv(100) == b""
+
+
+@pytest.mark.parametrize("environ", NOT_LAST)
+def test_a_connection_that_is_kept_is_read_on(
+    environ: dict[str, str], sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    server, client = sockets
+    Connection({"gunicorn.socket": server, **environ}, lambda: False).read_no_more()
+    client.sendall(b"next")
+    server.settimeout(5)
+    assert server.recv(100) == b"next"
+
+
+def test_reading_no_more_is_harmless_where_there_is_nothing_to_read(
+    sockets: tuple[socket.socket, socket.socket],
+) -> None:
+    Connection({"HTTP_CONNECTION": "close"}, lambda: False).read_no_more()
+    server, _ = sockets
+    gone = Connection({"gunicorn.socket": server, "HTTP_CONNECTION": "close"}, lambda: False)
+    server.close()
+    gone.read_no_more()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -100,6 +102,22 @@ def test_a_client_that_is_refused_comes_back_when_there_is_room(server: LiveServ
         assert task.state is TaskState.CANCELED
         later.join(20)
         assert len(streams) == 8
+
+
+def test_clients_that_do_not_close_their_side_hold_nobody_up(server: LiveServer) -> None:
+    """Gunicorn waits for each of them on the thread that everybody depends on."""
+    method = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "unknown"}}
+    body = json.dumps(method).encode()
+    head = f"POST / HTTP/1.1\r\nHost: a\r\nA2A-Version: 1.0\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    with ExitStack() as stack, Client(server.url) as client:
+        client.card()
+        lingering = [stack.enter_context(socket.create_connection(server.address, timeout=20)) for _ in range(20)]
+        for one in lingering:
+            one.sendall(head.encode() + body)
+        for one in lingering:
+            answer = b"".join(iter(lambda one=one: one.recv(65536), b""))
+            assert b"Task not found" in answer
+        assert in_time(client.list_tasks).total_size == 0
 
 
 def _await(condition: Callable[[], bool], what: str) -> None:
