@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-gevent lint types docs bench interop interop-03 clean
+.PHONY: help demo test test-gevent lint types docs bench soak interop interop-03 clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -35,6 +35,10 @@ docs: $(VENV)/.stamp-docs ## Build the documentation into docs/_build/
 
 bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare server (SUITES="send stream" for some)
 	$(BIN)/python -m tests.benchmarks $(SUITES)
+
+soak: $(VENV)/.stamp-test ## Ten minutes of mixed load with kills, and 50,000 tasks, with figures (MINUTES=10)
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/soak
 
 interop: $(VENV)/.stamp-test $(VENV)/.stamp-interop ## Run the tests against the official SDK, the newest release and 0.3
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop

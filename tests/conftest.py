@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -14,12 +16,7 @@ settings.load_profile("repeatable")
 collect_ignore = [] if patched() else ["gevent"]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--heavy", action="store_true", help="run the tests that take minutes too")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--heavy"):
-        heavy = [item for item in items if item.get_closest_marker("heavy")]
-        config.hook.pytest_deselected(items=heavy)
-        items[:] = [item for item in items if item not in heavy]
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What takes minutes is run only where it is asked for by name."""
+    named = any("soak" in argument for argument in config.args)
+    return True if collection_path.name == "soak" and not named else None

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from a2a_sync import A2AApp, Agent, InputRequired, Limits, Message, RequestContext
+from a2a_sync.stores.sqlite import SQLiteStore
 
 
 class FaultAgent(Agent):
@@ -54,4 +55,9 @@ def make_app(runs: str = "", *, store: Any = None, **limits: Any) -> A2AApp:
     return A2AApp(FaultAgent(runs), store=store, limits=Limits(**{"tick": 0.1, "beat": _BEAT, **limits}))
 
 
-app = make_app(os.environ.get("FAULT_RUNS", ""), store=os.environ.get("FAULT_STORE"))
+def _store() -> Any:
+    address, most = os.environ.get("FAULT_STORE"), os.environ.get("FAULT_TASKS")
+    return SQLiteStore(address.removeprefix("sqlite:///"), max_tasks=int(most)) if address and most else address
+
+
+app = make_app(os.environ.get("FAULT_RUNS", ""), store=_store())

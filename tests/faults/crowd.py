@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +28,8 @@ class Crowd:
         self._url = url
         self._seed = seed
         self._limit = limit
-        self._known: list[tuple[str, str]] = []
+        #: No more than any store keeps.
+        self._known: deque[tuple[str, str]] = deque(maxlen=200)
         self._over = threading.Event()
         #: Tasks may fail because their worker was killed.
         self.lossy = False

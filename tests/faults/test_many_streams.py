@@ -1,0 +1,128 @@
+"""Thousands of streams at one worker: all open at once, silent for a while, and all end as they should."""
+
+from __future__ import annotations
+
+import json
+import resource
+import selectors
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from a2a_sync import Client, Task, TaskState
+from tests.live import LiveServer, gunicorn
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+TASKS = 20
+HOOK = ("-c", "python:a2a_sync.gunicorn", "--worker-connections", "6000")
+
+
+class Streams:
+    """Raw subscriptions, read by one thread."""
+
+    def __init__(self, server: LiveServer, task_ids: list[str]) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._received: dict[socket.socket, bytearray] = {}
+        self._sockets: list[socket.socket] = []
+        for task_id in task_ids:
+            self._open(server.address, task_id)
+
+    def _open(self, address: tuple[str, int], task_id: str) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}).encode()
+        head = (
+            f"POST / HTTP/1.1\r\nHost: {address[0]}\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
+            f"Accept: text/event-stream\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        one = socket.create_connection(address, timeout=30)
+        one.sendall(head.encode() + body)
+        one.setblocking(False)
+        self._received[one] = bytearray()
+        self._sockets.append(one)
+        self._selector.register(one, selectors.EVENT_READ)
+
+    def read(self, enough: bytes, seconds: float) -> float:
+        """Read until every stream has shown `enough` (empty: has ended); how long it took."""
+        began = time.monotonic()
+        left = {one for one in self._sockets if not enough or enough not in self._received[one]}
+        while left:
+            assert time.monotonic() - began < seconds, f"{len(left)} of {len(self._sockets)} streams are left"
+            for key, _ in self._selector.select(1.0):
+                one = key.fileobj
+                assert isinstance(one, socket.socket)
+                data = one.recv(65536)
+                self._received[one] += data
+                if not data:
+                    self._selector.unregister(one)
+                    assert not enough, bytes(self._received[one])
+                if not data or (enough and enough in self._received[one]):
+                    left.discard(one)
+        return time.monotonic() - began
+
+    def ends(self) -> list[bytes]:
+        """What each stream said at last."""
+        return [bytes(received) for received in self._received.values()]
+
+    def close(self) -> None:
+        for one in self._sockets:
+            one.close()
+        self._selector.close()
+
+
+@pytest.mark.parametrize(
+    ("streams", "threads", "worker"), [(1000, 1200, "gthread"), (5000, 8, "gevent")], ids=["gthread", "gevent"]
+)
+def test_all_streams_open_at_once_end_correctly(
+    streams: int, threads: int, worker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    allow_files(streams + 500)
+    options = (*HOOK, "--worker-class", worker)
+    with (
+        gunicorn("tests.faults.many:app", *options, threads=threads) as server,
+        Client(server.url, timeout=60) as client,
+    ):
+        tasks = [client.send("wait", return_immediately=True) for _ in range(TASKS)]
+        ids = [task.id for task in tasks if isinstance(task, Task)]
+        before = memory(server.pid)
+        open_streams = Streams(server, [ids[number % TASKS] for number in range(streams)])
+        try:
+            opened = open_streams.read(b'"task":', 120)
+            with capsys.disabled():
+                print(f"\n{streams} streams, {worker}: {memory(server.pid) - before:.0f} MB for them")
+            # All are open, and the server still answers everything else.
+            began = time.monotonic()
+            assert client.get_task(ids[0]).state is TaskState.WORKING
+            asked = time.monotonic() - began
+            for task_id in ids:
+                assert client.cancel_task(task_id).state is TaskState.CANCELED
+            ended = open_streams.read(b"", 120)
+            for said in open_streams.ends():
+                assert said.startswith(b"HTTP/1.1 200")
+                assert said.count(b"TASK_STATE_CANCELED") == 1
+                assert said.rstrip().endswith(b"0")
+        finally:
+            open_streams.close()
+        with capsys.disabled():
+            print(
+                f"opened after {opened:.1f} s, a call beside them {asked * 1000:.0f} ms, all ended after {ended:.1f} s"
+            )
+        assert "Traceback" not in server.log
+
+
+def allow_files(count: int) -> None:
+    """For this process and those that it starts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert hard == resource.RLIM_INFINITY or hard >= count, f"this test opens {count} sockets; the system allows {hard}"
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
+def memory(pid: int) -> float:
+    """Megabytes of a server and its workers."""
+    total = 0
+    for one in (pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())):
+        lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1000
