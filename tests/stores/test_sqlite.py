@@ -109,7 +109,14 @@ def test_a_path_that_names_no_file_is_refused_with_a_hint(name):
 
 
 @pytest.mark.parametrize(
-    "options", [{"max_tasks": 0}, {"busy_timeout": -1}, {"prefix": "a b"}, {"prefix": "x; DROP TABLE y"}]
+    "options",
+    [
+        {"max_tasks": 0},
+        {"busy_timeout": -1},
+        {"synchronous": "off"},
+        {"prefix": "a b"},
+        {"prefix": "x; DROP TABLE y"},
+    ],
 )
 def test_arguments_out_of_range_are_refused(path, options):
     with pytest.raises(ValueError, match=next(iter(options))):

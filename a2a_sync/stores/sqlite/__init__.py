@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from a2a_sync.errors import StoreError
 from a2a_sync.lifecycle import Entry, LogEvent
@@ -55,7 +56,9 @@ class SQLiteStore:
 
     `prefix` begins the names of its tables, so that the file may hold others too. `busy_timeout` is how long, in
     seconds, a write waits for other processes. Beyond `max_tasks` the tasks that ended first are deleted first, then
-    those that have waited longest for their client. Not for network file systems, whose locks cannot be relied on.
+    those that have waited longest for their client. `synchronous` is SQLite's: with "normal" a loss of power may cost the
+    newest writes (a killed process costs none), with "full" each write waits until the disk has it. Not for network file
+    systems, whose locks cannot be relied on.
 
     Safe to use from any thread, in any number of processes, and before and after a fork.
 
@@ -72,6 +75,7 @@ class SQLiteStore:
         prefix: str = "a2a_",
         busy_timeout: float = 5.0,
         max_tasks: int = 100_000,
+        synchronous: Literal["normal", "full"] = "normal",
     ) -> None:
         name = os.fspath(path)
         if name in ("", ":memory:") or name.startswith("file:"):
@@ -82,10 +86,13 @@ class SQLiteStore:
             raise ValueError(f"max_tasks must be at least 1, not {max_tasks}")
         if busy_timeout < 0:
             raise ValueError(f"busy_timeout must not be negative, not {busy_timeout}")
+        if synchronous not in ("normal", "full"):
+            raise ValueError(f"synchronous must be 'normal' or 'full', not {synchronous!r}")
         self._sql = schema.Statements(prefix)
         self._database = Database(
             str(Path(name).absolute()),
             busy_timeout=busy_timeout,
+            synchronous=synchronous,
             is_ready=partial(schema.is_current, prefix=prefix),
             prepare=partial(schema.prepare, prefix=prefix),
         )

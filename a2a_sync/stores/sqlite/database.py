@@ -28,7 +28,6 @@ _LONGEST_PAUSE = 0.02
 _FORK_LIMIT = 5.0
 
 _PRAGMAS = (
-    "PRAGMA synchronous = NORMAL",
     "PRAGMA cache_size = -8192",
     # Pages that are written again and again reach the file itself less often.
     "PRAGMA wal_autocheckpoint = 4000",
@@ -96,7 +95,8 @@ class Database:
     """Runs transactions on the file at `path`. Nothing is opened before the first one.
 
     At the first use in each process, `is_ready` is asked in a read transaction, and where it is not, `prepare` is
-    called in a write transaction. `busy_timeout` is how long, in seconds, a transaction waits for other processes.
+    called in a write transaction. `busy_timeout` is how long, in seconds, a transaction waits for other processes;
+    `synchronous` is SQLite's pragma.
     Safe to use from any thread, and after a fork.
     """
 
@@ -105,11 +105,13 @@ class Database:
         path: str,
         *,
         busy_timeout: float,
+        synchronous: str,
         is_ready: Callable[[sqlite3.Connection], bool],
         prepare: Callable[[sqlite3.Connection], None],
     ) -> None:
         self.path = path
         self._busy_timeout = busy_timeout
+        self._pragmas = (f"PRAGMA synchronous = {synchronous}", *_PRAGMAS)
         self._is_ready = is_ready
         self._prepare = prepare
         self._by_pid: dict[int, _Connections] = {}
@@ -168,7 +170,7 @@ class Database:
         """A new connection, set up."""
         connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
-            for pragma in _PRAGMAS:
+            for pragma in self._pragmas:
                 connection.execute(pragma)
         except BaseException:
             connection.close()
