@@ -8,7 +8,11 @@ import sys
 import time
 
 from tests.benchmarks import environments, servers
-from tests.benchmarks.rows import SUITES, Row
+from tests.benchmarks.delivery import delivery
+from tests.benchmarks.rows import SUITES as RATIOS
+from tests.benchmarks.rows import Row
+
+SUITES = {**RATIOS, delivery.__name__: delivery}
 
 
 def main() -> int:
@@ -44,7 +48,7 @@ def _told(row: Row) -> str:
     sign = "≥" if row.least else "≤"
     verdict = "goal" if row.meets(row.goal) else "must" if row.meets(row.must) else "BELOW" if row.must else "-"
     bounds = [f"{sign} {bound:g}" if bound else "-" for bound in (row.must, row.goal)]
-    return _line(row.name, f"{row.ratio:.2f}", *bounds, verdict, row.told)
+    return _line(row.name, f"{row.ratio:.2f}" if row.ratio >= 0.02 else f"{row.ratio:.4f}", *bounds, verdict, row.told)
 
 
 def _line(name: str, ratio: str, must: str, goal: str, verdict: str, told: str) -> str:

@@ -5,6 +5,7 @@ RUNS (how many runs and streams at once).
 """
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from a2a_sync.types import Artifact, Role, TaskArtifactUpdateEvent, TaskState, T
 
 
 class Echo(Agent):
-    """Echoes text; ``stream:N``, ``sleep:SECONDS`` and ``turn …`` ask for something else."""
+    """Echoes text; ``stream:N``, ``ticks:N``, ``sleep:SECONDS`` and ``turn …`` ask for something else."""
 
     name = "Echo"
     skills = [AgentSkill(id="echo", name="Echo", description="Echoes text", tags=["echo"])]
@@ -26,6 +27,8 @@ class Echo(Agent):
         kind, _, argument = message.text.partition(":")
         if kind == "stream":
             return self.chunks(int(argument))
+        if kind == "ticks":
+            return self.ticks(int(argument), context)
         if kind == "sleep":
             context.sleep(float(argument))
         if kind == "turn":
@@ -35,6 +38,12 @@ class Echo(Agent):
     def chunks(self, count: int) -> Iterator[str]:
         for number in range(count):
             yield f"chunk {number} of the answer "
+
+    def ticks(self, count: int, context: RequestContext) -> Iterator[str]:
+        """When each was made, on the clock that all processes of the machine share."""
+        for _ in range(count):
+            context.sleep(0.02)
+            yield f"{time.monotonic()} "
 
 
 def fill(store: TaskStore, count: int) -> None:
