@@ -55,3 +55,12 @@ def test_a_page_that_is_right_passes_with_files_values_output_and_anything_where
     text = "```python\n# saved.py\nvalue = 2\n```\n\n```python\nfrom saved import value\n\nvalue  # 2\nprint(1, value, 3)\n```\n\n"
     page(tmp_path, text + "```text\n1 … 3\n```\n\n```sh\npython saved.py\n```\n").run()
     assert (tmp_path / "saved.py").read_text() == "# saved.py\nvalue = 2\n"
+
+
+def test_every_line_of_the_guarantees_names_a_test_that_exists() -> None:
+    lines = (DOCS / "explanation" / "guarantees.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("|") and not line.startswith(("| ---", "| what"))]
+    assert len(rows) > 20
+    for row in rows:
+        path, _, name = row.rstrip("| ").rpartition("| ")[2].strip("`").partition("::")
+        assert f"\ndef {name}(" in (ROOT / path).read_text(), row
