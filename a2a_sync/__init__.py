@@ -53,6 +53,7 @@ _MODULES = {
         "TaskStatusUpdateEvent",
         "TextPart",
     ),
+    "a2a_sync.urlguard": ("URLGuard",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
     from a2a_sync.types import TaskStatus as TaskStatus
     from a2a_sync.types import TaskStatusUpdateEvent as TaskStatusUpdateEvent
     from a2a_sync.types import TextPart as TextPart
+    from a2a_sync.urlguard import URLGuard as URLGuard
 
 __all__ = sorted(_HOME)
 

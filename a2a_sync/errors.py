@@ -255,6 +255,10 @@ class StoreError(Exception):
     """The store could not do its work (locked, full, unreadable). The log has the cause; the caller sees an id."""
 
 
+class UnsafeURLError(ValueError):
+    """A URL that a peer names and this server does not call; the message says why, and never shows the URL."""
+
+
 class TransportError(Exception):
     """No usable answer: the network or the peer's HTTP failed.
 
