@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from a2a_sync.bindings.headers import VERSION
 from a2a_sync.card import AgentCard, AgentInterface
@@ -17,6 +17,7 @@ from a2a_sync.client.retry import Retry
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.timeouts import NEVER, AlarmClock, Deadline
 from a2a_sync.codec import Codec, by_version
+from a2a_sync.errors import UnsupportedOperationError
 from a2a_sync.fork import renew_in_child
 from a2a_sync.operations import (
     IDEMPOTENCY_KEY,
@@ -35,6 +36,33 @@ from a2a_sync.types import Message, SendMessageRequest, SubscribeToTaskRequest, 
 
 if TYPE_CHECKING:
     from a2a_sync.client.http import HttpTransport
+
+
+class CallOptions(TypedDict, total=False):
+    """What every method that calls an agent takes, besides arguments of its own.
+
+    Parameters:
+        timeout: seconds for all of it, in place of the client's overall limit.
+        headers: sent besides those of the client, over which they stand; only to the same origin as `auth`.
+        extensions: URIs of extensions to activate besides those of the client.
+        tenant: the tenant to call for, in place of the one that the card names. Protocol 0.3 has none.
+    """
+
+    timeout: float | None
+    headers: Mapping[str, str]
+    extensions: Sequence[str]
+    tenant: str
+
+
+def as_uris(extensions: Sequence[str]) -> tuple[str, ...]:
+    """What a user gave for ``extensions``."""
+    if isinstance(extensions, str):
+        raise TypeError("extensions takes a list of URIs, not one string")
+    return tuple(extensions)
+
+
+#: The options that concern more than the time a call may take.
+_MARKS = {"headers", "extensions", "tenant"}
 
 
 class Surroundings:
@@ -91,6 +119,26 @@ class Link:
     repeats: bool
     tenant: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    extensions: tuple[str, ...] = ()
+
+    def marked(self, options: CallOptions) -> Link:
+        """This link for one call with `options`: the link itself where they say nothing of it.
+
+        Raises:
+            UnsupportedOperationError: a tenant, and the agent's version of the protocol has none.
+        """
+        if _MARKS.isdisjoint(options):
+            return self
+        tenant = options.get("tenant")
+        if tenant and self.version == "0.3":
+            raise UnsupportedOperationError("Protocol 0.3 has no tenants")
+        lower = {name.lower(): value for name, value in options.get("headers", {}).items()}
+        return replace(
+            self,
+            tenant=self.tenant if tenant is None else tenant,
+            headers={**self.headers, **lower},
+            extensions=tuple(dict.fromkeys((*self.extensions, *as_uris(options.get("extensions", ()))))),
+        )
 
     @property
     def streaming(self) -> bool:
@@ -116,7 +164,7 @@ class Link:
 
         `opening` is the limit until the answer begins; `key` the one by which the agent knows a send again.
         """
-        extensions = self.surroundings.extensions
+        extensions = self.extensions
         if key and self.repeats and IDEMPOTENT_SEND not in extensions:
             extensions += (IDEMPOTENT_SEND,)
         context = CallContext(
@@ -212,6 +260,7 @@ def http_link(
         can_break=True,
         repeats=any(extension.uri == IDEMPOTENT_SEND for extension in card.capabilities.extensions),
         tenant=interface.tenant,
+        extensions=surroundings.extensions,
     )
 
 
@@ -239,4 +288,5 @@ def local_link(target: Any, version: str | None, surroundings: Surroundings) -> 
         can_break=False,
         repeats=False,
         headers=surroundings.headers,
+        extensions=surroundings.extensions,
     )

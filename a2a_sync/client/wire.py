@@ -5,19 +5,19 @@ A binding adds how a request is written and how an answer is read. Codecs and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from a2a_sync import tracing
 from a2a_sync.bindings.headers import VERSION, extension_headers
 from a2a_sync.bindings.sse import BlockSource, CutStream, EventReader, MalformedStream
-from a2a_sync.client.credentials import display
+from a2a_sync.client.credentials import checked_header, display, may_know
 from a2a_sync.client.http import HttpAnswer, HttpTransport, Where
 from a2a_sync.client.stream import OneEvent
 from a2a_sync.client.timeouts import Deadline
 from a2a_sync.codec import Codec, InvalidAnswer
 from a2a_sync.errors import A2AError, InvalidAnswerError, StreamInterrupted
-from a2a_sync.operations import Call, StreamItem
+from a2a_sync.operations import IDEMPOTENCY_KEY, Call, StreamItem
 from a2a_sync.types import Message, SendMessageRequest, Task
 
 
@@ -46,6 +46,7 @@ class WireEndpoint:
         self._http = http
         self._url = url
         self._agent = display(url)
+        self._trusted = may_know(http.home, url)
         self._codec = codec
 
     # -- what a binding says --
@@ -84,7 +85,12 @@ class WireEndpoint:
 
     def _headers(self, call: Call, request: HttpRequest) -> dict[str, str]:
         context = call.context
-        headers = {**tracing.outgoing(), **context.headers, VERSION: self._codec.version, "Accept": self.accepts}
+        headers = {
+            **tracing.outgoing(),
+            **self._given(context.headers),
+            VERSION: self._codec.version,
+            "Accept": self.accepts,
+        }
         if request.body is not None:
             headers["Content-Type"] = self.media_type
         if call.operation.streaming:
@@ -95,6 +101,12 @@ class WireEndpoint:
         if context.last_event_id is not None:
             headers["Last-Event-ID"] = str(context.last_event_id)
         return headers
+
+    def _given(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """The headers of a call, which may be secret: another origin than the user's gets none but the protocol's own."""
+        for name, value in headers.items():
+            checked_header(name, value)
+        return headers if self._trusted else {name: headers[name] for name in (IDEMPOTENCY_KEY,) if name in headers}
 
     def _result(self, answer: HttpAnswer, body: bytes) -> Any:
         """The result in an answer: its body tells, whatever the HTTP status (servers disagree on it, spec 9.5)."""

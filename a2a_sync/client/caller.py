@@ -1,0 +1,137 @@
+"""What every operation of a client needs: the way to its agent, limits and marks for a call, and the end.
+
+Which operations there are is known to `client.client`; what a call over a link does, to `client.link`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from a2a_sync.bindings.headers import major_minor
+from a2a_sync.card import AgentCard
+from a2a_sync.client.cards import choose_interface
+from a2a_sync.client.link import CallOptions, Link, Surroundings, as_uris, http_link, local_link
+from a2a_sync.client.retry import Retry
+from a2a_sync.client.timeouts import Deadline, Timeout
+from a2a_sync.native import at_home
+from a2a_sync.operations import Interceptor
+
+if TYPE_CHECKING:
+    import requests
+
+    from a2a_sync.client.credentials import Auth
+    from a2a_sync.client.http import HttpTransport
+
+
+_RETRY = Retry()
+
+
+class Caller:
+    """The base of `Client`, whose description tells what the arguments mean."""
+
+    def __init__(
+        self,
+        target: str | AgentCard | Any,
+        *,
+        auth: Auth = None,
+        timeout: Timeout | float | None = None,
+        retry: Retry | None = _RETRY,
+        headers: Mapping[str, str] | None = None,
+        version: str | None = None,
+        binding: str | None = None,
+        extensions: Sequence[str] = (),
+        interceptors: Sequence[Interceptor] = (),
+        session: requests.Session | None = None,
+    ) -> None:
+        self._target: Any = target
+        self._timeout = Timeout.of(timeout)
+        self._version = major_minor(version) if version is not None else None
+        self._binding = binding.upper() if binding is not None else None
+        lower = {name.lower(): value for name, value in (headers or {}).items()}
+        self._surroundings = Surroundings(lower, as_uris(extensions), retry or Retry.off)
+        self._interceptors = tuple(interceptors)
+        self._link: Link | None = None
+        self._http: HttpTransport | None = None
+        if isinstance(target, str):
+            if urlsplit(target).scheme not in ("http", "https"):
+                raise ValueError("the agent's URL must begin with http:// or https://")
+            self._http = self._transport(target, auth, session)
+            self._target = self._http.home
+        elif isinstance(target, AgentCard):
+            self._http = self._transport(choose_interface(target, self._version, self._binding).url, auth, session)
+        elif not (hasattr(target, "endpoint") and hasattr(target, "agent_card")):
+            raise TypeError(f"Client takes a URL, an AgentCard, an A2AApp or an Agent; not {type(target).__name__}")
+
+    def _transport(self, home: str, auth: Auth, session: requests.Session | None) -> HttpTransport:
+        # Loading requests takes longer than all the rest: only clients that use it pay for it.
+        from a2a_sync.client.http import HttpTransport
+
+        shared = self._surroundings
+        return HttpTransport(
+            home, auth=auth, headers=shared.headers, timeout=self._timeout, alarms=shared.alarms, session=session
+        )
+
+    # -- the agent --
+
+    @at_home
+    def card(self, *, refresh: bool = False, timeout: float | None = None) -> AgentCard:
+        """The agent's card: read once and kept, read again with `refresh`."""
+        if refresh:
+            self._link = None
+        return self._connect(self._deadline(timeout)).card
+
+    def _connect(self, deadline: Deadline) -> Link:
+        link = self._link
+        if link is None:
+            # Threads that meet here each read the card: no lock is held while one of them waits for it.
+            if self._http is None:
+                link = local_link(self._target, self._version, self._surroundings)
+            else:
+                card = self._target if isinstance(self._target, AgentCard) else None
+                link = http_link(self._http, card, self._version, self._binding, self._surroundings, deadline)
+            for interceptor in reversed(self._interceptors):
+                link = replace(link, endpoint=interceptor(link.endpoint))
+            self._link = link
+        return link
+
+    def _begin(self, options: CallOptions) -> tuple[Link, Deadline]:
+        """What every method begins with: the way to the agent, marked for one call with `options`, and the limit of that call.
+
+        Raises:
+            TypeError: there is no such option.
+        """
+        if unknown := options.keys() - CallOptions.__optional_keys__:
+            raise TypeError(
+                f"unexpected argument {min(unknown)!r}; all calls take {', '.join(CallOptions.__annotations__)}"
+            )
+        deadline = self._deadline(options.get("timeout"))
+        return self._connect(deadline).marked(options), deadline
+
+    def _deadline(self, timeout: float | None) -> Deadline:
+        if self._surroundings.closed.is_set():
+            raise RuntimeError("the client is closed")
+        return Deadline.after(self._timeout.overall if timeout is None else timeout)
+
+    # -- the end --
+
+    @at_home
+    def close(self) -> None:
+        """End what still streams or waits, and close the connections. Idempotent."""
+        self._surroundings.close()
+        if self._http is not None:
+            self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._http.agent if self._http is not None else self._target!r})"
