@@ -153,12 +153,19 @@ class SendKey(NamedTuple):
     fingerprint: str
 
 
+class Webhook(NamedTuple):
+    """A push configuration to be kept, with its ids, and the protocol version that it is told in."""
+
+    config: t.TaskPushNotificationConfig
+    version: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     """What a run needs to know of the request that started it, on whatever worker it runs.
 
     It can be serialised and never holds credentials: headers are those on an allow list. ``attempt`` counts the workers
-    that have begun to run it. ``key`` is kept by the store beside the request and not in it.
+    that have begun to run it. ``key`` and ``webhook`` are kept by the store beside the request and not in it.
     """
 
     message: t.Message
@@ -171,6 +178,7 @@ class RunRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     attempt: int = 1
     key: SendKey | None = None
+    webhook: Webhook | None = None
 
     @property
     def task_id(self) -> str:

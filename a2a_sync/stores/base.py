@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent, ends_run
@@ -25,6 +25,9 @@ from a2a_sync.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+
+if TYPE_CHECKING:
+    from a2a_sync.stores.webhooks import Webhooks
 
 
 class Scope(NamedTuple):
@@ -252,10 +255,15 @@ class TaskStore(Protocol):
     def workers(self) -> Workers | None:
         """The processes that do; None where the store is not shared."""
 
+    @property
+    def webhooks(self) -> Webhooks:
+        """Where push notifications of its tasks go."""
+
     def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
         """Begin a run on ``request.task_id``: store the request and `events` (the user's message first) in one step.
 
-        With `create` the task is made; otherwise it must exist. The key of the request is kept as long as the task.
+        With `create` the task is made; otherwise it must exist. The key of the request is kept as long as the task, and so
+        is its webhook, unless it is deleted or replaced.
 
         Raises:
             AlreadySent: the scope has a send with the request's key; this is judged first.

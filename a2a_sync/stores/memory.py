@@ -35,6 +35,7 @@ from a2a_sync.stores.base import (
     not_found,
     outcome,
 )
+from a2a_sync.stores.memory_webhooks import MemoryWebhooks, set_webhook
 from a2a_sync.stores.records import Owned, Record
 from a2a_sync.types import TaskState, TaskStatus
 
@@ -66,6 +67,7 @@ class MemoryStore:
         self._ended: deque[str] = deque()
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._tokens = itertools.count(1)
+        self.webhooks = MemoryWebhooks(self._lock, self._find)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -79,10 +81,13 @@ class MemoryStore:
             record.token = str(next(self._tokens))
             token = RunToken(task_id, record.token)
             record.request = request
+            if request.webhook is not None:
+                set_webhook(record, request.webhook, record.head.version)
+            if request.webhook is not None or request.key is not None:
+                record.request = replace(request, key=None, webhook=None)
             entries = self._write(record, events)
             if request.key is not None:
                 key, fingerprint = request.key
-                record.request = replace(request, key=None)
                 record.keys += (key,)
                 record.owned.sends[key] = SentRun(task_id, record.head.version, fingerprint)
             forgotten = self._forget_surplus() if create else ()

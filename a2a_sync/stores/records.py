@@ -23,6 +23,7 @@ from a2a_sync.stores.base import (
     time_ms,
 )
 from a2a_sync.stores.packing import ARTIFACT, MESSAGE, Packed, pack, unpack, unpack_artifact, unpack_message
+from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.types import Artifact, Message, Task
 
 
@@ -65,6 +66,7 @@ class Record:
         "request",
         "rest",
         "token",
+        "webhooks",
     )
 
     def __init__(self, owned: Owned, head: TaskHead, base: Base = _NOTHING) -> None:
@@ -81,6 +83,7 @@ class Record:
         self.keys: tuple[str, ...] = ()
         self.token = ""
         self.request: RunRequest | None = None
+        self.webhooks: tuple[StoredWebhook, ...] = ()
 
     @property
     def terminal(self) -> bool:
@@ -116,7 +119,7 @@ class Record:
         base = Base(messages, self._fold_artifacts(head).artifacts())
         new = Record(self.owned, replace(head, compacted=head.version), base)
         new.messages, new.artifacts, new.order = self.messages, self.artifacts, self.order
-        new.rest, new.keys = self.rest, self.keys
+        new.rest, new.keys, new.webhooks = self.rest, self.keys, self.webhooks
         return new
 
     # -- age --

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -169,8 +170,22 @@ def test_a_file_of_a_newer_release_is_refused_in_one_sentence(path, make_store):
         with pytest.raises(StoreError) as caught:
             store.head(MINE, task_id)
         assert "1234" in str(caught.value)
-        assert "up to 1" in str(caught.value)
+        assert "up to 2" in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_the_first_release_gets_what_it_lacks(path, make_store):
+    store = make_store()
+    task_id = done(store)
+    store.close()
+    with connect(path) as connection:
+        connection.execute("DROP TABLE a2a_webhooks")
+        connection.execute("UPDATE a2a_meta SET value = 1 WHERE name = 'schema'")
+    results = together(
+        *[partial(upgraded.webhooks.of_task, MINE, task_id) for upgraded in [make_store() for _ in range(4)]]
+    )
+    assert results == [()] * 4
+    assert store.head(MINE, task_id).version == 4
 
 
 def test_threads_that_use_a_new_file_first_at_once_all_come_up(make_store):

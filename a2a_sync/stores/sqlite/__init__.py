@@ -42,6 +42,7 @@ from a2a_sync.stores.sqlite.reading import Reading
 from a2a_sync.stores.sqlite.retention import Retention
 from a2a_sync.stores.sqlite.rows import SNAPSHOT_AFTER, Batch, HeadRow, RequestRow
 from a2a_sync.stores.sqlite.schema import place
+from a2a_sync.stores.sqlite.webhooks import SQLiteWebhooks, WebhookRow
 from a2a_sync.stores.sqlite.workers import SQLiteWorkers
 from a2a_sync.types import Task, TaskState
 
@@ -97,6 +98,7 @@ class SQLiteStore:
             prepare=partial(schema.prepare, prefix=prefix),
         )
         self._retention = Retention(self._database, self._sql, max_tasks)
+        self.webhooks = SQLiteWebhooks(self._database, self._sql, self._key)
         self.workers = SQLiteWorkers(self._database, self._sql, str(Path(name).absolute()), self._adopt)
 
     def close(self) -> None:
@@ -109,6 +111,7 @@ class SQLiteStore:
         """See `TaskStore.start_run`."""
         token = self.workers.new_token(request.task_id)
         batch, request_row = Batch(events), RequestRow(request, events)
+        webhook = None if request.webhook is None else WebhookRow(request.webhook)
 
         def work(connection: sqlite3.Connection) -> tuple[HeadRow, tuple[str, ...]]:
             sends.refuse_known(connection, self._sql, scope, request.key)
@@ -122,6 +125,8 @@ class SQLiteStore:
             connection.execute(self._sql.put_request, (place(new.key, 0), request_row.body(old.version)))
             connection.executemany(self._sql.put, batch.rows(old, new.key))
             sends.keep(connection, self._sql, request.key, old, new)
+            if webhook is not None:
+                webhook.put(connection, self._sql, new.key, old.version)
             return new, self._retention.forget_surplus(connection) if create else ()
 
         row, forgotten = self._database.write(work)
@@ -283,6 +288,9 @@ class SQLiteStore:
     def _row(self, connection: sqlite3.Connection, task_id: str) -> HeadRow | None:
         found = connection.execute(self._sql.head, (task_id,)).fetchone()
         return None if found is None else HeadRow._make(found)
+
+    def _key(self, connection: sqlite3.Connection, scope: Scope, task_id: str) -> int:
+        return _owned(self._row(connection, task_id), scope, task_id).key
 
     def _body(self, connection: sqlite3.Connection, key: int, number: int) -> bytes:
         body: bytes = connection.execute(self._sql.entry, (place(key, number),)).fetchone()[0]

@@ -36,6 +36,7 @@ class Retention:
         connection.execute(self._sql.delete_task, (row.key,))
         connection.execute(self._sql.delete_sends, log)
         connection.execute(self._sql.delete_entries, log)
+        connection.execute(self._sql.delete_webhooks, (row.key,))
         if row.has_snapshot:
             connection.execute(self._sql.delete_snapshot, (row.key,))
 

@@ -8,7 +8,8 @@ counts them all. ``snapshots`` holds the folded artifacts of tasks with many chu
 ``compacted`` were deleted but for messages. ``rest_ms`` says when a task's newest run ended. ``workers`` counts the
 heartbeats of the processes; a token begins with the id of the worker that holds it. ``sends`` knows the sends that came
 with a key by the digest of scope and key; the entry of the message names the digest too, so that it can be deleted with
-its task.
+its task. ``webhooks`` holds the push configurations of tasks, with the last entry that each was told of; those that may
+still be told of something are ``open``.
 
 Every index and every table that a write touches is one more page to store: measure before adding one.
 """
@@ -22,7 +23,7 @@ from a2a_sync.errors import StoreError
 from a2a_sync.stores.base import COMPACT_FROM
 
 #: Raised by one with every change to the tables, together with an upgrade in `prepare`.
-VERSION = 1
+VERSION = 2
 
 _NUMBER_BITS = 28
 #: No task may have more entries.
@@ -34,6 +35,7 @@ MESSAGE, STATUS, ARTIFACT, REQUEST = range(4)
 HEAD = (
     "key, id, tenant, owner, context, state, status_ms, status, version, message, artifacts, metadata, token, compacted"
 )
+WEBHOOK = "body, number, version, revision, cursor, tries, due_ms, disabled"
 
 _TABLES = (
     """
@@ -118,6 +120,30 @@ _TABLES = (
     """,
 )
 
+#: What each version has added to the one before.
+_SINCE = {
+    2: (
+        """
+        CREATE TABLE {p}webhooks (
+            task INTEGER NOT NULL,
+            number INTEGER NOT NULL,
+            id TEXT NOT NULL,
+            body BLOB NOT NULL,
+            version TEXT NOT NULL,
+            revision INTEGER NOT NULL,
+            cursor INTEGER NOT NULL,
+            tries INTEGER NOT NULL,
+            due_ms INTEGER NOT NULL,
+            disabled TEXT NOT NULL,
+            open INTEGER NOT NULL,
+            holder TEXT,
+            PRIMARY KEY (task, number)
+        ) WITHOUT ROWID
+        """,
+        "CREATE INDEX {p}webhooks_open ON {p}webhooks (due_ms) WHERE open = 1",
+    ),
+}
+
 
 def place(key: int, number: int) -> int:
     """Where entry `number` of the task with this key stands in ``entries``."""
@@ -135,26 +161,34 @@ def is_current(connection: sqlite3.Connection, prefix: str) -> bool:
     Raises:
         StoreError: they are newer than this release.
     """
+    return _version(connection, prefix) == VERSION
+
+
+def _version(connection: sqlite3.Connection, prefix: str) -> int:
+    """The version of the tables, 0 where there are none."""
     meta = f"{prefix}meta"
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (meta,)).fetchone():
-        return False
+        return 0
     version: int = connection.execute(f"SELECT value FROM {meta} WHERE name = 'schema'").fetchone()[0]
     if version > VERSION:
         raise StoreError(
             f"the tables {prefix}* have schema version {version}, and this release of a2a_sync knows versions up to"
             f" {VERSION}: upgrade the library, or use another file"
         )
-    return version == VERSION
+    return version
 
 
 def prepare(connection: sqlite3.Connection, prefix: str) -> None:
-    """Make the tables, unless another process has just done so; to be called in a write transaction."""
-    if is_current(connection, prefix):
-        return
-    for statement in _TABLES:
-        connection.execute(statement.format(p=prefix))
-    connection.execute(f"CREATE TABLE {prefix}meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID")
-    connection.execute(f"INSERT INTO {prefix}meta VALUES ('schema', ?)", (VERSION,))
+    """Make the tables, or what they lack, unless another process has just done so; to be called in a write transaction."""
+    version = _version(connection, prefix)
+    if not version:
+        for statement in _TABLES:
+            connection.execute(statement.format(p=prefix))
+        connection.execute(f"CREATE TABLE {prefix}meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID")
+    for added in range(max(version, 1) + 1, VERSION + 1):
+        for statement in _SINCE[added]:
+            connection.execute(statement.format(p=prefix))
+    connection.execute(f"INSERT OR REPLACE INTO {prefix}meta VALUES ('schema', ?)", (VERSION,))
 
 
 class Statements:
@@ -198,6 +232,17 @@ class Statements:
         self.delete_task = f"DELETE FROM {p}tasks WHERE key = ?"
         self.delete_entries = f"DELETE FROM {p}entries WHERE place >= ? AND place <= ?"
         self.delete_snapshot = f"DELETE FROM {p}snapshots WHERE task = ?"
+        self.webhooks = f"SELECT {WEBHOOK} FROM {p}webhooks WHERE task = ? ORDER BY number"
+        self.add_webhook = (
+            f"INSERT INTO {p}webhooks (number, task, id, body, version, revision, cursor, tries, due_ms, disabled, open)"
+            f" SELECT ifnull(max(number), 0) + 1, ?, ?, ?, ?, 1, ?, 0, 0, '', 1 FROM {p}webhooks WHERE task = ?"
+        )
+        self.set_webhook = (
+            f"UPDATE {p}webhooks SET body = ?, version = ?, revision = revision + 1, tries = 0, due_ms = 0, disabled = '',"
+            " open = 1 WHERE task = ? AND id = ?"
+        )
+        self.delete_webhook = f"DELETE FROM {p}webhooks WHERE task = ? AND id = ?"
+        self.delete_webhooks = f"DELETE FROM {p}webhooks WHERE task = ?"
         self.to_forget = (
             f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE token IS NULL"
             " ORDER BY ended DESC, rest_ms LIMIT ?"

@@ -1,0 +1,90 @@
+"""The webhooks of tasks in an SQLite file. Their rows hold tokens and credentials, as the file's owner must know."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+from a2a_sync import jsontext
+from a2a_sync.codec import by_version
+from a2a_sync.operations import Webhook
+from a2a_sync.stores.base import Scope
+from a2a_sync.stores.sqlite.database import Database
+from a2a_sync.stores.sqlite.schema import Statements
+from a2a_sync.stores.webhooks import SNAPSHOT, StoredWebhook, TooManyWebhooks
+from a2a_sync.types import TaskPushNotificationConfig
+
+_CODEC = by_version("1.0")
+
+
+class SQLiteWebhooks:
+    """The `Webhooks` of an `SQLiteStore`. `key_of` finds a task's key, or raises that there is none in the scope."""
+
+    def __init__(
+        self, database: Database, sql: Statements, key_of: Callable[[sqlite3.Connection, Scope, str], int]
+    ) -> None:
+        self._database = database
+        self._sql = sql
+        self._key_of = key_of
+
+    def put(self, scope: Scope, webhook: Webhook, *, most: int) -> None:
+        """See `Webhooks.put`."""
+        row = WebhookRow(webhook)
+
+        def work(connection: sqlite3.Connection) -> None:
+            key = self._key_of(connection, scope, webhook.config.task_id)
+            added = row.put(connection, self._sql, key, SNAPSHOT)
+            if added and len(connection.execute(self._sql.webhooks, (key,)).fetchall()) > most:
+                raise TooManyWebhooks
+
+        self._database.write(work)
+
+    def of_task(self, scope: Scope, task_id: str) -> tuple[StoredWebhook, ...]:
+        """See `Webhooks.of_task`."""
+
+        def work(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            return connection.execute(self._sql.webhooks, (self._key_of(connection, scope, task_id),)).fetchall()
+
+        return tuple(_stored(scope, row) for row in self._database.read(work))
+
+    def delete(self, scope: Scope, task_id: str, webhook_id: str) -> None:
+        """See `Webhooks.delete`."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            key = self._key_of(connection, scope, task_id)
+            connection.execute(self._sql.delete_webhook, (key, webhook_id))
+
+        self._database.write(work)
+
+
+class WebhookRow:
+    """A webhook about to be stored, encoded before the transaction."""
+
+    def __init__(self, webhook: Webhook) -> None:
+        self._id = webhook.config.id
+        self._body = jsontext.dumps(_CODEC.dump(webhook.config))
+        self._version = webhook.version
+
+    def put(self, connection: sqlite3.Connection, sql: Statements, key: int, cursor: int) -> bool:
+        """Replace the webhook with its id, or add it to the task with this key, after `cursor`; True if it was added."""
+        if connection.execute(sql.set_webhook, (self._body, self._version, key, self._id)).rowcount:
+            return False
+        connection.execute(sql.add_webhook, (key, self._id, self._body, self._version, cursor, key))
+        return True
+
+
+def _stored(scope: Scope, row: tuple[Any, ...]) -> StoredWebhook:
+    body, number, version, revision, cursor, tries, due_ms, disabled = row
+    return StoredWebhook(
+        scope=scope,
+        config=_CODEC.load(TaskPushNotificationConfig, json.loads(body), strict=False),
+        number=number,
+        version=version,
+        revision=revision,
+        cursor=cursor,
+        tries=tries,
+        due_ms=due_ms,
+        disabled=disabled,
+    )
