@@ -15,7 +15,7 @@ import requests
 from a2a_sync import A2AApp, Client, Task, TaskState
 from tests.hosts.host import Host
 from tests.hosts.sites import BODY, PREFIX, THREADS, HostedAgent
-from tests.live import LiveServer, gunicorn, uvicorn
+from tests.live import LiveServer, gunicorn, gunicorn_gevent, uvicorn
 from tests.wsgi import CARD, JSON_HEADERS, message, rpc
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
@@ -31,9 +31,17 @@ SITES = {
     "django on asgi": (uvicorn, "django_site:asgi"),
     "asgi alone": (uvicorn, "asgi_site:alone"),
 }
+#: Here a client holds a greenlet, of which there are many.
+GEVENT_SITES = {
+    "flask blueprint, gevent": (gunicorn_gevent, "flask_site:application"),
+    "django urls, gevent": (gunicorn_gevent, "django_site:application"),
+    "django dispatcher, gevent": (gunicorn_gevent, "django_site:dispatched"),
+    "pyramid, gevent": (gunicorn_gevent, "pyramid_site:application"),
+}
+where_threads_are_few = pytest.mark.parametrize("host", SITES.items(), ids=SITES, indirect=True)
 
 
-@pytest.fixture(scope="module", params=SITES.items(), ids=lambda site: site[0])
+@pytest.fixture(scope="module", params=[*SITES.items(), *GEVENT_SITES.items()], ids=lambda site: site[0])
 def host(request: pytest.FixtureRequest) -> Iterator[Host]:
     name, (serve, site) = request.param
     started: Callable[..., AbstractContextManager[LiveServer]] = serve
@@ -59,7 +67,7 @@ def test_the_card_names_the_address_it_is_mounted_at(host: Host) -> None:
 
 def test_an_agent_answers_with_and_without_the_last_slash_and_never_by_a_redirect(host: Host) -> None:
     # Django's patterns and Starlette's mounts begin behind the slash; the card names it.
-    bare = [] if host.name in ("django urls", "starlette", "fastapi") else [""]
+    bare = [] if host.name.startswith(("django urls", "starlette", "fastapi")) else [""]
     for end in ["/", *bare]:
         answer = requests.post(
             host.url + end, data=rpc("ListTasks"), headers=JSON_HEADERS, timeout=20, allow_redirects=False
@@ -107,6 +115,7 @@ def test_an_answer_that_is_no_stream_may_be_compressed(host: Host) -> None:
     assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
+@where_threads_are_few
 def test_clients_that_leave_their_streams_free_every_thread_within_two_seconds(host: Host) -> None:
     with host.streams("wait"):
         assert not host.answers(0.3)
@@ -128,6 +137,7 @@ def blocked_send(host: Host, client: Client) -> socket.socket:
     return connection
 
 
+@where_threads_are_few
 def test_clients_that_leave_a_blocked_send_free_every_thread_within_two_seconds(host: Host, client: Client) -> None:
     with ExitStack() as stack:
         for _ in range(THREADS - 1):
@@ -141,6 +151,7 @@ def test_clients_that_leave_a_blocked_send_free_every_thread_within_two_seconds(
     assert {task.state for task in client.list_tasks().tasks[: THREADS - 1]} == {TaskState.WORKING}
 
 
+@where_threads_are_few
 def test_clients_that_do_not_read_lose_their_streams_and_free_the_threads(host: Host) -> None:
     with host.streams("flood"):
         began = time.monotonic()
