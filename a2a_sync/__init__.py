@@ -37,10 +37,12 @@ _MODULES = {
     ),
     "a2a_sync.executor": ("AgentExecutor", "RequestContext", "TaskCancelled"),
     "a2a_sync.limits": ("Limits",),
+    "a2a_sync.push": ("PushNotifications",),
     "a2a_sync.results": ("AuthRequired", "Failure", "InputRequired", "Rejected", "Stream"),
     "a2a_sync.stores": ("MemoryStore", "SQLiteStore", "TaskStore"),
     "a2a_sync.types": (
         "Artifact",
+        "AuthenticationInfo",
         "DataPart",
         "FilePart",
         "Message",
@@ -48,6 +50,7 @@ _MODULES = {
         "Role",
         "Task",
         "TaskArtifactUpdateEvent",
+        "TaskPushNotificationConfig",
         "TaskState",
         "TaskStatus",
         "TaskStatusUpdateEvent",
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
     from a2a_sync.executor import RequestContext as RequestContext
     from a2a_sync.executor import TaskCancelled as TaskCancelled
     from a2a_sync.limits import Limits as Limits
+    from a2a_sync.push import PushNotifications as PushNotifications
     from a2a_sync.results import AuthRequired as AuthRequired
     from a2a_sync.results import Failure as Failure
     from a2a_sync.results import InputRequired as InputRequired
@@ -94,6 +98,7 @@ if TYPE_CHECKING:
     from a2a_sync.stores import SQLiteStore as SQLiteStore
     from a2a_sync.stores import TaskStore as TaskStore
     from a2a_sync.types import Artifact as Artifact
+    from a2a_sync.types import AuthenticationInfo as AuthenticationInfo
     from a2a_sync.types import DataPart as DataPart
     from a2a_sync.types import FilePart as FilePart
     from a2a_sync.types import Message as Message
@@ -101,6 +106,7 @@ if TYPE_CHECKING:
     from a2a_sync.types import Role as Role
     from a2a_sync.types import Task as Task
     from a2a_sync.types import TaskArtifactUpdateEvent as TaskArtifactUpdateEvent
+    from a2a_sync.types import TaskPushNotificationConfig as TaskPushNotificationConfig
     from a2a_sync.types import TaskState as TaskState
     from a2a_sync.types import TaskStatus as TaskStatus
     from a2a_sync.types import TaskStatusUpdateEvent as TaskStatusUpdateEvent

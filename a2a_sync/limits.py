@@ -48,6 +48,9 @@ class Limits:
         stream_life: longest life of one stream; the client resumes it.
         poll: how often somebody who waits looks at a shared store without having been told to: the safety net under
             lossy hints, and the only way where there are none.
+
+    Push notifications:
+        push_configs: webhooks of one task.
     """
 
     body: int = 10 * 1024 * 1024
@@ -80,6 +83,8 @@ class Limits:
     write_deadline: float = 30.0
     stream_life: float = 3600.0
     poll: float = 5.0
+
+    push_configs: int = 10
 
     def __post_init__(self) -> None:
         for item in fields(self):

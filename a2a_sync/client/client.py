@@ -12,10 +12,10 @@ from typing import Any, Unpack
 
 from a2a_sync import operations as op
 from a2a_sync.client import waiting
-from a2a_sync.client.caller import Caller
 from a2a_sync.client.chat import Chat
 from a2a_sync.client.content import Content, as_message
 from a2a_sync.client.link import CallOptions, Link
+from a2a_sync.client.push import PushCaller, as_push_config
 from a2a_sync.client.stream import OneEvent, TaskStream
 from a2a_sync.native import at_home
 from a2a_sync.operations import is_idempotency_key
@@ -28,12 +28,13 @@ from a2a_sync.types import (
     SendMessageConfiguration,
     SendMessageRequest,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
     new_id,
 )
 
 
-class Client(Caller):
+class Client(PushCaller):
     """Calls one agent. Safe from many threads; usable after a fork.
 
     Parameters:
@@ -73,6 +74,7 @@ class Client(Caller):
         history_length: int | None = None,
         metadata: Metadata | None = None,
         accepted_output_modes: Sequence[str] = (),
+        push_config: str | TaskPushNotificationConfig | None = None,
         idempotency_key: str | None = None,
         **options: Unpack[CallOptions],
     ) -> Task | Message:
@@ -90,6 +92,8 @@ class Client(Caller):
             history_length: the most messages of history to return.
             metadata: goes with the request.
             accepted_output_modes: media types you can take.
+            push_config: where the agent shall post what happens to the task, from its beginning: a URL, or a configuration.
+                Without an id, one that comes with a later message to the task replaces it.
             idempotency_key: of all sends with this key and the same content, the agent runs one and answers all with its
                 task; 1 to 255 printable ASCII characters. Only where its card lists ``urn:a2a-sync:idempotent-send:1``;
                 there, each call has a key of its own by default.
@@ -100,7 +104,7 @@ class Client(Caller):
         link, deadline = self._begin(options)
         request = SendMessageRequest(
             message=as_message(message, task_id=task_id, context_id=context_id),
-            configuration=_configuration(return_immediately, history_length, accepted_output_modes),
+            configuration=_configuration(return_immediately, history_length, accepted_output_modes, push_config),
             metadata=metadata or {},
         )
         key = _key(link, idempotency_key)
@@ -118,6 +122,7 @@ class Client(Caller):
         history_length: int | None = None,
         metadata: Metadata | None = None,
         accepted_output_modes: Sequence[str] = (),
+        push_config: str | TaskPushNotificationConfig | None = None,
         idempotency_key: str | None = None,
         **options: Unpack[CallOptions],
     ) -> TaskStream:
@@ -128,7 +133,7 @@ class Client(Caller):
         link, deadline = self._begin(options)
         request = SendMessageRequest(
             message=as_message(message, task_id=task_id, context_id=context_id),
-            configuration=_configuration(False, history_length, accepted_output_modes),
+            configuration=_configuration(False, history_length, accepted_output_modes, push_config),
             metadata=metadata or {},
         )
         key = _key(link, idempotency_key)
@@ -251,14 +256,18 @@ def _key(link: Link, given: str | None) -> str:
 
 
 def _configuration(
-    return_immediately: bool, history_length: int | None, accepted_output_modes: Sequence[str]
+    return_immediately: bool,
+    history_length: int | None,
+    accepted_output_modes: Sequence[str],
+    push_config: str | TaskPushNotificationConfig | None,
 ) -> SendMessageConfiguration | None:
     if isinstance(accepted_output_modes, str):
         raise TypeError("accepted_output_modes takes a list of media types, not one string")
-    if not return_immediately and history_length is None and not accepted_output_modes:
+    if not (return_immediately or history_length is not None or accepted_output_modes or push_config):
         return None
     return SendMessageConfiguration(
         accepted_output_modes=tuple(accepted_output_modes),
+        task_push_notification_config=as_push_config(push_config) if push_config else None,
         history_length=history_length,
         return_immediately=return_immediately,
     )

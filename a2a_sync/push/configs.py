@@ -1,0 +1,162 @@
+"""The four operations on push configurations, and the one that comes with a send: checks, then the store (spec 3.1.7-3.1.10).
+
+What is delivered to them, and how, is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync import operations as op
+from a2a_sync.errors import (
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotFoundError,
+    UnsafeURLError,
+)
+from a2a_sync.limits import Limits
+from a2a_sync.operations import CallContext, Webhook
+from a2a_sync.stores.base import Scope
+from a2a_sync.stores.webhooks import TooManyWebhooks, Webhooks
+from a2a_sync.types import (
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    TaskPushNotificationConfig,
+    new_id,
+)
+from a2a_sync.urlguard import URLGuard
+
+#: The longest id, token and credentials, in characters.
+_LONGEST_ID = 255
+_LONGEST_SECRET = 8192
+_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+
+
+class PushConfigs:
+    """Push configurations as callers see them. Each operation takes the caller's scope first.
+
+    Raises (from every operation):
+        TaskNotFoundError: there is no such task, or no such configuration of it, in the scope.
+        InvalidParamsError: the request says something that cannot be.
+    """
+
+    def __init__(self, webhooks: Webhooks, guard: URLGuard, limits: Limits) -> None:
+        self._webhooks = webhooks
+        self._guard = guard
+        self._most = limits.push_configs
+        self.methods: Mapping[op.Operation, Callable[[Scope, Any, CallContext], Any]] = {
+            op.CREATE_PUSH_CONFIG: self.create,
+            op.GET_PUSH_CONFIG: self.get,
+            op.LIST_PUSH_CONFIGS: self.list,
+            op.DELETE_PUSH_CONFIG: self.delete,
+        }
+
+    def create(
+        self, scope: Scope, request: TaskPushNotificationConfig, context: CallContext
+    ) -> TaskPushNotificationConfig:
+        """CreateTaskPushNotificationConfig (spec 3.1.7): added to the task, or in place of the one with its id."""
+        if not request.task_id:
+            raise InvalidParamsError.at("taskId", "is required")
+        self.check(request)
+        config = replace(request, id=request.id or new_id())
+        try:
+            self._webhooks.put(scope, Webhook(config, context.version), most=self._most)
+        except TooManyWebhooks:
+            raise self._too_many() from None
+        return config
+
+    def get(
+        self, scope: Scope, request: GetTaskPushNotificationConfigRequest, context: CallContext
+    ) -> TaskPushNotificationConfig:
+        """GetTaskPushNotificationConfig (spec 3.1.8); without an id the task's first."""
+        for webhook in self._webhooks.of_task(scope, request.task_id):
+            if request.id in ("", webhook.id):
+                return webhook.config
+        raise TaskNotFoundError("Push notification configuration not found")
+
+    def list(
+        self, scope: Scope, request: ListTaskPushNotificationConfigsRequest, context: CallContext
+    ) -> ListTaskPushNotificationConfigsResponse:
+        """ListTaskPushNotificationConfigs (spec 3.1.9): in the order in which they were added, by default all of them."""
+        if request.page_size < 0:
+            raise InvalidParamsError.at("pageSize", "must not be negative")
+        after = _read_page_token(request.page_token)
+        found = [known for known in self._webhooks.of_task(scope, request.task_id) if known.number > after]
+        page = found[: request.page_size or None]
+        return ListTaskPushNotificationConfigsResponse(
+            configs=tuple(webhook.config for webhook in page),
+            next_page_token=str(page[-1].number) if len(page) < len(found) else "",
+        )
+
+    def delete(self, scope: Scope, request: DeleteTaskPushNotificationConfigRequest, context: CallContext) -> None:
+        """DeleteTaskPushNotificationConfig (spec 3.1.10); a second time too."""
+        self._webhooks.delete(scope, request.task_id, request.id)
+
+    # -- with a send --
+
+    def of_send(
+        self, scope: Scope, config: TaskPushNotificationConfig, context: CallContext, task_id: str, *, create: bool
+    ) -> Webhook:
+        """The webhook that a send on `task_id` brings, after `check`. Without an id it gets the task's.
+
+        So a client that names its webhook in each message of a conversation is told of everything once.
+        """
+        config = replace(config, id=config.id or task_id, task_id=task_id, tenant=scope.tenant)
+        if not create:
+            known = {stored.id for stored in self._webhooks.of_task(scope, task_id)}
+            if config.id not in known and len(known) >= self._most:
+                raise self._too_many()
+        return Webhook(config, context.version)
+
+    # -- checks --
+
+    def check(self, config: TaskPushNotificationConfig, at: str = "") -> None:
+        """See that a configuration can be kept and used; `at` is where it stands in its request."""
+        try:
+            self._guard.check(config.url)
+        except UnsafeURLError as refused:
+            raise InvalidParamsError.at(f"{at}url", str(refused)) from None
+        if len(config.id) > _LONGEST_ID or not config.id.isprintable():
+            raise InvalidParamsError.at(f"{at}id", f"must be at most {_LONGEST_ID} printable characters")
+        _check_secret(config.token, f"{at}token")
+        if config.authentication is not None:
+            if not _SCHEME.fullmatch(config.authentication.scheme):
+                raise InvalidParamsError.at(f"{at}authentication.scheme", "must be the name of an HTTP scheme")
+            _check_secret(config.authentication.credentials, f"{at}authentication.credentials")
+
+    def _too_many(self) -> InvalidParamsError:
+        return InvalidParamsError(f"A task has at most {self._most} push notification configurations: delete one first")
+
+
+class NoPushConfigs:
+    """The same for an agent that sends no push notifications: everything is refused (spec 3.3.4)."""
+
+    def __init__(self) -> None:
+        operations = (op.CREATE_PUSH_CONFIG, op.GET_PUSH_CONFIG, op.LIST_PUSH_CONFIGS, op.DELETE_PUSH_CONFIG)
+        self.methods: Mapping[op.Operation, Callable[[Scope, Any, CallContext], Any]] = dict.fromkeys(
+            operations, self.refuse
+        )
+
+    def refuse(self, *_: object, **__: object) -> Any:
+        """What every operation does."""
+        raise PushNotificationNotSupportedError()
+
+    check = of_send = refuse
+
+
+def _check_secret(text: str, member: str) -> None:
+    """What goes into a header must fit into one."""
+    if len(text) > _LONGEST_SECRET or not (text.isascii() and text.isprintable()) or text != text.strip():
+        raise InvalidParamsError.at(member, f"must be at most {_LONGEST_SECRET} printable ASCII characters")
+
+
+def _read_page_token(token: str) -> int:
+    """The place of the last configuration that was shown."""
+    if token and not (token.isascii() and token.isdigit() and len(token) < 10):
+        raise InvalidParamsError.at("pageToken", "is not a token of this server")
+    return int(token or 0)
