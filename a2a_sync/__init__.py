@@ -22,10 +22,13 @@ _MODULES = {
         "AgentProvider",
         "AgentSkill",
     ),
+    "a2a_sync.cardmaking": ("create_agent_card",),
+    "a2a_sync.cardrules": ("validate_card",),
     "a2a_sync.client": ("Chat", "Client", "Retry", "TaskStream", "Timeout"),
     "a2a_sync.errors": (
         "A2AError",
         "DataPartError",
+        "InvalidCardError",
         "PublicError",
         "StoreError",
         "StreamInterrupted",
@@ -69,6 +72,8 @@ if TYPE_CHECKING:
     from a2a_sync.card import AgentInterface as AgentInterface
     from a2a_sync.card import AgentProvider as AgentProvider
     from a2a_sync.card import AgentSkill as AgentSkill
+    from a2a_sync.cardmaking import create_agent_card as create_agent_card
+    from a2a_sync.cardrules import validate_card as validate_card
     from a2a_sync.client import Chat as Chat
     from a2a_sync.client import Client as Client
     from a2a_sync.client import Retry as Retry
@@ -76,6 +81,7 @@ if TYPE_CHECKING:
     from a2a_sync.client import Timeout as Timeout
     from a2a_sync.errors import A2AError as A2AError
     from a2a_sync.errors import DataPartError as DataPartError
+    from a2a_sync.errors import InvalidCardError as InvalidCardError
     from a2a_sync.errors import PublicError as PublicError
     from a2a_sync.errors import StoreError as StoreError
     from a2a_sync.errors import StreamInterrupted as StreamInterrupted

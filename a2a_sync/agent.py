@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from a2a_sync.asynchronous import iterate, run_coroutine
-from a2a_sync.card import AgentCard, AgentProvider, AgentSkill
+from a2a_sync.card import AgentCard, AgentProvider, Skills, as_skills
 from a2a_sync.executor import Event, RequestContext
 from a2a_sync.operations import Endpoint
 from a2a_sync.results import ChunkStream, Stream, final_events
@@ -36,13 +36,14 @@ class Agent:
     ``handle_cancel(context)`` is optional and may raise `TaskNotCancelableError` to refuse. ``direct = True`` lets an
     agent that answers with a `Message` at once do so without a task. ``on_worker_lost`` is ``"fail"`` or ``"retry"``.
     ``native_thread = True`` gives the handler a real thread under gevent, where the others share one: for handlers that
-    calculate for long, or that run an event loop of their own. What is ``async def`` gets one anyway.
+    calculate for long, or that run an event loop of their own. What is ``async def`` gets one anyway. ``skills`` may be in
+    short forms: see `create_agent_card`.
     """
 
     name: str = ""
     description: str = ""
     version: str = "1.0.0"
-    skills: Sequence[AgentSkill] = ()
+    skills: Skills = ()
     input_modes: Sequence[str] = ("text/plain", "application/json")
     output_modes: Sequence[str] = ("text/plain", "application/json")
     provider: AgentProvider | None = None
@@ -143,9 +144,9 @@ class Agent:
             name=self._display_name(),
             description=self.description or self._doc(),
             version=self.version,
-            skills=tuple(self.skills),
-            default_input_modes=tuple(self.input_modes),
-            default_output_modes=tuple(self.output_modes),
+            skills=as_skills(self.skills),
+            default_input_modes=self.input_modes,
+            default_output_modes=self.output_modes,
             provider=self.provider,
             documentation_url=self.documentation_url,
             icon_url=self.icon_url,

@@ -7,24 +7,22 @@ business.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from werkzeug.exceptions import SecurityError
-from werkzeug.urls import iri_to_uri
 from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext, tracing
 from a2a_sync.around import AroundRun, Surrounded
-from a2a_sync.card import AgentCapabilities, AgentCard, AgentInterface
+from a2a_sync.card import AgentCard
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.connection import Connection
-from a2a_sync.errors import A2AError, VersionNotSupportedError
+from a2a_sync.errors import A2AError, InvalidRequestError, VersionNotSupportedError
 from a2a_sync.events import EventHub
-from a2a_sync.exchange import Exchange, internal_error
+from a2a_sync.exchange import Exchange, address_of, internal_error
 from a2a_sync.execution import Execution
+from a2a_sync.extended import ExtendedCard, ExtendedCardSource
 from a2a_sync.handler import RequestHandler
 from a2a_sync.http_json_wsgi import HttpJsonService
 from a2a_sync.idempotency import EXTENSION
@@ -35,6 +33,7 @@ from a2a_sync.metrics import Metrics
 from a2a_sync.neighbours import Neighbours
 from a2a_sync.operations import Call, Endpoint, Interceptor
 from a2a_sync.operators import OperatorPages
+from a2a_sync.owncard import BINDINGS, OwnCard, described, offering
 from a2a_sync.places import Places
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.retention import Sweeper
@@ -46,7 +45,6 @@ from a2a_sync.wellknown import CARD_PATH, OLD_CARD_PATH, CardDocument
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-BINDINGS = ("JSONRPC", "HTTP+JSON")
 #: Request headers that runs may see. Never credentials: they are stored with the run.
 FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "traceparent", "tracestate")
 
@@ -61,7 +59,8 @@ ALONE = (
 class A2AApp:
     """An agent as a WSGI application: ``gunicorn module:app --threads 32``.
 
-    `agent` is an `Agent`, or any `AgentExecutor` together with `card`. `store` is a `TaskStore` or a URL
+    `agent` is an `Agent`, or any `AgentExecutor` together with `card`. `extended_card` is what those get who ask for more, a
+    card or a function of a `CardContext` that gives one. `store` is a `TaskStore` or a URL
     (``sqlite:///tasks.db``, ``memory:``); without one tasks live in memory. `url` is the public address; without it the
     card takes it from each request, for the hosts in `trusted_hosts` (None: any, and then shared caches may not keep it).
     `trusted_proxies` is how many proxies in front of the app tell the truth in ``X-Forwarded-For``, ``-Proto``, ``-Host``
@@ -82,6 +81,7 @@ class A2AApp:
         agent: Any,
         *,
         card: AgentCard | None = None,
+        extended_card: ExtendedCardSource | None = None,
         store: TaskStore | str | None = None,
         url: str | None = None,
         versions: Sequence[str] = ("1.0", "0.3"),
@@ -101,10 +101,16 @@ class A2AApp:
         self._url = url.rstrip("/") + "/" if url else None
         self._trusted_hosts = list(trusted_hosts) if trusted_hosts is not None else None
         codecs = _speaking(versions)
-        self._interfaces = _offering(codecs, bindings)
-        self._codecs = {version: codecs[version] for _, version in self._interfaces}
+        offered = offering(codecs, bindings)
+        self._codecs = {version: codecs[version] for _, version in offered}
         direct = bool(getattr(agent, "direct", False))
-        self._template = _with_capabilities(card or _described(agent), direct=direct)
+        self._cards = OwnCard(
+            card or described(agent),
+            url=self._url,
+            interfaces=offered,
+            extensions=() if direct else (EXTENSION,),
+            extended=extended_card is not None,
+        )
         self._hub = EventHub()
         executor = agent
         for around in filter(None, (around_run, metrics.around_run if metrics is not None else None)):
@@ -118,9 +124,10 @@ class A2AApp:
             self._execution,
             self._hub,
             self.limits,
-            self._template.capabilities,
+            self._cards.capabilities,
             direct=direct,
             headers=tuple(headers),
+            extended_card=ExtendedCard(extended_card, self._cards),
         )
         self._places = Places(self.limits.streams, self.limits.threads)
         self._endpoint: Endpoint = self._places.guard(self._handler)
@@ -132,10 +139,10 @@ class A2AApp:
         self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed, vary=vary)
         # The old path is for clients that know nothing but 0.3.
         self._card_paths = (CARD_PATH, OLD_CARD_PATH) if "0.3" in self._codecs else (CARD_PATH,)
-        offered = {binding for binding, _ in self._interfaces}
-        self._jsonrpc = JsonRpcService(self._dispatch, self._codecs) if "JSONRPC" in offered else None
+        served = {binding for binding, _ in offered}
+        self._jsonrpc = JsonRpcService(self._dispatch, self._codecs) if "JSONRPC" in served else None
         self._http_json = None
-        if "HTTP+JSON" in offered:
+        if "HTTP+JSON" in served:
             self._http_json = HttpJsonService(
                 self._dispatch, self._codecs["1.0"], served=self._codecs, media_type=media_type
             )
@@ -192,12 +199,9 @@ class A2AApp:
 
     def _card(self, request: Request) -> WSGIApplication:
         try:
-            address = self._url or (iri_to_uri(request.root_url) if request.host else "")
-        except SecurityError:
-            return _error_response(400, "this host is not served here")
-        if not address:
-            return _error_response(400, "the request names no host that a URL could be made of")
-        return self._document.respond(request, address)
+            return self._document.respond(request, self._url or address_of(request))
+        except InvalidRequestError as error:
+            return _error_response(error.http_status, error.message)
 
     # -- the same without a network --
 
@@ -231,14 +235,7 @@ class A2AApp:
 
     def agent_card(self, address: str | None = None) -> AgentCard:
         """The card, with what this app adds to it: its address (a URL), its versions and what it can do."""
-        address = address or self._url
-        if address is None:
-            return self._template
-        interfaces = tuple(
-            AgentInterface(url=address, protocol_binding=binding, protocol_version=version)
-            for binding, version in self._interfaces
-        )
-        return replace(self._template, supported_interfaces=interfaces)
+        return self._cards.public(address)
 
     # -- the end --
 
@@ -295,34 +292,6 @@ def _speaking(versions: Sequence[str]) -> dict[str, Codec]:
     if not codecs:
         raise ValueError("an app serves at least one version")
     return codecs
-
-
-def _offering(codecs: Iterable[str], bindings: Sequence[str]) -> list[tuple[str, str]]:
-    """What the card lists, binding and version: the preferred version first, and in each version the preferred binding."""
-    if unknown := set(bindings) - set(BINDINGS):
-        raise ValueError(f"{unknown.pop()!r} is none of the bindings {BINDINGS}")
-    offered = [
-        (binding, version) for version in codecs for binding in bindings if binding == "JSONRPC" or version == "1.0"
-    ]
-    if not offered:
-        raise ValueError(f"nothing is left to serve: {tuple(bindings)} does not exist in {tuple(codecs)}")
-    return offered
-
-
-def _described(agent: Any) -> AgentCard:
-    describe: Callable[[], AgentCard] | None = getattr(agent, "describe", None)
-    if describe is None:
-        raise TypeError(f"A2AApp({type(agent).__name__}()) needs card=AgentCard(…): only an Agent describes itself")
-    return describe()
-
-
-def _with_capabilities(card: AgentCard, *, direct: bool) -> AgentCard:
-    """What the app really offers, whatever the given card says; extensions of others stay."""
-    extensions = tuple(one for one in card.capabilities.extensions if one.uri != EXTENSION.uri)
-    if not direct:
-        extensions += (EXTENSION,)
-    offered = AgentCapabilities(streaming=True, push_notifications=False, extensions=extensions)
-    return replace(card, capabilities=offered)
 
 
 def _only(method: str, allowed: str) -> Response:

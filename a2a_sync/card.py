@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from a2a_sync.types import JSON
 
@@ -191,15 +191,64 @@ class AgentSkill:
     examples: Sequence[str] = ()
     input_modes: Sequence[str] = ()
     output_modes: Sequence[str] = ()
-    security_requirements: tuple[SecurityRequirement, ...] = ()
+    security_requirements: Sequence[SecurityRequirement] = ()
 
     def __post_init__(self) -> None:
-        # People write lists in class bodies; the object stays immutable.
-        for name in ("tags", "examples", "input_modes", "output_modes", "security_requirements"):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                raise TypeError(f"AgentSkill.{name} takes a list of strings, not one string")
-            object.__setattr__(self, name, tuple(value))
+        _hold_tuples(self, "tags", "examples", "input_modes", "output_modes", "security_requirements")
+
+    @classmethod
+    def of(cls, id: str, description: str, *, name: str = "", tags: Sequence[str] = (), **more: Any) -> AgentSkill:
+        """The skill in few words: without a `name` and `tags` it has those that its id gives (``word_count``: "Word count").
+
+        `more` are the other members.
+        """
+        spoken = id.replace("_", " ").replace("-", " ").strip()
+        return cls(
+            id=id, name=name or spoken[:1].upper() + spoken[1:], description=description, tags=tags or (id,), **more
+        )
+
+
+#: A skill, or a short form of one: id and description, or the arguments of `AgentSkill.of` by name.
+Skill: TypeAlias = AgentSkill | tuple[str, str] | Mapping[str, Any]
+#: A list of skills, or their descriptions by id.
+Skills: TypeAlias = Sequence[Skill] | Mapping[str, str]
+
+
+def as_skills(skills: Skills) -> tuple[AgentSkill, ...]:
+    """Skills as a card holds them.
+
+    Raises:
+        TypeError: one is in none of the forms; the message names it.
+    """
+    if isinstance(skills, str):
+        raise TypeError("skills takes a list of skills, or descriptions by id; not one string")
+    listed: Sequence[Skill] = list(skills.items()) if isinstance(skills, Mapping) else skills
+    return tuple(_as_skill(index, skill) for index, skill in enumerate(listed))
+
+
+def _as_skill(index: int, skill: Skill) -> AgentSkill:
+    try:
+        match skill:
+            case AgentSkill():
+                return skill
+            case (str(id), str(description)):
+                return AgentSkill.of(id, description)
+            case Mapping():
+                return AgentSkill.of(**skill)
+    except TypeError as error:
+        raise TypeError(f"skills[{index}]: {error}") from None
+    raise TypeError(f"skills[{index}]: takes an AgentSkill, (id, description) or a dictionary, not {skill!r}")
+
+
+def _hold_tuples(obj: Any, *names: str) -> None:
+    """People write lists in class bodies; the object stays immutable."""
+    for name in names:
+        value = getattr(obj, name)
+        if type(value) is tuple:
+            continue
+        if isinstance(value, str):
+            raise TypeError(f"{type(obj).__name__}.{name} takes a list of strings, not one string")
+        object.__setattr__(obj, name, tuple(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,17 +258,28 @@ class AgentCard:
     name: str
     description: str
     version: str
-    supported_interfaces: tuple[AgentInterface, ...] = ()
+    supported_interfaces: Sequence[AgentInterface] = ()
     capabilities: AgentCapabilities = field(default_factory=AgentCapabilities)
-    default_input_modes: tuple[str, ...] = ("text/plain",)
-    default_output_modes: tuple[str, ...] = ("text/plain",)
-    skills: tuple[AgentSkill, ...] = ()
+    default_input_modes: Sequence[str] = ("text/plain",)
+    default_output_modes: Sequence[str] = ("text/plain",)
+    skills: Sequence[AgentSkill] = ()
     provider: AgentProvider | None = None
     documentation_url: str | None = None
     icon_url: str | None = None
     security_schemes: Mapping[str, SecurityScheme] = field(default_factory=dict)
-    security_requirements: tuple[SecurityRequirement, ...] = ()
-    signatures: tuple[AgentCardSignature, ...] = ()
+    security_requirements: Sequence[SecurityRequirement] = ()
+    signatures: Sequence[AgentCardSignature] = ()
+
+    def __post_init__(self) -> None:
+        _hold_tuples(
+            self,
+            "supported_interfaces",
+            "default_input_modes",
+            "default_output_modes",
+            "skills",
+            "security_requirements",
+            "signatures",
+        )
 
     def skill(self, skill_id: str) -> AgentSkill:
         """The skill with this id.

@@ -251,6 +251,14 @@ class DataPartError(ValueError):
     """A data part and a dataclass do not fit; the message names the class and the member."""
 
 
+class InvalidCardError(ValueError):
+    """A card is not complete, or does not hold together; ``violations`` name the members (``skills[0].id``)."""
+
+    def __init__(self, violations: Sequence[FieldViolation]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("the card is not valid: " + "; ".join(f"{one.field}: {one.description}" for one in violations))
+
+
 class StoreError(Exception):
     """The store could not do its work (locked, full, unreadable). The log has the cause; the caller sees an id."""
 

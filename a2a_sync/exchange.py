@@ -10,6 +10,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
+from werkzeug.exceptions import SecurityError
+from werkzeug.urls import iri_to_uri
 from werkzeug.wrappers import Request
 
 from a2a_sync.bindings.headers import VERSION, named_extensions
@@ -20,6 +22,7 @@ from a2a_sync.errors import (
     A2AError,
     ContentTypeNotSupportedError,
     InternalError,
+    InvalidRequestError,
     JSONParseError,
     RequestTooLargeError,
 )
@@ -145,8 +148,12 @@ class Exchange:
         accepted = self._request.headers.get("Accept", "").lower()
         return "text/event-stream" in accepted and "json" not in accepted
 
-    def context(self, version: str) -> CallContext:
-        """What surrounds a call that is made in `version`."""
+    def context(self, version: str, *, addressed: bool = False) -> CallContext:
+        """What surrounds a call that is made in `version`; `addressed`: with the app's own address.
+
+        Raises:
+            InvalidRequestError: the request does not say where the app is.
+        """
         headers = {
             key[5:].replace("_", "-").lower(): value
             for key, value in self._request.environ.items()
@@ -160,6 +167,7 @@ class Exchange:
             version=version,
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=self._connection.gone,
+            address=address_of(self._request) if addressed else "",
         )
 
     # -- the answer --
@@ -203,6 +211,20 @@ class Exchange:
             raise
         self._start_response("200 OK", list(STREAM_HEADERS))
         return EventStreamBody(stream, envelope, codec, self._connection, self._limits, leave)
+
+
+def address_of(request: Request) -> str:
+    """Where the app is, by the account of a request to it: a URL with a slash at its end.
+
+    Raises:
+        InvalidRequestError: the request names no host, or one that is not served here.
+    """
+    try:
+        if request.host:
+            return iri_to_uri(request.root_url)
+    except SecurityError:
+        raise InvalidRequestError("this host is not served here") from None
+    raise InvalidRequestError("the request names no host that a URL could be made of")
 
 
 def _path(environ: WSGIEnvironment) -> str:

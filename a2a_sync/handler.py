@@ -24,6 +24,7 @@ from a2a_sync.errors import (
 )
 from a2a_sync.events import EventHub, PolledStream, SingleItemStream, Waiter
 from a2a_sync.execution import Execution, Place
+from a2a_sync.extended import ExtendedCard
 from a2a_sync.following import Streams, task_ended, with_history
 from a2a_sync.idempotency import check_same, send_key
 from a2a_sync.limits import Limits
@@ -67,6 +68,7 @@ class RequestHandler:
         *,
         direct: bool = False,
         headers: tuple[str, ...] = (),
+        extended_card: ExtendedCard | None = None,
     ) -> None:
         self._store = store
         self._execution = execution
@@ -87,7 +89,7 @@ class RequestHandler:
             op.GET_PUSH_CONFIG: self._no_push,
             op.LIST_PUSH_CONFIGS: self._no_push,
             op.DELETE_PUSH_CONFIG: self._no_push,
-            op.GET_EXTENDED_CARD: self._no_extended_card,
+            op.GET_EXTENDED_CARD: extended_card or ExtendedCard(),
         }
 
     def __call__(self, call: Call) -> Any:
@@ -314,9 +316,6 @@ class RequestHandler:
 
     def _no_push(self, request: object, context: CallContext) -> None:
         raise PushNotificationNotSupportedError()
-
-    def _no_extended_card(self, request: object, context: CallContext) -> None:
-        raise UnsupportedOperationError("This agent has no extended card")
 
     def _check_streaming(self) -> None:
         if not self._capabilities.streaming:

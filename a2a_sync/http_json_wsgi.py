@@ -13,9 +13,11 @@ from a2a_sync.codec import Codec
 from a2a_sync.codec.fields import shown
 from a2a_sync.errors import A2AError, VersionNotSupportedError
 from a2a_sync.exchange import Exchange, internal_error
-from a2a_sync.operations import Call, Endpoint
+from a2a_sync.operations import GET_EXTENDED_CARD, Call, Endpoint
 
 _JSON = "application/json"
+#: What goes with the answers of some operations. An extended card is for one caller (spec 13.3).
+_HEADERS = {GET_EXTENDED_CARD: {"Cache-Control": "private, no-store"}}
 
 
 class HttpJsonService:
@@ -51,14 +53,18 @@ class HttpJsonService:
         operation = place.operation(exchange.verb)
         self._check(exchange.named_version)
         params = place.params(operation, exchange.query, exchange.body() if exchange.verb == "POST" else None)
-        call = Call(operation, self._codec.load_request(operation, params), exchange.context(self._codec.version))
+        call = Call(
+            operation,
+            self._codec.load_request(operation, params),
+            exchange.context(self._codec.version, addressed=operation.addressed),
+        )
         if operation.streaming:
             return exchange.stream(lambda: self._endpoint(call), http_json.BareEvents(), self._codec)
         result = self._endpoint(call)
         if operation.response is None:
             return exchange.answer(204, b"")
         body = http_json.write_result(self._codec.dump_result(operation, result))
-        return exchange.answer(200, body, media_type=self._type_for(exchange))
+        return exchange.answer(200, body, media_type=self._type_for(exchange), headers=_HEADERS.get(operation))
 
     def _check(self, named: str) -> None:
         """See that the caller names this version (spec 3.6.2)."""

@@ -35,7 +35,11 @@ class JsonRpcService:
             operation = codec.operation(rpc.method)
             # The official clients of 0.3 read nothing but a stream where they asked for one, errors included.
             streams = operation.streaming and codec.version == "0.3"
-            call = Call(operation, codec.load_request(operation, rpc.params), exchange.context(codec.version))
+            call = Call(
+                operation,
+                codec.load_request(operation, rpc.params),
+                exchange.context(codec.version, addressed=operation.addressed),
+            )
             if operation.streaming:
                 return exchange.stream(lambda: self._endpoint(call), jsonrpc.EventEnvelope(rpc_id), codec)
             body = jsonrpc.write_result(rpc_id, codec.dump_result(operation, self._endpoint(call)))

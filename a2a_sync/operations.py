@@ -20,7 +20,8 @@ class Operation:
     """One row of the protocol's table of operations (spec 3.1, 5.3).
 
     ``request`` is the dataclass of its parameters, ``response`` that of its result (None: nothing). ``streaming`` says
-    that the result is a stream of `StreamResponse`; ``reads`` that it changes nothing and may be repeated freely.
+    that the result is a stream of `StreamResponse`; ``reads`` that it changes nothing and may be repeated freely;
+    ``addressed`` that its result names the server's own address.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Operation:
     response: Any
     streaming: bool = False
     reads: bool = False
+    addressed: bool = False
 
 
 SEND_MESSAGE = Operation("SendMessage", t.SendMessageRequest, t.SendMessageResponse)
@@ -49,7 +51,9 @@ LIST_PUSH_CONFIGS = Operation(
     reads=True,
 )
 DELETE_PUSH_CONFIG = Operation("DeleteTaskPushNotificationConfig", t.DeleteTaskPushNotificationConfigRequest, None)
-GET_EXTENDED_CARD = Operation("GetExtendedAgentCard", t.GetExtendedAgentCardRequest, AgentCard, reads=True)
+GET_EXTENDED_CARD = Operation(
+    "GetExtendedAgentCard", t.GetExtendedAgentCardRequest, AgentCard, reads=True, addressed=True
+)
 
 #: Every operation by its name.
 OPERATIONS: dict[str, Operation] = {
@@ -96,7 +100,8 @@ class CallContext:
 
     ``headers`` have lower-case names. ``last_event_id`` is the number after which a stream resumes. ``timeout`` is the
     client's limit for the whole call, in seconds, ``opening`` the one until the answer begins. ``gone`` tells a server that
-    nobody waits for the answer any more.
+    nobody waits for the answer any more. ``address`` is the URL by which the server was reached, for operations whose result
+    names it.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -107,6 +112,7 @@ class CallContext:
     timeout: float | None = None
     opening: float | None = None
     gone: Callable[[], bool] | None = None
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

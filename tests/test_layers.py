@@ -16,8 +16,8 @@ FLOORS: list[list[str]] = [
     ["datapart", "outbound"],
     ["types"],
     ["card", "lifecycle"],
-    ["operations"],
-    ["codec", "stores.base"],
+    ["operations", "cardrules"],
+    ["codec", "extensions", "cardmaking", "owncard", "stores.base"],
     [
         "bindings.headers",
         "bindings.jsonrpc",
@@ -28,7 +28,7 @@ FLOORS: list[list[str]] = [
         "stores",
     ],
     ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "idempotency", "places", "client"],
-    ["following", "run", "results", "asynchronous", "around", "metrics", "retention", "push"],
+    ["activation", "following", "run", "results", "asynchronous", "around", "metrics", "retention", "push", "extended"],
     ["cancelling", "watchdog"],
     ["execution"],
     ["neighbours"],
@@ -46,6 +46,7 @@ FLOORS: list[list[str]] = [
 #: Rooms of the two sides of the wire, which meet in `operations` only.
 SERVER = {
     "stores",
+    "activation",
     "events",
     "following",
     "idempotency",
@@ -56,6 +57,8 @@ SERVER = {
     "execution",
     "handler",
     "push",
+    "owncard",
+    "extended",
     "app",
     "agent",
     "wellknown",

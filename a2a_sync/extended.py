@@ -1,0 +1,87 @@
+"""GetExtendedAgentCard: the card for callers who may see more than the public one (spec 3.1.11, 13.3).
+
+Which caller gets which card is said by the app's author; this room asks, completes the card and says no where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from a2a_sync.card import AgentCard
+from a2a_sync.errors import (
+    ExtendedAgentCardNotConfiguredError,
+    InvalidAgentResponseError,
+    UnsupportedOperationError,
+)
+from a2a_sync.logs import get_logger
+from a2a_sync.operations import CallContext, Principal
+from a2a_sync.owncard import OwnCard
+from a2a_sync.types import GetExtendedAgentCardRequest
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardContext:
+    """Who asks for an extended card, in the words of a handler's context.
+
+    ``user`` is None where nobody said who calls. ``headers`` are those of the request, with lower-case names: all of them,
+    for nothing of this is stored. ``version`` is the protocol version that the caller speaks.
+    """
+
+    user: Principal | None = None
+    tenant: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    extensions: tuple[str, ...] = ()
+    version: str = "1.0"
+
+
+#: A card for every caller, or a function that gives one: None where this caller gets none.
+ExtendedCardSource: TypeAlias = AgentCard | Callable[[CardContext], AgentCard | None]
+
+
+class ExtendedCard:
+    """The operation of `RequestHandler`, on the thread of the request. `source` may be called by several threads at once."""
+
+    def __init__(self, source: ExtendedCardSource | None = None, cards: OwnCard | None = None) -> None:
+        if not (source is None or isinstance(source, AgentCard) or callable(source)):
+            raise TypeError(
+                f"extended_card takes an AgentCard or a function that gives one, not {type(source).__name__}"
+            )
+        if isinstance(source, AgentCard) and cards is not None:
+            cards.completed(source)
+        self._source = source
+        self._cards = cards
+
+    def __call__(self, request: GetExtendedAgentCardRequest, context: CallContext) -> AgentCard:
+        """The card for this caller.
+
+        Raises:
+            UnsupportedOperationError: this agent has none, and its card promises none. In 0.3 that is the next one.
+            ExtendedAgentCardNotConfiguredError: there is none for this caller.
+            InvalidAgentResponseError: what the author's function gave is no card.
+        """
+        if self._source is None or self._cards is None:
+            if context.version == "0.3":
+                raise ExtendedAgentCardNotConfiguredError()
+            raise UnsupportedOperationError("This agent has no extended card")
+        card = self._source if isinstance(self._source, AgentCard) else self._source(_seen(request, context))
+        if card is None:
+            raise ExtendedAgentCardNotConfiguredError("There is no extended card for this caller")
+        try:
+            return self._cards.completed(card, context.address)
+        except (TypeError, ValueError) as error:
+            logger.error("extended_card gave no usable card: %s", error)
+            raise InvalidAgentResponseError() from None
+
+
+def _seen(request: GetExtendedAgentCardRequest, context: CallContext) -> CardContext:
+    return CardContext(
+        user=context.principal,
+        tenant=request.tenant,
+        headers=context.headers,
+        extensions=context.extensions,
+        version=context.version,
+    )
