@@ -39,6 +39,7 @@ _MODULES = {
         "UnsupportedOperationError",
     ),
     "a2a_sync.executor": ("AgentExecutor", "RequestContext", "TaskCancelled"),
+    "a2a_sync.extensions": ("Extension", "Timestamps"),
     "a2a_sync.limits": ("Limits",),
     "a2a_sync.push": ("PushNotifications",),
     "a2a_sync.results": ("AuthRequired", "Failure", "InputRequired", "Rejected", "Stream"),
@@ -93,6 +94,8 @@ if TYPE_CHECKING:
     from a2a_sync.executor import AgentExecutor as AgentExecutor
     from a2a_sync.executor import RequestContext as RequestContext
     from a2a_sync.executor import TaskCancelled as TaskCancelled
+    from a2a_sync.extensions import Extension as Extension
+    from a2a_sync.extensions import Timestamps as Timestamps
     from a2a_sync.limits import Limits as Limits
     from a2a_sync.push import PushNotifications as PushNotifications
     from a2a_sync.results import AuthRequired as AuthRequired

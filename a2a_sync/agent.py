@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from a2a_sync.asynchronous import iterate, run_coroutine
-from a2a_sync.card import AgentCard, AgentProvider, Skills, as_skills
+from a2a_sync.card import AgentCard, AgentExtension, AgentProvider, Skills, as_skills
 from a2a_sync.executor import Event, RequestContext
+from a2a_sync.extensions import Extension
 from a2a_sync.operations import Endpoint
 from a2a_sync.results import ChunkStream, Stream, final_events
 from a2a_sync.types import Message
@@ -46,6 +47,7 @@ class Agent:
     skills: Skills = ()
     input_modes: Sequence[str] = ("text/plain", "application/json")
     output_modes: Sequence[str] = ("text/plain", "application/json")
+    extensions: Sequence[Extension | AgentExtension] = ()
     provider: AgentProvider | None = None
     documentation_url: str | None = None
     icon_url: str | None = None

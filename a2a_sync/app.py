@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext, tracing
+from a2a_sync.activation import Activation
 from a2a_sync.around import AroundRun, Surrounded
-from a2a_sync.card import AgentCard
+from a2a_sync.card import AgentCard, AgentExtension
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.connection import Connection
 from a2a_sync.errors import A2AError, InvalidRequestError, VersionNotSupportedError
@@ -23,9 +24,10 @@ from a2a_sync.events import EventHub
 from a2a_sync.exchange import Exchange, address_of, internal_error
 from a2a_sync.execution import Execution
 from a2a_sync.extended import ExtendedCard, ExtendedCardSource
+from a2a_sync.extensions import Extension
 from a2a_sync.handler import RequestHandler
 from a2a_sync.http_json_wsgi import HttpJsonService
-from a2a_sync.idempotency import EXTENSION
+from a2a_sync.idempotency import IdempotentSend
 from a2a_sync.jsonrpc_wsgi import JsonRpcService
 from a2a_sync.limits import Limits
 from a2a_sync.logs import placed
@@ -66,7 +68,8 @@ class A2AApp:
     `trusted_proxies` is how many proxies in front of the app tell the truth in ``X-Forwarded-For``, ``-Proto``, ``-Host``
     and ``-Prefix``; without it nobody is believed. `headers` are the request headers, in lower case, that handlers may see.
     `around_run` is called with the context of each run, and what it returns is entered around the agent's code, on the run's
-    thread. `interceptors` are put around every call, the first outermost: each takes an endpoint and gives one. `metrics`
+    thread. `extensions` are what clients may ask for besides the protocol, added to those of the agent and of the card.
+    `interceptors` are put around every call, the first outermost: each takes an endpoint and gives one. `metrics`
     counts what happens and adds ``/metrics``. `bindings` are those that are served, at one URL, in the order of the card;
     ``HTTP+JSON`` speaks 1.0 only. `media_type` is that of all its answers; by default ``application/json`` where the request
     names that, else ``application/a2a+json``. Nothing is started or opened before the first request, so the app may be made before a fork.
@@ -92,6 +95,7 @@ class A2AApp:
         trusted_hosts: Sequence[str] | None = None,
         trusted_proxies: int = 0,
         around_run: AroundRun | None = None,
+        extensions: Sequence[Extension | AgentExtension] = (),
         interceptors: Sequence[Interceptor] = (),
         metrics: Metrics | None = None,
     ) -> None:
@@ -104,15 +108,25 @@ class A2AApp:
         offered = offering(codecs, bindings)
         self._codecs = {version: codecs[version] for _, version in offered}
         direct = bool(getattr(agent, "direct", False))
+        card = card or described(agent)
+        # The first hook sees the request as it was sent: a send that comes again must look the same.
+        activation = Activation(
+            (
+                IdempotentSend(listed=not direct),
+                *card.capabilities.extensions,
+                *getattr(agent, "extensions", ()),
+                *extensions,
+            )
+        )
         self._cards = OwnCard(
-            card or described(agent),
+            card,
             url=self._url,
             interfaces=offered,
-            extensions=() if direct else (EXTENSION,),
+            extensions=activation.declared,
             extended=extended_card is not None,
         )
         self._hub = EventHub()
-        executor = agent
+        executor = activation.within(agent)
         for around in filter(None, (around_run, metrics.around_run if metrics is not None else None)):
             executor = Surrounded(executor, around)
         self._execution = Execution(executor, self.store, self._hub, self.limits)
@@ -130,7 +144,7 @@ class A2AApp:
             extended_card=ExtendedCard(extended_card, self._cards),
         )
         self._places = Places(self.limits.streams, self.limits.threads)
-        self._endpoint: Endpoint = self._places.guard(self._handler)
+        self._endpoint: Endpoint = activation.around(self._places.guard(self._handler))
         for interceptor in (*reversed(interceptors), *((metrics.count_calls,) if metrics is not None else ())):
             self._endpoint = interceptor(self._endpoint)
         self._operators = OperatorPages(self.store, lambda: self._execution.draining, metrics)

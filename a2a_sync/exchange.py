@@ -64,6 +64,7 @@ class Exchange:
         self._connection = connection
         self._limits = limits
         self._places = places
+        self._added: dict[str, str] = {}
         self._read_whole = not (request.content_length or "HTTP_TRANSFER_ENCODING" in request.environ)
 
     # -- the request --
@@ -164,6 +165,7 @@ class Exchange:
             headers=headers,
             principal=_principal(self._request.environ.get("a2a_sync.principal")),
             extensions=named_extensions(headers, version),
+            answer_headers=self._added,
             version=version,
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=self._connection.gone,
@@ -181,7 +183,7 @@ class Exchange:
         headers: Mapping[str, str] | None = None,
     ) -> Iterable[bytes]:
         """A whole answer; `error` is what it tells, if it tells one. Status 204 goes without a body, as do answers to HEAD."""
-        lines = list((headers or {}).items())
+        lines = [*(headers or {}).items(), *self._added.items()]
         if status != HTTPStatus.NO_CONTENT:
             lines += [("Content-Type", media_type), ("Content-Length", str(len(body)))]
         if error is not None and error.retry_after:
@@ -194,7 +196,7 @@ class Exchange:
     def event(self, data: bytes) -> Iterable[bytes]:
         """An answer that is a stream of one event, which stands for nothing in a task's log."""
         body = frame(data)
-        self._start_response("200 OK", [*STREAM_HEADERS, ("Content-Length", str(len(body)))])
+        self._start_response("200 OK", [*STREAM_HEADERS, *self._added.items(), ("Content-Length", str(len(body)))])
         return [body]
 
     def stream(self, begin: Callable[[], PolledStream], envelope: Envelope, codec: Codec) -> Iterable[bytes]:
@@ -209,7 +211,7 @@ class Exchange:
         except BaseException:
             leave()
             raise
-        self._start_response("200 OK", list(STREAM_HEADERS))
+        self._start_response("200 OK", [*STREAM_HEADERS, *self._added.items()])
         return EventStreamBody(stream, envelope, codec, self._connection, self._limits, leave)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from types import TracebackType
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -13,6 +14,7 @@ from a2a_sync.native import way_home
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.stores.base import StoredTask
 from a2a_sync.types import (
+    JSON,
     Artifact,
     DataPart,
     FilePart,
@@ -59,6 +61,7 @@ class RequestContext:
 
     def __init__(self, run: RunPort) -> None:
         self._run = run
+        self._hook: Callable[[Event], Event] | None = None
         # Code on a real thread under gevent may not touch what greenlets use.
         self._at_home = way_home()
         self._loaded: Task | None = None
@@ -101,8 +104,8 @@ class RequestContext:
         return self._run.request.tenant
 
     @property
-    def extensions(self) -> tuple[str, ...]:
-        """URIs of the extensions the client asked for."""
+    def extensions(self) -> Mapping[str, JSON]:
+        """The extensions that are active for this request: their URIs, each with what its `Extension.activate` gave."""
         return self._run.request.extensions
 
     @property
@@ -162,7 +165,16 @@ class RequestContext:
             TaskCancelled: the run may not write any more.
             IllegalTransition: the task's state does not allow an event; none was stored.
         """
+        hook = self._hook
+        if hook is not None:
+            events = tuple(map(hook, events))
         self._at_home(lambda: self._run.emit(*events))
+
+    def through(self, hook: Callable[[Event], Event]) -> RequestContext:
+        """This context, but that what is emitted goes through `hook` first, on the thread that emits it."""
+        context = copy(self)
+        context._hook = hook
+        return context
 
     def update(self, text: str, *, metadata: Metadata | None = None) -> None:
         """Tell the client how far you are: a `working` status with this text. Progress does not become history."""

@@ -26,7 +26,7 @@ from a2a_sync.events import EventHub, PolledStream, SingleItemStream, Waiter
 from a2a_sync.execution import Execution, Place
 from a2a_sync.extended import ExtendedCard
 from a2a_sync.following import Streams, task_ended, with_history
-from a2a_sync.idempotency import check_same, send_key
+from a2a_sync.idempotency import check_same
 from a2a_sync.limits import Limits
 from a2a_sync.operations import Call, CallContext, RunRequest, SendKey, StreamItem
 from a2a_sync.paging import read_page_token, since_ms, write_page_token
@@ -113,7 +113,7 @@ class RequestHandler:
         configuration = request.configuration
         at_once = configuration is not None and configuration.return_immediately
         history = configuration.history_length if configuration else None
-        key = send_key(request, context.headers)
+        key = context.key
         sent = self._sent(scope, key) if request.message.task_id else None
         if sent is None:
             run_request, create = self._run_request(scope, request, context, key)
@@ -140,7 +140,7 @@ class RequestHandler:
         self._check_send(request)
         scope = _scope(request.tenant, context)
         history = self._history(request.configuration.history_length if request.configuration else None)
-        key = send_key(request, context.headers)
+        key = context.key
         sent = self._sent(scope, key) if request.message.task_id else None
         if sent is None:
             run_request, create = self._run_request(scope, request, context, key)
@@ -193,7 +193,7 @@ class RequestHandler:
             metadata=request.metadata,
             principal=context.principal,
             tenant=request.tenant,
-            extensions=context.extensions,
+            extensions=context.activated,
             trace=tracing.incoming(context.headers),
             headers={name: context.headers[name] for name in self._headers if name in context.headers},
             key=key,

@@ -1,6 +1,6 @@
-"""By what a send is known again: the caller's key, and a fingerprint of what makes its content.
+"""The extension of sends that may be repeated: by what one is known again.
 
-Nothing is stored here. The message's id is not content (a caller that starts anew makes a new one), nor is what concerns
+That is the caller's key, and a fingerprint of what makes its content. Nothing is stored here. The message's id is not content (a caller that starts anew makes a new one), nor is what concerns
 the answer only: whether to wait or to stream, and how much history to send back.
 """
 
@@ -8,37 +8,45 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 
-from a2a_sync.card import AgentExtension
 from a2a_sync.codec import by_version
 from a2a_sync.errors import InvalidParamsError
-from a2a_sync.operations import IDEMPOTENCY_KEY, IDEMPOTENT_SEND, SendKey, is_idempotency_key
+from a2a_sync.extensions import Extension
+from a2a_sync.operations import IDEMPOTENCY_KEY, IDEMPOTENT_SEND, Call, SendKey, is_idempotency_key
 from a2a_sync.stores.base import SentRun
 from a2a_sync.types import SendMessageRequest
 
-#: How a card says that sends may be repeated.
-EXTENSION = AgentExtension(
-    uri=IDEMPOTENT_SEND,
-    description="A send that is repeated with the same Idempotency-Key header is run once",
-)
 _NAME = "Idempotency-Key"
 _CODEC = by_version("1.0")
 
 
-def send_key(request: SendMessageRequest, headers: Mapping[str, str]) -> SendKey | None:
-    """The key of a send as its caller sent it; None where it has none.
+class IdempotentSend(Extension):
+    """Of all sends with the same ``Idempotency-Key`` header and the same content, one is run. The header alone asks for it.
 
-    Raises:
-        InvalidParamsError: it is not 1 to 255 printable ASCII characters.
+    `listed`: the card tells of it. An agent that answers without a task should not: such an answer is stored nowhere.
     """
-    key = headers.get(IDEMPOTENCY_KEY)
-    if key is None:
-        return None
-    if not is_idempotency_key(key):
-        raise InvalidParamsError.at(_NAME, "must be 1 to 255 printable ASCII characters")
-    return SendKey(key, _fingerprint(request))
+
+    uri = IDEMPOTENT_SEND
+    description = "A send that is repeated with the same Idempotency-Key header is run once"
+    headers = (IDEMPOTENCY_KEY,)
+
+    def __init__(self, *, listed: bool = True) -> None:
+        super().__init__()
+        self.listed = listed
+
+    def on_request(self, call: Call) -> Call:
+        """Mark a send with its key.
+
+        Raises:
+            InvalidParamsError: it is not 1 to 255 printable ASCII characters.
+        """
+        key = call.context.headers.get(IDEMPOTENCY_KEY)
+        if key is None or not isinstance(call.request, SendMessageRequest):
+            return call
+        if not is_idempotency_key(key):
+            raise InvalidParamsError.at(_NAME, "must be 1 to 255 printable ASCII characters")
+        return replace(call, context=replace(call.context, key=SendKey(key, _fingerprint(call.request))))
 
 
 def check_same(run: SentRun, key: SendKey | None) -> None:

@@ -98,15 +98,20 @@ class Principal:
 class CallContext:
     """What surrounds a call and is not part of its request.
 
-    ``headers`` have lower-case names. ``last_event_id`` is the number after which a stream resumes. ``timeout`` is the
-    client's limit for the whole call, in seconds, ``opening`` the one until the answer begins. ``gone`` tells a server that
-    nobody waits for the answer any more. ``address`` is the URL by which the server was reached, for operations whose result
-    names it.
+    ``headers`` have lower-case names. ``extensions`` are the URIs that are asked for; ``activated`` holds those of them that
+    the server has activated, each with a value of its own. ``key`` is by what a send is known again. What a server puts
+    into ``answer_headers`` goes out with its answer, if that goes over a wire. ``last_event_id`` is the number after which
+    a stream resumes. ``timeout`` is the client's limit for the whole call, in seconds, ``opening`` the one until the answer
+    begins. ``gone`` tells a server that nobody waits for the answer any more. ``address`` is the URL by which the server
+    was reached, for operations whose result names it.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
     principal: Principal | None = None
     extensions: tuple[str, ...] = ()
+    activated: Mapping[str, t.JSON] = field(default_factory=dict)
+    key: SendKey | None = None
+    answer_headers: dict[str, str] | None = None
     version: str = "1.0"
     last_event_id: int | None = None
     timeout: float | None = None
@@ -179,7 +184,7 @@ class RunRequest:
     metadata: Mapping[str, t.JSON] = field(default_factory=dict)
     principal: Principal | None = None
     tenant: str = ""
-    extensions: tuple[str, ...] = ()
+    extensions: Mapping[str, t.JSON] = field(default_factory=dict)
     trace: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     attempt: int = 1

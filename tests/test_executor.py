@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from a2a_sync import Agent
+from a2a_sync import Agent, Extension
 from a2a_sync import operations as op
 from a2a_sync.errors import InternalError
 from a2a_sync.executor import AgentExecutor, TaskCancelled, to_parts
@@ -44,6 +44,9 @@ def artifact_events(served, task_id):
 def test_the_context_shows_the_request_and_what_surrounded_it(serve):
     seen = {}
 
+    agent = Agent("tested", extensions=[Extension("urn:x")])
+
+    @agent.message
     def handler(message, context):
         seen.update(
             {
@@ -55,7 +58,7 @@ def test_the_context_shows_the_request_and_what_surrounded_it(serve):
             cancelled=context.cancelled,
         )
 
-    served = serve(handler)
+    served = serve(agent)
     request = replace(
         served.request("hi", context_id="c7", accepted_output_modes=("text/plain",)),
         metadata={"k": 1},
@@ -66,7 +69,7 @@ def test_the_context_shows_the_request_and_what_surrounded_it(serve):
         op.SEND_MESSAGE,
         request,
         principal=principal,
-        extensions=("urn:x",),
+        extensions=("urn:x", "urn:y"),
         headers={"user-agent": "test/1", "authorization": "Bearer secret", "x-request-id": "r1"},
     )
     assert seen.pop("message") == replace(request.message, task_id=task.id)
@@ -76,7 +79,7 @@ def test_the_context_shows_the_request_and_what_surrounded_it(serve):
         "metadata": {"k": 1},
         "user": principal,
         "tenant": "acme",
-        "extensions": ("urn:x",),
+        "extensions": {"urn:x": True},
         "headers": {"user-agent": "test/1", "x-request-id": "r1"},
         "modes": ("text/plain",),
         "cancelled": False,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Limits
+from a2a_sync import A2AApp, Extension, Limits
 from a2a_sync.codec import by_version
 from a2a_sync.operations import OPERATIONS
 from tests.scenarios.agent import ScenarioAgent
@@ -221,6 +221,8 @@ def test_the_error_of_a_plain_call_is_json_whatever_it_accepts(peer: Peer) -> No
 class Asked(ScenarioAgent):
     """Says which extensions its caller asked for."""
 
+    extensions = [Extension(uri) for uri in ("urn:b", "urn:a", "urn:c")]
+
     def do_echo(self, argument: str, context: Any) -> str:
         return " ".join(context.extensions)
 
@@ -228,9 +230,9 @@ class Asked(ScenarioAgent):
 @pytest.mark.parametrize(
     ("version", "headers", "heard"),
     [
-        ("1.0", {"A2A-Extensions": "urn:a, urn:b"}, "urn:a urn:b"),
+        ("1.0", {"A2A-Extensions": "urn:a, urn:b"}, "urn:b urn:a"),
         ("1.0", {"X-A2A-Extensions": "urn:a"}, ""),
-        ("0.3", {"X-A2A-Extensions": "urn:a, urn:b"}, "urn:a urn:b"),
+        ("0.3", {"X-A2A-Extensions": "urn:a, urn:b"}, "urn:b urn:a"),
         ("0.3", {"A2A-Extensions": "urn:a"}, "urn:a"),
         ("0.3", {"A2A-Extensions": "urn:a,urn:c", "X-A2A-Extensions": "urn:b, urn:a,"}, "urn:b urn:a urn:c"),
     ],

@@ -28,13 +28,11 @@ def dump(request: RunRequest, *, message: bool = True) -> dict[str, Any]:
             "scopes": list(request.principal.scopes),
             "claims": dict(request.principal.claims),
         }
-    for name in ("metadata", "trace", "headers"):
+    for name in ("metadata", "extensions", "trace", "headers"):
         if getattr(request, name):
             value[name] = dict(getattr(request, name))
     if request.tenant:
         value["tenant"] = request.tenant
-    if request.extensions:
-        value["extensions"] = list(request.extensions)
     if request.attempt > 1:
         value["attempt"] = request.attempt
     return value
@@ -53,7 +51,7 @@ def load(value: dict[str, Any], message: Message | None = None) -> RunRequest:
         else Principal(id=principal["id"], scopes=tuple(principal["scopes"]), claims=principal["claims"]),
         metadata=value.get("metadata", {}),
         tenant=value.get("tenant", ""),
-        extensions=tuple(value.get("extensions", ())),
+        extensions=value.get("extensions", {}),
         trace=value.get("trace", {}),
         headers=value.get("headers", {}),
         attempt=value.get("attempt", 1),

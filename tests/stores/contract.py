@@ -282,7 +282,7 @@ class StoreContract:
             metadata={"a": [1, None]},
             principal=Principal(id="ada", scopes=("read", "write"), claims={"sub": "ada", "n": 1}),
             tenant="acme",
-            extensions=("https://example.com/x",),
+            extensions={"https://example.com/x": {"a": [1, None]}},
             trace={"traceparent": "00-1-2-01"},
             headers={"accept-language": "de"},
         )
