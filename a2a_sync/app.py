@@ -16,10 +16,11 @@ from werkzeug.wrappers import Request, Response
 from a2a_sync import jsontext, tracing
 from a2a_sync.activation import Activation
 from a2a_sync.around import AroundRun, Surrounded
+from a2a_sync.bindings import http_json
 from a2a_sync.card import AgentCard, AgentExtension
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.connection import Connection
-from a2a_sync.errors import A2AError, InvalidRequestError, VersionNotSupportedError
+from a2a_sync.errors import A2AError, InvalidRequestError, MethodNotFoundError, VersionNotSupportedError
 from a2a_sync.events import EventHub
 from a2a_sync.exchange import Exchange, address_of, internal_error
 from a2a_sync.execution import Execution
@@ -204,7 +205,7 @@ class A2AApp:
                 answer = self._http_json.respond(self._exchange(request, start_response))
                 if answer is not None:
                     return answer
-            response = _error_response(404, f"there is nothing at this path; the card is at {CARD_PATH}")
+            response = _nothing_here()
         return response(environ, start_response)
 
     def _exchange(self, request: Request, start_response: StartResponse) -> Exchange:
@@ -316,6 +317,12 @@ def _only(method: str, allowed: str) -> Response:
     response = _error_response(405, f"{method} is not answered here; allowed: {allowed}")
     response.headers["Allow"] = allowed
     return response
+
+
+def _nothing_here() -> Response:
+    """The error of a path that nobody knows, as HTTP+JSON writes it (spec 11.6)."""
+    error = MethodNotFoundError(f"there is nothing at this path; the card is at {CARD_PATH}")
+    return Response(http_json.write_error(error, by_version("1.0")), status=404, content_type="application/json")
 
 
 def _error_response(status: int, message: str) -> Response:

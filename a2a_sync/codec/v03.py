@@ -126,7 +126,9 @@ _ANYTHING = Scalar(lambda value, strict: value)
 
 
 def _load_data(value: dict[str, Any], strict: bool, about: dict[str, Any]) -> t.Part:
-    data = _content(value, "data", STRUCT if strict else _ANYTHING, strict)
+    # The schema says objects. The official kit sends an array, so arrays come in; what goes out is wrapped.
+    lists = isinstance(value.get("data"), list)
+    data = _content(value, "data", STRUCT if strict and not lists else _ANYTHING, strict)
     metadata = about.get("metadata", {})
     if metadata.get(_WRAPPED) is True and _is_wrapped(data):
         data = data["value"]

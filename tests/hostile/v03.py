@@ -86,8 +86,9 @@ def bad_parts() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "message.parts[1].file", file(bytes="YQ==", uri="https://x.example")
     for value in OBJECTS:
         yield "message.parts[1].file", part(kind="file", file=value)
-        yield "message.parts[1].data", part(kind="data", data=value)
         yield "message.parts[1].metadata", part(kind="text", text="x", metadata=value)
+    for value in ("x", 5, True):
+        yield "message.parts[1].data", part(kind="data", data=value)
     yield "message.parts[1].data", part(kind="data")
     yield "message.parts[1].data", part(kind="data", data=None)
 
