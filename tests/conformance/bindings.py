@@ -1,0 +1,445 @@
+"""Section D: JSON-RPC, HTTP+JSON, and what they have in common."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.sending import UNKNOWN, parts_of, state_of, told
+from tests.conformance.suite import D, Level, Way
+from tests.conformance.system import Speaker, message, new_name
+from tests.conformance.wire import NAMES, Reply
+from tests.engine import eventually
+
+_RPC, _REST = (Way.RPC,), (Way.REST,)
+_INVALID = Path(__file__).parent.parent / "spec" / "v1-invalid-cases.json"
+DOMAIN = "a2a-protocol.org"
+
+
+def _rpc(method: str, params: Any = None, **members: Any) -> bytes:
+    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params, **members}
+    return json.dumps({name: value for name, value in call.items() if value is not None}).encode()
+
+
+def _code(reply: Reply) -> int:
+    code: int = reply.error["code"]
+    return code
+
+
+# -- JSON-RPC -----------------------------------------------------------------------------------------------------------
+
+
+@D.line("V1-RPC-01", Level.MUST, "the envelope is JSON-RPC 2.0, and ids come back as they were", ways=_RPC)
+def ids_come_back(at: Speaker) -> None:
+    for id in ("a", "", "7", 7, 0, -1, 2**60):
+        for params in ({"id": UNKNOWN}, {}):
+            answer = at.ask("GetTask", params, id).json
+            assert answer["jsonrpc"] == "2.0"
+            assert answer["id"] == id
+            assert type(answer["id"]) is type(id)
+    assert set(at.send("echo").json) == {"jsonrpc", "id", "result"}
+
+
+@D.line("V1-RPC-02", Level.MUST, "answers are application/json", ways=_RPC)
+def answers_are_json(at: Speaker) -> None:
+    for reply in (at.send("echo"), at.ask("GetTask", {"id": UNKNOWN}), at.post(b"{"), at.ask("SubscribeToTask", {})):
+        assert reply.media_type == "application/json"
+
+
+@D.line("V1-RPC-03", Level.MUST, "every method is known", ways=_RPC)
+def every_method_is_known(at: Speaker) -> None:
+    assert len(NAMES) == 11
+    for name in NAMES:
+        asked = at.request(name.method, {})
+        answer = at.exchange(asked.verb, asked.path, asked.body, asked.headers).json
+        assert answer.get("error", {}).get("code") != -32601, name
+
+
+@D.line("V1-RPC-04", Level.MUST, "an answer has a result or an error", ways=_RPC)
+def an_answer_is_one_of_two(at: Speaker) -> None:
+    for reply in (at.send("echo"), at.ask("GetTask", {"id": UNKNOWN}), at.post(b"{"), at.post(b"[]")):
+        assert len({"result", "error"} & reply.json.keys()) == 1
+
+
+@D.line("V1-RPC-05", Level.MUST, "what is not JSON is a parse error without an id", ways=_RPC)
+def what_is_not_json(at: Speaker) -> None:
+    for body in (b"{", b"", b"hello", b'{"jsonrpc": "2.0", "id": 1,', b"\xff\xfe"):
+        reply = at.post(body)
+        assert (_code(reply), reply.json["id"]) == (-32700, None)
+
+
+def _cases(*codes: int) -> list[dict[str, Any]]:
+    cases = json.loads(_INVALID.read_text())
+    found = [case for case in cases if case["expectCode"] in codes]
+    assert found
+    return found
+
+
+def _try(at: Speaker, case: dict[str, Any]) -> None:
+    body = case["rawBody"] if "rawBody" in case else json.dumps(case["body"])
+    reply = at.post(body.encode())
+    assert (_code(reply), reply.json["id"]) == (case["expectCode"], case["expectId"]), case["name"]
+
+
+@D.line("V1-RPC-06", Level.MUST, "JSON that is no request is an invalid one", ways=_RPC)
+def what_is_no_request(at: Speaker) -> None:
+    for case in _cases(-32600):
+        _try(at, case)
+
+
+@D.line("V1-RPC-07", Level.MUST, "an unknown method is not found", ways=_RPC)
+def an_unknown_method_is_not_found(at: Speaker) -> None:
+    for method in ("DoMagic", "sendMessage", "SendMessage ", "a2a.SendMessage"):
+        assert _code(at.post(_rpc(method, {}))) == -32601
+
+
+@D.line("V1-RPC-08", Level.MUST, "params that do not fit are invalid", ways=_RPC)
+def params_that_do_not_fit(at: Speaker) -> None:
+    for case in _cases(-32602):
+        _try(at, case)
+    for params in ([], "abc", 5, True):
+        assert _code(at.post(_rpc("GetTask", params))) == -32602
+
+
+def a2a_errors(at: Speaker) -> dict[str, Reply]:
+    """An answer of each error of the protocol that can be brought about."""
+    ended, asked = at.task("echo")["id"], at.request("GetTask", {"id": UNKNOWN})
+    return {
+        "TaskNotFound": at.ask("GetTask", {"id": UNKNOWN}),
+        "TaskNotCancelable": at.ask("CancelTask", {"id": ended}),
+        "UnsupportedOperation": at.send("echo", taskId=ended),
+        "ContentTypeNotSupported": at.ask("SendMessage", message("echo"), Content_Type="text/plain"),
+        "VersionNotSupported": at.exchange(
+            asked.verb, asked.path, asked.body, {**asked.headers, "A2A-Version": "99.0"}
+        ),
+        "InvalidParams": at.ask("ListTasks", {"pageSize": 0}),
+    }
+
+
+@D.line("V1-RPC-09", Level.MUST, "the protocol's errors have its codes", ways=_RPC)
+def errors_have_their_codes(at: Speaker) -> None:
+    for name, reply in a2a_errors(at).items():
+        reply.refuses(name)
+
+
+@D.line("V1-RPC-10", Level.SHOULD, "errors have a reason and a domain", ways=_RPC)
+def errors_have_reasons(at: Speaker) -> None:
+    for reply in a2a_errors(at).values():
+        assert isinstance(reply.error["data"], list)
+        assert reply.info["reason"].isupper()
+        assert reply.info["domain"] == DOMAIN
+
+
+@D.line("V1-RPC-11", Level.MUST, "every detail of an error has a type", ways=_RPC)
+def details_have_types(at: Speaker) -> None:
+    for reply in a2a_errors(at).values():
+        assert all(detail["@type"].startswith("type.googleapis.com/") for detail in reply.details)
+
+
+@D.line("V1-RPC-12", Level.MUST, "events of a stream are whole answers with the request's id", ways=_RPC)
+def events_are_answers(at: Speaker) -> None:
+    for id in ("s-1", 7):
+        with at.open("SendStreamingMessage", message("count 2"), id) as stream:
+            answers = [frame.json for frame in stream.frames()]
+        assert len(answers) > 2
+        assert all(set(answer) == {"jsonrpc", "id", "result"} for answer in answers)
+        assert all((answer["jsonrpc"], answer["id"]) == ("2.0", id) for answer in answers)
+
+
+@D.line("V1-RPC-13", Level.SDK, "params may be absent where nothing is required", ways=_RPC)
+def params_may_be_absent(at: Speaker) -> None:
+    assert "tasks" in at.ask("ListTasks").result
+    assert _code(at.ask("GetExtendedAgentCard")) == -32004
+
+
+@D.line("V1-RPC-14", Level.CHOICE, "the address may end in a slash or not", ways=_RPC)
+def a_slash_changes_nothing(at: Speaker) -> None:
+    asked = at.request("GetTask", {"id": UNKNOWN})
+    for path in ("", "/"):
+        at.exchange("POST", path, asked.body, asked.headers).refuses("TaskNotFound")
+
+
+@D.line("V1-RPC-15", Level.CHOICE, "other verbs are told which is allowed", ways=_RPC)
+def other_verbs_are_refused(at: Speaker) -> None:
+    for verb in ("GET", "PUT", "DELETE"):
+        reply = at.exchange(verb, "/")
+        assert reply.status == 405
+        assert "POST" in reply.headers["Allow"]
+
+
+@D.line("V1-RPC-17", Level.CHOICE, "batches are refused", ways=_RPC)
+def batches_are_refused(at: Speaker) -> None:
+    for body in (b"[]", b"[" + _rpc("ListTasks", {}) + b"]"):
+        reply = at.post(body)
+        assert (_code(reply), reply.json["id"]) == (-32600, None)
+
+
+@D.line("V1-RPC-18", Level.SDK, "errors come with HTTP 200", ways=_RPC)
+def errors_come_with_200(at: Speaker) -> None:
+    replies = [*a2a_errors(at).values(), at.post(b"{"), at.post(b"[]"), at.post(_rpc("DoMagic"))]
+    assert {reply.status for reply in replies} == {200}
+
+
+# -- HTTP+JSON ----------------------------------------------------------------------------------------------------------
+
+_TYPES = ("application/a2a+json", "application/json")
+
+
+@D.line("V1-REST-01", Level.MUST, "verbs and paths are those of the table", ways=_REST)
+def paths_are_those_of_the_table(at: Speaker) -> None:
+    assert state_of(at.task("echo")) == "COMPLETED"
+    assert at.stream("echo").all()
+    gate = new_name()
+    id = at.begin(f"hold {gate}")["id"]
+    with at.open("SubscribeToTask", {"id": id}) as stream:
+        assert next(stream.results())["task"]["id"] == id
+    assert at.get(id)["id"] == id
+    assert at.ask("CancelTask", {"id": id}).result["id"] == id
+    assert at.listed()
+    for name in NAMES:
+        members = {"id": UNKNOWN, "taskId": UNKNOWN, "url": "https://example.com/", "message": None}
+        params = {key: value for key, value in members.items() if f"{{{key}}}" in name.path or name.verb == "POST"}
+        reply = at.ask(name.method, params)
+        assert reply.status not in (405, 501), name
+        # What is not offered says so; nothing says that there is no such path.
+        assert reply.status < 300 or reply.info["reason"] != "METHOD_NOT_FOUND", name
+
+
+@D.line("V1-REST-02", Level.SHOULD, "the media type is application/a2a+json", ways=_REST)
+def the_media_type_is_its_own(at: Speaker) -> None:
+    assert at.ask("ListTasks").media_type == _TYPES[0]
+    assert at.ask("GetTask", {"id": UNKNOWN}).media_type == _TYPES[0]
+    assert at.ask("SendMessage", message("echo"), Content_Type=_TYPES[0]).media_type == _TYPES[0]
+    assert at.ask("GetTask", {"id": UNKNOWN}, Accept="*/*").media_type == _TYPES[0]
+
+
+@D.line("V1-REST-03", Level.CHOICE, "application/json is taken, and given to who sends it or asks for it", ways=_REST)
+def plain_json_is_mirrored(at: Speaker) -> None:
+    assert at.ask("SendMessage", message("echo"), Content_Type=_TYPES[1]).media_type == _TYPES[1]
+    assert at.ask("ListTasks", Accept=_TYPES[1]).media_type == _TYPES[1]
+    assert at.ask("SendMessage", {}, Content_Type=_TYPES[1]).media_type == _TYPES[1]
+
+
+@D.line("V1-REST-04", Level.MUST, "objects are bare, but the answer to a send", ways=_REST)
+def objects_are_bare(at: Speaker) -> None:
+    sent = at.send("echo").json
+    assert set(sent) == {"task"}
+    id = sent["task"]["id"]
+    assert at.ask("GetTask", {"id": id}).json["id"] == id
+    assert "tasks" in at.ask("ListTasks").json
+    assert at.ask("CancelTask", {"id": at.begin(f"hold {new_name()}")["id"]}).json["status"]
+
+
+@D.line("V1-REST-05", Level.MUST, "an error says code, status and message; the code is HTTP's", ways=_REST)
+def errors_are_objects(at: Speaker) -> None:
+    for reply in a2a_errors(at).values():
+        assert set(reply.json) == {"error"}
+        assert reply.error["code"] == reply.status
+        assert reply.error["status"].isupper()
+        assert reply.error["message"]
+        assert isinstance(reply.error["details"], list)
+
+
+@D.line("V1-REST-06", Level.MUST, "the details name reason and domain", ways=_REST)
+def details_name_the_reason(at: Speaker) -> None:
+    for reply in a2a_errors(at).values():
+        assert reply.info["reason"].isupper()
+        assert reply.info["domain"] == DOMAIN
+
+
+@D.line("V1-REST-07", Level.MUST, "the protocol's errors have its statuses", ways=_REST)
+def errors_have_their_statuses(at: Speaker) -> None:
+    for name, reply in a2a_errors(at).items():
+        reply.refuses(name)
+
+
+@D.line("V1-REST-08", Level.MUST, "events of a stream have no envelope", ways=_REST)
+def events_are_bare(at: Speaker) -> None:
+    with at.stream("count 2") as stream:
+        events = [frame.json for frame in stream.frames()]
+    assert len(events) > 2
+    assert all(len(event) == 1 and "jsonrpc" not in event for event in events)
+
+
+@D.line("V1-REST-09", Level.MUST, "a tenant may stand before each path", ways=_REST)
+def a_tenant_stands_before_the_path(at: Speaker) -> None:
+    tenant = f"acme {new_name()}"
+    asked = at.request("SendMessage", message("tell"))
+    prefix = "/" + tenant.replace(" ", "%20")
+    task = at.exchange("POST", prefix + asked.path, asked.body, asked.headers).result["task"]
+    assert parts_of(task)[0]["data"]["tenant"] == tenant
+    got = at.request("GetTask", {"id": task["id"]})
+    assert at.exchange("GET", prefix + got.path, b"", got.headers).result["id"] == task["id"]
+    assert at.exchange("GET", prefix + "/tasks", b"", got.headers).result["totalSize"] == 1
+    at.ask("GetTask", {"id": task["id"]}).refuses("TaskNotFound")
+    assert told(at, tenant=tenant)["tenant"] == tenant
+
+
+@D.line("V1-REST-10", Level.CHOICE, "a cancel or subscription may come without a body", ways=_REST)
+def bodies_may_be_absent(at: Speaker) -> None:
+    for body in (b"", b"{}", b"null"):
+        gate = new_name()
+        id = at.begin(f"hold {gate}")["id"]
+        subscribed = at.request("SubscribeToTask", {"id": id})
+        with at.opened(subscribed.verb, subscribed.path, body, subscribed.headers) as stream:
+            assert next(stream.results())["task"]["id"] == id
+        asked = at.request("CancelTask", {"id": id})
+        assert state_of(at.exchange("POST", asked.path, body, asked.headers).result) == "CANCELED"
+
+
+@D.line("V1-REST-11", Level.CHOICE, "unknown paths and wrong verbs are errors like all others", ways=_REST)
+def paths_and_verbs_are_refused(at: Speaker) -> None:
+    headers = {"A2A-Version": "1.0"}
+    unknown = at.exchange("GET", "/no/such/path/here", b"", headers)
+    assert (unknown.status, unknown.error["code"], unknown.error["status"]) == (404, 404, "NOT_FOUND")
+    wrong = at.exchange("DELETE", "/tasks", b"", headers)
+    assert (wrong.status, wrong.error["code"]) == (405, 405)
+    assert "GET" in wrong.headers["Allow"]
+
+
+@D.line("V1-REST-12", Level.MUST, "a body that is not JSON is an invalid argument", ways=_REST)
+def a_body_is_json(at: Speaker) -> None:
+    for body in (b"{", b"hello", b"\xff", b'{"message": }'):
+        reply = at.exchange("POST", "/message:send", body, at.request("SendMessage").headers)
+        assert (reply.status, reply.error["status"]) == (400, "INVALID_ARGUMENT")
+
+
+# -- queries ------------------------------------------------------------------------------------------------------------
+
+
+def _query(at: Speaker, query: str) -> Reply:
+    return at.exchange("GET", f"/tasks?{query}", b"", {"A2A-Version": "1.0"})
+
+
+@D.line("V1-QRY-01", Level.MUST, "names in queries are camelCase", ways=_REST)
+def names_in_queries(at: Speaker) -> None:
+    context = new_name()
+    for _ in range(2):
+        at.task("echo", contextId=context)
+    page = _query(at, f"contextId={context}&pageSize=1").result
+    assert (len(page["tasks"]), page["totalSize"]) == (1, 2)
+
+
+@D.line("V1-QRY-02", Level.MUST, "flags, names, numbers, times and encoded text are read", ways=_REST)
+def values_in_queries(at: Speaker) -> None:
+    context = f"a/b c&d=\u00e9+{new_name()}"
+    task = at.task("echo", contextId=context)
+    encoded = context.encode()
+    named = "contextId=" + "".join(f"%{byte:02X}" for byte in encoded)
+    moment = task["status"]["timestamp"].replace(":", "%3A")
+    for query, number in (
+        ("includeArtifacts=true", 1),
+        ("includeArtifacts=false", 1),
+        ("status=TASK_STATE_COMPLETED", 1),
+        ("status=TASK_STATE_WORKING", 0),
+        ("historyLength=0&pageSize=100", 1),
+        (f"statusTimestampAfter={moment}", 1),
+        ("statusTimestampAfter=2040-01-01T00%3A00%3A00%2B02%3A00", 0),
+    ):
+        tasks = _query(at, f"{named}&{query}").result["tasks"]
+        assert len(tasks) == number, query
+        assert all(("artifacts" in one) == (query == "includeArtifacts=true") for one in tasks)
+        assert all(("history" in one) == ("historyLength=0" not in query) for one in tasks)
+
+
+@D.line("V1-QRY-03", Level.SDK, "a value that does not fit is refused", ways=_REST)
+def bad_values_in_queries(at: Speaker) -> None:
+    for query in ("pageSize=abc", "pageSize=1.5", "status=working", "includeArtifacts=yes", "statusTimestampAfter=now"):
+        _query(at, query).refuses("InvalidParams")
+
+
+@D.line("V1-QRY-04", Level.SDK, "unknown names are passed over", ways=_REST)
+def unknown_names_in_queries(at: Speaker) -> None:
+    assert "tasks" in _query(at, "foo=1&x-new=&pageSize=1").result
+
+
+# -- both bindings ------------------------------------------------------------------------------------------------------
+
+
+@D.line("V1-BIND-01", Level.MUST, "both bindings have the same operations", ways=_RPC)
+def both_have_the_same_operations(at: Speaker) -> None:
+    for name in NAMES:
+        params = {"id": UNKNOWN, "taskId": UNKNOWN, "url": "https://example.com/"}
+        if name.method in ("ListTasks", "GetExtendedAgentCard"):
+            params = {}
+        replies = [one.ask(name.method, params) for one in (at, at.by(Way.REST))]
+        assert len({_outcome(reply) for reply in replies}) == 1, name
+
+
+def _outcome(reply: Reply) -> str:
+    return "fine" if reply.status < 300 and "error" not in reply.json else reply.info["reason"]
+
+
+@D.line("V1-BIND-02", Level.MUST, "what one does the other tells in the same words", ways=_RPC)
+def both_tell_the_same(at: Speaker) -> None:
+    rest, context = at.by(Way.REST), new_name()
+    tasks = [one.task("count 3", {"data": [1]}, contextId=context) for one in (at, rest)]
+    tasks += [one.task("ask", contextId=context) for one in (at, rest)]
+    for task in tasks:
+        assert at.get(task["id"]) == rest.get(task["id"])
+    assert at.listed(contextId=context) == rest.listed(contextId=context)
+    streams = [one.stream("number 2").all() for one in (at, rest)]
+    assert [[next(iter(event)) for event in events] for events in streams] == [
+        ["task", *["statusUpdate"] * (len(events) - 4), "artifactUpdate", "artifactUpdate", "statusUpdate"]
+        for events in streams
+    ]
+
+
+@D.line("V1-BIND-03", Level.MUST, "what one refuses the other refuses for the same reason", ways=_RPC)
+def both_refuse_the_same(at: Speaker) -> None:
+    ours, others = a2a_errors(at), a2a_errors(at.by(Way.REST))
+    assert {name: reply.info["reason"] for name, reply in ours.items()} == {
+        name: reply.info["reason"] for name, reply in others.items()
+    }
+
+
+@D.line("V1-ERR-01", Level.MUST, "errors have a code, a message, and typed details")
+def errors_are_complete(at: Speaker) -> None:
+    for reply in a2a_errors(at).values():
+        assert isinstance(reply.error["code"], int)
+        assert reply.error["message"]
+        assert all("@type" in detail for detail in reply.details)
+
+
+@D.line("V1-ERR-02", Level.MUST, "a fault says nothing of the inside")
+def faults_say_nothing(at: Speaker) -> None:
+    reply = at.on("direct").send("fail")
+    reply.refuses("InternalError")
+    assert b"secret" not in reply.body
+    assert b"Traceback" not in reply.body
+
+
+@D.line("V1-ERR-03", Level.SDK, "an agent that raises fails its task")
+def an_agent_that_raises_fails_its_task(at: Speaker) -> None:
+    reply = at.send("fail")
+    assert state_of(reply.result["task"]) == "FAILED"
+    assert b"secret" not in reply.body
+
+
+def _held(at: Speaker, gate: str) -> Reply:
+    return at.send(f"hold {gate}", configuration={"returnImmediately": True})
+
+
+@D.line("V1-ERR-04", Level.MAY, "who is to come later is told when")
+def who_comes_later_is_told_when(at: Speaker) -> None:
+    busy = at.on("busy")
+    gate = new_name()
+    held: Reply = eventually(lambda: (reply := _held(busy, gate)).status == 200 and reply, "a free place")
+    reply = busy.send("echo")
+    busy.ask("CancelTask", {"id": held.result["task"]["id"]})
+    assert reply.status == 429
+    assert int(reply.headers["Retry-After"]) > 0
+    assert reply.error["message"]
+
+
+@D.line(
+    "V1-ERR-05",
+    Level.MUST,
+    "an agent that breaks the data model is told of",
+    differs="the task fails: once there is a task, every outcome is a state of it",
+)
+def a_broken_answer_fails_its_task(at: Speaker) -> None:
+    task = at.task("broken")
+    assert state_of(task) == "FAILED"
+    assert parts_of(task) == []

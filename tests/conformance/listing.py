@@ -1,0 +1,203 @@
+"""Section B, second part: lists of tasks, and cancelling."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.conformance.sending import UNKNOWN, parts_of, state_of
+from tests.conformance.suite import B, Level
+from tests.conformance.system import Speaker, new_name
+
+
+def _page(at: Speaker, **filters: Any) -> dict[str, Any]:
+    page: dict[str, Any] = at.ask("ListTasks", filters).result
+    return page
+
+
+def _pages(at: Speaker, **filters: Any) -> list[dict[str, Any]]:
+    """Every page, by its token."""
+    pages = [_page(at, **filters)]
+    while pages[-1]["nextPageToken"]:
+        pages.append(_page(at, **filters, pageToken=pages[-1]["nextPageToken"]))
+        assert len(pages) < 100
+    return pages
+
+
+def _several(at: Speaker, number: int) -> tuple[str, list[str]]:
+    """Tasks in a context of their own: its id, and theirs."""
+    context = new_name()
+    return context, [at.task("echo", contextId=context)["id"] for _ in range(number)]
+
+
+# -- pages --------------------------------------------------------------------------------------------------------------
+
+
+@B.line("V1-LIST-02", Level.MUST, "pages follow each other without gap and repetition")
+def pages_follow_each_other(at: Speaker) -> None:
+    context, ids = _several(at, 5)
+    pages = _pages(at, contextId=context, pageSize=2)
+    assert [len(page["tasks"]) for page in pages] == [2, 2, 1]
+    listed = [task["id"] for page in pages for task in page["tasks"]]
+    assert sorted(listed) == sorted(ids)
+
+
+@B.line("V1-LIST-03", Level.MUST, "the newest status comes first")
+def the_newest_comes_first(at: Speaker) -> None:
+    context = new_name()
+    asked = at.task("ask", contextId=context)
+    for _ in range(3):
+        at.task("echo", contextId=context)
+    at.task("echo", taskId=asked["id"])
+    tasks = [task for page in _pages(at, contextId=context, pageSize=2) for task in page["tasks"]]
+    times = [task["status"]["timestamp"] for task in tasks]
+    assert times == sorted(times, reverse=True)
+    assert len(tasks) == 4
+    newest = {task["id"] for task in tasks if task["status"]["timestamp"] == times[0]}
+    assert asked["id"] in newest
+
+
+@B.line("V1-LIST-04", Level.MUST, "the next page's token is always there, empty at the end")
+def the_token_is_always_there(at: Speaker) -> None:
+    context, _ = _several(at, 2)
+    assert _page(at, contextId=context)["nextPageToken"] == ""
+    assert _page(at, contextId=context, pageSize=1)["nextPageToken"] != ""
+    assert _page(at, contextId=new_name())["nextPageToken"] == ""
+
+
+@B.line("V1-LIST-05", Level.MUST, "artifacts are left out, key and all")
+def artifacts_are_left_out(at: Speaker) -> None:
+    context, _ = _several(at, 2)
+    for filters in ({}, {"includeArtifacts": False}):
+        tasks = at.listed(contextId=context, **filters)
+        assert len(tasks) == 2
+        assert not [task for task in tasks if "artifacts" in task]
+
+
+@B.line("V1-LIST-06", Level.MUST, "includeArtifacts puts them in")
+def artifacts_are_put_in(at: Speaker) -> None:
+    context, _ = _several(at, 1)
+    (task,) = at.listed(contextId=context, includeArtifacts=True)
+    assert parts_of(task) == [{"text": "echo"}]
+
+
+@B.line("V1-LIST-07", Level.MUST, "an empty list says so with all its members")
+def an_empty_list_is_complete(at: Speaker) -> None:
+    page = _page(at, contextId=new_name())
+    assert page["tasks"] == []
+    assert page["totalSize"] == 0
+    assert page["pageSize"] in range(1, 101)
+
+
+@B.line("V1-LIST-08", Level.MUST, "filter by context")
+def filtered_by_context(at: Speaker) -> None:
+    (context, ids), _ = _several(at, 2), _several(at, 1)
+    assert {task["id"] for task in at.listed(contextId=context)} == set(ids)
+    assert {task["contextId"] for task in at.listed(contextId=context)} == {context}
+
+
+@B.line("V1-LIST-09", Level.MUST, "filter by state")
+def filtered_by_state(at: Speaker) -> None:
+    context, ids = _several(at, 1)
+    asked = at.task("ask", contextId=context)["id"]
+    for state, wanted in (("COMPLETED", ids), ("INPUT_REQUIRED", [asked]), ("FAILED", [])):
+        tasks = at.listed(contextId=context, status=f"TASK_STATE_{state}")
+        assert [task["id"] for task in tasks] == wanted
+
+
+@B.line("V1-LIST-10", Level.MUST, "filter by time, that moment included")
+def filtered_by_time(at: Speaker) -> None:
+    context, (id,) = _several(at, 1)
+    (task,) = at.listed(contextId=context)
+    moment = task["status"]["timestamp"]
+    later = re.sub(r"^\d{4}", lambda year: str(int(year[0]) + 1), moment)
+    assert [one["id"] for one in at.listed(contextId=context, statusTimestampAfter=moment)] == [id]
+    assert at.listed(contextId=context, statusTimestampAfter=later) == []
+
+
+@B.line("V1-LIST-11", Level.MUST, "50 to a page, or 1 to 100 as asked")
+def pages_have_a_size(at: Speaker) -> None:
+    context, _ = _several(at, 52)
+    page = _page(at, contextId=context)
+    assert (len(page["tasks"]), page["pageSize"], page["totalSize"]) == (50, 50, 52)
+    assert len(at.listed(contextId=context, pageSize=100)) == 52
+    for size in (0, 101, -1):
+        at.ask("ListTasks", {"pageSize": size}).refuses("InvalidParams")
+
+
+@B.line("V1-LIST-12", Level.MUST, "the total counts all that fit the filter")
+def the_total_counts_the_filtered(at: Speaker) -> None:
+    context, _ = _several(at, 3)
+    at.task("ask", contextId=context)
+    pages = _pages(at, contextId=context, pageSize=2, status="TASK_STATE_COMPLETED")
+    assert [page["totalSize"] for page in pages] == [3, 3]
+    assert sum(len(page["tasks"]) for page in pages) == 3
+
+
+@B.line("V1-LIST-13", Level.SDK, "a token that is none is refused")
+def a_bad_token_is_refused(at: Speaker) -> None:
+    for token in ("!!", "e30", new_name()):
+        at.ask("ListTasks", {"pageToken": token}).refuses("InvalidParams")
+
+
+@B.line("V1-LIST-14", Level.MUST, "the length of the history is kept to")
+def lists_keep_to_the_length(at: Speaker) -> None:
+    context, _ = _several(at, 2)
+    assert not [task for task in at.listed(contextId=context, historyLength=0) if "history" in task]
+    assert [len(task["history"]) for task in at.listed(contextId=context, historyLength=1)] == [1, 1]
+
+
+# -- cancelling ---------------------------------------------------------------------------------------------------------
+
+
+@B.line("V1-CANC-01", Level.MUST, "a cancel gives the task as it is then")
+def a_cancel_gives_the_task(at: Speaker) -> None:
+    task = at.begin(f"hold {new_name()}")
+    canceled = at.ask("CancelTask", {"id": task["id"]}).result
+    assert (canceled["id"], state_of(canceled)) == (task["id"], "CANCELED")
+    asked = at.task("ask")
+    assert state_of(at.ask("CancelTask", {"id": asked["id"]}).result) == "CANCELED"
+
+
+@B.line("V1-CANC-02", Level.MUST, "what has ended cannot be cancelled")
+def the_ended_cannot_be_cancelled(at: Speaker) -> None:
+    for text in ("echo", "reject", "fail"):
+        at.ask("CancelTask", {"id": at.task(text)["id"]}).refuses("TaskNotCancelable")
+
+
+@B.line("V1-CANC-03", Level.MUST, "an unknown task cannot be cancelled")
+def the_unknown_cannot_be_cancelled(at: Speaker) -> None:
+    at.ask("CancelTask", {"id": UNKNOWN}).refuses("TaskNotFound")
+
+
+@B.line("V1-CANC-04", Level.MUST, "streams tell of the cancel and end")
+def streams_tell_of_the_cancel(at: Speaker) -> None:
+    with at.stream(f"hold {new_name()}") as stream:
+        results = stream.results()
+        id = next(results)["task"]["id"]
+        with at.open("SubscribeToTask", {"id": id}) as other:
+            others = other.results()
+            next(others)
+            at.ask("CancelTask", {"id": id})
+            ends = [list(results)[-1], list(others)[-1]]
+    assert [state_of(end["statusUpdate"]) for end in ends] == ["CANCELED", "CANCELED"]
+
+
+@B.line("V1-CANC-05", Level.CHOICE, "a second cancel is refused")
+def a_second_cancel_is_refused(at: Speaker) -> None:
+    task = at.begin(f"hold {new_name()}")
+    at.ask("CancelTask", {"id": task["id"]})
+    at.ask("CancelTask", {"id": task["id"]}).refuses("TaskNotCancelable")
+
+
+@B.line("V1-CANC-06", Level.SHOULD, "what the agent says after a cancel is dropped")
+def late_output_is_dropped(at: Speaker) -> None:
+    gate = new_name()
+    task = at.begin(f"late {gate}")
+    at.until(task["id"], "WORKING")
+    at.ask("CancelTask", {"id": task["id"]})
+    at.release(gate)
+    # Another run that ends behind it: what was to be said has been said.
+    at.task("echo")
+    stored = at.get(task["id"])
+    assert (state_of(stored), parts_of(stored)) == ("CANCELED", [])

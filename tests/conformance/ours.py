@@ -1,0 +1,109 @@
+"""Our own library as the system under test: every agent in this process, without a socket."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+from a2a_sync import A2AApp, Client, Limits, MemoryStore
+from a2a_sync.stores.base import LogPage, Scope
+from tests.conformance.agent import Obliging
+from tests.conformance.system import Below, NotOffered, System
+from tests.conformance.wire import Site
+from tests.wsgi import HOST, Peer
+
+
+class Unreadable(MemoryStore):
+    """A store whose logs cannot be read."""
+
+    def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+        raise RuntimeError("secret-of-the-store")
+
+
+class _Quiet(WSGIRequestHandler):
+    """Writes no log."""
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        pass
+
+
+def _limits(**limits: Any) -> Limits:
+    return Limits(tick=0.05, heartbeat=0.2, busy_wait=5.0, **limits)
+
+
+#: How each agent is made: its own attributes, and the arguments of its app.
+MADE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
+    "plain": lambda: ({}, {}),
+    "direct": lambda: ({"direct": True}, {"limits": _limits(direct=5.0)}),
+    "modern": lambda: ({}, {"versions": ("1.0",)}),
+    "old": lambda: ({}, {"versions": ("0.3",)}),
+    "cut": lambda: ({}, {"store": Unreadable(), "limits": _limits(queue=1)}),
+    "busy": lambda: ({}, {"limits": _limits(executions=1, waiting=0)}),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to break the library, for a section whose checks must find it. `says` is what is wrong with it.
+
+    `app` stands for `A2AApp` (a subclass, or a function that takes its arguments), `wsgi` may change the app that was made
+    and gives what answers its requests, `client` stands for `Client`.
+    """
+
+    section: str
+    says: str
+    app: Callable[..., A2AApp] = A2AApp
+    wsgi: Callable[[A2AApp], Any] = lambda app: app
+    client: Callable[..., Client] = Client
+
+
+class Ours(System):
+    """The library as it is, or as a variant breaks it."""
+
+    def __init__(self, variant: Variant | None = None) -> None:
+        self._variant = variant or Variant("", "")
+        #: A broken answer may break WSGI too; the suite shall find the first, not the second.
+        self._valid = variant is None
+        self._apps: dict[str, A2AApp] = {}
+        self._answering: dict[str, Any] = {}
+        self._sites: dict[str, Site] = {}
+        self._servers: dict[str, BaseWSGIServer] = {}
+
+    def site(self, kind: str) -> Site:
+        if kind not in self._sites:
+            if kind not in MADE:
+                raise NotOffered(kind)
+            attributes, options = MADE[kind]()
+            app = self._variant.app(Obliging(**attributes), **{"limits": _limits(), **options})
+            self._apps[kind] = app
+            self._answering[kind] = self._variant.wsgi(app)
+            self._sites[kind] = Peer(self._answering[kind], valid=self._valid)
+        return self._sites[kind]
+
+    def site_at(self, kind: str, url: str) -> Site:
+        assert urlsplit(url).hostname == HOST
+        return Below(self.site(kind), urlsplit(url).path)
+
+    def url(self, kind: str) -> str:
+        if kind not in self._servers:
+            self.site(kind)
+            server = make_server("127.0.0.1", 0, self._answering[kind], threaded=True, request_handler=_Quiet)
+            threading.Thread(target=server.serve_forever, name=f"suite-{kind}", daemon=True).start()
+            self._servers[kind] = server
+        return f"http://127.0.0.1:{self._servers[kind].port}"
+
+    def client(self, target: Any, **options: Any) -> Client:
+        """A client; the caller closes it."""
+        return self._variant.client(target, **options)
+
+    def close(self) -> None:
+        for server in self._servers.values():
+            server.shutdown()
+            server.server_close()
+        for app in self._apps.values():
+            app.close(timeout=0)

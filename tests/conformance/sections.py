@@ -1,0 +1,12 @@
+"""The sections of the suite, in the order of the requirements. Importing this fills them."""
+
+from __future__ import annotations
+
+import importlib
+
+from tests.conformance.suite import A, B, D, G, H, Section
+
+for _module in ("encoding", "sending", "listing", "streams", "bindings", "v03", "both"):
+    importlib.import_module(f"tests.conformance.{_module}")
+
+SECTIONS: tuple[Section, ...] = (A, B, D, G, H)

@@ -1,0 +1,284 @@
+"""Section B, third part: streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.sending import UNKNOWN, state_of, text_of
+from tests.conformance.suite import B, Level, Way
+from tests.conformance.system import Speaker, message, new_name
+from tests.conformance.wire import Events
+from tests.engine import eventually
+
+_EVENTS = {"task", "message", "statusUpdate", "artifactUpdate"}
+
+
+def texts_of(events: list[Any]) -> list[str]:
+    """The texts of the pieces of artifacts among events, snapshots included, but for empty ones."""
+    artifacts = [
+        artifact
+        for event in events
+        for artifact in (
+            event["task"].get("artifacts", ()) if "task" in event else [event.get("artifactUpdate", {}).get("artifact")]
+        )
+        if artifact
+    ]
+    texts = [part.get("text", "") for artifact in artifacts for part in artifact["parts"]]
+    return [text for text in texts if text]
+
+
+def last_state(events: list[Any]) -> str:
+    return state_of(events[-1]["statusUpdate"])
+
+
+def _follow(at: Speaker, id: str) -> Events:
+    return at.open("SubscribeToTask", {"id": id})
+
+
+# -- sending with a stream ----------------------------------------------------------------------------------------------
+
+
+@B.line("V1-STRM-01", Level.MUST, "a stream is one of server-sent events")
+def a_stream_is_server_sent_events(at: Speaker) -> None:
+    with at.stream("echo") as stream:
+        assert stream.answer.status == 200
+        assert stream.answer.headers["Content-Type"].startswith("text/event-stream")
+        assert len(list(stream.frames())) >= 2
+
+
+@B.line("V1-STRM-02", Level.MUST, "a message is the only event")
+def a_message_is_alone(at: Speaker) -> None:
+    (event,) = at.on("direct").stream("say").all()
+    assert set(event) == {"message"}
+    assert event["message"]["parts"] == [{"text": "no task was needed"}]
+
+
+@B.line("V1-STRM-03", Level.MUST, "the task first, then what happens, and an end at the end")
+def a_stream_tells_a_task_s_life(at: Speaker) -> None:
+    for text, end in (("count 3", "COMPLETED"), ("reject", "REJECTED"), ("fail", "FAILED")):
+        first, *rest = at.stream(text).all()
+        assert set(first) == {"task"}
+        assert rest
+        assert all(set(event) <= {"statusUpdate", "artifactUpdate"} for event in rest)
+        assert last_state(rest) == end
+        stored = at.get(first["task"]["id"])
+        assert stored["status"]["state"] == rest[-1]["statusUpdate"]["status"]["state"]
+
+
+@B.line("V1-STRM-04", Level.MUST, "an event has exactly one of the four")
+def an_event_is_one_of_four(at: Speaker) -> None:
+    events = [*at.stream("number 3").all(), *at.stream("ask").all(), *at.stream("count 3").all()]
+    assert all(len(event) == 1 and set(event) <= _EVENTS for event in events)
+
+
+def _refused_stream(at: Speaker, operation: str, params: Any, name: str) -> None:
+    reply = at.ask(operation, params)
+    assert reply.media_type in ("application/json", "application/a2a+json")
+    reply.refuses(name)
+
+
+@B.line("V1-STRM-05", Level.MUST, "what is no send is no stream either")
+def streams_are_refused_like_sends(at: Speaker) -> None:
+    ended = at.task("echo")["id"]
+    _refused_stream(at, "SendStreamingMessage", message("echo", taskId=ended), "UnsupportedOperation")
+    _refused_stream(at, "SendStreamingMessage", message("echo", taskId=UNKNOWN), "TaskNotFound")
+    _refused_stream(at, "SendStreamingMessage", message("echo", parts=[]), "InvalidParams")
+
+
+@B.line("V1-STRM-06", Level.SDK, "an error before the stream is plain JSON")
+def early_errors_are_plain(at: Speaker) -> None:
+    reply = at.ask("SendStreamingMessage", message("echo", messageId=""), Accept="text/event-stream")
+    assert reply.media_type in ("application/json", "application/a2a+json")
+    assert reply.status == (400 if at.rest else 200)
+    assert reply.error
+
+
+@B.line("V1-STRM-07", Level.MUST, "events come as they happen")
+def events_come_as_they_happen(at: Speaker) -> None:
+    gate = new_name()
+    with at.stream(f"ticks {gate} 2") as stream:
+        results = stream.results()
+        seen: list[Any] = []
+        while texts_of(seen) != ["1 ", "2 "]:
+            seen.append(next(results))
+        assert state_of(at.get(seen[0]["task"]["id"])) == "WORKING"
+        at.release(gate)
+        assert texts_of(list(results)) == ["3 ", "4 "]
+
+
+@B.line("V1-STRM-08", Level.SDK, "an event is one line of data and a blank one")
+def an_event_is_one_line(at: Speaker) -> None:
+    with at.stream("echo", parts=[{"text": "echo"}, {"text": "a\r\nb\rc\n\u2028d"}]) as stream:
+        frames = list(stream.frames())
+        assert all(len(frame.values("data")) == 1 for frame in frames)
+        lines = stream.raw.replace(b"\r\n", b"\n").split(b"\n")
+    assert stream.raw.endswith((b"\n\n", b"\r\n\r\n"))
+    assert b"\r" not in b"".join(lines)
+    assert sum(line.startswith(b"data:") for line in lines) == len(frames)
+    assert all(lines[place + 1] == b"" for place, line in enumerate(lines) if line.startswith(b"data:"))
+
+
+@B.line("V1-STRM-09", Level.CHOICE, "a question ends the stream")
+def a_question_ends_the_stream(at: Speaker) -> None:
+    events = at.stream("ask").all()
+    assert last_state(events) == "INPUT_REQUIRED"
+    assert events[-1]["statusUpdate"]["status"]["message"]["parts"] == [{"text": "Which size?"}]
+
+
+@B.line("V1-STRM-10", Level.SHOULD, "a stream goes on while the agent waits for credentials from elsewhere")
+def a_stream_outlives_a_login(at: Speaker) -> None:
+    gate = new_name()
+    with at.stream(f"outside {gate}") as stream:
+        results = stream.results()
+        states = [next(results)["task"]["status"]["state"]]
+        while states[-1] != "TASK_STATE_AUTH_REQUIRED":
+            states.append(next(results)["statusUpdate"]["status"]["state"])
+        at.release(gate)
+        rest = list(results)
+    assert texts_of(rest) == [f"outside {gate}"]
+    assert last_state(rest) == "COMPLETED"
+
+
+@B.line("V1-STRM-11", Level.SDK, "an error within a stream is its last event")
+def late_errors_are_events(at: Speaker) -> None:
+    cut = at.on("cut")
+    with cut.stream("count 300") as stream:
+        frames = stream.frames()
+        first = next(frames).json
+        cut.until((first if at.rest else first["result"])["task"]["id"], "COMPLETED", "FAILED")
+        *_, last = frames
+    assert last.json["error"]["message"]
+    assert "secret" not in stream.raw.decode()
+    if at.rest:
+        assert last.values("event") == ["error"]
+        assert last.json["error"]["code"] == 500
+    else:
+        assert (last.json["id"], last.json["error"]["code"]) == ("c-1", -32603)
+
+
+@B.line("V1-STRM-12", Level.MUST, "pieces of an artifact add up to it")
+def pieces_add_up(at: Speaker) -> None:
+    task, *events = at.stream("count 5").all()
+    updates = [event["artifactUpdate"] for event in events if "artifactUpdate" in event]
+    assert [update.get("append", False) for update in updates] == [False] + [True] * (len(updates) - 1)
+    assert [update.get("lastChunk", False) for update in updates] == [False] * (len(updates) - 1) + [True]
+    (artifact,) = at.get(task["task"]["id"])["artifacts"]
+    assert {update["artifact"]["artifactId"] for update in updates} == {artifact["artifactId"]}
+    said = "".join(part["text"] for update in updates for part in update["artifact"]["parts"])
+    assert said == "".join(part["text"] for part in artifact["parts"]) == "1 2 3 4 5 "
+
+
+# -- several streams ----------------------------------------------------------------------------------------------------
+
+
+@B.line("V1-ORD-01", Level.MUST, "events come in their order")
+def events_are_in_order(at: Speaker) -> None:
+    wanted = [str(number + 1) for number in range(60)]
+    events = at.stream("number 60").all()
+    assert texts_of(events) == wanted
+
+
+def _two_streams(at: Speaker) -> tuple[list[Any], list[Any]]:
+    """What two subscribers of one task get, each from its snapshot on."""
+    gate = new_name()
+    id = at.begin(f"ticks {gate} 20")["id"]
+    with _follow(at, id) as first, _follow(at, id) as second:
+        streams = [first.results(), second.results()]
+        begun = [[next(stream)] for stream in streams]
+        at.release(gate)
+        one, other = ([*events, *stream] for events, stream in zip(begun, streams, strict=True))
+    return one, other
+
+
+@B.line("V1-ORD-02", Level.MUST, "every stream of a task gets every event")
+def every_stream_gets_everything(at: Speaker) -> None:
+    wanted = [f"{number + 1} " for number in range(40)]
+    assert [texts_of(events) for events in _two_streams(at)] == [wanted, wanted]
+
+
+@B.line("V1-ORD-03", Level.MUST, "in the same order")
+def every_stream_has_one_order(at: Speaker) -> None:
+    gate = new_name()
+    id = at.begin(f"ticks {gate} 1")["id"]
+    eventually(lambda: text_of(at.get(id)) == "1 ", "the first piece")
+    with _follow(at, id) as first, _follow(at, id) as second:
+        streams = [first.results(), second.results()]
+        assert next(streams[0]) == next(streams[1])
+        at.release(gate)
+        assert list(streams[0]) == list(streams[1])
+
+
+@B.line("V1-ORD-04", Level.MUST, "closing one leaves the others")
+def closing_one_leaves_the_others(at: Speaker) -> None:
+    gate = new_name()
+    with at.stream(f"hold {gate}") as first:
+        id = next(first.results())["task"]["id"]
+        second = _follow(at, id)
+    with second:
+        at.release(gate)
+        assert last_state(list(second.results())) == "COMPLETED"
+
+
+@B.line("V1-ORD-05", Level.MUST, "a task outlives its streams")
+def a_task_outlives_its_streams(at: Speaker) -> None:
+    gate = new_name()
+    with at.stream(f"hold {gate}") as stream:
+        id = next(stream.results())["task"]["id"]
+    at.release(gate)
+    assert text_of(at.until(id, "COMPLETED")) == f"hold {gate}"
+
+
+# -- subscribing --------------------------------------------------------------------------------------------------------
+
+
+@B.line("V1-SUB-01", Level.MUST, "the task as it is comes first")
+def the_task_comes_first(at: Speaker) -> None:
+    gate = new_name()
+    id = at.begin(f"hold {gate}")["id"]
+    with _follow(at, id) as stream:
+        first = next(stream.results())
+    at.release(gate)
+    assert set(first) == {"task"}
+    assert (first["task"]["id"], state_of(first["task"])) in ((id, "WORKING"), (id, "SUBMITTED"))
+
+
+@B.line("V1-SUB-02", Level.MUST, "the task's end is the stream's")
+def the_end_ends_the_stream(at: Speaker) -> None:
+    gate = new_name()
+    with _follow(at, at.begin(f"hold {gate}")["id"]) as stream:
+        results = stream.results()
+        next(results)
+        at.release(gate)
+        assert last_state(list(results)) == "COMPLETED"
+
+
+@B.line("V1-SUB-03", Level.MUST, "an ended task cannot be followed")
+def the_ended_cannot_be_followed(at: Speaker) -> None:
+    _refused_stream(at, "SubscribeToTask", {"id": at.task("echo")["id"]}, "UnsupportedOperation")
+
+
+@B.line("V1-SUB-04", Level.MUST, "an unknown task cannot be followed")
+def the_unknown_cannot_be_followed(at: Speaker) -> None:
+    _refused_stream(at, "SubscribeToTask", {"id": UNKNOWN}, "TaskNotFound")
+
+
+@B.line("V1-SUB-05", Level.MUST, "nothing is lost between the snapshot and what follows, and nothing told twice")
+def nothing_is_lost(at: Speaker) -> None:
+    wanted = [f"{number + 1} " for number in range(200)]
+    for _ in range(5):
+        gate = new_name()
+        # The first half is being said while we subscribe.
+        with _follow(at, at.begin(f"ticks {gate} 100")["id"]) as stream:
+            at.release(gate)
+            assert texts_of(list(stream.results())) == wanted
+
+
+@B.line("V1-SUB-06", Level.CHOICE, "POST and GET subscribe alike", ways=(Way.REST,))
+def both_verbs_subscribe(at: Speaker) -> None:
+    gate = new_name()
+    id = at.begin(f"hold {gate}")["id"]
+    for verb in ("POST", "GET"):
+        asked = at.request("SubscribeToTask", {"id": id})
+        with at.opened(verb, asked.path, b"", asked.headers) as stream:
+            assert set(next(stream.results())) == {"task"}
+    at.release(gate)

@@ -1,0 +1,288 @@
+"""What the checks are run against: a system under test, the agents it offers, and how a check speaks to one of them.
+
+`System` is the adapter. One that serves the agents of `KINDS`, or some of them, and tells where they are, can be tested.
+"""
+
+from __future__ import annotations
+
+import http.client
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from werkzeug.datastructures import Headers
+
+from tests.conformance.suite import Way
+from tests.conformance.wire import PATIENCE, Events, Reply, Request, Site, request
+from tests.engine import Background, eventually
+from tests.wsgi import OpenAnswer
+
+#: The agents a system may offer. Each obeys the words of `tests.conformance.agent`; the first is the ordinary one.
+KINDS = {
+    "plain": "both versions, both bindings, every default",
+    "direct": "answers with a message and no task where it can",
+    "modern": "protocol 1.0 only",
+    "old": "protocol 0.3 only",
+    "cut": "its streams cannot be carried on once their task has ended",
+    "busy": "runs one task at a time and lets none wait",
+}
+
+
+class NotOffered(Exception):
+    """The system has no such agent."""
+
+
+def new_name() -> str:
+    """A name that nothing else has: for gates, contexts, messages."""
+    return uuid.uuid4().hex
+
+
+class System(ABC):
+    """A system under test. Use it with ``with``."""
+
+    @abstractmethod
+    def site(self, kind: str) -> Site:
+        """Where the agent `kind` is.
+
+        Raises:
+            NotOffered: there is none.
+        """
+
+    @abstractmethod
+    def url(self, kind: str) -> str:
+        """Where the same agent listens on a socket, without a slash at its end.
+
+        Raises:
+            NotOffered: there is none.
+        """
+
+    @abstractmethod
+    def site_at(self, kind: str, url: str) -> Site:
+        """What is at an address that the agent `kind` has named."""
+
+    def subject(self, way: Way) -> Any:
+        """What a check gets."""
+        return Speaker(self, way)
+
+    @abstractmethod
+    def close(self) -> None:
+        """End everything."""
+
+    def __enter__(self) -> System:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Speaker:
+    """Speaks to one agent in one way, and asserts nothing but that answers are well-formed."""
+
+    def __init__(
+        self,
+        system: System,
+        way: Way,
+        kind: str = "plain",
+        headers: Mapping[str, str] | None = None,
+        site: Site | None = None,
+    ) -> None:
+        self.system = system
+        self.way = way
+        self.kind = kind
+        self._headers = dict(headers or {})
+        self._site = site or system.site(kind)
+
+    @property
+    def rest(self) -> bool:
+        return self.way.rest
+
+    def on(self, kind: str) -> Speaker:
+        """The same with another agent."""
+        return Speaker(self.system, self.way, kind, self._headers)
+
+    def by(self, way: Way) -> Speaker:
+        """The same in another way."""
+        return Speaker(self.system, way, self.kind, self._headers, self._site)
+
+    def at_url(self, url: str) -> Speaker:
+        """The same at an address that the agent has named."""
+        return Speaker(self.system, self.way, self.kind, self._headers, self.system.site_at(self.kind, url))
+
+    def with_headers(self, **headers: str) -> Speaker:
+        """The same with more headers in each request."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return Speaker(self.system, self.way, self.kind, {**self._headers, **named}, self._site)
+
+    # -- bytes --
+
+    def exchange(self, verb: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Reply:
+        """Any request, and the whole answer."""
+        answer = self._site.open(verb, path, body, headers)
+        try:
+            data = b"".join(iter(answer.chunk, b""))
+        finally:
+            answer.close()
+        return Reply(answer.status, answer.headers, data, self.rest)
+
+    def post(self, body: bytes, **headers: str | None) -> Reply:
+        """A body for the JSON-RPC endpoint, with the usual headers unless `headers` say otherwise."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        usual = {"Content-Type": "application/json", "A2A-Version": self.way.version, **self._headers, **named}
+        return self.exchange("POST", "/", body, {name: value for name, value in usual.items() if value is not None})
+
+    @contextmanager
+    def leaving(self, asked: Request) -> Iterator[None]:
+        """Send a request over a socket, and leave at the end of the block without having read an answer."""
+        target = urlsplit(self.system.url(self.kind))
+        with closing(http.client.HTTPConnection(str(target.hostname), target.port or 80, timeout=PATIENCE)) as line:
+            line.request(asked.verb, target.path + asked.path, asked.body, asked.headers)
+            yield
+
+    # -- operations --
+
+    def request(self, operation: str, params: Any = None, id: Any = "c-1", **headers: str | None) -> Request:
+        """The request of an operation. An underscore in a header's name stands for a hyphen."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return request(
+            operation,
+            params,
+            rest=self.rest,
+            version=self.way.version,
+            id=id,
+            headers={**self._headers, **named},
+        )
+
+    def ask(self, operation: str, params: Any = None, id: Any = "c-1", **headers: str | None) -> Reply:
+        """One operation, and the whole answer."""
+        asked = self.request(operation, params, id, **headers)
+        return self.exchange(asked.verb, asked.path, asked.body, asked.headers)
+
+    def open(self, operation: str, params: Any = None, id: Any = "c-1", **headers: str | None) -> Events:
+        """One operation that streams; close what comes back."""
+        asked = self.request(operation, params, id, **headers)
+        return self.opened(asked.verb, asked.path, asked.body, asked.headers)
+
+    def opened(self, verb: str, path: str, body: bytes, headers: Mapping[str, str]) -> Events:
+        """Any request that is answered with a stream."""
+        answer = self._site.open(verb, path, body, headers)
+        if answer.status != 200 or not answer.headers["Content-Type"].startswith("text/event-stream"):
+            try:
+                raise AssertionError(f"no stream but {answer.status}: {b''.join(iter(answer.chunk, b''))!r}")
+            finally:
+                answer.close()
+        return Events(answer, self.rest)
+
+    # -- what most checks begin with --
+
+    def send(self, text: str, *parts: Any, **members: Any) -> Reply:
+        """SendMessage; see `message` for the members."""
+        return self.ask("SendMessage", message(text, *parts, **members))
+
+    def task(self, text: str, *parts: Any, **members: Any) -> dict[str, Any]:
+        """The task that a send is answered with."""
+        result = self.send(text, *parts, **members).result
+        assert set(result) == {"task"}, result
+        task: dict[str, Any] = result["task"]
+        return task
+
+    def begin(self, text: str, **members: Any) -> dict[str, Any]:
+        """A task that goes on: the send returns at once."""
+        return self.task(text, configuration={"returnImmediately": True}, **members)
+
+    def stream(self, text: str, **members: Any) -> Events:
+        """SendStreamingMessage."""
+        return self.open("SendStreamingMessage", message(text, **members))
+
+    def get(self, id: str, **members: Any) -> dict[str, Any]:
+        """GetTask."""
+        task: dict[str, Any] = self.ask("GetTask", {"id": id, **members}).result
+        return task
+
+    def listed(self, **filters: Any) -> list[dict[str, Any]]:
+        """The tasks of ListTasks."""
+        tasks: list[dict[str, Any]] = self.ask("ListTasks", filters).result["tasks"]
+        return tasks
+
+    def release(self, name: str) -> None:
+        """Let go whoever holds at `name`."""
+        self.send(f"release {name}")
+
+    def until(self, id: str, *states: str) -> dict[str, Any]:
+        """The task, once it is in one of these states."""
+
+        def arrived() -> Any:
+            task = self.get(id)
+            return task["status"]["state"] in {f"TASK_STATE_{state}" for state in states} and task
+
+        task: dict[str, Any] = eventually(arrived, f"a state among {states}")
+        return task
+
+    def in_background(self, work: Callable[[], Any]) -> Background:
+        """`work` on a thread of its own."""
+        return Background(work)
+
+
+def message(
+    text: str, *parts: Any, configuration: Any = None, metadata: Any = None, tenant: str = "", **members: Any
+) -> dict[str, Any]:
+    """The params of a send in 1.0: `parts` come behind the text, `members` are the message's."""
+    said = {"messageId": new_name(), "role": "ROLE_USER", "parts": [{"text": text}, *parts], **members}
+    around = {"configuration": configuration, "metadata": metadata, "tenant": tenant}
+    return {"message": said, **{name: value for name, value in around.items() if value}}
+
+
+def message_v03(
+    text: str, *parts: Any, configuration: Any = None, metadata: Any = None, **members: Any
+) -> dict[str, Any]:
+    """The params of a send in 0.3."""
+    first = {"kind": "text", "text": text}
+    said = {"kind": "message", "messageId": new_name(), "role": "user", "parts": [first, *parts], **members}
+    around = {"configuration": configuration, "metadata": metadata}
+    return {"message": said, **{name: value for name, value in around.items() if value}}
+
+
+class Below:
+    """A path of a site as a site."""
+
+    def __init__(self, site: Site, path: str) -> None:
+        self._site = site
+        self._path = path.rstrip("/")
+
+    def open(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> OpenAnswer:
+        return self._site.open(method, self._path + path, body, headers)
+
+
+class HttpSite:
+    """An agent at a URL, each request over a connection of its own."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname
+        self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
+
+    def open(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> OpenAnswer:
+        connection = http.client.HTTPConnection(self._host, self._port or 80, timeout=PATIENCE)
+        connection.request(method, self._path + path, body or None, dict(headers or {}))
+        response = connection.getresponse()
+
+        def close() -> None:
+            response.close()
+            connection.close()
+
+        return OpenAnswer(
+            response.status,
+            Headers(response.getheaders()),
+            iter(lambda: response.read1(65536), b""),
+            _Closing(close),
+        )
+
+
+class _Closing:
+    def __init__(self, close: Callable[[], None]) -> None:
+        self.close = close
+
+    def __iter__(self) -> Iterable[bytes]:
+        raise TypeError("read the answer")
