@@ -14,12 +14,13 @@ from a2a_sync.codec import by_version
 
 @click.command()
 @url_argument
+@click.option("--extended", is_flag=True, help="The card for callers who may see more.")
 @json_option
 @timeout_option
-def card(url: str, as_json: bool, timeout: float | None) -> None:
+def card(url: str, extended: bool, as_json: bool, timeout: float | None) -> None:
     """Show the card of the agent at URL."""
     with Client(url) as client:
-        found = client.card(timeout=timeout)
+        found = client.extended_card(timeout=timeout) if extended else client.card(timeout=timeout)
     if as_json:
         click.echo(clean_json(by_version("1.0").dump(found), indent=2))
         return
@@ -47,7 +48,11 @@ def _rows(card: AgentCard) -> Iterator[tuple[str, str]]:
         yield "provider", f"{card.provider.organization} {card.provider.url}"
     for interface in card.supported_interfaces:
         yield "interface", f"{interface.url} ({interface.protocol_binding}, protocol {interface.protocol_version})"
-    able = {"streaming": card.capabilities.streaming, "push notifications": card.capabilities.push_notifications}
+    able = {
+        "streaming": card.capabilities.streaming,
+        "push notifications": card.capabilities.push_notifications,
+        "extended card": card.capabilities.extended_agent_card,
+    }
     yield "capabilities", ", ".join(name for name, has in able.items() if has) or "none"
     yield "takes", ", ".join(card.default_input_modes)
     yield "gives", ", ".join(card.default_output_modes)

@@ -1,4 +1,4 @@
-"""What every operation of a client needs: the way to its agent, limits and marks for a call, and the end.
+"""What every operation of a client needs: its agent's card and the way there, limits and marks for a call, and the end.
 
 Which operations there are is known to `client.client`; what a call over a link does, to `client.link`.
 """
@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 from urllib.parse import urlsplit
 
 from a2a_sync.bindings.headers import major_minor
 from a2a_sync.card import AgentCard
-from a2a_sync.client.cards import choose_interface
+from a2a_sync.client.cards import choose_interface, made_absolute
 from a2a_sync.client.link import CallOptions, Link, Surroundings, as_uris, http_link, local_link
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.timeouts import Deadline, Timeout
+from a2a_sync.errors import UnsupportedOperationError
 from a2a_sync.native import at_home
-from a2a_sync.operations import Interceptor
+from a2a_sync.operations import GET_EXTENDED_CARD, Interceptor
+from a2a_sync.types import GetExtendedAgentCardRequest
 
 if TYPE_CHECKING:
     import requests
@@ -84,18 +86,44 @@ class Caller:
             self._link = None
         return self._connect(self._deadline(timeout)).card
 
+    @at_home
+    def extended_card(self, **options: Unpack[CallOptions]) -> AgentCard:
+        """The card for callers who may see more than everybody (spec 3.1.11).
+
+        It takes the place of the client's card, until that is read anew by ``card(refresh=True)``; but for one that was
+        asked for with ``headers=``, ``extensions=`` or ``tenant=``.
+
+        Raises:
+            UnsupportedOperationError: the agent's card promises none; the agent is not asked.
+            ExtendedAgentCardNotConfiguredError: there is none for you.
+        """
+        link, deadline = self._begin(options)
+        if not link.card.capabilities.extended_agent_card:
+            raise UnsupportedOperationError(f"The card of {link.card.name!r} promises no extended card")
+        card: AgentCard = link.call(GET_EXTENDED_CARD, GetExtendedAgentCardRequest(), deadline)
+        if self._http is not None:
+            card = made_absolute(card, self._http.home)
+        if link is self._link:
+            self._link = self._linked(card, deadline) if card.supported_interfaces else replace(link, card=card)
+        return card
+
     def _connect(self, deadline: Deadline) -> Link:
         link = self._link
         if link is None:
             # Threads that meet here each read the card: no lock is held while one of them waits for it.
-            if self._http is None:
-                link = local_link(self._target, self._version, self._surroundings)
-            else:
-                card = self._target if isinstance(self._target, AgentCard) else None
-                link = http_link(self._http, card, self._version, self._binding, self._surroundings, deadline)
-            for interceptor in reversed(self._interceptors):
-                link = replace(link, endpoint=interceptor(link.endpoint))
-            self._link = link
+            given = self._target if isinstance(self._target, AgentCard) else None
+            self._link = link = self._linked(given, deadline)
+        return link
+
+    def _linked(self, card: AgentCard | None, deadline: Deadline) -> Link:
+        """The way to the agent of `card`; where that is not given, the agent is asked for it."""
+        if self._http is None:
+            link = local_link(self._target, self._version, self._surroundings)
+            link = replace(link, card=card or link.card)
+        else:
+            link = http_link(self._http, card, self._version, self._binding, self._surroundings, deadline)
+        for interceptor in reversed(self._interceptors):
+            link = replace(link, endpoint=interceptor(link.endpoint))
         return link
 
     def _begin(self, options: CallOptions) -> tuple[Link, Deadline]:

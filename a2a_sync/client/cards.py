@@ -62,10 +62,11 @@ def _read_card(body: bytes, place: str) -> AgentCard | str:
         return "not JSON"
     except InvalidAnswer as error:
         return f"not a valid card ({error})"
-    return _made_absolute(card, place)
+    return made_absolute(card, place)
 
 
-def _made_absolute(card: AgentCard, place: str) -> AgentCard:
+def made_absolute(card: AgentCard, place: str) -> AgentCard:
+    """`card`, with addresses that are seen from `place`."""
     interfaces = tuple(replace(interface, url=urljoin(place, interface.url)) for interface in card.supported_interfaces)
     return replace(card, supported_interfaces=interfaces)
 

@@ -23,6 +23,7 @@ from a2a_sync import (
     TaskStatus,
     TaskStatusUpdateEvent,
     TextPart,
+    create_agent_card,
 )
 
 HOSTILE = "\x1b[31mred\x1b[0m \x9b2Jclear \x07bell \u202eright\u202c\rover"
@@ -88,6 +89,10 @@ class Actor(Agent):
             yield Artifact(name="files", parts=(FilePart(raw=name.encode(), filename=name, media_type="image/png"),))
         yield Artifact(name="away", parts=(FilePart(url="http://127.0.0.1:1/secret", filename="far"),))
         yield Artifact(name="a note", parts=(TextPart("note", media_type="text/markdown"),))
+
+
+#: What the actor tells those who ask for more.
+INSIDER = create_agent_card("insider", "Knows more", skills={"know": "Knows"})
 
 
 class Direct(Agent):

@@ -14,7 +14,7 @@ from werkzeug.wrappers import Response
 
 from a2a_sync import A2AApp
 from a2a_sync.cli import main
-from tests.cli.agents import Actor, Direct
+from tests.cli.agents import INSIDER, Actor, Direct
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def served(app: A2AApp, wrap: Callable[[Any], Any] = lambda inner: inner) -> Ite
 @pytest.fixture(scope="package")
 def url() -> Iterator[str]:
     """An agent that does what it is told, on a real socket."""
-    with served(A2AApp(Actor())) as address:
+    with served(A2AApp(Actor(), extended_card=INSIDER)) as address:
         yield address
 
 

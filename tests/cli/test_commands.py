@@ -211,6 +211,16 @@ def test_a_card_is_shown(run: Run, url: str) -> None:
     assert json.loads(run("card", url, "--json").stdout)["name"] == "actor"
 
 
+def test_the_extended_card_is_shown_where_there_is_one(run: Run, url: str, direct_url: str) -> None:
+    result = run("card", url, "--extended")
+    assert result.exit_code == 0
+    assert "insider 1.0.0" in result.stdout
+    assert "extended card" in result.stdout
+    assert json.loads(run("card", url, "--extended", "--json").stdout)["name"] == "insider"
+    missing = run("card", direct_url, "--extended")
+    assert (missing.exit_code, "promises no extended card" in missing.stderr) == (1, True)
+
+
 def test_a_task_is_shown_again(run: Run, url: str) -> None:
     sent = run("send", url, "stream")
     result = run("get", url, task_id(sent))
