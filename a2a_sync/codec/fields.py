@@ -134,6 +134,17 @@ def _load_timestamp(value: Any, strict: bool) -> datetime:
         raise Invalid(f"{shown(value)} is not a date") from None
 
 
+def _load_moment(value: Any, strict: bool) -> datetime | None:
+    if strict:
+        return _load_timestamp(value, strict)
+    try:
+        return _load_timestamp(value, strict)
+    except Invalid:
+        # In 0.3 it is any string, and some servers of 1.0 leave the offset out: an answer is not worth less for a moment
+        # that nobody can read.
+        return None
+
+
 def _dump_timestamp(value: datetime) -> str:
     # spec 5.6.1: milliseconds and Z. Finer ones are written out only where they would otherwise be lost.
     if value.tzinfo is not UTC:
@@ -178,6 +189,8 @@ TEXT = Scalar(_load_text, empty="")
 FLAG = Scalar(_load_flag, empty=False)
 INT32 = Scalar(_load_int32, empty=0)
 TIMESTAMP = Scalar(_load_timestamp, _dump_timestamp)
+#: One that a lenient reader can do without.
+MOMENT = Scalar(_load_moment, _dump_timestamp)
 BASE64 = Scalar(_load_base64, _dump_base64, empty=b"")
 STRUCT = Scalar(_load_struct, _dump_struct, empty={})
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from a2a_sync import card as c
@@ -19,9 +18,9 @@ from a2a_sync.codec.fields import (
     BASE64,
     FLAG,
     INT32,
+    MOMENT,
     STRUCT,
     TEXT,
-    TIMESTAMP,
     Invalid,
     Kind,
     Scalar,
@@ -58,17 +57,6 @@ ROLE = names({t.Role.USER: "user", t.Role.AGENT: "agent"}, t.Role.UNSPECIFIED, n
 TEXTS = many(TEXT)
 
 
-def _load_moment(value: Any, strict: bool) -> datetime | None:
-    try:
-        moment: datetime = TIMESTAMP.load(value, strict)
-    except Invalid:
-        # In 0.3 it is any string: an answer is not worth less for a moment that nobody can read.
-        if strict:
-            raise
-        return None
-    return moment
-
-
 def _required(attribute: str, kind: Kind, json: str = "") -> Member:
     return Member(attribute, kind, json, required=True)
 
@@ -77,7 +65,6 @@ def _optional(attribute: str, kind: Kind, json: str = "") -> Member:
     return Member(attribute, kind, json, optional=True)
 
 
-MOMENT = Scalar(_load_moment, TIMESTAMP.dump)
 METADATA = Member("metadata", STRUCT)
 EXTENSIONS = Member("extensions", TEXTS)
 # 0 is "all" in 0.3, as is nothing at all.
@@ -160,7 +147,9 @@ _CONTENTS: dict[str, _LoadContent] = {"text": _load_text, "file": _load_file, "d
 def _load_part(value: Any, strict: bool) -> t.Part | None:
     if not isinstance(value, dict):
         raise unexpected("an object", value)
-    kind = value.get("kind")
+    # 0.1 called it type. A request that says what a part is, in a word that nobody knows, means no other part.
+    said = "type" if strict and value.get("kind") is None else "kind"
+    kind = value.get(said)
     if kind is None:
         kind = next((name for name in _CONTENTS if name in value), None)
     load = _CONTENTS.get(kind) if isinstance(kind, str) else None
@@ -169,7 +158,7 @@ def _load_part(value: Any, strict: bool) -> t.Part | None:
     if strict:
         if kind is None:
             raise Invalid("needs one of text, file, data")
-        raise Invalid(f"{shown(str(kind))} is none of text, file, data", "kind")
+        raise Invalid(f"{shown(str(kind))} is none of text, file, data", said)
     return None
 
 

@@ -14,6 +14,7 @@ from a2a_sync.codec.fields import (
     BASE64,
     FLAG,
     INT32,
+    MOMENT,
     STRUCT,
     TEXT,
     TIMESTAMP,
@@ -142,7 +143,7 @@ ARTIFACT = Record(
     EXTENSIONS,
 )
 TASK_STATUS = Record(
-    t.TaskStatus, _required("state", TASK_STATE), Member("message", MESSAGE), Member("timestamp", TIMESTAMP)
+    t.TaskStatus, _required("state", TASK_STATE), Member("message", MESSAGE), Member("timestamp", MOMENT)
 )
 TASK = Record(
     t.Task,

@@ -504,6 +504,12 @@ def test_a_careless_peer_s_answers_are_read_with_defaults():
     assert card == c.AgentCard(name="", description="", version="", default_input_modes=(), default_output_modes=())
 
 
+@pytest.mark.parametrize("text", ["2025-11-09T10:30:00", "yesterday", 5])
+def test_an_answer_is_not_worth_less_for_a_moment_that_nobody_can_read(text):
+    task = V10.load_result(GET_TASK, {"id": "t", "status": {"state": "TASK_STATE_WORKING", "timestamp": text}})
+    assert (task.state, task.status.timestamp) == (t.TaskState.WORKING, None)
+
+
 def test_what_a_newer_peer_says_beyond_us_is_left_out():
     card = V10.load(
         c.AgentCard,
