@@ -16,6 +16,8 @@ from werkzeug.wrappers import Request, Response
 from a2a_sync import jsontext, tracing
 from a2a_sync.activation import Activation
 from a2a_sync.around import AroundRun, Surrounded
+from a2a_sync.auth import Auth, Scopes, admission_of
+from a2a_sync.auth.policy import principal_in
 from a2a_sync.bindings import http_json
 from a2a_sync.card import AgentCard, AgentExtension
 from a2a_sync.codec import Codec, by_version
@@ -103,6 +105,8 @@ class A2AApp:
         self.limits = limits or Limits()
         self.store = open_store(store)
         self._owns_store = self.store is not store
+        auth: Auth | None = None,
+        scopes: Scopes | None = None,
         self._url = url.rstrip("/") + "/" if url else None
         self._trusted_hosts = list(trusted_hosts) if trusted_hosts is not None else None
         codecs = _speaking(versions)
@@ -113,6 +117,8 @@ class A2AApp:
         # The first hook sees the request as it was sent: a send that comes again must look the same.
         activation = Activation(
             (
+        admission = admission_of(auth, scopes)
+        self._admit = admission or principal_in
                 IdempotentSend(listed=not direct),
                 *card.capabilities.extensions,
                 *getattr(agent, "extensions", ()),
@@ -130,6 +136,7 @@ class A2AApp:
         executor = activation.within(agent)
         for around in filter(None, (around_run, metrics.around_run if metrics is not None else None)):
             executor = Surrounded(executor, around)
+            secured=admission.declared if admission is not None else None,
         self._execution = Execution(executor, self.store, self._hub, self.limits)
         self._sweeper = Sweeper(self.store, self._hub, self.limits)
         workers = self.store.workers
@@ -146,7 +153,9 @@ class A2AApp:
         )
         self._places = Places(self.limits.streams, self.limits.threads)
         self._endpoint: Endpoint = activation.around(self._places.guard(self._handler))
-        for interceptor in (*reversed(interceptors), *((metrics.count_calls,) if metrics is not None else ())):
+        limiting = (admission.around,) if admission is not None and admission.limits_operations else ()
+        counting = (metrics.count_calls,) if metrics is not None else ()
+        for interceptor in (*reversed(interceptors), *limiting, *counting):
             self._endpoint = interceptor(self._endpoint)
         self._operators = OperatorPages(self.store, lambda: self._execution.draining, metrics)
         fixed = self._url is not None or self._trusted_hosts is not None
@@ -210,7 +219,7 @@ class A2AApp:
 
     def _exchange(self, request: Request, start_response: StartResponse) -> Exchange:
         connection = Connection(request.environ, lambda: self._closed)
-        return Exchange(request, start_response, connection, self.limits, self._places)
+        return Exchange(request, start_response, connection, self.limits, self._places, self._admit)
 
     def _card(self, request: Request) -> WSGIApplication:
         try:

@@ -27,7 +27,7 @@ class A2AError(Exception):
     """An error of the protocol. Its message is public: it is sent to the peer as it stands.
 
     ``metadata`` (string to string) goes into the ``google.rpc.ErrorInfo`` detail, ``violations`` into a
-    ``google.rpc.BadRequest`` detail. ``retry_after`` is in seconds.
+    ``google.rpc.BadRequest`` detail. ``retry_after`` is in seconds, each of ``challenges`` is one for ``WWW-Authenticate``.
     """
 
     code = -32603
@@ -45,11 +45,13 @@ class A2AError(Exception):
         metadata: Mapping[str, str] | None = None,
         violations: Sequence[FieldViolation] = (),
         retry_after: float | None = None,
+        challenges: Sequence[str] = (),
     ) -> None:
         self.message = message or self.default_message
         self.metadata: dict[str, str] = dict(metadata or {})
         self.violations = tuple(violations)
         self.retry_after = retry_after
+        self.challenges = tuple(challenges)
         super().__init__(self.message)
 
 
@@ -121,6 +123,28 @@ class OverloadedError(A2AError):
     status = "RESOURCE_EXHAUSTED"
     reason = "RESOURCE_EXHAUSTED"
     default_message = "The agent is at capacity; try again later"
+
+
+class UnauthenticatedError(A2AError):
+    """The request has no credentials that the agent accepts (spec 3.3.2)."""
+
+    code = -31401
+    http_status = 401
+    rpc_http_status = 401
+    status = "UNAUTHENTICATED"
+    reason = "UNAUTHENTICATED"
+    default_message = "Credentials are required"
+
+
+class PermissionDeniedError(A2AError):
+    """The caller is known and may not do this: a scope is missing, for example. Never said of tasks: those are not found."""
+
+    code = -31403
+    http_status = 403
+    rpc_http_status = 403
+    status = "PERMISSION_DENIED"
+    reason = "UNAUTHORIZED"
+    default_message = "Permission denied"
 
 
 class TaskNotFoundError(A2AError):

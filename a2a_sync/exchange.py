@@ -14,6 +14,7 @@ from werkzeug.exceptions import SecurityError
 from werkzeug.urls import iri_to_uri
 from werkzeug.wrappers import Request
 
+from a2a_sync.auth.policy import principal_in
 from a2a_sync.bindings.headers import VERSION, named_extensions
 from a2a_sync.bindings.sse import frame
 from a2a_sync.codec import Codec
@@ -43,12 +44,14 @@ logger = get_logger(__name__)
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {413: "Content Too Large"}
 #: What may stand in a path as it is; a percent sign belongs to what is encoded already.
 _AS_IT_IS = "/%:@!$&'()*+,;="
+#: A body up to this size is read even of callers who are refused: closing before it has come would cost them the answer.
+_SMALL = 64 * 1024
 
 
 class Exchange:
     """A request that was not read yet and the way to answer it. Used on the server's request thread.
 
-    `places` has one for each stream that may be open at once.
+    `places` has one for each stream that may be open at once. `admit` says who is calling, or refuses the request.
     """
 
     def __init__(
@@ -58,12 +61,14 @@ class Exchange:
         connection: Connection,
         limits: Limits,
         places: Places,
+        admit: Callable[[WSGIEnvironment], Principal | None] = principal_in,
     ) -> None:
         self._request = request
         self._start_response = start_response
         self._connection = connection
         self._limits = limits
         self._places = places
+        self._admit = admit
         self._added: dict[str, str] = {}
         self._read_whole = not (request.content_length or "HTTP_TRANSFER_ENCODING" in request.environ)
 
@@ -94,6 +99,25 @@ class Exchange:
         """The media types that the caller names as those it takes."""
         ranges = self._request.headers.get("Accept", "").lower().split(",")
         return {one.partition(";")[0].strip() for one in ranges}
+
+    def admit(self) -> None:
+        """Find out who is calling: before the body is read, and before any `context`.
+
+        Raises:
+            UnauthenticatedError, PermissionDeniedError: nobody who may.
+        """
+        try:
+            self._principal = self._admit(self._request.environ)
+        except A2AError:
+            if 0 < (self._request.content_length or 0) <= _SMALL:
+                self._read_on()
+            raise
+
+    def _read_on(self) -> None:
+        try:
+            self.body()
+        except A2AError:
+            pass  # whatever it is, it is not for us
 
     def body(self) -> bytes:
         """The body; what is not JSON by its own account, or too large, is not read.
@@ -163,7 +187,7 @@ class Exchange:
         last = headers.get("last-event-id", "")
         return CallContext(
             headers=headers,
-            principal=_principal(self._request.environ.get("a2a_sync.principal")),
+            principal=self._principal,
             extensions=named_extensions(headers, version),
             answer_headers=self._added,
             version=version,
@@ -188,6 +212,8 @@ class Exchange:
             lines += [("Content-Type", media_type), ("Content-Length", str(len(body)))]
         if error is not None and error.retry_after:
             lines.append(("Retry-After", str(max(1, round(error.retry_after)))))
+        if error is not None and error.challenges:
+            lines += [("WWW-Authenticate", challenge) for challenge in error.challenges]
         self._start_response(f"{status} {_PHRASES.get(status, 'Error')}", lines)
         if self._read_whole:
             self._connection.read_no_more()
@@ -245,13 +271,6 @@ def _path(environ: WSGIEnvironment) -> str:
         at += 3 if raw[at : at + 1] == b"%" and len(unquote_to_bytes(raw[at : at + 3])) == 1 else 1
         before += 1
     return quote(raw[at:], safe=_AS_IT_IS)
-
-
-def _principal(said: Principal | str | None) -> Principal | None:
-    """Who the host of this app says is calling (see `hosts`)."""
-    if isinstance(said, str):
-        return Principal(id=said) if said else None
-    return said
 
 
 def internal_error(call: Call | None = None) -> InternalError:

@@ -50,6 +50,7 @@ class HttpJsonService:
     def _respond(self, exchange: Exchange, place: http_json.Place) -> Iterable[bytes]:
         if exchange.verb == "OPTIONS":
             return exchange.answer(204, b"", headers={"Allow": place.allowed})
+        exchange.admit()
         operation = place.operation(exchange.verb)
         self._check(exchange.named_version)
         params = place.params(operation, exchange.query, exchange.body() if exchange.verb == "POST" else None)

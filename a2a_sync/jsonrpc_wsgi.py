@@ -29,6 +29,7 @@ class JsonRpcService:
         codec = next(iter(self._codecs.values()))
         streams = False
         try:
+            exchange.admit()
             rpc = jsonrpc.read_request(exchange.body())
             rpc_id = rpc.id
             codec = self._codec(rpc.method, exchange.named_version)

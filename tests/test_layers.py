@@ -16,8 +16,8 @@ FLOORS: list[list[str]] = [
     ["datapart", "outbound"],
     ["types"],
     ["card", "lifecycle"],
-    ["operations", "cardrules"],
-    ["codec", "extensions", "cardmaking", "owncard", "stores.base"],
+    ["operations", "cardrules", "modes"],
+    ["codec", "extensions", "cardmaking", "owncard", "auth", "stores.base"],
     [
         "bindings.headers",
         "bindings.jsonrpc",
@@ -45,6 +45,8 @@ FLOORS: list[list[str]] = [
 ]
 #: Rooms of the two sides of the wire, which meet in `operations` only.
 SERVER = {
+    "auth",
+    "outbound",
     "stores",
     "activation",
     "events",

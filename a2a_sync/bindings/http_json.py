@@ -306,6 +306,8 @@ def _said(value: Any) -> str:
 #: What a status stands for where no reason is given. Some are those of an earlier release (1.0.0).
 _BY_STATUS: dict[int, type[e.A2AError]] = {
     400: e.InvalidParamsError,
+    401: e.UnauthenticatedError,
+    403: e.PermissionDeniedError,
     404: e.TaskNotFoundError,
     409: e.TaskNotCancelableError,
     413: e.RequestTooLargeError,

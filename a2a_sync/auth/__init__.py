@@ -1,0 +1,33 @@
+"""Who is calling: credentials, checked from what the card declares (spec 4.5, 7).
+
+`policy` has what all ways to authenticate share, and how they are combined; `schemes` and `tokens` have the ways themselves;
+`admission` is an app's door. The names for users are those of `a2a_sync`. An app without ``auth=`` loads none but `policy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from a2a_sync.auth.policy import Auth as Auth
+
+if TYPE_CHECKING:
+    from a2a_sync.auth.admission import Admission
+
+#: The scopes that operations need, by the names of these.
+Scopes: TypeAlias = Mapping[str, str | Iterable[str]]
+
+
+def admission_of(auth: Auth | None, scopes: Scopes | None) -> Admission | None:
+    """The door that ``A2AApp(auth=…, scopes=…)`` asks for; None: it stands open.
+
+    Raises:
+        TypeError, ValueError: nothing can be made of these.
+    """
+    if auth is None:
+        if scopes:
+            raise ValueError("scopes= needs auth=: nobody's scopes are known without it")
+        return None
+    from a2a_sync.auth.admission import Admission
+
+    return Admission(auth, scopes)

@@ -1,0 +1,171 @@
+"""JSON Web Tokens: signature, issuer, audience and times, by PyJWT. Which keys there are is `keyset`'s business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from a2a_sync.auth.keyset import KeySet
+from a2a_sync.auth.policy import Authenticator, Said, as_principal
+from a2a_sync.auth.schemes import bearer_token
+from a2a_sync.card import HTTPAuthSecurityScheme, SecurityScheme
+from a2a_sync.errors import UnauthenticatedError
+from a2a_sync.operations import Principal
+from a2a_sync.outbound import Outbound
+from a2a_sync.urlguard import URLGuard
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+#: What a public key may be used for. None of these can be forged by who knows the key.
+ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+SYMMETRIC = ("HS256", "HS384", "HS512")
+#: A token that is longer is not looked at.
+_LONGEST = 16 * 1024
+_SHORTEST_SECRET = 32
+
+
+class JWTAuth(Authenticator):
+    """``Authorization: Bearer`` with a JSON Web Token. Needs the extra ``jwt``.
+
+    The subject (``sub``) is the caller's id, ``scope`` or ``scp`` are the scopes, all claims are ``context.user.claims``.
+    Subjects are an issuer's own: of several issuers, give each an `identify` that keeps them apart.
+
+    Parameters:
+        issuer: who must have made the token (``iss``), or several of them.
+        audience: for whom it must be made (``aud``), or several of which one is enough.
+        jwks_url: where the issuer has its keys. They are kept for five minutes, and read again, once a minute at most, when
+            a token names a key that is not among them.
+        key: the one key instead: a PEM text, or the bytes of a secret that both sides know.
+        algorithms: what may have signed it; by default all that fit the kind of key, never ``none``.
+        identify: called with the claims, says who that is, instead of the subject.
+        scopes: what everybody needs.
+        leeway: seconds by which clocks may differ.
+        guard: which addresses the keys may be read from; by default the host of `jwks_url` over https and no other.
+        scheme: what the card says of it where that is more than "a bearer token that is a JWT".
+        name: the name of the scheme in the card.
+
+    Raises:
+        ImportError: PyJWT is not installed.
+        ValueError: neither or both of `jwks_url` and `key`; a secret that is too short; algorithms that do not fit.
+        UnsafeURLError: a `jwks_url` that the guard refuses.
+    """
+
+    def __init__(
+        self,
+        *,
+        issuer: str | Sequence[str],
+        audience: str | Sequence[str],
+        jwks_url: str | None = None,
+        key: str | bytes | None = None,
+        algorithms: Iterable[str] | None = None,
+        identify: Callable[[Mapping[str, Any]], Said] | None = None,
+        scopes: Iterable[str] = (),
+        leeway: float = 30.0,
+        guard: URLGuard | None = None,
+        scheme: SecurityScheme | None = None,
+        name: str = "jwt",
+    ) -> None:
+        super().__init__()
+        self._jwt = _library()
+        if (jwks_url is None) == (key is None):
+            raise ValueError("JWTAuth takes one of jwks_url= and key=")
+        self.name = name
+        self.scheme = scheme or HTTPAuthSecurityScheme(scheme="Bearer", bearer_format="JWT")
+        self.scopes = tuple(scopes)
+        self._issuer = issuer
+        self._audience = audience
+        self._leeway = leeway
+        self._identify = identify or (lambda claims: claims["sub"])
+        self._algorithms = _fitting(algorithms, SYMMETRIC if isinstance(key, bytes) else ASYMMETRIC)
+        self._required = ["exp", "iss", "aud", *([] if identify else ["sub"])]
+        if jwks_url is not None:
+            guard = guard or URLGuard([urlsplit(jwks_url).hostname or ""], schemes=["https"])
+            guard.check(jwks_url)
+            self._keys: Callable[[str], Sequence[Any]] = KeySet(jwks_url, Outbound(guard), self._jwt).keys
+        else:
+            one = _checked(key)
+            self._keys = lambda kid: (one,)
+
+    def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
+        token = bearer_token(environ)
+        if token is None:
+            return None
+        claims = self._claims(token)
+        principal = as_principal(self._identify(claims))
+        if principal is None:
+            raise UnauthenticatedError("the token is nobody's that is known here")
+        scopes = principal.scopes or _scopes(claims)
+        return Principal(id=principal.id, scopes=scopes, claims=principal.claims or claims)
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        """What the token says, when everything about it is right.
+
+        Raises:
+            UnauthenticatedError: it is not.
+        """
+        if len(token) > _LONGEST:
+            raise UnauthenticatedError("the token is too long")
+        try:
+            # The header is read to find the key, and believed in nothing.
+            kid = self._jwt.get_unverified_header(token).get("kid", "")
+        except self._jwt.PyJWTError:
+            raise UnauthenticatedError("the token cannot be read") from None
+        wrong = "the token is signed with a key that is not known here"
+        for key in self._keys(kid):
+            try:
+                claims: dict[str, Any] = self._jwt.decode(
+                    token,
+                    key,
+                    algorithms=self._algorithms,
+                    audience=self._audience,
+                    issuer=self._issuer,
+                    leeway=self._leeway,
+                    options={"require": self._required},
+                )
+            except self._jwt.InvalidSignatureError:
+                wrong = "the token is not signed as it should be"
+            except self._jwt.ExpiredSignatureError:
+                raise UnauthenticatedError("the token has expired") from None
+            except self._jwt.PyJWTError:
+                wrong = "the token is not for this agent, not from its issuer, or not valid"
+            else:
+                return claims
+        raise UnauthenticatedError(wrong)
+
+
+def _library() -> Any:
+    try:
+        import jwt
+    except ImportError:
+        raise ImportError("JWTAuth needs PyJWT: pip install 'a2a-sync[jwt]'") from None
+    return jwt
+
+
+def _fitting(algorithms: Iterable[str] | None, possible: tuple[str, ...]) -> list[str]:
+    chosen = (
+        list(algorithms) if algorithms is not None else [one for one in possible if one != "HS384" and one != "HS512"]
+    )
+    if not chosen or set(chosen) - set(possible):
+        # A secret and a public key in the place of each other is the classic way to forge a token.
+        raise ValueError(f"with this kind of key, algorithms are of {', '.join(possible)}")
+    return chosen
+
+
+def _checked(key: str | bytes | None) -> str | bytes:
+    if isinstance(key, bytes):
+        if len(key) < _SHORTEST_SECRET:
+            raise ValueError(f"a secret needs at least {_SHORTEST_SECRET} bytes")
+        return key
+    if not isinstance(key, str) or "-----BEGIN" not in key:
+        raise ValueError("key= takes a PEM text, or the bytes of a secret")
+    return key
+
+
+def _scopes(claims: Mapping[str, Any]) -> tuple[str, ...]:
+    """OAuth's own claim is text with blanks (RFC 8693); others write a list, or call it ``scp``."""
+    said = claims.get("scope", claims.get("scp", ()))
+    if isinstance(said, str):
+        return tuple(said.split())
+    return tuple(one for one in said if isinstance(one, str)) if isinstance(said, (list, tuple)) else ()
