@@ -73,7 +73,7 @@ class A2AApp:
     `around_run` is called with the context of each run, and what it returns is entered around the agent's code, on the run's
     thread. `extensions` are what clients may ask for besides the protocol, added to those of the agent and of the card.
     `interceptors` are put around every call, the first outermost: each takes an endpoint and gives one. `metrics`
-    counts what happens and adds ``/metrics``. `bindings` are those that are served, at one URL, in the order of the card;
+    a function of ``environ``; `scopes` are those that operations need, by name (``"*"``: all). `bindings` are those that are served, at one URL, in the order of the card;
     ``HTTP+JSON`` speaks 1.0 only. `media_type` is that of all its answers; by default ``application/json`` where the request
     names that, else ``application/a2a+json``. Nothing is started or opened before the first request, so the app may be made before a fork.
 
@@ -101,24 +101,24 @@ class A2AApp:
         extensions: Sequence[Extension | AgentExtension] = (),
         interceptors: Sequence[Interceptor] = (),
         metrics: Metrics | None = None,
+        auth: Auth | None = None,
+        scopes: Scopes | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.store = open_store(store)
         self._owns_store = self.store is not store
-        auth: Auth | None = None,
-        scopes: Scopes | None = None,
         self._url = url.rstrip("/") + "/" if url else None
         self._trusted_hosts = list(trusted_hosts) if trusted_hosts is not None else None
         codecs = _speaking(versions)
         offered = offering(codecs, bindings)
         self._codecs = {version: codecs[version] for _, version in offered}
+        admission = admission_of(auth, scopes)
+        self._admit = admission or principal_in
         direct = bool(getattr(agent, "direct", False))
         card = card or described(agent)
         # The first hook sees the request as it was sent: a send that comes again must look the same.
         activation = Activation(
             (
-        admission = admission_of(auth, scopes)
-        self._admit = admission or principal_in
                 IdempotentSend(listed=not direct),
                 *card.capabilities.extensions,
                 *getattr(agent, "extensions", ()),
@@ -131,12 +131,12 @@ class A2AApp:
             interfaces=offered,
             extensions=activation.declared,
             extended=extended_card is not None,
+            secured=admission.declared if admission is not None else None,
         )
         self._hub = EventHub()
         executor = activation.within(agent)
         for around in filter(None, (around_run, metrics.around_run if metrics is not None else None)):
             executor = Surrounded(executor, around)
-            secured=admission.declared if admission is not None else None,
         self._execution = Execution(executor, self.store, self._hub, self.limits)
         self._sweeper = Sweeper(self.store, self._hub, self.limits)
         workers = self.store.workers
