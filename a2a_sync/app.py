@@ -73,7 +73,9 @@ class A2AApp:
     `around_run` is called with the context of each run, and what it returns is entered around the agent's code, on the run's
     thread. `extensions` are what clients may ask for besides the protocol, added to those of the agent and of the card.
     `interceptors` are put around every call, the first outermost: each takes an endpoint and gives one. `metrics`
-    a function of ``environ``; `scopes` are those that operations need, by name (``"*"``: all). `bindings` are those that are served, at one URL, in the order of the card;
+    counts what happens and adds ``/metrics``. `push` switches push notifications on, as it says or with its defaults (True).
+    `auth` says who may call: `BearerAuth` and its like, combined by ``&`` and ``|``, or a function of ``environ``; `scopes` are
+    those that operations need, by name (``"*"``: all). `bindings` are those that are served, at one URL, in the order of the card;
     ``HTTP+JSON`` speaks 1.0 only. `media_type` is that of all its answers; by default ``application/json`` where the request
     names that, else ``application/a2a+json``. Nothing is started or opened before the first request, so the app may be made before a fork.
 

@@ -19,6 +19,7 @@ class OwnCard:
     """Makes complete cards of an app, and checks them. `given` is the public one, as its author wrote it.
 
     `url` is the address, if it is fixed. `interfaces` are what is served, binding and version. `extensions` are those of the app, over what cards say of them.
+    `extended`: there is an extended card. `push`: push notifications are sent. `secured` adds to a card what is asked of callers.
 
     Raises:
         InvalidCardError: here and from `completed`, naming each member that is wrong.
@@ -32,15 +33,15 @@ class OwnCard:
         interfaces: Sequence[tuple[str, str]],
         extensions: Sequence[AgentExtension] = (),
         extended: bool = False,
-    ) -> None:
         secured: Callable[[AgentCard], AgentCard] | None = None,
+    ) -> None:
         self._url = url
         self._interfaces = tuple(interfaces)
         self._extensions = tuple(extensions)
         self._extended = extended
+        self._secured = secured
         self._public = self._with_capabilities(given)
 
-        self._secured = secured
     @property
     def capabilities(self) -> AgentCapabilities:
         """What the app can do."""
@@ -75,11 +76,11 @@ class OwnCard:
             extended_agent_card=True if self._extended else None,
         )
         complete = replace(card, capabilities=able)
+        if self._secured is not None:
+            complete = self._secured(complete)
         validate_card(complete, may_lack=LEFT_TO_THE_APP)
         return complete
 
-        if self._secured is not None:
-            complete = self._secured(complete)
 
 def offering(versions: Iterable[str], bindings: Sequence[str]) -> list[tuple[str, str]]:
     """What a card lists, binding and version: the preferred version first, and in each version the preferred binding.
