@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from dataclasses import fields
 
 import pytest
@@ -45,4 +47,5 @@ def test_the_defaults_are_those_of_the_design():
 
 
 def test_every_limit_is_described():
-    assert all(f"        {name}: " in (Limits.__doc__ or "") for name in NAMES)
+    described = inspect.cleandoc(Limits.__doc__ or "")
+    assert all(re.search(rf"^ +{name}: ", described, re.MULTILINE) for name in NAMES)

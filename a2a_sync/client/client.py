@@ -16,6 +16,7 @@ from a2a_sync.client.chat import Chat
 from a2a_sync.client.content import Content, as_message
 from a2a_sync.client.link import CallOptions, Link
 from a2a_sync.client.push import PushCaller, as_push_config
+from a2a_sync.client.repeating import again
 from a2a_sync.client.stream import OneEvent, TaskStream
 from a2a_sync.native import at_home
 from a2a_sync.operations import is_idempotency_key
@@ -155,7 +156,7 @@ class Client(PushCaller):
             TaskNotFoundError: there is none that you may see.
         """
         link, deadline = self._begin(options)
-        return waiting.get_task(link, task_id, history_length, deadline)
+        return again(link, deadline, lambda: waiting.get_task(link, task_id, history_length, deadline))
 
     @at_home
     def list_tasks(
@@ -191,7 +192,7 @@ class Client(PushCaller):
             status_timestamp_after=status_timestamp_after,
             include_artifacts=include_artifacts,
         )
-        page: ListTasksResponse = link.call(op.LIST_TASKS, request, deadline)
+        page: ListTasksResponse = again(link, deadline, lambda: link.call(op.LIST_TASKS, request, deadline))
         return page
 
     def iter_tasks(self, **filters: Any) -> Iterator[Task]:
@@ -215,8 +216,7 @@ class Client(PushCaller):
         """
         link, deadline = self._begin(options)
         request = CancelTaskRequest(id=task_id, metadata=metadata or {})
-        task: Task = link.call(op.CANCEL_TASK, request, deadline)
-        return task
+        return waiting.cancel(link, request, deadline)
 
     @at_home
     def subscribe(
@@ -231,7 +231,7 @@ class Client(PushCaller):
             TaskNotFoundError: there is none that you may see.
         """
         link, deadline = self._begin(options)
-        return link.subscribe(task_id, deadline, last_event_id)
+        return again(link, deadline, lambda: link.subscribe(task_id, deadline, last_event_id))
 
     @at_home
     def wait(self, task_id: str, **options: Unpack[CallOptions]) -> Task:

@@ -6,13 +6,14 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from a2a_sync.bindings.headers import VERSION
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.client.cards import choose_interface, dialect, fetch_card
 from a2a_sync.client.local import LocalEndpoint
-from a2a_sync.client.resume import Resumption, persist
+from a2a_sync.client.repeating import again, persist
+from a2a_sync.client.resume import Resumption
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.timeouts import NEVER, AlarmClock, Deadline
@@ -226,6 +227,13 @@ class Link:
         return stream
 
 
+class _Whom(NamedTuple):
+    """Whose card is asked for."""
+
+    agent: str
+    surroundings: Surroundings
+
+
 def http_link(
     http: HttpTransport,
     card: AgentCard | None,
@@ -246,7 +254,14 @@ def http_link(
     if card is None:
         headers = {"Accept": "application/json", VERSION: version or "1.0"}
         where = Where("card", http.agent)
-        card = fetch_card(lambda url: http.get(url, headers=headers, where=where, deadline=deadline), http.home)
+        # Once: nothing has ever come from there, and it may be no agent at all.
+        whom = _Whom(http.agent, surroundings)
+        card = fetch_card(
+            lambda url: again(
+                whom, deadline, lambda: http.get(url, headers=headers, where=where, deadline=deadline), once=True
+            ),
+            http.home,
+        )
     interface = choose_interface(card, version, binding)
     spoken = dialect(interface.protocol_version)
     return Link(

@@ -1,7 +1,6 @@
-"""How calls go on after a cut: a stream is opened again where it was cut, a send whose answer was lost is sent again.
+"""How a stream goes on after a cut: it is opened again where it was cut.
 
-What counts as a cut is known to `TaskStream`; how long to try, to `retry`. A send is repeated only under a key by which
-its agent knows it again.
+What counts as a cut is known to `TaskStream`; how long to try, to `retry`; how other calls are repeated, to `repeating`.
 """
 
 from __future__ import annotations
@@ -9,16 +8,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from a2a_sync import operations as op
-from a2a_sync.client.retry import Patience, is_passing, retry_after
+from a2a_sync.client.repeating import in_time, told
+from a2a_sync.client.retry import Patience, is_passing
 from a2a_sync.client.stream import CannotBeFollowed, OneEvent, Place
-from a2a_sync.client.timeouts import NEVER, Deadline
+from a2a_sync.client.timeouts import Deadline
 from a2a_sync.errors import (
     A2AError,
-    ConnectError,
-    HTTPStatusError,
     InvalidParamsError,
     MethodNotFoundError,
     OverloadedError,
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     from a2a_sync.client.link import Link
 
 logger = get_logger(__name__)
-
-_T = TypeVar("_T")
 
 #: How agents say that a task has just ended, or that there are no streams after all: looking at it tells. Those after
 #: the first are what agents of protocol 0.3 say.
@@ -113,9 +109,9 @@ class Resumption:
         except (TransportError, OverloadedError) as error:
             if not is_passing(error):
                 raise
-            _in_time(self._link, self._deadline, error)
+            in_time(self._link, self._deadline, error)
             raise StreamInterrupted(
-                f"the task could not be looked at ({_told(error)})",
+                f"the task could not be looked at ({told(error)})",
                 phase="stream",
                 agent=self._link.agent,
                 task_id=task_id,
@@ -161,10 +157,10 @@ class Resumption:
         if pause is None:
             budget = self._patience.retry.budget
             raise StreamInterrupted(
-                f"the stream was cut and could not be taken up again within {budget:g} seconds ({_told(error)})",
+                f"the stream was cut and could not be taken up again within {budget:g} seconds ({told(error)})",
                 **marks,
             ) from error
-        logger.info("a stream was cut (%s); again in %.1f s", _told(error), pause, extra={"task_id": place.task_id})
+        logger.info("a stream was cut (%s); again in %.1f s", told(error), pause, extra={"task_id": place.task_id})
         left = self._deadline.left
         if closed.wait(pause if left is None else min(pause, left)):
             return False
@@ -194,104 +190,3 @@ class _Subscription:
 
     def close(self) -> None:
         self._stream.close()
-
-
-def persist(link: Link, deadline: Deadline, attempt: Callable[[Deadline], _T], *, stream: bool) -> _T:
-    """What `attempt` returns, made again where its answer was lost; its argument is the limit until the answer begins.
-
-    What has never reached the agent, and what the agent has refused, is not tried again.
-
-    Raises:
-        A2AError, TransportError: as `attempt`; also when asking again has failed for too long.
-    """
-    began = time.monotonic()
-    try:
-        return attempt(NEVER)
-    except TransportError as failed:
-        if not _was_lost(failed):
-            raise
-        _in_time(link, deadline, failed)
-        error: Exception = failed
-    patience = Patience(link.surroundings.retry)
-    while True:
-        if time.monotonic() - began > patience.retry.longest:
-            patience.renew()  # the agent took its time, which is no failure
-        if not _rest(link, patience, error, deadline):
-            raise TransportError(
-                f"the answer was lost, and asking again has failed for {patience.retry.budget:g} seconds ({_told(error)})",
-                phase="stream" if stream else "send",
-                agent=link.agent,
-                task_id=getattr(error, "task_id", ""),
-            ) from error
-        began = time.monotonic()
-        try:
-            return attempt(Deadline.after(patience.left) if stream else NEVER)
-        except (TransportError, OverloadedError) as failed:
-            if not is_passing(failed):
-                raise
-            _in_time(link, deadline, failed)
-            error = failed
-
-
-def patiently(link: Link, deadline: Deadline, attempt: Callable[[], _T]) -> _T:
-    """What `attempt`, which changes nothing at the agent, returns; failures that pass are waited out.
-
-    Raises:
-        A2AError, TransportError: as `attempt`; also when it has failed for too long.
-    """
-    patience = Patience(link.surroundings.retry)
-    while True:
-        try:
-            return attempt()
-        except (TransportError, OverloadedError) as error:
-            if not is_passing(error):
-                raise
-            _in_time(link, deadline, error)
-            if not _rest(link, patience, error, deadline):
-                raise
-
-
-def _in_time(link: Link, deadline: Deadline, error: Exception) -> None:
-    """The overall limit leaves time for another attempt after `error`.
-
-    Raises:
-        TransportTimeout: it does not.
-    """
-    if isinstance(error, TransportTimeout) and deadline.expired:
-        raise error
-    if deadline.expired:
-        raise TransportTimeout(
-            f"the overall limit ran out ({_told(error)})",
-            phase=getattr(error, "phase", ""),
-            agent=link.agent,
-            task_id=getattr(error, "task_id", ""),
-        ) from error
-
-
-def _rest(link: Link, patience: Patience, error: Exception, deadline: Deadline) -> bool:
-    """Pause before the next attempt at a call that failed with `error`; False when the patience is used up.
-
-    Raises:
-        RuntimeError: the client was closed meanwhile.
-    """
-    pause = patience.next(error)
-    if pause is None:
-        return False
-    logger.info("%s: %s; again in %.1f s", link.agent, _told(error), pause)
-    left = deadline.left
-    if link.surroundings.closed.wait(pause if left is None else min(pause, left)):
-        raise RuntimeError("the client is closed")
-    return True
-
-
-def _was_lost(error: TransportError) -> bool:
-    """The request may have been read, and its answer is lost: on its way, or where a proxy waited for it."""
-    if isinstance(error, HTTPStatusError):
-        return error.status in (408, 502, 503, 504)
-    return is_passing(error) and not isinstance(error, ConnectError)
-
-
-def _told(error: Exception) -> str:
-    text: str = getattr(error, "message", "") or str(error)
-    asked = retry_after(error)
-    return f"{text}; it asks for {asked:g} s of patience" if asked else text

@@ -8,11 +8,20 @@ from typing import Any
 
 from a2a_sync import operations as op
 from a2a_sync.client.link import Link
-from a2a_sync.client.resume import NOT_TO_BE_FOLLOWED, patiently
+from a2a_sync.client.repeating import again, patiently
+from a2a_sync.client.resume import NOT_TO_BE_FOLLOWED
 from a2a_sync.client.stream import CannotBeFollowed, TaskStream
 from a2a_sync.client.timeouts import Deadline
-from a2a_sync.errors import TransportTimeout
-from a2a_sync.types import GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, Task
+from a2a_sync.errors import TaskNotCancelableError, TransportTimeout
+from a2a_sync.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    Message,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    Task,
+    TaskState,
+)
 
 #: How long to listen on after a task has paused for its client, in seconds: the stream usually ends right then.
 _PAUSE_GRACE = 0.1
@@ -60,6 +69,25 @@ def get_task(link: Link, task_id: str, history_length: int | None, deadline: Dea
     """GetTask."""
     task: Task = link.call(op.GET_TASK, GetTaskRequest(id=task_id, history_length=history_length), deadline)
     return _shortened(task, history_length)
+
+
+def cancel(link: Link, request: CancelTaskRequest, deadline: Deadline) -> Task:
+    """CancelTask. Where its answer is lost, the task is cancelled once more, or was by the first call."""
+
+    def attempt() -> Task:
+        task: Task = link.call(op.CANCEL_TASK, request, deadline)
+        return task
+
+    def repeat() -> Task:
+        try:
+            return attempt()
+        except TaskNotCancelableError:
+            task = get_task(link, request.id, None, deadline)
+            if task.state is not TaskState.CANCELED:
+                raise
+            return task
+
+    return again(link, deadline, attempt, repeat)
 
 
 def _shortened(task: Task, length: int | None) -> Task:

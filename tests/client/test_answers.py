@@ -24,7 +24,7 @@ DONE = task("COMPLETED")
 
 def failing(script: Script, timeout: Timeout | float | None = None) -> Exception:
     """The error of a GetTask that is answered by `script`."""
-    with peer(script) as server, Client(server.card(), timeout=timeout) as client:
+    with peer(script) as server, Client(server.card(), retry=None, timeout=timeout) as client:
         with pytest.raises((TransportError, A2AError)) as caught:
             client.get_task("t-1")
         error = caught.value

@@ -24,9 +24,16 @@ from a2a_sync import (
     TransportTimeout,
 )
 from a2a_sync.client.link import Surroundings, local_link
-from a2a_sync.client.resume import patiently, persist
+from a2a_sync.client.repeating import patiently, persist
 from a2a_sync.client.timeouts import NEVER, Deadline
-from a2a_sync.errors import ConnectError, HTTPStatusError, InternalError, InvalidParamsError, OverloadedError
+from a2a_sync.errors import (
+    ConnectError,
+    HTTPStatusError,
+    InternalError,
+    InvalidParamsError,
+    OverloadedError,
+    TaskNotCancelableError,
+)
 from a2a_sync.operations import IDEMPOTENT_SEND
 from tests.client.peer import Asked, Line, Peer, Script, chunk, peer, results, status, steps, streams, task
 
@@ -293,3 +300,61 @@ def test_a_failure_at_the_very_end_of_the_overall_limit_is_a_time_out() -> None:
     assert caught.value.task_id == "t-1"
     with pytest.raises(TransportTimeout, match="the connection broke"):
         patiently(link, Deadline.after(0), lambda: breaks(NEVER))
+
+
+# -- what may always be asked again -------------------------------------------------------------------------------------
+
+CALLS = {
+    "get": lambda client: client.get_task("t-1").state,
+    "list": lambda client: client.list_tasks().tasks[0].state,
+    "cancel": lambda client: client.cancel_task("t-1").state,
+    "subscribe": lambda client: (stream := client.subscribe("t-1"), list(stream))[0].state,
+}
+ANSWERS = {
+    "get": results(task("COMPLETED")),
+    "list": results({"tasks": [task("COMPLETED")], "nextPageToken": "", "pageSize": 1, "totalSize": 1}),
+    "cancel": results(task("CANCELED")),
+    "subscribe": streams({"task": task()}, status("COMPLETED")),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_connection_that_breaks_is_no_reason_not_to_answer(call: str) -> None:
+    """Whether the agent keeps keys or not: none of these changes more by being asked twice."""
+    script = steps(lost, lost, ANSWERS[call])
+    with peer(script) as server, Client(server.card(streaming=True), retry=QUICK) as client:
+        assert CALLS[call](client) in (TaskState.COMPLETED, TaskState.CANCELED)
+        assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_without_retry_the_first_break_is_the_end(call: str) -> None:
+    with peer(lost) as server, Client(server.card(streaming=True), retry=None) as client:
+        with pytest.raises(TransportError):
+            CALLS[call](client)
+        assert len(server.asked) == 1
+
+
+def test_a_cancel_that_was_obeyed_before_its_answer_was_lost_is_one() -> None:
+    script = steps(lost, says(-32002), results(task("CANCELED")))
+    with peer(script) as server, Client(server.card(), retry=QUICK) as client:
+        assert client.cancel_task("t-1").state is TaskState.CANCELED
+        assert [asked.rpc["method"] for asked in server.asked] == ["CancelTask", "CancelTask", "GetTask"]
+
+
+def test_a_cancel_that_came_too_late_is_none_however_often_it_is_asked() -> None:
+    script = steps(lost, says(-32002), results(task("COMPLETED")))
+    with (
+        peer(script) as server,
+        Client(server.card(), retry=QUICK) as client,
+        pytest.raises(TaskNotCancelableError),
+    ):
+        client.cancel_task("t-1")
+
+
+def test_a_card_is_asked_for_twice_and_no_more() -> None:
+    with peer(lost) as server, Client(server.url, retry=QUICK) as client:
+        with pytest.raises(TransportError) as caught:
+            client.card()
+        assert caught.value.phase == "card"
+        assert len(server.asked) == 2

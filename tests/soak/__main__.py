@@ -1,7 +1,7 @@
 """A mixed soak: ``python -m tests.soak --minutes 10``.
 
-Four gunicorn workers over one SQLite file; clients send, stream, get, subscribe and cancel over random connections; once a
-minute one worker is killed. What a client sees wrong ends the soak with exit code 1; at its end stands a table of what the
+Four gunicorn workers over one SQLite file; clients send, stream, get, subscribe and cancel over random connections; now and then
+one worker is killed. What a client sees wrong ends the soak with exit code 1; at its end stands a table of what the
 server took.
 """
 
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from pathlib import Path
 
 from a2a_sync import Client
@@ -78,13 +79,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (default: 10)")
     parser.add_argument("--clients", type=int, default=24, help="how many at once (default: 24)")
+    parser.add_argument("--kill", type=float, default=60.0, help="seconds between two killed workers (default: 60)")
     parser.add_argument("--tasks", type=int, default=2000, help="how many the store keeps (default: 2000)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        return soak(Path(name), options.minutes * 60, options.clients, options.tasks)
+        return soak(Path(name), options.minutes * 60, options.clients, options.tasks, options.kill)
 
 
-def soak(folder: Path, seconds: float, clients: int, tasks: int) -> int:
+def soak(folder: Path, seconds: float, clients: int, tasks: int, kill: float) -> int:
     environment = {"FAULT_STORE": f"sqlite:///{folder / 'tasks.db'}", "FAULT_BEAT": "2", "FAULT_TASKS": str(tasks)}
     hooks = ("-c", "python:a2a_sync.gunicorn")
     with gunicorn(
@@ -92,7 +94,7 @@ def soak(folder: Path, seconds: float, clients: int, tasks: int) -> int:
     ) as server:
         crowd = Crowd(server.url, limit=seconds + 120)
         crowd.lossy = True
-        watch = Watch(server, folder, crowd, min(30.0, seconds / 4), 60.0)
+        watch = Watch(server, folder, crowd, min(30.0, seconds / 4, kill), kill)
         watcher = threading.Thread(target=watch.run, name="watch", daemon=True)
         watcher.start()
         until = time.monotonic() + seconds
@@ -103,7 +105,7 @@ def soak(folder: Path, seconds: float, clients: int, tasks: int) -> int:
             working = client.list_tasks(status="working").total_size
         print(f"{dict(crowd.done)}, {crowd.refused} refused, {watch.killed} workers killed, {working} left working")
         for failure in crowd.failures:
-            print(f"FAILED: {failure!r} {getattr(failure, '__notes__', [])}")
+            traceback.print_exception(failure, file=sys.stdout)
         bad = bool(crowd.failures) or working > 0 or "Traceback" in server.log
         if "Traceback" in server.log:
             print(server.log[-5000:])
