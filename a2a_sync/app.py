@@ -41,6 +41,8 @@ from a2a_sync.operators import OperatorPages
 from a2a_sync.owncard import BINDINGS, OwnCard, described, offering
 from a2a_sync.places import Places
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
+from a2a_sync.push import PushNotifications
+from a2a_sync.push.configs import PushConfigs
 from a2a_sync.retention import Sweeper
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import TaskStore
@@ -103,6 +105,7 @@ class A2AApp:
         extensions: Sequence[Extension | AgentExtension] = (),
         interceptors: Sequence[Interceptor] = (),
         metrics: Metrics | None = None,
+        push: PushNotifications | bool = False,
         auth: Auth | None = None,
         scopes: Scopes | None = None,
     ) -> None:
@@ -133,6 +136,7 @@ class A2AApp:
             interfaces=offered,
             extensions=activation.declared,
             extended=extended_card is not None,
+            push=bool(push),
             secured=admission.declared if admission is not None else None,
         )
         self._hub = EventHub()
@@ -152,6 +156,7 @@ class A2AApp:
             direct=direct,
             headers=tuple(headers),
             extended_card=ExtendedCard(extended_card, self._cards),
+            push=self._push_configs(push),
         )
         self._places = Places(self.limits.streams, self.limits.threads)
         self._endpoint: Endpoint = activation.around(self._places.guard(self._handler))
@@ -179,6 +184,12 @@ class A2AApp:
             metrics.watch(lingering=lambda: self._execution.lingering, streams=lambda: self.open_streams)
         self._closed = False
         self._serves = False
+
+    def _push_configs(self, push: PushNotifications | bool) -> PushConfigs | None:
+        if not push:
+            return None
+        settings = PushNotifications() if push is True else push
+        return PushConfigs(self.store.webhooks, settings.guard, self.limits)
 
     # -- WSGI --
 

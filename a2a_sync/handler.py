@@ -19,7 +19,6 @@ from a2a_sync.errors import (
     InvalidParamsError,
     MethodNotFoundError,
     OverloadedError,
-    PushNotificationNotSupportedError,
     UnsupportedOperationError,
 )
 from a2a_sync.events import EventHub, PolledStream, SingleItemStream, Waiter
@@ -30,6 +29,7 @@ from a2a_sync.idempotency import check_same
 from a2a_sync.limits import Limits
 from a2a_sync.operations import Call, CallContext, RunRequest, SendKey, StreamItem
 from a2a_sync.paging import read_page_token, since_ms, write_page_token
+from a2a_sync.push.configs import NoPushConfigs, PushConfigs
 from a2a_sync.stores.base import (
     AlreadySent,
     Scope,
@@ -69,6 +69,7 @@ class RequestHandler:
         direct: bool = False,
         headers: tuple[str, ...] = (),
         extended_card: ExtendedCard | None = None,
+        push: PushConfigs | None = None,
     ) -> None:
         self._store = store
         self._execution = execution
@@ -78,6 +79,7 @@ class RequestHandler:
         self._capabilities = capabilities
         self._direct = direct
         self._headers = headers
+        self._push = push or NoPushConfigs()
         self._methods: dict[op.Operation, Callable[[Any, CallContext], Any]] = {
             op.SEND_MESSAGE: self.send_message,
             op.SEND_STREAMING_MESSAGE: self.send_streaming_message,
@@ -85,11 +87,8 @@ class RequestHandler:
             op.LIST_TASKS: self.list_tasks,
             op.CANCEL_TASK: self.cancel_task,
             op.SUBSCRIBE_TO_TASK: self.subscribe_to_task,
-            op.CREATE_PUSH_CONFIG: self._no_push,
-            op.GET_PUSH_CONFIG: self._no_push,
-            op.LIST_PUSH_CONFIGS: self._no_push,
-            op.DELETE_PUSH_CONFIG: self._no_push,
             op.GET_EXTENDED_CARD: extended_card or ExtendedCard(),
+            **{operation: _scoped(method) for operation, method in self._push.methods.items()},
         }
 
     def __call__(self, call: Call) -> Any:
@@ -173,7 +172,9 @@ class RequestHandler:
         if configuration is not None:
             _check_history_length(configuration.history_length, "configuration.historyLength")
             if configuration.task_push_notification_config is not None:
-                raise PushNotificationNotSupportedError()
+                self._push.check(
+                    configuration.task_push_notification_config, at="configuration.taskPushNotificationConfig."
+                )
 
     def _run_request(
         self, scope: Scope, request: SendMessageRequest, context: CallContext, key: SendKey | None
@@ -187,9 +188,14 @@ class RequestHandler:
             head = self._store.head(scope, message.task_id)
             self._check_continues(message, head)
             message = replace(message, context_id=head.context_id)
+        configuration, webhook = request.configuration, None
+        if configuration is not None and (config := configuration.task_push_notification_config) is not None:
+            webhook = self._push.of_send(scope, config, context, message.task_id, create=create)
+            # It holds credentials, which no run needs.
+            configuration = replace(configuration, task_push_notification_config=None)
         run_request = RunRequest(
             message=message,
-            configuration=request.configuration,
+            configuration=configuration,
             metadata=request.metadata,
             principal=context.principal,
             tenant=request.tenant,
@@ -197,6 +203,7 @@ class RequestHandler:
             trace=tracing.incoming(context.headers),
             headers={name: context.headers[name] for name in self._headers if name in context.headers},
             key=key,
+            webhook=webhook,
         )
         return run_request, create
 
@@ -312,16 +319,11 @@ class RequestHandler:
         self._execution.cancel(scope, request.id, request.metadata, context.principal)
         return self._load(scope, request.id, None)
 
-    # -- what this agent does not offer --
-
-    def _no_push(self, request: object, context: CallContext) -> None:
-        raise PushNotificationNotSupportedError()
+    # -- shared --
 
     def _check_streaming(self) -> None:
         if not self._capabilities.streaming:
             raise UnsupportedOperationError("This agent does not stream")
-
-    # -- shared --
 
     def _history(self, wanted: int | None) -> int:
         return self._limits.history if wanted is None else min(wanted, self._limits.history)
@@ -332,6 +334,11 @@ class RequestHandler:
 
 def _scope(tenant: str, context: CallContext) -> Scope:
     return Scope(tenant, context.principal.id if context.principal is not None else "")
+
+
+def _scoped(method: Callable[[Scope, Any, CallContext], Any]) -> Callable[[Any, CallContext], Any]:
+    """An operation that takes its caller's scope first."""
+    return lambda request, context: method(_scope(request.tenant, context), request, context)
 
 
 class CallerGone(OverloadedError):

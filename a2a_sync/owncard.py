@@ -33,12 +33,14 @@ class OwnCard:
         interfaces: Sequence[tuple[str, str]],
         extensions: Sequence[AgentExtension] = (),
         extended: bool = False,
+        push: bool = False,
         secured: Callable[[AgentCard], AgentCard] | None = None,
     ) -> None:
         self._url = url
         self._interfaces = tuple(interfaces)
         self._extensions = tuple(extensions)
         self._extended = extended
+        self._push = push
         self._secured = secured
         self._public = self._with_capabilities(given)
 
@@ -71,7 +73,7 @@ class OwnCard:
         others = (one for one in card.capabilities.extensions if one.uri not in known)
         able = AgentCapabilities(
             streaming=True,
-            push_notifications=False,
+            push_notifications=self._push,
             extensions=(*self._extensions, *others),
             extended_agent_card=True if self._extended else None,
         )

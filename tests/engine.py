@@ -89,14 +89,14 @@ class Gate:
 class Served:
     """An app and its operations. `handler` is a function of message and context, an `Agent` or an executor."""
 
-    def __init__(self, handler: Any, *, store: Any = None, **limits: Any) -> None:
+    def __init__(self, handler: Any, *, store: Any = None, push: Any = False, **limits: Any) -> None:
         executor = hasattr(handler, "execute")
         agent = handler if executor else Agent("tested", description="an agent under test")
         if not executor:
             agent.message(handler)
         card = None if isinstance(agent, Agent) else AgentCard(name="tested", description="d", version="1")
         limits.setdefault("tick", 0.05)
-        self.app = A2AApp(agent, card=card, store=store, limits=Limits(**limits))
+        self.app = A2AApp(agent, card=card, store=store, limits=Limits(**limits), push=push)
         self.store = self.app.store
         self.endpoint = self.app.endpoint()
         self.pool = self.app._execution.pool

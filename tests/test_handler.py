@@ -20,7 +20,6 @@ from a2a_sync.errors import (
     InvalidParamsError,
     MethodNotFoundError,
     OverloadedError,
-    PushNotificationNotSupportedError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
@@ -38,7 +37,6 @@ from a2a_sync.types import (
     SubscribeToTaskRequest,
     Task,
     TaskArtifactUpdateEvent,
-    TaskPushNotificationConfig,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
@@ -116,21 +114,6 @@ def test_a_negative_history_length_is_refused_by_member(quick):
         with pytest.raises(InvalidParamsError) as refused:
             call()
         assert refused.value.violations[0].field == member
-
-
-def test_a_push_configuration_is_refused_before_anything_is_stored(quick):
-    served = quick(echo)
-    with pytest.raises(PushNotificationNotSupportedError):
-        served.send("hi", task_push_notification_config=TaskPushNotificationConfig(url="https://x.test"))
-    assert served.list().total_size == 0
-
-
-@pytest.mark.parametrize(
-    "operation", [op.CREATE_PUSH_CONFIG, op.GET_PUSH_CONFIG, op.LIST_PUSH_CONFIGS, op.DELETE_PUSH_CONFIG]
-)
-def test_push_operations_are_not_supported(quick, operation):
-    with pytest.raises(PushNotificationNotSupportedError):
-        quick(echo).call(operation, None)
 
 
 def test_there_is_no_extended_card(quick):

@@ -212,7 +212,7 @@ def test_the_coverage_of_operations_is_as_listed() -> None:
     agent = Agent("covered")
     agent.message(lambda message, context: "yes")
     rows = table(REFERENCE / "coverage.md", "operation", "`Client`", "JSON-RPC 1.0", "JSON-RPC 0.3", "HTTP+JSON 1.0")
-    with A2AApp(agent) as app:
+    with A2AApp(agent, push=True) as app:
         for place, version in ((2, "1.0"), (3, "0.3")):
             found = {name: outcome(app, operation, version) for name, operation in OPERATIONS.items()}
             assert {row[0]: row[place] for row in rows} == found

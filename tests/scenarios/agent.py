@@ -21,9 +21,11 @@ from a2a_sync import (
     Limits,
     Message,
     PublicError,
+    PushNotifications,
     Rejected,
     RequestContext,
     TaskNotCancelableError,
+    URLGuard,
 )
 
 
@@ -105,6 +107,7 @@ class Direct(ScenarioAgent):
 
 
 def make_app(store: Any = None, **options: Any) -> A2AApp:
+    options.setdefault("push", PushNotifications(guard=URLGuard(allow=["127.0.0.1"])))
     return A2AApp(ScenarioAgent(), store=store, limits=Limits(busy_wait=5.0, tick=0.2, heartbeat=1.0), **options)
 
 

@@ -1,0 +1,89 @@
+"""Push configurations through the client: the same in process, over WSGI and over a real gunicorn, in each version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from a2a_sync import AuthenticationInfo, Client, Task, TaskNotFoundError, TaskPushNotificationConfig
+from a2a_sync.errors import InvalidParamsError
+
+pytestmark = pytest.mark.timeout(60)
+
+MakeClient = Callable[[], Client]
+#: Where nobody listens.
+URL = "http://127.0.0.1:9/hook"
+SECRET = AuthenticationInfo(scheme="Bearer", credentials="s3cret")
+
+
+@pytest.fixture
+def client(make_client: MakeClient) -> Iterator[Client]:
+    with make_client() as client:
+        yield client
+
+
+def asking(client: Client, **options: object) -> str:
+    """The id of a task that waits for its client."""
+    task = client.send("ask", **options)  # type: ignore[arg-type]
+    assert isinstance(task, Task)
+    return task.id
+
+
+def test_configurations_are_made_read_listed_and_deleted(client: Client) -> None:
+    task_id = asking(client)
+    assert client.list_push_configs(task_id) == []
+    first = client.create_push_config(task_id, URL, id="a/b c", token="t0ken", authentication=SECRET)
+    assert first == TaskPushNotificationConfig(
+        url=URL, id="a/b c", task_id=task_id, token="t0ken", authentication=SECRET
+    )
+    second = client.create_push_config(task_id, URL)
+    assert second.id
+    assert client.list_push_configs(task_id) == [first, second]
+    assert client.get_push_config(task_id, "a/b c") == first
+    for _ in range(2):
+        client.delete_push_config(task_id, "a/b c")
+    assert client.list_push_configs(task_id) == [second]
+    with pytest.raises(TaskNotFoundError):
+        client.get_push_config(task_id, "a/b c")
+
+
+def test_a_webhook_that_goes_with_a_send_is_listed(client: Client) -> None:
+    task_id = asking(client, push_config=TaskPushNotificationConfig(url=URL, token="t0ken"))
+    (config,) = client.list_push_configs(task_id)
+    assert config == TaskPushNotificationConfig(url=URL, id=task_id, task_id=task_id, token="t0ken")
+
+
+def test_a_webhook_that_goes_with_a_stream_is_listed(client: Client) -> None:
+    with client.stream("count 2", push_config=URL) as stream:
+        list(stream)
+        assert stream.task is not None
+        assert [config.url for config in client.list_push_configs(stream.task.id)] == [URL]
+
+
+def test_an_unknown_task_has_no_configurations(client: Client) -> None:
+    for call in (
+        lambda: client.create_push_config("unknown", URL),
+        lambda: client.get_push_config("unknown", "a"),
+        lambda: client.list_push_configs("unknown"),
+        lambda: client.delete_push_config("unknown", "a"),
+    ):
+        with pytest.raises(TaskNotFoundError):
+            call()
+
+
+def test_a_url_inside_the_servers_network_is_refused(client: Client) -> None:
+    task_id = asking(client)
+    with pytest.raises(InvalidParamsError, match="url"):
+        client.create_push_config(task_id, "http://127.0.0.2/hook")
+    with pytest.raises(InvalidParamsError, match="url"):
+        client.send("echo hi", push_config="http://localhost/hook")
+    assert client.list_push_configs(task_id) == []
+
+
+def test_without_an_id_clients_of_0_3_set_the_one_webhook_of_a_task(client: Client, version: str) -> None:
+    task_id = asking(client)
+    for token in ("one", "two"):
+        client.create_push_config(task_id, URL, token=token)
+    tokens = [config.token for config in client.list_push_configs(task_id)]
+    assert tokens == (["two"] if version == "0.3" else ["one", "two"])
