@@ -46,7 +46,8 @@ def create_agent_card(
         url: where the agent speaks JSON-RPC of protocol 1.0. An `A2AApp` that serves the card fills addresses in itself.
         interfaces: all its addresses, where that is not enough.
         provider: organization and URL.
-        streaming, push_notifications, extended_agent_card: for an agent elsewhere; an `A2AApp` says what it does itself.
+        streaming, push_notifications, extended_agent_card: for an agent elsewhere; an `A2AApp` says what it does itself,
+            and streams unless `streaming` is False.
         security: the alternatives of which a caller must meet one: names of schemes that need no scopes, or dictionaries of
             names and scopes that are needed together.
 

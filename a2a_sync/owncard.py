@@ -42,6 +42,8 @@ class OwnCard:
         self._extended = extended
         self._push = push
         self._secured = secured
+        # An app can always stream; its author may not want it to.
+        self._streams = given.capabilities.streaming is not False
         self._public = self._with_capabilities(given)
 
     @property
@@ -72,7 +74,7 @@ class OwnCard:
         known = {one.uri for one in self._extensions}
         others = (one for one in card.capabilities.extensions if one.uri not in known)
         able = AgentCapabilities(
-            streaming=True,
+            streaming=self._streams,
             push_notifications=self._push,
             extensions=(*self._extensions, *others),
             extended_agent_card=True if self._extended else None,

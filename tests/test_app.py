@@ -8,11 +8,22 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, DataPart, Limits, MemoryStore, Message, RequestContext, StoreError
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentCapabilities,
+    DataPart,
+    Limits,
+    MemoryStore,
+    Message,
+    RequestContext,
+    StoreError,
+)
 from a2a_sync.operations import OPERATIONS
 from a2a_sync.stores.base import Scope, TaskQuery
 from tests.scenarios.agent import ScenarioAgent
@@ -463,6 +474,19 @@ def test_an_app_without_a_binding_that_it_can_serve_cannot_be_built(bindings: An
 def test_an_app_with_a_store_that_is_not_known_cannot_be_built(store: Any) -> None:
     with pytest.raises(ValueError, match="store"):
         A2AApp(ScenarioAgent(), store=store)
+
+
+def test_an_app_whose_card_says_so_does_not_stream() -> None:
+    agent = ScenarioAgent()
+    card = replace(agent.describe(), capabilities=AgentCapabilities(streaming=False))
+    with A2AApp(agent, card=card, extended_card=agent.describe()) as app:
+        peer = Peer(app)
+
+        assert peer.request("GET", CARD).json["capabilities"]["streaming"] is False
+        assert peer.call("GetExtendedAgentCard").result["capabilities"]["streaming"] is False
+        for method, params in (("SendStreamingMessage", message()), ("SubscribeToTask", {"id": "any"})):
+            assert peer.call(method, params).error["code"] == -32004
+        assert peer.call("SendMessage", message()).result["task"]["artifacts"]
 
 
 def test_an_executor_needs_a_card() -> None:
