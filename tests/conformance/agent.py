@@ -57,7 +57,7 @@ class Obliging(Agent):
     """Does as told."""
 
     name = "obliging"
-    input_modes = output_modes = ("text/plain", "application/json", "application/octet-stream", "image/png")
+    input_modes = output_modes = ("text/plain", "application/json", "application/*", "image/png")
     skills = [AgentSkill(id="oblige", name="Oblige", description="Does as told", tags=["test"])]
 
     def __init__(self, **attributes: Any) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from a2a_sync import A2AApp, Client, Limits, MemoryStore
+from a2a_sync import A2AApp, AgentCapabilities, AgentSkill, Client, Limits, MemoryStore
+from a2a_sync.auth.schemes import ApiKeyAuth, BasicAuth, BearerAuth
+from a2a_sync.extensions import Extension
+from a2a_sync.operations import Principal
 from a2a_sync.stores.base import LogPage, Scope
 from tests.conformance.agent import Obliging
-from tests.conformance.system import Below, NotOffered, System
+from tests.conformance.system import EXTENSION, KEY, NEEDED, PASSWORD, USERS, Below, NotOffered, System
 from tests.conformance.wire import Site
 from tests.wsgi import HOST, Peer
 
@@ -32,13 +37,47 @@ class _Quiet(WSGIRequestHandler):
         pass
 
 
+class _Collecting(logging.Handler):
+    """Keeps the text of every record, tracebacks included."""
+
+    def __init__(self, records: list[str]) -> None:
+        super().__init__()
+        self._records = records
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._records.append(f"{self.format(record)} {record.__dict__}")
+
+
 def _limits(**limits: Any) -> Limits:
     return Limits(tick=0.05, heartbeat=0.2, busy_wait=5.0, **limits)
 
 
+def _mute() -> dict[str, Any]:
+    return {"card": replace(Obliging().describe(), capabilities=AgentCapabilities(streaming=False))}
+
+
+def _secured() -> dict[str, Any]:
+    plain = Obliging().describe()
+    secret = AgentSkill(id="secret", name="Secret", description="For those who may know", tags=["inside"])
+    tokens = {USERS["ada"]: Principal(id="ada", scopes=("cancel",)), USERS["bob"]: Principal(id="bob")}
+    keys = {KEY: Principal(id="ada", scopes=("cancel",))}
+    return {
+        "auth": BearerAuth(tokens) | (ApiKeyAuth(keys, header="X-Key") & BasicAuth({PASSWORD[0]: PASSWORD[1]})),
+        "scopes": {"CancelTask": "cancel"},
+        "extended_card": replace(plain, skills=(*plain.skills, secret)),
+        "push": True,
+    }
+
+
 #: How each agent is made: its own attributes, and the arguments of its app.
 MADE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
-    "plain": lambda: ({}, {}),
+    "plain": lambda: ({}, {"extensions": [Extension(EXTENSION)]}),
+    "restful": lambda: ({}, {"versions": ("1.0",), "bindings": ("HTTP+JSON", "JSONRPC")}),
+    "mute": lambda: ({}, _mute()),
+    "push": lambda: ({}, {"push": True}),
+    "promised": lambda: ({}, {"extended_card": lambda context: None}),
+    "demanding": lambda: ({}, {"extensions": [Extension(NEEDED, required=True)]}),
+    "secured": lambda: ({}, _secured()),
     "direct": lambda: ({"direct": True}, {"limits": _limits(direct=5.0)}),
     "modern": lambda: ({}, {"versions": ("1.0",)}),
     "old": lambda: ({}, {"versions": ("0.3",)}),
@@ -96,6 +135,19 @@ class Ours(System):
             threading.Thread(target=server.serve_forever, name=f"suite-{kind}", daemon=True).start()
             self._servers[kind] = server
         return f"http://127.0.0.1:{self._servers[kind].port}"
+
+    @contextmanager
+    def logs(self) -> Iterator[list[str]]:
+        records: list[str] = []
+        handler = _Collecting(records)
+        root, level = logging.getLogger(), logging.getLogger("a2a_sync").level
+        root.addHandler(handler)
+        logging.getLogger("a2a_sync").setLevel(logging.DEBUG)
+        try:
+            yield records
+        finally:
+            root.removeHandler(handler)
+            logging.getLogger("a2a_sync").setLevel(level)
 
     def client(self, target: Any, **options: Any) -> Client:
         """A client; the caller closes it."""

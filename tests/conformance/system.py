@@ -9,7 +9,7 @@ import http.client
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,9 +26,24 @@ KINDS = {
     "direct": "answers with a message and no task where it can",
     "modern": "protocol 1.0 only",
     "old": "protocol 0.3 only",
+    "restful": "1.0 only, and HTTP+JSON before JSON-RPC",
+    "mute": "does not stream",
+    "push": "keeps push configurations",
+    "promised": "its card promises an extended card, and there is none for anybody",
+    "demanding": "requires the extension `NEEDED`",
+    "secured": "takes the tokens and keys of `USERS`, needs scopes, has an extended card with a skill 'secret', keeps push configurations",
     "cut": "its streams cannot be carried on once their task has ended",
     "busy": "runs one task at a time and lets none wait",
 }
+
+#: What the ordinary agent understands, and what the demanding one requires.
+EXTENSION = "https://example.com/extensions/suite/v1"
+NEEDED = "https://example.com/extensions/needed/v1"
+#: Who may call the secured agent, and with which token. Cancelling needs a scope that bob lacks.
+USERS = {"ada": "token-of-ada", "bob": "token-of-bob"}
+#: Or a key in ``X-Key`` together with a name and a password, which are ada's.
+KEY = "key-of-ada"
+PASSWORD = ("ada", "password-of-ada")
 
 
 class NotOffered(Exception):
@@ -62,6 +77,14 @@ class System(ABC):
     @abstractmethod
     def site_at(self, kind: str, url: str) -> Site:
         """What is at an address that the agent `kind` has named."""
+
+    def logs(self) -> AbstractContextManager[list[str]]:
+        """All that the system logs meanwhile, as text.
+
+        Raises:
+            NotOffered: that cannot be seen.
+        """
+        raise NotOffered("logs")
 
     def subject(self, way: Way) -> Any:
         """What a check gets."""
@@ -115,6 +138,10 @@ class Speaker:
         """The same with more headers in each request."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return Speaker(self.system, self.way, self.kind, {**self._headers, **named}, self._site)
+
+    def as_user(self, user: str) -> Speaker:
+        """The same as one of `USERS`."""
+        return self.with_headers(Authorization=f"Bearer {USERS[user]}")
 
     # -- bytes --
 
