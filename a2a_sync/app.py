@@ -35,6 +35,7 @@ from a2a_sync.jsonrpc_wsgi import JsonRpcService
 from a2a_sync.limits import Limits
 from a2a_sync.logs import placed
 from a2a_sync.metrics import Metrics
+from a2a_sync.modes import InputModes
 from a2a_sync.neighbours import Neighbours
 from a2a_sync.operations import Call, Endpoint, Interceptor
 from a2a_sync.operators import OperatorPages
@@ -153,6 +154,7 @@ class A2AApp:
             self._hub,
             self.limits,
             self._cards.capabilities,
+            InputModes(card),
             direct=direct,
             headers=tuple(headers),
             extended_card=ExtendedCard(extended_card, self._cards),

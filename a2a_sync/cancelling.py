@@ -120,8 +120,8 @@ class _CancelPort:
             raise A2AError("a cancel handler cannot emit events: no run is going on")
         self._run.emit(*events)
 
-    def stored(self) -> StoredTask:
-        return self._store.load(self._scope, self.request.task_id)
+    def stored(self, task_id: str = "") -> StoredTask:
+        return self._store.load(self._scope, task_id or self.request.task_id)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         if self._run is not None:

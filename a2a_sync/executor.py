@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from types import TracebackType
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.lifecycle import LogEvent
+from a2a_sync.modes import Modes
 from a2a_sync.native import way_home
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.stores.base import StoredTask
@@ -47,7 +50,7 @@ class RunPort(Protocol):
 
     def emit(self, *events: Event) -> None: ...
 
-    def stored(self) -> StoredTask: ...
+    def stored(self, task_id: str = "") -> StoredTask: ...
 
     def on_cancel(self, callback: Callable[[], None]) -> None: ...
 
@@ -65,6 +68,7 @@ class RequestContext:
         # Code on a real thread under gevent may not touch what greenlets use.
         self._at_home = way_home()
         self._loaded: Task | None = None
+        self._referenced: tuple[Task, ...] | None = None
 
     # -- what was asked --
 
@@ -119,6 +123,10 @@ class RequestContext:
         configuration = self._run.request.configuration
         return configuration.accepted_output_modes if configuration else ()
 
+    def accepts(self, media_type: str) -> bool:
+        """The client takes parts of this media type; an agent should then not answer with other ones (spec 3.2.2)."""
+        return media_type in Modes(self.accepted_output_modes)
+
     @property
     def task(self) -> Task:
         """The task as it was at the first look at it: artifacts, history with the incoming message, state."""
@@ -130,6 +138,22 @@ class RequestContext:
     def history(self) -> tuple[Message, ...]:
         """The conversation of this task so far, the incoming message last. Read from the store when asked for."""
         return self.task.history
+
+    @property
+    def referenced_tasks(self) -> tuple[Task, ...]:
+        """The tasks that the message names in ``reference_task_ids``, read from the store at the first look at them.
+
+        What the caller could not see by GetTask is left out, as is what was removed meanwhile.
+        """
+        if self._referenced is None:
+            ids = dict.fromkeys(filter(None, self.message.reference_task_ids))
+            self._referenced = self._at_home(lambda: tuple(self._look_up(ids)))
+        return self._referenced
+
+    def _look_up(self, ids: Iterable[str]) -> Iterator[Task]:
+        for task_id in ids:
+            with suppress(TaskNotFoundError):
+                yield self._run.stored(task_id).task
 
     # -- cancelling --
 

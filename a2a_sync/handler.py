@@ -27,6 +27,7 @@ from a2a_sync.extended import ExtendedCard
 from a2a_sync.following import Streams, task_ended, with_history
 from a2a_sync.idempotency import check_same
 from a2a_sync.limits import Limits
+from a2a_sync.modes import InputModes
 from a2a_sync.operations import Call, CallContext, RunRequest, SendKey, StreamItem
 from a2a_sync.paging import read_page_token, since_ms, write_page_token
 from a2a_sync.push.configs import NoPushConfigs, PushConfigs
@@ -65,6 +66,7 @@ class RequestHandler:
         hub: EventHub,
         limits: Limits,
         capabilities: AgentCapabilities,
+        input_modes: InputModes,
         *,
         direct: bool = False,
         headers: tuple[str, ...] = (),
@@ -77,6 +79,7 @@ class RequestHandler:
         self._streams = Streams(store, hub, limits)
         self._limits = limits
         self._capabilities = capabilities
+        self._input_modes = input_modes
         self._direct = direct
         self._headers = headers
         self._push = push or NoPushConfigs()
@@ -168,6 +171,7 @@ class RequestHandler:
             raise InvalidParamsError.at("message.parts", "must hold at least one part")
         if not request.message.message_id:
             raise InvalidParamsError.at("message.messageId", "must not be empty")
+        self._input_modes.check(request.message.parts, "message.parts")
         configuration = request.configuration
         if configuration is not None:
             _check_history_length(configuration.history_length, "configuration.historyLength")

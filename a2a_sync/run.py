@@ -163,12 +163,12 @@ class Run:
             self.lost()
             raise TaskCancelled(self.request.task_id) from None
 
-    def stored(self) -> StoredTask:
-        """The task as the store has it now."""
-        if self.started is None:
+    def stored(self, task_id: str = "") -> StoredTask:
+        """The task as the store has it now, or another one that its caller may see."""
+        if self.started is None and not task_id:
             self._refuse_if_over(())
             self.begin(ready=True)
-        return self._store.load(self.scope, self.request.task_id)
+        return self._store.load(self.scope, task_id or self.request.task_id)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         with self._callbacks_lock:

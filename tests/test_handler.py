@@ -25,6 +25,7 @@ from a2a_sync.errors import (
 )
 from a2a_sync.handler import RequestHandler
 from a2a_sync.lifecycle import Fold
+from a2a_sync.modes import InputModes
 from a2a_sync.operations import Principal
 from a2a_sync.types import (
     Artifact,
@@ -134,7 +135,9 @@ def test_every_operation_has_a_method(quick):
 def test_an_agent_that_does_not_stream_says_so(quick):
     served = quick(echo)
     app = served.app
-    handler = RequestHandler(served.store, app._execution, app._hub, app.limits, AgentCapabilities(streaming=False))
+    modes = InputModes(app.agent_card())
+    mute = AgentCapabilities(streaming=False)
+    handler = RequestHandler(served.store, app._execution, app._hub, app.limits, mute, modes)
     for request, method in (
         (served.request("hi"), handler.send_streaming_message),
         (SubscribeToTaskRequest(id="x"), handler.subscribe_to_task),

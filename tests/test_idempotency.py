@@ -182,7 +182,9 @@ def variants(request):
     message, configuration = request.message, request.configuration
     return {
         "text": replace(request, message=replace(message, parts=(replace(message.parts[0], text="other"),))),
-        "media type": replace(request, message=replace(message, parts=(replace(message.parts[0], media_type="a/b"),))),
+        "media type": replace(
+            request, message=replace(message, parts=(replace(message.parts[0], media_type="text/plain"),))
+        ),
         "more parts": replace(request, message=replace(message, parts=message.parts * 2)),
         "metadata": replace(request, metadata={"a": 1}),
         "message metadata": replace(request, message=replace(message, metadata={"a": 1})),

@@ -13,7 +13,6 @@ from a2a_sync import (
     FilePart,
     InputRequired,
     Message,
-    Rejected,
     RequestContext,
     TextPart,
 )
@@ -53,14 +52,12 @@ class Analyst(Agent):
     ]
 
     def handle_message(self, message: Message, context: RequestContext) -> object:
-        """The results as a stream; a question when no usable file came; a refusal of what cannot be a table."""
+        """The results as a stream; a question when no usable file came."""
         file = message.files[0] if message.files else None
         if file is None:
             return InputRequired(ASK)
         if file.raw is None:
             return InputRequired(f"I do not fetch files from addresses. {ASK}")
-        if file.media_type.partition("/")[0] in ("image", "audio", "video"):
-            return Rejected(f"I summarise tables, and {file.media_type} is none.")
         try:
             table = read_csv(file.raw)
             if not split_columns(table)[0]:

@@ -41,6 +41,7 @@ class Actor(Agent):
 
     name = "actor"
     description = "Does what it is told"
+    input_modes = ("*/*",)
 
     def handle_message(self, message: Message, context: RequestContext) -> object:
         word = message.text.partition(" ")[0]

@@ -18,6 +18,7 @@ from a2a_sync import (
     TaskStatusUpdateEvent,
     TextPart,
 )
+from a2a_sync.errors import ContentTypeNotSupportedError
 from examples.analyst import Analyst
 from examples.analyst.chart import nice_ticks
 from examples.analyst.summary import Statistics, Summary, describe
@@ -188,10 +189,9 @@ def test_files_are_not_fetched_from_addresses(client: Client) -> None:
     assert answer.text.startswith("I do not fetch files from addresses.")
 
 
-def test_what_cannot_be_a_table_is_rejected(client: Client) -> None:
-    answer = client.send(FilePart(raw=b"\x89PNG", media_type="image/png"))
-    assert isinstance(answer, Task)
-    assert (answer.state, answer.text) == (TaskState.REJECTED, "I summarise tables, and image/png is none.")
+def test_what_its_card_does_not_list_is_refused(client: Client) -> None:
+    with pytest.raises(ContentTypeNotSupportedError, match="this agent takes text/plain, text/csv"):
+        client.send(FilePart(raw=b"\x89PNG", media_type="image/png"))
 
 
 def test_cells_of_a_hostile_file_stay_in_their_cells(client: Client) -> None:

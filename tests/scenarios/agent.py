@@ -16,6 +16,7 @@ from a2a_sync import (
     AgentSkill,
     Artifact,
     AuthRequired,
+    Extension,
     FilePart,
     InputRequired,
     Limits,
@@ -25,8 +26,12 @@ from a2a_sync import (
     Rejected,
     RequestContext,
     TaskNotCancelableError,
+    Timestamps,
     URLGuard,
 )
+
+#: An extension: the echo is loud.
+LOUD = "https://scenario.example/loud/v1"
 
 
 @dataclass
@@ -39,6 +44,8 @@ class ScenarioAgent(Agent):
     name = "scenario"
     description = "Does what the scenario asks for"
     skills = [AgentSkill(id="obey", name="Obey", description="Does as told", tags=["test"])]
+    input_modes = ("text/plain", "application/json", "image/*")
+    extensions = (Extension(LOUD, description="In capital letters"), Timestamps())
 
     def handle_message(self, message: Message, context: RequestContext) -> Any:
         command, _, argument = message.text.partition(" ")
@@ -53,7 +60,8 @@ class ScenarioAgent(Agent):
         return " / ".join(said)
 
     def do_echo(self, argument: str, context: RequestContext) -> Any:
-        return f"echo: {argument or context.message.text}"
+        said = f"echo: {argument or context.message.text}"
+        return said.upper() if LOUD in context.extensions else said
 
     def do_count(self, argument: str, context: RequestContext) -> Iterator[str]:
         context.update("counting")
@@ -96,6 +104,15 @@ class ScenarioAgent(Agent):
 
     def do_header(self, argument: str, context: RequestContext) -> str:
         return context.headers.get(argument, "(none)")
+
+    def do_modes(self, argument: str, context: RequestContext) -> str:
+        return ", ".join(context.accepted_output_modes) or "any"
+
+    def do_references(self, argument: str, context: RequestContext) -> str:
+        return ", ".join(task.text for task in context.referenced_tasks)
+
+    def do_tenant(self, argument: str, context: RequestContext) -> str:
+        return f"for {context.tenant}"
 
     def handle_cancel(self, context: RequestContext) -> None:
         if context.message.text.startswith("stubborn"):
