@@ -14,6 +14,9 @@ __version__ = "0.1.0"
 _MODULES = {
     "a2a_sync.agent": ("Agent",),
     "a2a_sync.app": ("A2AApp",),
+    "a2a_sync.auth.policy": ("Authenticator", "HostLogin"),
+    "a2a_sync.auth.schemes": ("ApiKeyAuth", "BasicAuth", "BearerAuth", "MTLSAuth"),
+    "a2a_sync.auth.tokens": ("JWTAuth",),
     "a2a_sync.card": (
         "AgentCapabilities",
         "AgentCard",
@@ -29,6 +32,7 @@ _MODULES = {
         "A2AError",
         "DataPartError",
         "InvalidCardError",
+        "PermissionDeniedError",
         "PublicError",
         "StoreError",
         "StreamInterrupted",
@@ -36,11 +40,13 @@ _MODULES = {
         "TaskNotFoundError",
         "TransportError",
         "TransportTimeout",
+        "UnauthenticatedError",
         "UnsupportedOperationError",
     ),
     "a2a_sync.executor": ("AgentExecutor", "RequestContext", "TaskCancelled"),
     "a2a_sync.extensions": ("Extension", "Timestamps"),
     "a2a_sync.limits": ("Limits",),
+    "a2a_sync.operations": ("Principal",),
     "a2a_sync.push": ("PushNotifications",),
     "a2a_sync.results": ("AuthRequired", "Failure", "InputRequired", "Rejected", "Stream"),
     "a2a_sync.stores": ("MemoryStore", "SQLiteStore", "TaskStore"),
@@ -67,6 +73,13 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 if TYPE_CHECKING:
     from a2a_sync.agent import Agent as Agent
     from a2a_sync.app import A2AApp as A2AApp
+    from a2a_sync.auth.policy import Authenticator as Authenticator
+    from a2a_sync.auth.policy import HostLogin as HostLogin
+    from a2a_sync.auth.schemes import ApiKeyAuth as ApiKeyAuth
+    from a2a_sync.auth.schemes import BasicAuth as BasicAuth
+    from a2a_sync.auth.schemes import BearerAuth as BearerAuth
+    from a2a_sync.auth.schemes import MTLSAuth as MTLSAuth
+    from a2a_sync.auth.tokens import JWTAuth as JWTAuth
     from a2a_sync.card import AgentCapabilities as AgentCapabilities
     from a2a_sync.card import AgentCard as AgentCard
     from a2a_sync.card import AgentExtension as AgentExtension
@@ -83,6 +96,7 @@ if TYPE_CHECKING:
     from a2a_sync.errors import A2AError as A2AError
     from a2a_sync.errors import DataPartError as DataPartError
     from a2a_sync.errors import InvalidCardError as InvalidCardError
+    from a2a_sync.errors import PermissionDeniedError as PermissionDeniedError
     from a2a_sync.errors import PublicError as PublicError
     from a2a_sync.errors import StoreError as StoreError
     from a2a_sync.errors import StreamInterrupted as StreamInterrupted
@@ -90,6 +104,7 @@ if TYPE_CHECKING:
     from a2a_sync.errors import TaskNotFoundError as TaskNotFoundError
     from a2a_sync.errors import TransportError as TransportError
     from a2a_sync.errors import TransportTimeout as TransportTimeout
+    from a2a_sync.errors import UnauthenticatedError as UnauthenticatedError
     from a2a_sync.errors import UnsupportedOperationError as UnsupportedOperationError
     from a2a_sync.executor import AgentExecutor as AgentExecutor
     from a2a_sync.executor import RequestContext as RequestContext
@@ -97,6 +112,7 @@ if TYPE_CHECKING:
     from a2a_sync.extensions import Extension as Extension
     from a2a_sync.extensions import Timestamps as Timestamps
     from a2a_sync.limits import Limits as Limits
+    from a2a_sync.operations import Principal as Principal
     from a2a_sync.push import PushNotifications as PushNotifications
     from a2a_sync.results import AuthRequired as AuthRequired
     from a2a_sync.results import Failure as Failure

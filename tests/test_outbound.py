@@ -6,9 +6,10 @@ import gzip
 import itertools
 import os
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from a2a_sync.errors import UnsafeURLError
 from a2a_sync.outbound import NoAnswer, Outbound
 from a2a_sync.urlguard import URLGuard
+from tests.certificates import Authority
 from tests.client.peer import Asked, Line, Peer, peer
 from tests.test_urlguard import resolving
 
@@ -134,6 +136,61 @@ def test_the_environment_sends_it_nowhere_else(server: Peer, monkeypatch: pytest
 def test_an_address_that_takes_no_connection_is_followed_by_the_next(server: Peer) -> None:
     with outbound("127.0.0.0/8", resolve=resolving("127.0.0.9", "127.0.0.1")) as out:
         assert out.request("GET", f"http://two.example:{server.port}/").body == b"fine"
+
+
+# -- over TLS -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@contextmanager
+def secure(authority: Authority, script: Callable[[Asked, Line], None], *names: str) -> Iterator[Peer]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.issue(*names))
+    with peer(script, tls=context) as one:
+        yield one
+
+
+def test_a_certificate_is_held_against_the_name_and_not_the_address(authority: Authority) -> None:
+    guard = URLGuard(["127.0.0.1"], resolve=resolving("127.0.0.1"))
+    out = Outbound(guard, ca_certs=authority.ca)
+    with secure(authority, says(b"fine"), "hooks.example.com") as server, closing(out):
+        assert out.request("GET", f"https://hooks.example.com:{server.port}/").body == b"fine"
+        with pytest.raises(NoAnswer, match="no TLS connection") as caught:
+            out.request("GET", f"https://other.example.com:{server.port}/")
+
+    assert not caught.value.sent
+    assert len(server.asked) == 1
+
+
+def test_a_certificate_of_nobody_who_is_trusted_is_refused(authority: Authority) -> None:
+    with (
+        secure(authority, says(b"fine"), "127.0.0.1") as server,
+        outbound() as out,
+        pytest.raises(NoAnswer, match="no TLS connection"),
+    ):
+        out.request("GET", f"https://127.0.0.1:{server.port}/")
+
+    assert server.asked == []
+
+
+def test_an_answer_that_drips_over_tls_is_given_up_too(authority: Authority) -> None:
+    def slowly(asked: Asked, line: Line) -> None:
+        line.drip(b"HTTP/1.1 200 OK\r\nX-Slow: " + b"x" * 5000, every=0.02)
+
+    began = time.monotonic()
+    out = Outbound(URLGuard(["127.0.0.1"]), ca_certs=authority.ca)
+    with (
+        secure(authority, slowly, "127.0.0.1") as server,
+        closing(out),
+        pytest.raises(NoAnswer, match="in time"),
+    ):
+        out.request("GET", f"https://127.0.0.1:{server.port}/", timeout=0.5)
+
+    assert time.monotonic() - began < 8
 
 
 # -- what can go wrong --------------------------------------------------------------------------------------------------

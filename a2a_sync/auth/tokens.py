@@ -81,7 +81,7 @@ class JWTAuth(Authenticator):
         self._algorithms = _fitting(algorithms, SYMMETRIC if isinstance(key, bytes) else ASYMMETRIC)
         self._required = ["exp", "iss", "aud", *([] if identify else ["sub"])]
         if jwks_url is not None:
-            guard = guard or URLGuard([urlsplit(jwks_url).hostname or ""], schemes=["https"])
+            guard = guard or URLGuard(filter(None, [urlsplit(jwks_url).hostname]), schemes=["https"])
             guard.check(jwks_url)
             self._keys: Callable[[str], Sequence[Any]] = KeySet(jwks_url, Outbound(guard), self._jwt).keys
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -160,10 +161,11 @@ Script = Callable[[Asked, Line], None]
 class Peer:
     """Runs `script` for each request, each connection on a thread of its own; `asked` are the requests so far."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
         self.asked: list[Asked] = []
         self.connections = 0
         self._script = script
+        self._tls = tls
         self._finish = threading.Event()
         self._lines: list[Line] = []
         self._threads: list[threading.Thread] = []
@@ -212,6 +214,12 @@ class Peer:
             self._spawn(lambda line=line: self._serve(line))  # type: ignore[misc]
 
     def _serve(self, line: Line) -> None:
+        if self._tls is not None:
+            try:
+                line.socket = self._tls.wrap_socket(line.socket, server_side=True)
+            except OSError:
+                line.socket.close()
+                return
         reader = line.socket.makefile("rb")
         try:
             while line.open and (asked := _read_request(reader)) is not None:
@@ -260,8 +268,8 @@ def _read_request(reader: Any) -> Asked | None:
 
 
 @contextmanager
-def peer(script: Script | Mapping[str, Script]) -> Iterator[Peer]:
-    """A peer that plays `script`, or one script per operation (or path of a GET)."""
+def peer(script: Script | Mapping[str, Script], tls: ssl.SSLContext | None = None) -> Iterator[Peer]:
+    """A peer that plays `script`, or one script per operation (or path of a GET); with `tls` behind TLS."""
     if not callable(script):
         table = script
 
@@ -271,9 +279,9 @@ def peer(script: Script | Mapping[str, Script]) -> Iterator[Peer]:
             else:
                 line.answer(b"nothing here", 404, Content_Type="text/plain")
 
-        one = Peer(by_operation)
+        one = Peer(by_operation, tls)
     else:
-        one = Peer(script)
+        one = Peer(script, tls)
     one.start()
     try:
         yield one

@@ -1,0 +1,115 @@
+"""Client certificates: from a TLS connection itself, from the server's variables, and from proxies that are believed."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import requests
+from werkzeug.serving import make_server
+
+from a2a_sync import A2AApp, Client
+from a2a_sync.auth.schemes import MTLSAuth
+from a2a_sync.errors import A2AError
+from tests.auth.test_admission import Known, served, who
+from tests.certificates import Authority
+from tests.wsgi import message
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@contextmanager
+def serving(app: Any, authority: Authority) -> Iterator[str]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.ca)
+    context.load_cert_chain(*authority.issue("127.0.0.1", "localhost"))
+    context.verify_mode = ssl.CERT_OPTIONAL
+    server = make_server("127.0.0.1", 0, app, threaded=True, ssl_context=context)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
+
+
+def trusting(authority: Authority, certificate: tuple[str, str] | None = None) -> requests.Session:
+    session = requests.Session()
+    # What the environment says of certificates would stand over this.
+    session.trust_env = False
+    session.verify, session.cert = authority.ca, certificate
+    return session
+
+
+def test_the_connection_says_whose_certificate_it_is(authority: Authority) -> None:
+    certificate = authority.issue("ada", organization="Engines, Ltd")
+    with A2AApp(Known(), auth=MTLSAuth()) as app, serving(app, authority) as url:
+        with Client(url, session=trusting(authority)) as stranger, pytest.raises(A2AError) as refused:
+            stranger.send("hi")
+        with Client(url, session=trusting(authority, certificate)) as client:
+            task = client.send("hi")
+
+    assert refused.value.reason == "UNAUTHENTICATED"
+    assert task.artifacts[0].parts[0].data["id"] == r"CN=ada,O=Engines\, Ltd"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("said", ["NONE", "FAILED:expired", "GENEROUS", ""])
+def test_a_certificate_that_the_server_did_not_verify_is_none(said: str) -> None:
+    with served(MTLSAuth()) as peer:
+        environ = {"SSL_CLIENT_VERIFY": said, "SSL_CLIENT_S_DN": "CN=ada"}
+        assert peer.call("SendMessage", message(), environ=environ).status == 401
+
+
+BEHIND = {"X-Client-Subject": "CN=ada", "X-Client-Verify": "SUCCESS"}
+
+
+def proxied(**options: Any) -> MTLSAuth:
+    return MTLSAuth(header="X-Client-Subject", verified="X-Client-Verify", **options)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", ""])
+def test_a_proxy_on_this_machine_is_believed(address: str) -> None:
+    with served(proxied()) as peer:
+        assert who(peer, BEHIND, environ={"REMOTE_ADDR": address})["id"] == "CN=ada"
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7", "2001:db8::1", "unix:x"])
+def test_nobody_else_is(address: str) -> None:
+    with served(proxied()) as peer:
+        assert peer.call("SendMessage", message(), headers=BEHIND, environ={"REMOTE_ADDR": address}).status == 401
+
+
+def test_proxies_elsewhere_are_named() -> None:
+    with served(proxied(proxies=["10.0.0.0/8"])) as peer:
+        assert who(peer, BEHIND, environ={"REMOTE_ADDR": "10.0.0.7"})["id"] == "CN=ada"
+        assert peer.call("SendMessage", message(), headers=BEHIND, environ={"REMOTE_ADDR": "127.0.0.1"}).status == 401
+
+
+def test_it_is_the_proxy_that_counts_and_not_whom_it_speaks_for() -> None:
+    headers = {**BEHIND, "X-Forwarded-For": "127.0.0.1"}
+    with served(proxied(), trusted_proxies=1) as peer:
+        assert peer.call("SendMessage", message(), headers=headers, environ={"REMOTE_ADDR": "10.0.0.7"}).status == 401
+        headers["X-Forwarded-For"] = "8.8.8.8"
+        assert who(peer, headers, environ={"REMOTE_ADDR": "127.0.0.1"})["id"] == "CN=ada"
+
+
+@pytest.mark.parametrize("headers", [{**BEHIND, "X-Client-Verify": "NONE"}, {"X-Client-Subject": "CN=ada"}, {}])
+def test_a_proxy_says_that_it_has_verified(headers: dict[str, str]) -> None:
+    with served(proxied()) as peer:
+        answer = peer.call("SendMessage", message(), headers=headers, environ={"REMOTE_ADDR": "127.0.0.1"})
+
+    assert answer.status == 401
+
+
+def test_variables_of_the_server_do_not_stand_in_for_the_header_that_is_asked_for() -> None:
+    with served(proxied()) as peer:
+        environ = {"SSL_CLIENT_VERIFY": "SUCCESS", "SSL_CLIENT_S_DN": "CN=ada", "REMOTE_ADDR": "127.0.0.1"}
+        assert peer.call("SendMessage", message(), environ=environ).status == 401

@@ -1,0 +1,62 @@
+"""A certificate authority for tests, with certificates for a server on loopback and for a client. Keys live in a folder."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+class Authority:
+    """Issues certificates; ``ca`` is the file of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
+        self.ca = self._write("ca", self._certificate(self._name, self._key.public_key(), []))
+
+    def issue(self, *names: str, organization: str = "") -> tuple[str, str]:
+        """The files of a certificate for these host names or addresses (the first is the subject), and of its key."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)] if organization else []
+        subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+        certificate = self._certificate(subject, key.public_key(), list(names))
+        text = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        (self._folder / f"{names[0]}.key").write_bytes(text)
+        return self._write(names[0], certificate), str(self._folder / f"{names[0]}.key")
+
+    def _certificate(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, names: list[str]) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=not names, path_length=None), critical=True)
+        )
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), False)
+        return builder.sign(self._key, hashes.SHA256())
+
+    def _write(self, name: str, certificate: x509.Certificate) -> str:
+        path = self._folder / f"{name}.pem"
+        path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        return str(path)
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
