@@ -18,9 +18,9 @@ from a2a_sync.codec.fields import Invalid, Kind, shown, unexpected
 class Member:
     """One member of a dataclass.
 
-    ``json`` is its name on the wire (made from the attribute's where not given; the proto's own snake case name is
-    always read too). ``required``: a request without it is refused. ``always``: it is written even where it is empty.
-    ``optional``: the protocol tells absent from default, so every value but None is written.
+    ``json`` is its name on the wire (made from the attribute's where not given; the same in snake case is always read
+    too, and so are those in ``also``). ``required``: a request without it is refused. ``always``: it is written even where
+    it is empty. ``optional``: the protocol tells absent from default, so every value but None is written.
     """
 
     attribute: str
@@ -29,6 +29,7 @@ class Member:
     required: bool = False
     always: bool = False
     optional: bool = False
+    also: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -36,15 +37,43 @@ class Member:
         return self.json or camel(self.attribute)
 
     @property
-    def names(self) -> tuple[str, str]:
-        """The names that are read: the one on the wire and the proto's own."""
-        return (self.name, self.json or self.attribute)
+    def names(self) -> tuple[str, ...]:
+        """The names that are read."""
+        return (self.name, snake(self.json) or self.attribute, *self.also)
+
+
+def required(attribute: str, kind: Kind, json: str = "", *also: str) -> Member:
+    """A member without which a request is refused."""
+    return Member(attribute, kind, json, required=True, also=also)
+
+
+def optional(attribute: str, kind: Kind, json: str = "") -> Member:
+    """A member that the protocol tells absent from empty."""
+    return Member(attribute, kind, json, optional=True)
 
 
 def camel(attribute: str) -> str:
     """``context_id`` as ``contextId``."""
     head, *rest = attribute.split("_")
     return head + "".join(word.capitalize() for word in rest)
+
+
+def snake(name: str) -> str:
+    """``contextId`` as ``context_id``."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+def load_member(value: dict[str, Any], name: str, kind: Kind, strict: bool) -> Any:
+    """What a member of an object holds; None where a lenient reader finds nothing."""
+    held = value.get(name)
+    try:
+        if held is None:
+            if strict:
+                raise Invalid("is required")
+            return None
+        return kind.load(held, strict)
+    except Invalid as invalid:
+        raise invalid.below(name) from None
 
 
 class Record:
@@ -127,6 +156,7 @@ class OneOf:
     def __init__(self, **records: Record) -> None:
         self._records = {camel(attribute): record for attribute, record in records.items()}
         self._by_key = {key: name for attribute in records for name in [camel(attribute)] for key in (attribute, name)}
+        self.keys = frozenset(self._by_key)
         self._names = {record.cls: (name, record.dump) for name, record in self._records.items()}
         self.classes = tuple(self._names)
 

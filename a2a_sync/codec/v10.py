@@ -26,7 +26,7 @@ from a2a_sync.codec.fields import (
     names,
     unexpected,
 )
-from a2a_sync.codec.records import Member, OneOf, Record
+from a2a_sync.codec.records import Member, OneOf, Record, optional, required
 from a2a_sync.codec.table import TableCodec
 from a2a_sync.operations import OPERATIONS
 
@@ -52,19 +52,10 @@ ROLE = names(
 )
 TEXTS = many(TEXT)
 
-
-def _required(attribute: str, kind: Kind, json: str = "") -> Member:
-    return Member(attribute, kind, json, required=True)
-
-
-def _optional(attribute: str, kind: Kind) -> Member:
-    return Member(attribute, kind, optional=True)
-
-
 METADATA = Member("metadata", STRUCT)
 TENANT = Member("tenant", TEXT)
 EXTENSIONS = Member("extensions", TEXTS)
-HISTORY_LENGTH = _optional("history_length", INT32)
+HISTORY_LENGTH = optional("history_length", INT32)
 
 # -- parts (spec 4.1.6) -------------------------------------------------------------------------------------------------
 
@@ -124,32 +115,32 @@ PARTS = many(PART)
 
 MESSAGE = Record(
     t.Message,
-    _required("message_id", TEXT),
+    required("message_id", TEXT),
     Member("context_id", TEXT),
     Member("task_id", TEXT),
-    _required("role", ROLE),
-    _required("parts", PARTS),
+    required("role", ROLE),
+    required("parts", PARTS),
     METADATA,
     EXTENSIONS,
     Member("reference_task_ids", TEXTS),
 )
 ARTIFACT = Record(
     t.Artifact,
-    _required("artifact_id", TEXT),
+    required("artifact_id", TEXT),
     Member("name", TEXT),
     Member("description", TEXT),
-    _required("parts", PARTS),
+    required("parts", PARTS),
     METADATA,
     EXTENSIONS,
 )
 TASK_STATUS = Record(
-    t.TaskStatus, _required("state", TASK_STATE), Member("message", MESSAGE), Member("timestamp", MOMENT)
+    t.TaskStatus, required("state", TASK_STATE), Member("message", MESSAGE), Member("timestamp", MOMENT)
 )
 TASK = Record(
     t.Task,
-    _required("id", TEXT),
+    required("id", TEXT),
     Member("context_id", TEXT),
-    _required("status", TASK_STATUS),
+    required("status", TASK_STATUS),
     Member("artifacts", many(ARTIFACT)),
     Member("history", many(MESSAGE)),
     METADATA,
@@ -159,16 +150,16 @@ TASK = Record(
 
 STATUS_UPDATE = Record(
     t.TaskStatusUpdateEvent,
-    _required("task_id", TEXT),
-    _required("context_id", TEXT),
-    _required("status", TASK_STATUS),
+    required("task_id", TEXT),
+    required("context_id", TEXT),
+    required("status", TASK_STATUS),
     METADATA,
 )
 ARTIFACT_UPDATE = Record(
     t.TaskArtifactUpdateEvent,
-    _required("task_id", TEXT),
-    _required("context_id", TEXT),
-    _required("artifact", ARTIFACT),
+    required("task_id", TEXT),
+    required("context_id", TEXT),
+    required("artifact", ARTIFACT),
     Member("append", FLAG),
     Member("last_chunk", FLAG),
     METADATA,
@@ -178,13 +169,13 @@ STREAM_RESPONSE = OneOf(task=TASK, message=MESSAGE, status_update=STATUS_UPDATE,
 
 # -- push configuration (spec 4.3) --------------------------------------------------------------------------------------
 
-AUTHENTICATION_INFO = Record(t.AuthenticationInfo, _required("scheme", TEXT), Member("credentials", TEXT))
+AUTHENTICATION_INFO = Record(t.AuthenticationInfo, required("scheme", TEXT), Member("credentials", TEXT))
 PUSH_CONFIG = Record(
     t.TaskPushNotificationConfig,
     TENANT,
     Member("id", TEXT),
     Member("task_id", TEXT),
-    _required("url", TEXT),
+    required("url", TEXT),
     Member("token", TEXT),
     Member("authentication", AUTHENTICATION_INFO),
 )
@@ -201,7 +192,7 @@ SEND_MESSAGE_CONFIGURATION = Record(
 SEND_MESSAGE_REQUEST = Record(
     t.SendMessageRequest,
     TENANT,
-    _required("message", MESSAGE),
+    required("message", MESSAGE),
     Member("configuration", SEND_MESSAGE_CONFIGURATION),
     METADATA,
 )
@@ -210,11 +201,11 @@ LIST_TASKS_REQUEST = Record(
     TENANT,
     Member("context_id", TEXT),
     Member("status", TASK_STATE),
-    _optional("page_size", INT32),
+    optional("page_size", INT32),
     Member("page_token", TEXT),
     HISTORY_LENGTH,
     Member("status_timestamp_after", TIMESTAMP),
-    _optional("include_artifacts", FLAG),
+    optional("include_artifacts", FLAG),
 )
 LIST_TASKS_RESPONSE = Record(
     t.ListTasksResponse,
@@ -226,7 +217,7 @@ LIST_TASKS_RESPONSE = Record(
 LIST_PUSH_CONFIGS_REQUEST = Record(
     t.ListTaskPushNotificationConfigsRequest,
     TENANT,
-    _required("task_id", TEXT),
+    required("task_id", TEXT),
     Member("page_size", INT32),
     Member("page_token", TEXT),
 )
@@ -244,17 +235,17 @@ SCOPES = Member("scopes", mapping(TEXT), always=True)  # required, and may be em
 OAUTH_FLOW = OneOf(
     authorization_code=Record(
         c.AuthorizationCodeOAuthFlow,
-        _required("authorization_url", TEXT),
-        _required("token_url", TEXT),
+        required("authorization_url", TEXT),
+        required("token_url", TEXT),
         REFRESH_URL,
         SCOPES,
         Member("pkce_required", FLAG),
     ),
-    client_credentials=Record(c.ClientCredentialsOAuthFlow, _required("token_url", TEXT), REFRESH_URL, SCOPES),
+    client_credentials=Record(c.ClientCredentialsOAuthFlow, required("token_url", TEXT), REFRESH_URL, SCOPES),
     device_code=Record(
         c.DeviceCodeOAuthFlow,
-        _required("device_authorization_url", TEXT),
-        _required("token_url", TEXT),
+        required("device_authorization_url", TEXT),
+        required("token_url", TEXT),
         REFRESH_URL,
         SCOPES,
     ),
@@ -265,16 +256,16 @@ OAUTH_FLOW = OneOf(
 )
 SECURITY_SCHEME = OneOf(
     api_key_security_scheme=Record(
-        c.APIKeySecurityScheme, DESCRIPTION, _required("location", TEXT), _required("name", TEXT)
+        c.APIKeySecurityScheme, DESCRIPTION, required("location", TEXT), required("name", TEXT)
     ),
     http_auth_security_scheme=Record(
-        c.HTTPAuthSecurityScheme, DESCRIPTION, _required("scheme", TEXT), Member("bearer_format", TEXT)
+        c.HTTPAuthSecurityScheme, DESCRIPTION, required("scheme", TEXT), Member("bearer_format", TEXT)
     ),
     oauth2_security_scheme=Record(
-        c.OAuth2SecurityScheme, DESCRIPTION, _required("flow", OAUTH_FLOW, "flows"), Member("oauth2_metadata_url", TEXT)
+        c.OAuth2SecurityScheme, DESCRIPTION, required("flow", OAUTH_FLOW, "flows"), Member("oauth2_metadata_url", TEXT)
     ),
     open_id_connect_security_scheme=Record(
-        c.OpenIdConnectSecurityScheme, DESCRIPTION, _required("open_id_connect_url", TEXT)
+        c.OpenIdConnectSecurityScheme, DESCRIPTION, required("open_id_connect_url", TEXT)
     ),
     mtls_security_scheme=Record(c.MutualTlsSecurityScheme, DESCRIPTION),
 )
@@ -306,31 +297,31 @@ SECURITY_REQUIREMENTS = Member("security_requirements", many(SECURITY_REQUIREMEN
 
 AGENT_INTERFACE = Record(
     c.AgentInterface,
-    _required("url", TEXT),
-    _required("protocol_binding", TEXT),
+    required("url", TEXT),
+    required("protocol_binding", TEXT),
     TENANT,
-    _required("protocol_version", TEXT),
+    required("protocol_version", TEXT),
 )
-AGENT_PROVIDER = Record(c.AgentProvider, _required("url", TEXT), _required("organization", TEXT))
+AGENT_PROVIDER = Record(c.AgentProvider, required("url", TEXT), required("organization", TEXT))
 AGENT_EXTENSION = Record(
-    c.AgentExtension, _required("uri", TEXT), DESCRIPTION, Member("required", FLAG), Member("params", STRUCT)
+    c.AgentExtension, required("uri", TEXT), DESCRIPTION, Member("required", FLAG), Member("params", STRUCT)
 )
 AGENT_CAPABILITIES = Record(
     c.AgentCapabilities,
-    _optional("streaming", FLAG),
-    _optional("push_notifications", FLAG),
+    optional("streaming", FLAG),
+    optional("push_notifications", FLAG),
     Member("extensions", many(AGENT_EXTENSION)),
-    _optional("extended_agent_card", FLAG),
+    optional("extended_agent_card", FLAG),
 )
 AGENT_CARD_SIGNATURE = Record(
-    c.AgentCardSignature, _required("protected", TEXT), _required("signature", TEXT), Member("header", STRUCT)
+    c.AgentCardSignature, required("protected", TEXT), required("signature", TEXT), Member("header", STRUCT)
 )
 AGENT_SKILL = Record(
     c.AgentSkill,
-    _required("id", TEXT),
-    _required("name", TEXT),
-    _required("description", TEXT),
-    _required("tags", TEXTS),
+    required("id", TEXT),
+    required("name", TEXT),
+    required("description", TEXT),
+    required("tags", TEXTS),
     Member("examples", TEXTS),
     Member("input_modes", TEXTS),
     Member("output_modes", TEXTS),
@@ -338,20 +329,20 @@ AGENT_SKILL = Record(
 )
 AGENT_CARD = Record(
     c.AgentCard,
-    _required("name", TEXT),
-    _required("description", TEXT),
-    _required("supported_interfaces", many(AGENT_INTERFACE)),
+    required("name", TEXT),
+    required("description", TEXT),
+    required("supported_interfaces", many(AGENT_INTERFACE)),
     Member("provider", AGENT_PROVIDER),
-    _required("version", TEXT),
-    _optional("documentation_url", TEXT),
-    _required("capabilities", AGENT_CAPABILITIES),
+    required("version", TEXT),
+    optional("documentation_url", TEXT),
+    required("capabilities", AGENT_CAPABILITIES),
     Member("security_schemes", mapping(SECURITY_SCHEME)),
     SECURITY_REQUIREMENTS,
-    _required("default_input_modes", TEXTS),
-    _required("default_output_modes", TEXTS),
-    _required("skills", many(AGENT_SKILL)),
+    required("default_input_modes", TEXTS),
+    required("default_output_modes", TEXTS),
+    required("skills", many(AGENT_SKILL)),
     Member("signatures", many(AGENT_CARD_SIGNATURE)),
-    _optional("icon_url", TEXT),
+    optional("icon_url", TEXT),
 )
 
 _RECORDS = (
@@ -365,15 +356,15 @@ _RECORDS = (
     PUSH_CONFIG,
     SEND_MESSAGE_CONFIGURATION,
     SEND_MESSAGE_REQUEST,
-    Record(t.GetTaskRequest, TENANT, _required("id", TEXT), HISTORY_LENGTH),
+    Record(t.GetTaskRequest, TENANT, required("id", TEXT), HISTORY_LENGTH),
     LIST_TASKS_REQUEST,
     LIST_TASKS_RESPONSE,
-    Record(t.CancelTaskRequest, TENANT, _required("id", TEXT), METADATA),
-    Record(t.SubscribeToTaskRequest, TENANT, _required("id", TEXT)),
-    Record(t.GetTaskPushNotificationConfigRequest, TENANT, _required("task_id", TEXT), _required("id", TEXT)),
+    Record(t.CancelTaskRequest, TENANT, required("id", TEXT), METADATA),
+    Record(t.SubscribeToTaskRequest, TENANT, required("id", TEXT)),
+    Record(t.GetTaskPushNotificationConfigRequest, TENANT, required("task_id", TEXT), required("id", TEXT)),
     LIST_PUSH_CONFIGS_REQUEST,
     LIST_PUSH_CONFIGS_RESPONSE,
-    Record(t.DeleteTaskPushNotificationConfigRequest, TENANT, _required("task_id", TEXT), _required("id", TEXT)),
+    Record(t.DeleteTaskPushNotificationConfigRequest, TENANT, required("task_id", TEXT), required("id", TEXT)),
     Record(t.GetExtendedAgentCardRequest, TENANT),
     SECURITY_REQUIREMENT,
     AGENT_INTERFACE,

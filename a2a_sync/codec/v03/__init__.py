@@ -1,0 +1,79 @@
+"""Protocol 0.3 in JSON, in the objects of 1.0: its names, its members, its methods (A2A 0.3.0, types.ts).
+
+This is the dialect of JSON-RPC, of cards and of webhooks, in which objects name their ``kind``; HTTP+JSON has another, in
+`proto`. What one version can say
+and the other cannot is left out here, silently; docs/explanation/versions.md lists it. What follows from the data
+(``kind``, ``final``) is written and hardly looked at when it is read: peers are careless with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from a2a_sync import operations as op
+from a2a_sync import types as t
+from a2a_sync.codec.fields import TEXT, Kind
+from a2a_sync.codec.records import Member, Record, required
+from a2a_sync.codec.table import TableCodec
+from a2a_sync.codec.v03 import cards, requests, tasks
+from a2a_sync.codec.v03.parts import METADATA, PART
+from a2a_sync.errors import A2AError, ExtensionSupportRequiredError, UnsupportedOperationError
+
+_TASK_ID = required("task_id", TEXT, "id")
+_CONFIG_ID = "pushNotificationConfigId"
+_RECORDS = (
+    *tasks.RECORDS,
+    *requests.RECORDS,
+    Record(t.GetTaskRequest, required("id", TEXT), tasks.HISTORY_LENGTH),
+    Record(t.CancelTaskRequest, required("id", TEXT), METADATA),
+    Record(t.SubscribeToTaskRequest, required("id", TEXT)),
+    # Without an id of its own it asks for the task's first, as old clients do.
+    Record(t.GetTaskPushNotificationConfigRequest, _TASK_ID, Member("id", TEXT, _CONFIG_ID)),
+    Record(t.ListTaskPushNotificationConfigsRequest, _TASK_ID),
+    Record(t.DeleteTaskPushNotificationConfigRequest, _TASK_ID, required("id", TEXT, _CONFIG_ID)),
+    Record(t.GetExtendedAgentCardRequest),
+)
+#: How each type of the model is read and written; ListTasks is not among them.
+KINDS: Mapping[Any, Kind] = {
+    **{record.cls: record for record in _RECORDS},
+    **dict.fromkeys((t.Part, t.TextPart, t.FilePart, t.DataPart), PART),
+    **cards.KINDS,
+    t.SendMessageResponse: tasks.SEND_MESSAGE_RESPONSE,
+    t.StreamResponse: tasks.STREAM_RESPONSE,
+    t.TaskPushNotificationConfig: requests.PUSH_CONFIG,
+    t.ListTaskPushNotificationConfigsResponse: requests.PUSH_CONFIGS,
+}
+METHODS = {
+    op.SEND_MESSAGE: "message/send",
+    op.SEND_STREAMING_MESSAGE: "message/stream",
+    op.GET_TASK: "tasks/get",
+    op.CANCEL_TASK: "tasks/cancel",
+    op.SUBSCRIBE_TO_TASK: "tasks/resubscribe",
+    op.CREATE_PUSH_CONFIG: "tasks/pushNotificationConfig/set",
+    op.GET_PUSH_CONFIG: "tasks/pushNotificationConfig/get",
+    op.LIST_PUSH_CONFIGS: "tasks/pushNotificationConfig/list",
+    op.DELETE_PUSH_CONFIG: "tasks/pushNotificationConfig/delete",
+    op.GET_EXTENDED_CARD: "agent/getAuthenticatedExtendedCard",
+}
+
+
+class OldCodec(TableCodec):
+    """What the dialects of 0.3 have in common; see `Codec`."""
+
+    def dump_error(self, error: A2AError) -> dict[str, Any]:
+        written = super().dump_error(error)
+        if isinstance(error, ExtensionSupportRequiredError):
+            # 0.3 has no code for it; the details still say what it is.
+            written["code"] = UnsupportedOperationError.code
+        return written
+
+
+class _KindCodec(OldCodec):
+    """The one of objects that name their kind."""
+
+    def ends_stream(self, value: Any) -> bool:
+        return isinstance(value, dict) and value.get("final") is True
+
+
+CODEC = _KindCodec("0.3", KINDS, METHODS)

@@ -1,0 +1,248 @@
+"""The agent card of 0.3 and what it says of security.
+
+A card names its address at the top. Security schemes and requirements are read in the words of the HTTP+JSON dialect too:
+some servers answer a question for the extended card in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync import card as c
+from a2a_sync.codec import v10
+from a2a_sync.codec.fields import FLAG, STRUCT, TEXT, Invalid, Kind, Scalar, many, mapping, unexpected
+from a2a_sync.codec.records import Member, Record, Tagged, Variants, load_member, optional, required
+from a2a_sync.codec.v03.tasks import TEXTS
+
+# -- security -----------------------------------------------------------------------------------------------------------
+
+DESCRIPTION = Member("description", TEXT)
+REFRESH_URL = Member("refresh_url", TEXT)
+SCOPES = Member("scopes", mapping(TEXT), always=True)
+AUTHORIZATION_URL = required("authorization_url", TEXT)
+TOKEN_URL = required("token_url", TEXT)
+#: In the order in which one is chosen where a card offers several: the objects hold one.
+_FLOWS: dict[str, Record] = {
+    "authorizationCode": Record(c.AuthorizationCodeOAuthFlow, AUTHORIZATION_URL, TOKEN_URL, REFRESH_URL, SCOPES),
+    "clientCredentials": Record(c.ClientCredentialsOAuthFlow, TOKEN_URL, REFRESH_URL, SCOPES),
+    "implicit": Record(c.ImplicitOAuthFlow, AUTHORIZATION_URL, REFRESH_URL, SCOPES),
+    "password": Record(c.PasswordOAuthFlow, TOKEN_URL, REFRESH_URL, SCOPES),
+}
+
+
+def _load_flow(value: Any, strict: bool) -> c.OAuthFlow | None:
+    if not isinstance(value, dict):
+        raise unexpected("an object", value)
+    name = next((name for name in _FLOWS if value.get(name) is not None), None)
+    if name is None:
+        if strict:
+            raise Invalid(f"needs one of {', '.join(_FLOWS)}")
+        return None
+    try:
+        flow: c.OAuthFlow = _FLOWS[name].load(value[name], strict)
+    except Invalid as invalid:
+        raise invalid.below(name) from None
+    return flow
+
+
+def _dump_flow(flow: c.OAuthFlow) -> dict[str, Any]:
+    # Device code came with 1.0: its scheme is written without a flow.
+    return {name: record.dump(flow) for name, record in _FLOWS.items() if record.cls is type(flow)}
+
+
+OAUTH_FLOW = Scalar(_load_flow, _dump_flow)
+
+
+class _Schemes(Variants):
+    """Schemes that say their type, and those of the other dialect, which are written as in 1.0."""
+
+    def load(self, value: Any, strict: bool) -> Any:
+        if isinstance(value, dict) and value.get("type") is None and value.keys() & v10.SECURITY_SCHEME.keys:
+            return v10.SECURITY_SCHEME.load(value, strict)
+        return super().load(value, strict)
+
+
+SECURITY_SCHEME = _Schemes(
+    "type",
+    Tagged(
+        "type",
+        "apiKey",
+        c.APIKeySecurityScheme,
+        DESCRIPTION,
+        required("location", TEXT, "in"),
+        required("name", TEXT),
+    ),
+    Tagged(
+        "type",
+        "http",
+        c.HTTPAuthSecurityScheme,
+        DESCRIPTION,
+        required("scheme", TEXT),
+        Member("bearer_format", TEXT),
+    ),
+    Tagged(
+        "type",
+        "oauth2",
+        c.OAuth2SecurityScheme,
+        DESCRIPTION,
+        required("flow", OAUTH_FLOW, "flows"),
+        Member("oauth2_metadata_url", TEXT),
+    ),
+    Tagged(
+        "type",
+        "openIdConnect",
+        c.OpenIdConnectSecurityScheme,
+        DESCRIPTION,
+        required("open_id_connect_url", TEXT),
+    ),
+    Tagged("type", "mutualTLS", c.MutualTlsSecurityScheme, DESCRIPTION),
+)
+_SCOPES_BY_SCHEME = mapping(TEXTS)
+
+
+def _load_requirement(value: Any, strict: bool) -> c.SecurityRequirement:
+    if isinstance(value, dict) and isinstance(value.get("schemes"), dict):
+        told: c.SecurityRequirement = v10.SECURITY_REQUIREMENT.load(value, strict)
+        return told
+    return c.SecurityRequirement(schemes=_SCOPES_BY_SCHEME.load(value, strict))
+
+
+def _dump_requirement(requirement: c.SecurityRequirement) -> dict[str, list[str]]:
+    return {name: list(scopes) for name, scopes in requirement.schemes.items()}
+
+
+SECURITY_REQUIREMENT = Scalar(_load_requirement, _dump_requirement)
+SECURITY = Member("security_requirements", many(SECURITY_REQUIREMENT), "security")
+
+# -- the agent card -----------------------------------------------------------------------------------------------------
+
+_VERSION = "0.3"
+
+
+def _load_interface(value: Any, strict: bool, version: str = _VERSION) -> c.AgentInterface:
+    if not isinstance(value, dict):
+        raise unexpected("an object", value)
+    url, transport = (load_member(value, name, TEXT, strict) or "" for name in ("url", "transport"))
+    return c.AgentInterface(url=url, protocol_binding=transport, protocol_version=version)
+
+
+def _dump_interface(interface: c.AgentInterface) -> dict[str, str]:
+    return {"url": interface.url, "transport": interface.protocol_binding}
+
+
+INTERFACE = Scalar(_load_interface, _dump_interface)
+AGENT_PROVIDER = Record(c.AgentProvider, required("url", TEXT), required("organization", TEXT))
+AGENT_EXTENSION = Record(
+    c.AgentExtension, required("uri", TEXT), DESCRIPTION, Member("required", FLAG), Member("params", STRUCT)
+)
+AGENT_CAPABILITIES = Record(
+    c.AgentCapabilities,
+    optional("streaming", FLAG),
+    optional("push_notifications", FLAG),
+    Member("extensions", many(AGENT_EXTENSION)),
+)
+AGENT_CARD_SIGNATURE = Record(
+    c.AgentCardSignature, required("protected", TEXT), required("signature", TEXT), Member("header", STRUCT)
+)
+AGENT_SKILL = Record(
+    c.AgentSkill,
+    required("id", TEXT),
+    required("name", TEXT),
+    required("description", TEXT),
+    required("tags", TEXTS),
+    Member("examples", TEXTS),
+    Member("input_modes", TEXTS),
+    Member("output_modes", TEXTS),
+    SECURITY,
+)
+
+
+class _Card(Record):
+    """A card whose address stands at its top; further ones, and the promise of an extended card, stand beside it."""
+
+    def load(self, value: Any, strict: bool) -> Any:
+        card: c.AgentCard = super().load(value, strict)
+        extended = _AT_THE_TOP.found(value, strict).get("extended_agent_card")
+        return replace(
+            card,
+            supported_interfaces=_load_interfaces(value, strict),
+            capabilities=replace(card.capabilities, extended_agent_card=extended),
+        )
+
+    def dump(self, obj: Any) -> dict[str, Any]:
+        spoken = [one for one in obj.supported_interfaces if not one.protocol_version or _is_old(one.protocol_version)]
+        if not spoken:
+            raise ValueError("the card names no interface of protocol 0.3")
+        written = {
+            "protocolVersion": f"{_VERSION}.0",
+            **super().dump(obj),
+            "url": spoken[0].url,
+            "preferredTransport": spoken[0].protocol_binding,
+            "additionalInterfaces": [_dump_interface(interface) for interface in spoken],
+        }
+        if obj.capabilities.extended_agent_card:
+            written["supportsAuthenticatedExtendedCard"] = True
+        return written
+
+
+def _is_old(version: str) -> bool:
+    return version.startswith("0.")
+
+
+_AT_THE_TOP = Record(c.AgentCapabilities, optional("extended_agent_card", FLAG, "supportsAuthenticatedExtendedCard"))
+
+
+def _load_interfaces(value: dict[str, Any], strict: bool) -> tuple[c.AgentInterface, ...]:
+    """The main address and then the others, each once."""
+    version = ".".join((_optional_text(value, "protocolVersion", strict) or _VERSION).split(".")[:2])
+    main = c.AgentInterface(
+        url=load_member(value, "url", TEXT, strict) or "",
+        protocol_binding=_optional_text(value, "preferredTransport", strict) or "JSONRPC",
+        protocol_version=version,
+    )
+    others = many(Scalar(lambda item, strict: _load_interface(item, strict, version)))
+    try:
+        further = others.load(value.get("additionalInterfaces") or [], strict)
+    except Invalid as invalid:
+        raise invalid.below("additionalInterfaces") from None
+    return tuple(dict.fromkeys((main, *further)))
+
+
+def _optional_text(value: dict[str, Any], name: str, strict: bool) -> str:
+    text: str = load_member(value, name, TEXT, strict) if value.get(name) is not None else ""
+    return text
+
+
+AGENT_CARD = _Card(
+    c.AgentCard,
+    required("name", TEXT),
+    required("description", TEXT),
+    Member("provider", AGENT_PROVIDER),
+    required("version", TEXT),
+    optional("documentation_url", TEXT),
+    optional("icon_url", TEXT),
+    required("capabilities", AGENT_CAPABILITIES),
+    Member("security_schemes", mapping(SECURITY_SCHEME)),
+    SECURITY,
+    required("default_input_modes", TEXTS),
+    required("default_output_modes", TEXTS),
+    required("skills", many(AGENT_SKILL)),
+    Member("signatures", many(AGENT_CARD_SIGNATURE)),
+)
+_RECORDS = (
+    AGENT_PROVIDER,
+    AGENT_EXTENSION,
+    AGENT_CAPABILITIES,
+    AGENT_CARD_SIGNATURE,
+    AGENT_SKILL,
+    AGENT_CARD,
+)
+KINDS: Mapping[Any, Kind] = {
+    **{record.cls: record for record in _RECORDS},
+    **dict.fromkeys((c.SecurityScheme, *SECURITY_SCHEME.classes), SECURITY_SCHEME),
+    **dict.fromkeys((c.OAuthFlow, c.DeviceCodeOAuthFlow, *(flow.cls for flow in _FLOWS.values())), OAUTH_FLOW),
+    c.SecurityRequirement: SECURITY_REQUIREMENT,
+    c.AgentInterface: INTERFACE,
+}

@@ -1,0 +1,98 @@
+"""Webhooks and requests of 0.3, as JSON-RPC has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync import types as t
+from a2a_sync.codec.fields import FLAG, TEXT, Invalid, Scalar, many, unexpected
+from a2a_sync.codec.records import Member, Record, load_member, required
+from a2a_sync.codec.v03.parts import METADATA
+from a2a_sync.codec.v03.tasks import HISTORY_LENGTH, MESSAGE, TEXTS
+
+# -- push configuration -------------------------------------------------------------------------------------------------
+
+
+def _load_first(value: Any, strict: bool) -> str:
+    schemes = TEXTS.load(value, strict)
+    return schemes[0] if schemes else ""
+
+
+AUTHENTICATION_INFO = Record(
+    t.AuthenticationInfo,
+    required("scheme", Scalar(_load_first, lambda scheme: [scheme], empty=""), "schemes"),
+    Member("credentials", TEXT),
+)
+WEBHOOK = Record(
+    t.TaskPushNotificationConfig,
+    Member("id", TEXT),
+    required("url", TEXT),
+    Member("token", TEXT),
+    Member("authentication", AUTHENTICATION_INFO),
+)
+_WEBHOOK_OF = Record(t.TaskPushNotificationConfig, required("task_id", TEXT))
+
+
+def _load_push_config(value: Any, strict: bool) -> t.TaskPushNotificationConfig:
+    if not isinstance(value, dict):
+        raise unexpected("an object", value)
+    task_id = _WEBHOOK_OF.found(value, strict).get("task_id", "")
+    if strict and not task_id:
+        raise Invalid("is required", "taskId")
+    config = load_member(value, "pushNotificationConfig", WEBHOOK, strict) or t.TaskPushNotificationConfig(url="")
+    # Servers of 0.3 keep one webhook per task for clients that give it no id: setting it twice replaces it.
+    return replace(config, task_id=task_id, id=config.id or (task_id if strict else ""))
+
+
+def _dump_push_config(config: t.TaskPushNotificationConfig) -> dict[str, Any]:
+    return {"taskId": config.task_id, "pushNotificationConfig": WEBHOOK.dump(config)}
+
+
+PUSH_CONFIG = Scalar(_load_push_config, _dump_push_config)
+
+
+def _load_push_configs(value: Any, strict: bool) -> t.ListTaskPushNotificationConfigsResponse:
+    return t.ListTaskPushNotificationConfigsResponse(configs=many(PUSH_CONFIG).load(value, strict))
+
+
+def _dump_push_configs(response: t.ListTaskPushNotificationConfigsResponse) -> list[Any]:
+    return [_dump_push_config(config) for config in response.configs]
+
+
+PUSH_CONFIGS = Scalar(_load_push_configs, _dump_push_configs)
+
+
+# -- requests -----------------------------------------------------------------------------------------------------------
+
+SEND_MESSAGE_CONFIGURATION = Record(
+    t.SendMessageConfiguration,
+    Member("accepted_output_modes", TEXTS),
+    Member("task_push_notification_config", WEBHOOK, "pushNotificationConfig"),
+    HISTORY_LENGTH,
+    # Always said: servers of 0.3 differ on what its absence means.
+    Member(
+        "return_immediately",
+        Scalar(lambda value, strict: not FLAG.load(value, strict), lambda at_once: not at_once, empty=False),
+        "blocking",
+        always=True,
+    ),
+)
+
+
+class SendRequest(Record):
+    """The kind of a send, whose configuration is always written."""
+
+    def dump(self, obj: Any) -> dict[str, Any]:
+        if obj.configuration is None:
+            obj = replace(obj, configuration=t.SendMessageConfiguration())
+        return super().dump(obj)
+
+
+SEND_MESSAGE_REQUEST = SendRequest(
+    t.SendMessageRequest,
+    required("message", MESSAGE),
+    Member("configuration", SEND_MESSAGE_CONFIGURATION),
+    METADATA,
+)
+RECORDS = (AUTHENTICATION_INFO, SEND_MESSAGE_CONFIGURATION, SEND_MESSAGE_REQUEST)
