@@ -46,6 +46,7 @@ class _Connections:
         self._changed = threading.Condition(threading.Lock())
         self._idle: list[sqlite3.Connection] = []
         self._in_use = 0
+        self._closed = False
         self._forks = 0
         self._holds_apart = False
 
@@ -59,15 +60,26 @@ class _Connections:
 
     def give_back(self, connection: sqlite3.Connection | None, *, usable: bool) -> None:
         """End a lease. What is not usable, or one too many, is closed."""
-        if connection is not None and not (usable and len(self._idle) < _IDLE):
-            connection.close()
-            connection = None
         with self._changed:
-            if connection is not None:
+            if connection is not None and usable and not self._closed and len(self._idle) < _IDLE:
                 self._idle.append(connection)
-            self._in_use -= 1
-            if self._forks:
-                self._changed.notify_all()
+                connection = None
+            if connection is None:
+                self._returned()
+                return
+        connection.close()
+        with self._changed:
+            self._returned()
+
+    def _returned(self) -> None:
+        self._in_use -= 1
+        if self._forks:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Close what waits for its next use, and from now on what is given back."""
+        self._closed = True
+        self.close_idle()
 
     def close_idle(self) -> None:
         with self._changed:
@@ -164,7 +176,7 @@ class Database:
         """Close what waits for its next use; what is in use follows when it is done. The next use opens anew."""
         connections = self._by_pid.pop(os.getpid(), None)
         if connections is not None:
-            connections.close_idle()
+            connections.close()
 
     def connect(self) -> sqlite3.Connection:
         """A new connection, set up."""
