@@ -27,6 +27,7 @@ from a2a_sync.types import (
 )
 
 if TYPE_CHECKING:
+    from a2a_sync.stores.contexts import Contexts
     from a2a_sync.stores.webhooks import Webhooks
 
 
@@ -258,6 +259,10 @@ class TaskStore(Protocol):
     @property
     def webhooks(self) -> Webhooks:
         """Where push notifications of its tasks go."""
+
+    @property
+    def contexts(self) -> Contexts:
+        """What the tasks of one context have in common."""
 
     def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
         """Begin a run on ``request.task_id``: store the request and `events` (the user's message first) in one step.

@@ -35,6 +35,7 @@ from a2a_sync.stores.base import (
     not_found,
     outcome,
 )
+from a2a_sync.stores.memory_contexts import MemoryContexts
 from a2a_sync.stores.memory_webhooks import MemoryWebhooks, set_webhook
 from a2a_sync.stores.records import Owned, Record
 from a2a_sync.types import TaskState, TaskStatus
@@ -68,6 +69,7 @@ class MemoryStore:
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._tokens = itertools.count(1)
         self.webhooks = MemoryWebhooks(self._lock, self._find)
+        self.contexts = MemoryContexts(self._lock, self._scopes, self._held)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -101,10 +103,7 @@ class MemoryStore:
     def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
         with self._lock:
-            record = self._tasks.get(token.task_id)
-            if record is None or not record.token or record.token != token.value:
-                raise RunRevoked(f"the run on task {token.task_id} is no longer current")
-            return self._write(record, events, end=end)
+            return self._write(self._held(token), events, end=end)
 
     def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """See `TaskStore.interrupt`."""
@@ -132,7 +131,14 @@ class MemoryStore:
         owned = self._scopes.get(scope)
         if owned is None:
             owned = self._scopes[scope] = Owned(scope)
-        record = self._tasks[task_id] = owned.tasks[task_id] = Record(owned, head)
+        record = self._tasks[task_id] = Record(owned, head)
+        owned.add(record)
+        return record
+
+    def _held(self, token: RunToken) -> Record:
+        record = self._tasks.get(token.task_id)
+        if record is None or not record.token or record.token != token.value:
+            raise RunRevoked(f"the run on task {token.task_id} is no longer current")
         return record
 
     def _startable(self, scope: Scope, task_id: str) -> Record:
@@ -185,9 +191,8 @@ class MemoryStore:
         waited = task_id in self._waiting
         record.token = ""
         self._waiting.pop(task_id, None)
-        del self._tasks[task_id], owned.tasks[task_id]
-        for key in record.keys:
-            del owned.sends[key]
+        del self._tasks[task_id]
+        owned.remove(record)
         if not owned.tasks:
             del self._scopes[owned.scope]
         if len(self._ended) > 2 * len(self._tasks) + 64:
@@ -248,8 +253,11 @@ class MemoryStore:
         """See `TaskStore.list`."""
         with self._lock:
             owned = self._scopes.get(scope)
-            records = list(owned.tasks.values()) if owned is not None else []
-        if query.context_id or query.state is not None or query.since_ms is not None:
+            if owned is None:
+                records = []
+            else:
+                records = owned.of_context(query.context_id) if query.context_id else list(owned.tasks.values())
+        if query.state is not None or query.since_ms is not None:
             records = [record for record in records if _matches(record, query)]
         total = len(records)
         if query.after is not None:
@@ -271,9 +279,6 @@ class MemoryStore:
 
 
 def _matches(record: Record, query: TaskQuery) -> bool:
-    head = record.head
-    return (
-        (not query.context_id or head.context_id == query.context_id)
-        and (query.state is None or head.status.state is query.state)
-        and (query.since_ms is None or record.order.time_ms >= query.since_ms)
+    return (query.state is None or record.head.status.state is query.state) and (
+        query.since_ms is None or record.order.time_ms >= query.since_ms
     )

@@ -22,20 +22,54 @@ from a2a_sync.stores.base import (
     folded,
     time_ms,
 )
+from a2a_sync.stores.contexts import StoredState
 from a2a_sync.stores.packing import ARTIFACT, MESSAGE, Packed, pack, unpack, unpack_artifact, unpack_message
 from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.types import Artifact, Message, Task
 
 
 class Owned:
-    """The tasks of one scope, and its sends by their keys."""
+    """The tasks of one scope, its sends by their keys, and its contexts: the ids of their tasks, and their states."""
 
-    __slots__ = ("scope", "sends", "tasks")
+    __slots__ = ("contexts", "scope", "sends", "states", "tasks")
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.tasks: dict[str, Record] = {}
         self.sends: dict[str, SentRun] = {}
+        # Most contexts have one task: its id stands for a set of one.
+        self.contexts: dict[str, str | dict[str, None]] = {}
+        self.states: dict[str, StoredState] = {}
+
+    def add(self, record: Record) -> None:
+        """A new task."""
+        task_id, context_id = record.head.id, record.head.context_id
+        self.tasks[task_id] = record
+        known = self.contexts.get(context_id)
+        if known is None:
+            self.contexts[context_id] = task_id
+        elif isinstance(known, str):
+            self.contexts[context_id] = {known: None, task_id: None}
+        else:
+            known[task_id] = None
+
+    def remove(self, record: Record) -> None:
+        """Forget a task, and its context with the last one."""
+        task_id, context_id = record.head.id, record.head.context_id
+        del self.tasks[task_id]
+        for key in record.keys:
+            del self.sends[key]
+        known = self.contexts[context_id]
+        if not isinstance(known, str):
+            del known[task_id]
+        if not known or known == task_id:
+            del self.contexts[context_id]
+            self.states.pop(context_id, None)
+
+    def of_context(self, context_id: str) -> list[Record]:
+        """The tasks of a context."""
+        known = self.contexts.get(context_id, ())
+        return [self.tasks[task_id] for task_id in ((known,) if isinstance(known, str) else known)]
 
 
 class Base(NamedTuple):

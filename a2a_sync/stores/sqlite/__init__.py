@@ -37,6 +37,7 @@ from a2a_sync.stores.base import (
     not_found,
 )
 from a2a_sync.stores.sqlite import rows, schema, sends
+from a2a_sync.stores.sqlite.contexts import SQLiteContexts
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.reading import Reading
 from a2a_sync.stores.sqlite.retention import Retention
@@ -99,6 +100,7 @@ class SQLiteStore:
         )
         self._retention = Retention(self._database, self._sql, max_tasks)
         self.webhooks = SQLiteWebhooks(self._database, self._sql, self._key)
+        self.contexts = SQLiteContexts(self._database, self._sql, self._current)
         self.workers = SQLiteWorkers(self._database, self._sql, str(Path(name).absolute()), self._adopt)
 
     def close(self) -> None:
@@ -288,6 +290,9 @@ class SQLiteStore:
     def _row(self, connection: sqlite3.Connection, task_id: str) -> HeadRow | None:
         found = connection.execute(self._sql.head, (task_id,)).fetchone()
         return None if found is None else HeadRow._make(found)
+
+    def _current(self, connection: sqlite3.Connection, token: RunToken) -> HeadRow:
+        return _held(token, self._row(connection, token.task_id))
 
     def _key(self, connection: sqlite3.Connection, scope: Scope, task_id: str) -> int:
         return _owned(self._row(connection, task_id), scope, task_id).key

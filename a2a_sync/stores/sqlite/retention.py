@@ -37,6 +37,7 @@ class Retention:
         connection.execute(self._sql.delete_sends, log)
         connection.execute(self._sql.delete_entries, log)
         connection.execute(self._sql.delete_webhooks, (row.key,))
+        connection.execute(self._sql.delete_state, (row.tenant, row.owner, row.context))
         if row.has_snapshot:
             connection.execute(self._sql.delete_snapshot, (row.key,))
 

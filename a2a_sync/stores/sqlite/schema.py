@@ -9,7 +9,7 @@ counts them all. ``snapshots`` holds the folded artifacts of tasks with many chu
 heartbeats of the processes; a token begins with the id of the worker that holds it. ``sends`` knows the sends that came
 with a key by the digest of scope and key; the entry of the message names the digest too, so that it can be deleted with
 its task. ``webhooks`` holds the push configurations of tasks, with the last entry that each was told of; those that may
-still be told of something are ``open``.
+still be told of something are ``open``. ``states`` holds what the tasks of a context share.
 
 Every index and every table that a write touches is one more page to store: measure before adding one.
 """
@@ -23,7 +23,7 @@ from a2a_sync.errors import StoreError
 from a2a_sync.stores.base import COMPACT_FROM
 
 #: Raised by one with every change to the tables, together with an upgrade in `prepare`.
-VERSION = 2
+VERSION = 3
 
 _NUMBER_BITS = 28
 #: No task may have more entries.
@@ -142,6 +142,18 @@ _SINCE = {
         """,
         "CREATE INDEX {p}webhooks_open ON {p}webhooks (due_ms) WHERE open = 1",
     ),
+    3: (
+        """
+        CREATE TABLE {p}states (
+            tenant TEXT NOT NULL,
+            owner TEXT NOT NULL,
+            context TEXT NOT NULL,
+            version INTEGER NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (tenant, owner, context)
+        ) WITHOUT ROWID
+        """,
+    ),
 }
 
 
@@ -243,6 +255,16 @@ class Statements:
         )
         self.delete_webhook = f"DELETE FROM {p}webhooks WHERE task = ? AND id = ?"
         self.delete_webhooks = f"DELETE FROM {p}webhooks WHERE task = ?"
+        self.state = f"SELECT body, version FROM {p}states WHERE tenant = ? AND owner = ? AND context = ?"
+        self.put_state = (
+            f"INSERT OR REPLACE INTO {p}states (tenant, owner, context, version, body) VALUES (?, ?, ?, ?, ?)"
+        )
+        # After the task itself is deleted.
+        self.delete_state = (
+            f"DELETE FROM {p}states AS state WHERE tenant = ? AND owner = ? AND context = ? AND NOT EXISTS"
+            f" (SELECT 1 FROM {p}tasks AS task INDEXED BY {p}tasks_by_context WHERE task.tenant = state.tenant"
+            " AND task.owner = state.owner AND task.context = state.context)"
+        )
         self.to_forget = (
             f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE token IS NULL"
             " ORDER BY ended DESC, rest_ms LIMIT ?"

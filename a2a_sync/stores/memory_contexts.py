@@ -1,0 +1,36 @@
+"""The contexts of a `MemoryStore`. Each scope holds its own, by id; the store's lock is held by whoever changes them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from a2a_sync.stores.base import RunToken, Scope
+from a2a_sync.stores.contexts import StateConflict, StoredState
+from a2a_sync.stores.records import Owned, Record
+
+_NOTHING = StoredState()
+
+
+class MemoryContexts:
+    """The `Contexts` of the store whose lock this is; `held` is how it finds the record of a run's token."""
+
+    def __init__(self, lock: threading.Lock, scopes: dict[Scope, Owned], held: Callable[[RunToken], Record]) -> None:
+        self._lock = lock
+        self._scopes = scopes
+        self._held = held
+
+    def state(self, scope: Scope, context_id: str) -> StoredState:
+        """See `Contexts.state`."""
+        owned = self._scopes.get(scope)
+        return _NOTHING if owned is None else owned.states.get(context_id, _NOTHING)
+
+    def set_state(self, token: RunToken, body: bytes, *, expected: int) -> None:
+        """See `Contexts.set_state`."""
+        with self._lock:
+            record = self._held(token)
+            states, context_id = record.owned.states, record.head.context_id
+            current = states.get(context_id, _NOTHING)
+            if current.version != expected:
+                raise StateConflict(current)
+            states[context_id] = StoredState(body, expected + 1)

@@ -1,0 +1,44 @@
+"""The states of contexts in an SQLite file: compared and set in one transaction, gone with the last task of their context."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from a2a_sync.stores.base import RunToken, Scope
+from a2a_sync.stores.contexts import StateConflict, StoredState
+from a2a_sync.stores.sqlite.database import Database
+from a2a_sync.stores.sqlite.rows import HeadRow
+from a2a_sync.stores.sqlite.schema import Statements
+
+
+class SQLiteContexts:
+    """The `Contexts` of an `SQLiteStore`. `held` finds the row of the task that a token is current for, or raises."""
+
+    def __init__(
+        self, database: Database, sql: Statements, held: Callable[[sqlite3.Connection, RunToken], HeadRow]
+    ) -> None:
+        self._database = database
+        self._sql = sql
+        self._held = held
+
+    def state(self, scope: Scope, context_id: str) -> StoredState:
+        """See `Contexts.state`."""
+        return self._database.read(lambda connection: self._find(connection, scope, context_id))
+
+    def set_state(self, token: RunToken, body: bytes, *, expected: int) -> None:
+        """See `Contexts.set_state`."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            row = self._held(connection, token)
+            scope = Scope(row.tenant, row.owner)
+            current = self._find(connection, scope, row.context)
+            if current.version != expected:
+                raise StateConflict(current)
+            connection.execute(self._sql.put_state, (*scope, row.context, expected + 1, body))
+
+        self._database.write(work)
+
+    def _find(self, connection: sqlite3.Connection, scope: Scope, context_id: str) -> StoredState:
+        row = connection.execute(self._sql.state, (*scope, context_id)).fetchone()
+        return StoredState() if row is None else StoredState(*row)
