@@ -68,7 +68,7 @@ class MemoryStore:
         self._ended: deque[str] = deque()
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._tokens = itertools.count(1)
-        self.webhooks = MemoryWebhooks(self._lock, self._find)
+        self.webhooks = MemoryWebhooks(self._lock, self._tasks, self._find)
         self.contexts = MemoryContexts(self._lock, self._scopes, self._held)
 
     # -- writing ------------------------------------------------------------------------------------------------------

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.operations import Webhook
 from a2a_sync.stores.base import Scope
 from a2a_sync.stores.records import Record
@@ -13,10 +14,11 @@ from a2a_sync.stores.webhooks import SNAPSHOT, StoredWebhook, TooManyWebhooks
 
 
 class MemoryWebhooks:
-    """The `Webhooks` of the store whose lock this is; `find` is how it finds the record of a task."""
+    """The `Webhooks` of the store whose lock and tasks these are; `find` is how it finds the record of a task."""
 
-    def __init__(self, lock: threading.Lock, find: Callable[[Scope, str], Record]) -> None:
+    def __init__(self, lock: threading.Lock, tasks: Mapping[str, Record], find: Callable[[Scope, str], Record]) -> None:
         self._lock = lock
+        self._tasks = tasks
         self._find = find
 
     def put(self, scope: Scope, webhook: Webhook, *, most: int) -> None:
@@ -29,7 +31,7 @@ class MemoryWebhooks:
 
     def of_task(self, scope: Scope, task_id: str) -> tuple[StoredWebhook, ...]:
         """See `Webhooks.of_task`."""
-        return self._find(scope, task_id).webhooks
+        return _now(self._find(scope, task_id))
 
     def delete(self, scope: Scope, task_id: str, webhook_id: str) -> None:
         """See `Webhooks.delete`."""
@@ -37,19 +39,69 @@ class MemoryWebhooks:
             record = self._find(scope, task_id)
             record.webhooks = tuple(known for known in record.webhooks if known.id != webhook_id)
 
+    def due(self, *, now_ms: int, limit: int = 100) -> tuple[StoredWebhook, ...]:
+        """See `Webhooks.due`."""
+        with self._lock:
+            records = [record for record in self._tasks.values() if record.webhooks]
+        waiting = [webhook for record in records for webhook in _now(record)]
+        found = [webhook for webhook in waiting if webhook.behind and webhook.due_ms <= now_ms and not webhook.holder]
+        return tuple(sorted(found, key=lambda webhook: webhook.due_ms)[:limit])
+
+    def claim(self, webhook: StoredWebhook, holder: str) -> StoredWebhook | None:
+        """See `Webhooks.claim`."""
+        with self._lock:
+            record = self._record_of(webhook)
+            known = next((one for one in _now(record) if one.id == webhook.id), None) if record is not None else None
+            if record is None or known is None or not known.behind or known.holder not in ("", holder):
+                return None
+            held = replace(known, holder=holder)
+            _swap(record, held)
+            return held
+
+    def settle(self, webhook: StoredWebhook, *, release: bool = False) -> bool:
+        """See `Webhooks.settle`."""
+        with self._lock:
+            record = self._record_of(webhook)
+            mark = (webhook.id, webhook.revision, webhook.holder)
+            if record is None or mark not in [(one.id, one.revision, one.holder) for one in record.webhooks]:
+                return False
+            over = record.terminal and webhook.cursor >= record.head.version
+            open_ = not webhook.disabled and not over
+            _swap(record, replace(webhook, open=open_, holder="" if release else webhook.holder))
+            return True
+
+    def _record_of(self, webhook: StoredWebhook) -> Record | None:
+        try:
+            return self._find(webhook.scope, webhook.task_id)
+        except TaskNotFoundError:
+            return None
+
 
 def set_webhook(record: Record, webhook: Webhook, cursor: int) -> None:
     """Add a webhook that begins after `cursor`, or replace the one with its id. The store's lock is held."""
     config, version = webhook
-    for place, known in enumerate(record.webhooks):
-        if known.id == config.id:
-            again = replace(
-                known, config=config, version=version, revision=known.revision + 1, tries=0, due_ms=0, disabled=""
-            )
-            record.webhooks = (*record.webhooks[:place], again, *record.webhooks[place + 1 :])
-            return
-    number = record.webhooks[-1].number + 1 if record.webhooks else 1
+    known = next((known for known in record.webhooks if known.id == config.id), None)
+    if known is not None:
+        fresh = replace(known, config=config, version=version, tries=0, due_ms=0, disabled="", open=True)
+        _swap(record, replace(fresh, revision=known.revision + 1))
+        return
     new = StoredWebhook(
-        scope=record.owned.scope, config=config, number=number, version=version, revision=1, cursor=cursor
+        scope=record.owned.scope,
+        config=config,
+        number=record.webhooks[-1].number + 1 if record.webhooks else 1,
+        version=version,
+        revision=1,
+        cursor=cursor,
+        head=record.head.version,
     )
     record.webhooks = (*record.webhooks, new)
+
+
+def _swap(record: Record, webhook: StoredWebhook) -> None:
+    record.webhooks = tuple(webhook if one.number == webhook.number else one for one in record.webhooks)
+
+
+def _now(record: Record) -> tuple[StoredWebhook, ...]:
+    """The webhooks of a task, with the number of its last entry."""
+    head = record.head.version
+    return tuple(replace(webhook, head=head) for webhook in record.webhooks)

@@ -165,7 +165,9 @@ class Record:
     def compactable(self, expiry: Expiry) -> bool:
         """Its log is to be compacted, and is long enough to be worth it."""
         head = self.head
-        return head.version - head.compacted >= COMPACT_FROM and self._rests_since(expiry.replay)
+        if head.version - head.compacted < COMPACT_FROM or not self._rests_since(expiry.replay):
+            return False
+        return not any(webhook.open and webhook.cursor < head.version for webhook in self.webhooks)
 
     def set_right(self, now: int | None) -> None:
         """Its run cannot have ended after `now`."""

@@ -27,9 +27,10 @@ class TooManyWebhooks(Exception):
 class StoredWebhook:
     """A webhook as the store has it.
 
-    ``number`` is its place among those of its task. ``version`` is the protocol version that it was set in; ``revision`` counts
-    how often it was set. ``cursor`` is the number of the last entry delivered. ``tries`` of the next one have failed; it is not tried again before ``due_ms`` (since 1970).
-    ``disabled`` says why nothing is delivered any more.
+    ``number`` is its place among those of its task. ``version`` is the protocol version that it was set in; ``revision``
+    counts how often it was set. ``cursor`` is the number of the last entry delivered, ``head`` that of the last one there
+    is. ``tries`` of the next one have failed; it is not tried again before ``due_ms`` (since 1970). ``disabled`` says why
+    nothing is delivered any more. It is ``open`` unless nothing can come any more. ``holder`` is who delivers.
     """
 
     scope: Scope
@@ -38,9 +39,17 @@ class StoredWebhook:
     version: str
     revision: int
     cursor: int
+    head: int
     tries: int = 0
     due_ms: int = 0
     disabled: str = ""
+    open: bool = True
+    holder: str = ""
+
+    @property
+    def behind(self) -> bool:
+        """There is something to deliver."""
+        return self.open and self.cursor < self.head
 
     @property
     def task_id(self) -> str:
@@ -57,6 +66,9 @@ class Webhooks(Protocol):
     """The webhooks of a store's tasks. All methods raise as those of `TaskStore` do.
 
     One that comes with a send is stored by `TaskStore.start_run`, in the same step; its cursor then stands before the run.
+    A log is not compacted while one of its webhooks is behind.
+
+    Who delivers holds the webhook meanwhile, and nobody else. What a worker held that has died (see `Workers`) is free.
     """
 
     def put(self, scope: Scope, webhook: Webhook, *, most: int) -> None:
@@ -74,3 +86,18 @@ class Webhooks(Protocol):
 
     def delete(self, scope: Scope, task_id: str, webhook_id: str) -> None:
         """Remove a webhook; nothing happens where it is not there."""
+
+    def due(self, *, now_ms: int, limit: int = 100) -> tuple[StoredWebhook, ...]:
+        """Webhooks of all scopes that are behind, may be tried now and are held by nobody; those that are due first."""
+
+    def claim(self, webhook: StoredWebhook, holder: str) -> StoredWebhook | None:
+        """Hold a webhook, also once more; as it is now. None where another one holds it, or there is nothing to deliver.
+
+        In a shared store `holder` begins with the id of a worker that is alive, and a dot.
+        """
+
+    def settle(self, webhook: StoredWebhook, *, release: bool = False) -> bool:
+        """Store ``cursor``, ``tries``, ``due_ms`` and ``disabled`` of a webhook that was claimed; with `release` let go of it.
+
+        False, and nothing is stored, where it is gone, was set again, or is held by another one now.
+        """

@@ -250,3 +250,157 @@ def test_webhooks_stay_when_a_log_is_compacted(store):
     before = store.webhooks.of_task(MINE, run.head.id)
     store.sweep(ever(replay=True))
     assert store.webhooks.of_task(MINE, run.head.id) == before
+
+
+# -- delivering ---------------------------------------------------------------------------------------------------------
+
+
+def due(store: TaskStore, now_ms: int = 0, limit: int = 100) -> list[str]:
+    return [stored.id for stored in store.webhooks.due(now_ms=now_ms, limit=limit)]
+
+
+def holder(store: TaskStore) -> str:
+    """Somebody who delivers, and is alive."""
+    if store.workers is None:
+        return "me"
+    store.workers.beat()
+    return f"{store.workers.id}.me"
+
+
+def claimed(store: TaskStore, task_id: str, webhook_id: str = "w", who: str = "") -> Any:
+    (stored,) = [stored for stored in store.webhooks.of_task(MINE, task_id) if stored.id == webhook_id]
+    return store.webhooks.claim(stored, who or holder(store))
+
+
+def test_a_webhook_is_due_until_it_was_told_of_the_last_entry(store):
+    run = begin(store)
+    task_id = run.head.id
+    put(store, task_id, "w")
+    assert due(store) == ["w"]
+    held = claimed(store, task_id)
+    assert (held.cursor, held.head) == (SNAPSHOT, run.head.version)
+    assert store.webhooks.settle(replace(held, cursor=held.head), release=True)
+    assert due(store) == []
+    assert claimed(store, task_id) is None
+    store.append(run.token, [chunk(task_id, "x")])
+    assert due(store) == ["w"]
+    (stored,) = store.webhooks.of_task(MINE, task_id)
+    assert (stored.cursor, stored.head) == (held.head, held.head + 1)
+
+
+def test_webhooks_that_wait_are_due_in_their_time(store):
+    task_id = begin(store).head.id
+    for webhook_id, moment in (("a", 300), ("b", 100), ("c", 200)):
+        put(store, task_id, webhook_id)
+        held = claimed(store, task_id, webhook_id)
+        assert store.webhooks.settle(replace(held, tries=1, due_ms=moment), release=True)
+    assert due(store, 99) == []
+    assert due(store, 200) == ["b", "c"]
+    assert due(store, 1000, limit=2) == ["b", "c"]
+    assert [stored.tries for stored in store.webhooks.of_task(MINE, task_id)] == [1, 1, 1]
+
+
+def test_who_holds_a_webhook_holds_it_alone(store):
+    task_id = begin(store).head.id
+    put(store, task_id, "w")
+    me = holder(store)
+    held = claimed(store, task_id, who=me)
+    assert held.holder == me
+    assert due(store) == []
+    assert claimed(store, task_id, who=me + "too") is None
+    assert claimed(store, task_id, who=me) == held
+    assert not store.webhooks.settle(replace(held, holder=me + "too", cursor=1))
+    assert store.webhooks.settle(replace(held, cursor=1), release=True)
+    assert due(store) == ["w"]
+    assert claimed(store, task_id, who=me + "too").cursor == 1
+
+
+def test_of_many_that_claim_a_webhook_at_once_one_gets_it(store):
+    task_id = begin(store).head.id
+    put(store, task_id, "w")
+    me = holder(store)
+    for _ in range(10):
+        results = together(*[partial(claimed, store, task_id, "w", f"{me}{n}") for n in range(6)])
+        (won,) = [result for result in results if result is not None]
+        assert store.webhooks.settle(won, release=True)
+
+
+def test_nothing_is_settled_for_a_webhook_that_was_set_again_or_is_gone(store):
+    task_id = begin(store).head.id
+    put(store, task_id, "w")
+    held = claimed(store, task_id)
+    put(store, task_id, "w", token="new")
+    assert not store.webhooks.settle(replace(held, cursor=2), release=True)
+    again = claimed(store, task_id)
+    assert (again.config.token, again.cursor) == ("new", SNAPSHOT)
+    store.webhooks.delete(MINE, task_id, "w")
+    assert not store.webhooks.settle(again)
+    assert store.webhooks.claim(again, again.holder) is None
+    store.delete(MINE, task_id)
+    assert not store.webhooks.settle(again)
+    assert store.webhooks.claim(again, again.holder) is None
+
+
+def test_a_webhook_that_was_told_of_the_end_is_never_due_again(store):
+    task_id = done(store)
+    put(store, task_id, "w")
+    held = claimed(store, task_id)
+    store.webhooks.settle(replace(held, cursor=held.head), release=True)
+    (stored,) = store.webhooks.of_task(MINE, task_id)
+    assert not stored.open
+    assert due(store) == []
+
+
+def test_a_disabled_webhook_is_not_due_until_it_is_set_again(store):
+    task_id = begin(store).head.id
+    put(store, task_id, "w")
+    held = claimed(store, task_id)
+    store.webhooks.settle(replace(held, cursor=1, tries=9, due_ms=5, disabled="HTTP 410"), release=True)
+    (stored,) = store.webhooks.of_task(MINE, task_id)
+    assert (stored.disabled, stored.open, stored.behind) == ("HTTP 410", False, False)
+    assert due(store, 10) == []
+    assert claimed(store, task_id) is None
+    put(store, task_id, "w")
+    (stored,) = store.webhooks.of_task(MINE, task_id)
+    assert (stored.disabled, stored.open, stored.tries, stored.due_ms, stored.cursor) == ("", True, 0, 0, 1)
+    assert due(store) == ["w"]
+
+
+def test_a_log_is_not_compacted_while_a_webhook_is_behind(store):
+    run = begin(store)
+    put(store, run.head.id, "w")
+    for n in range(COMPACT_FROM):
+        store.append(run.token, [chunk(run.head.id, "x", append=n > 0)])
+    store.append(run.token, [status(run.head.id, TaskState.COMPLETED)])
+    assert store.sweep(ever(replay=True)).compacted == 0
+    held = claimed(store, run.head.id)
+    store.webhooks.settle(replace(held, cursor=held.head), release=True)
+    assert store.sweep(ever(replay=True)).compacted == 1
+
+
+def test_a_disabled_webhook_keeps_no_log(store):
+    run = begin(store)
+    put(store, run.head.id, "w")
+    for n in range(COMPACT_FROM):
+        store.append(run.token, [chunk(run.head.id, "x", append=n > 0)])
+    store.append(run.token, [status(run.head.id, TaskState.COMPLETED)])
+    store.webhooks.settle(replace(claimed(store, run.head.id), disabled="HTTP 410"), release=True)
+    assert store.sweep(ever(replay=True)).compacted == 1
+
+
+@pytest.mark.parametrize("ended", ["left", "died"])
+def test_what_a_worker_held_that_is_gone_is_free(tmp_path, ended):
+    with ExitStack() as stack:
+        one, two = (SQLiteStore(tmp_path / "tasks.db") for _ in range(2))
+        stack.callback(one.close)
+        stack.callback(two.close)
+        task_id = begin(one).head.id
+        put(one, task_id, "w")
+        held = claimed(one, task_id)
+        two.workers.beat()
+        assert due(two) == []
+        assert claimed(two, task_id) is None
+        one.workers.leave() if ended == "left" else two.workers.dismiss(one.workers.id)
+        assert due(two) == ["w"]
+        assert claimed(two, task_id) is not None
+        assert not one.webhooks.settle(replace(held, cursor=3))

@@ -35,7 +35,10 @@ MESSAGE, STATUS, ARTIFACT, REQUEST = range(4)
 HEAD = (
     "key, id, tenant, owner, context, state, status_ms, status, version, message, artifacts, metadata, token, compacted"
 )
-WEBHOOK = "body, number, version, revision, cursor, tries, due_ms, disabled"
+WEBHOOK = (
+    "task.tenant, task.owner, task.version, hook.body, hook.number, hook.version, hook.revision, hook.cursor, hook.tries,"
+    " hook.due_ms, hook.disabled, hook.open, hook.holder"
+)
 
 _TABLES = (
     """
@@ -244,7 +247,25 @@ class Statements:
         self.delete_task = f"DELETE FROM {p}tasks WHERE key = ?"
         self.delete_entries = f"DELETE FROM {p}entries WHERE place >= ? AND place <= ?"
         self.delete_snapshot = f"DELETE FROM {p}snapshots WHERE task = ?"
-        self.webhooks = f"SELECT {WEBHOOK} FROM {p}webhooks WHERE task = ? ORDER BY number"
+        webhooks = f"SELECT {WEBHOOK} FROM {p}webhooks AS hook JOIN {p}tasks AS task ON task.key = hook.task"
+        alive = f"(SELECT id FROM {p}workers WHERE beat >= 0)"
+        free = f"hook.holder IS NULL OR substr(hook.holder, 1, instr(hook.holder, '.') - 1) NOT IN {alive}"
+        own = f"task = (SELECT key FROM {p}tasks WHERE id = ?) AND id = ?"
+        self.webhooks = f"{webhooks} WHERE hook.task = ? ORDER BY hook.number"
+        self.due_webhooks = (
+            f"{webhooks} WHERE hook.open = 1 AND hook.due_ms <= ? AND hook.cursor < task.version AND ({free})"
+            " ORDER BY hook.due_ms LIMIT ?"
+        )
+        self.free_webhook = (
+            f"{webhooks} WHERE task.id = ? AND hook.id = ? AND hook.open = 1 AND hook.cursor < task.version"
+            f" AND (hook.holder = ? OR {free})"
+        )
+        self.hold_webhook = f"UPDATE {p}webhooks SET holder = ? WHERE {own}"
+        self.settle_webhook = (
+            f"UPDATE {p}webhooks SET cursor = ?, tries = ?, due_ms = ?, disabled = ?, holder = ?, open = ? = '' AND NOT"
+            f" EXISTS (SELECT 1 FROM {p}tasks AS own WHERE own.key = task AND own.ended AND own.version <= ?)"
+            f" WHERE {own} AND revision = ? AND holder = ?"
+        )
         self.add_webhook = (
             f"INSERT INTO {p}webhooks (number, task, id, body, version, revision, cursor, tries, due_ms, disabled, open)"
             f" SELECT ifnull(max(number), 0) + 1, ?, ?, ?, ?, 1, ?, 0, 0, '', 1 FROM {p}webhooks WHERE task = ?"
@@ -280,7 +301,9 @@ class Statements:
         self.set_right = f"UPDATE {p}tasks SET rest_ms = ? WHERE key IN ({self.ahead})"
         self.compactable = (
             f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_compact WHERE token IS NULL"
-            f" AND version - compacted >= {COMPACT_FROM} AND rest_ms < ? ORDER BY rest_ms LIMIT ?"
+            f" AND version - compacted >= {COMPACT_FROM} AND rest_ms < ? AND NOT EXISTS (SELECT 1 FROM {p}webhooks AS hook"
+            f" WHERE hook.task = {p}tasks.key AND hook.open = 1 AND hook.cursor < {p}tasks.version)"
+            " ORDER BY rest_ms LIMIT ?"
         )
         self.compact = (
             f"UPDATE {p}tasks SET compacted = version WHERE key = ? AND id = ? AND version = ? AND token IS NULL"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from a2a_sync import jsontext
@@ -44,10 +45,10 @@ class SQLiteWebhooks:
     def of_task(self, scope: Scope, task_id: str) -> tuple[StoredWebhook, ...]:
         """See `Webhooks.of_task`."""
 
-        def work(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+        def work(connection: sqlite3.Connection) -> list[Sequence[Any]]:
             return connection.execute(self._sql.webhooks, (self._key_of(connection, scope, task_id),)).fetchall()
 
-        return tuple(_stored(scope, row) for row in self._database.read(work))
+        return tuple(map(_stored, self._database.read(work)))
 
     def delete(self, scope: Scope, task_id: str, webhook_id: str) -> None:
         """See `Webhooks.delete`."""
@@ -57,6 +58,43 @@ class SQLiteWebhooks:
             connection.execute(self._sql.delete_webhook, (key, webhook_id))
 
         self._database.write(work)
+
+    def due(self, *, now_ms: int, limit: int = 100) -> tuple[StoredWebhook, ...]:
+        """See `Webhooks.due`."""
+
+        def work(connection: sqlite3.Connection) -> list[Sequence[Any]]:
+            return connection.execute(self._sql.due_webhooks, (now_ms, limit)).fetchall()
+
+        return tuple(map(_stored, self._database.read(work)))
+
+    def claim(self, webhook: StoredWebhook, holder: str) -> StoredWebhook | None:
+        """See `Webhooks.claim`."""
+        mark = (webhook.task_id, webhook.id, holder)
+
+        def find(connection: sqlite3.Connection) -> Sequence[Any] | None:
+            found: Sequence[Any] | None = connection.execute(self._sql.free_webhook, mark).fetchone()
+            return found
+
+        def work(connection: sqlite3.Connection) -> Sequence[Any] | None:
+            found = find(connection)
+            if found is not None:
+                connection.execute(self._sql.hold_webhook, (holder, webhook.task_id, webhook.id))
+            return found
+
+        # Of several processes that try, all but one only read.
+        row = self._database.write(work) if self._database.read(find) is not None else None
+        return None if row is None else replace(_stored(row), holder=holder)
+
+    def settle(self, webhook: StoredWebhook, *, release: bool = False) -> bool:
+        """See `Webhooks.settle`."""
+        progress = (webhook.cursor, webhook.tries, webhook.due_ms, webhook.disabled)
+        values = (*progress, None if release else webhook.holder, webhook.disabled, webhook.cursor)
+        mark = (webhook.task_id, webhook.id, webhook.revision, webhook.holder)
+
+        def work(connection: sqlite3.Connection) -> bool:
+            return connection.execute(self._sql.settle_webhook, (*values, *mark)).rowcount > 0
+
+        return self._database.write(work)
 
 
 class WebhookRow:
@@ -75,16 +113,19 @@ class WebhookRow:
         return True
 
 
-def _stored(scope: Scope, row: tuple[Any, ...]) -> StoredWebhook:
-    body, number, version, revision, cursor, tries, due_ms, disabled = row
+def _stored(row: Sequence[Any]) -> StoredWebhook:
+    tenant, owner, head, body, number, version, revision, cursor, tries, due_ms, disabled, open_, holder = row
     return StoredWebhook(
-        scope=scope,
+        scope=Scope(tenant, owner),
         config=_CODEC.load(TaskPushNotificationConfig, json.loads(body), strict=False),
         number=number,
         version=version,
         revision=revision,
         cursor=cursor,
+        head=head,
         tries=tries,
         due_ms=due_ms,
         disabled=disabled,
+        open=bool(open_),
+        holder=holder or "",
     )
