@@ -150,7 +150,6 @@ class Ours(System):
             logging.getLogger("a2a_sync").setLevel(level)
 
     def client(self, target: Any, **options: Any) -> Client:
-        """A client; the caller closes it."""
         return self._variant.client(target, **options)
 
     def close(self) -> None:

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import importlib
 
-from tests.conformance.suite import A, B, C, D, E, G, H, Section
+from tests.conformance.suite import A, B, C, D, E, F, G, H, Section
 
-for _module in ("encoding", "sending", "listing", "streams", "offers", "webhooks", "bindings", "access", "v03", "both"):
+for _module in (
+    "encoding",
+    "sending",
+    "listing",
+    "streams",
+    "offers",
+    "webhooks",
+    "bindings",
+    "access",
+    "clients",
+    "v03",
+    "both",
+):
     importlib.import_module(f"tests.conformance.{_module}")
 
-SECTIONS: tuple[Section, ...] = (A, B, C, D, E, G, H)
+SECTIONS: tuple[Section, ...] = (A, B, C, D, E, F, G, H)

@@ -53,6 +53,13 @@ def a_message_to_an_unknown_task_is_refused(at: Speaker) -> None:
     at.send("echo", taskId=UNKNOWN).refuses("TaskNotFound")
 
 
+@B.line("V1-SEND-04", Level.MUST, "a part of a type that the card does not take is refused")
+def other_media_types_are_refused(at: Speaker) -> None:
+    for part in ({"raw": "+/8=", "mediaType": "audio/x"}, {"url": "https://example.com/a", "mediaType": "audio/x"}):
+        at.send("echo", part).refuses("ContentTypeNotSupported")
+    assert parts_of(at.task("echo", {"raw": "+/8=", "mediaType": "IMAGE/PNG; a=b"}))
+
+
 @B.line("V1-SEND-05", Level.MUST, "an agent that answers with a message makes no task")
 def a_message_makes_no_task(at: Speaker) -> None:
     context = new_name()

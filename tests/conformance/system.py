@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from werkzeug.datastructures import Headers
 
+from a2a_sync import Client
 from tests.conformance.suite import Way
 from tests.conformance.wire import PATIENCE, Events, Reply, Request, Site, request
 from tests.engine import Background, eventually
@@ -87,8 +88,16 @@ class System(ABC):
         raise NotOffered("logs")
 
     def subject(self, way: Way) -> Any:
-        """What a check gets."""
-        return Speaker(self, way)
+        """What a check gets: a `Speaker`, or for `Way.CLIENT` a `Lab`."""
+        return Lab(self) if way is Way.CLIENT else Speaker(self, way)
+
+    def client(self, target: Any, **options: Any) -> Client:
+        """A client of the system under test; the caller closes it.
+
+        Raises:
+            NotOffered: only a server is tested.
+        """
+        raise NotOffered("client")
 
     @abstractmethod
     def close(self) -> None:
@@ -99,6 +108,17 @@ class System(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Lab:
+    """Makes the clients under test."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+
+    def client(self, target: Any, **options: Any) -> Client:
+        """A client of `target`, as `a2a_sync.Client` makes it; use it with ``with``."""
+        return self._system.client(target, **{"timeout": PATIENCE, **options})
 
 
 class Speaker:
