@@ -64,8 +64,10 @@ class OwnCard:
     def _at(self, card: AgentCard, url: str | None) -> AgentCard:
         if not url:
             return card
+        # Paths of HTTP+JSON begin with a slash, and many clients put them behind the address as it is.
+        addresses = {"JSONRPC": url, "HTTP+JSON": url.rstrip("/")}
         interfaces = tuple(
-            AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+            AgentInterface(url=addresses[binding], protocol_binding=binding, protocol_version=version)
             for binding, version in self._interfaces
         )
         return replace(card, supported_interfaces=interfaces)

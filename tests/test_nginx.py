@@ -199,12 +199,12 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def addresses(document: Any) -> set[str]:
-    """Every URL in a card, wherever it is."""
+    """Every URL in a card, wherever it is, with a slash at its end."""
     if isinstance(document, dict):
         return {url for value in document.values() for url in addresses(value)}
     if isinstance(document, list):
         return {url for value in document for url in addresses(value)}
-    return {document} if isinstance(document, str) and "://" in document else set()
+    return {document.rstrip("/") + "/"} if isinstance(document, str) and "://" in document else set()
 
 
 @pytest.mark.parametrize("path", [CARD, OLD_CARD])

@@ -31,12 +31,12 @@ def card(served: Any, headers: dict[str, str], path: str = CARD) -> Answer:
 
 
 def address(answer: Answer) -> str:
-    """The one address that every interface in the card has, in both of its forms."""
+    """The one address that every interface in the card has, in both of its forms, slashes at the end aside."""
     assert answer.status == 200, answer.body
-    urls = {interface["url"] for interface in answer.json["supportedInterfaces"]}
-    urls |= {answer.json.get("url", *urls)} | {i["url"] for i in answer.json.get("additionalInterfaces", ())}
-    assert len(urls) == 1
-    url: str = urls.pop()
+    card = answer.json
+    url: str = card["supportedInterfaces"][0]["url"]
+    interfaces = [*card["supportedInterfaces"], *card.get("additionalInterfaces", ()), {"url": card.get("url", url)}]
+    assert {interface["url"].rstrip("/") for interface in interfaces} == {url.rstrip("/")}
     return url
 
 

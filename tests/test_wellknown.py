@@ -44,7 +44,10 @@ def card(peer: Peer, host: str = HOST, **headers: str) -> Answer:
 def address(answer: Answer) -> str:
     assert answer.status == 200, answer.body
     document = answer.json
-    (url,) = {document["url"], *(interface["url"] for interface in document["supportedInterfaces"])}
+    # That of HTTP+JSON has no slash at its end: paths begin with one.
+    rest = [one["url"] for one in document["supportedInterfaces"] if one["protocolBinding"] == "HTTP+JSON"]
+    others = [one["url"] for one in document["supportedInterfaces"] if one["protocolBinding"] != "HTTP+JSON"]
+    (url,) = {document["url"], *others, *(url + "/" for url in rest)}
     assert isinstance(url, str)
     return url
 
@@ -53,8 +56,8 @@ def address(answer: Answer) -> str:
 
 
 INTERFACES = [
-    {"url": f"http://{HOST}/", "protocolBinding": binding, "protocolVersion": version}
-    for binding, version in (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"))
+    {"url": f"http://{HOST}{path}", "protocolBinding": binding, "protocolVersion": version}
+    for path, binding, version in (("/", "JSONRPC", "1.0"), ("", "HTTP+JSON", "1.0"), ("/", "JSONRPC", "0.3"))
 ]
 OLD_ADDRESS = {
     "protocolVersion": "0.3.0",

@@ -62,7 +62,8 @@ def test_the_card_names_the_address_it_is_mounted_at(host: Host) -> None:
     for path in (CARD, "/.well-known/agent.json"):
         answer = host.session().get(host.url + path, timeout=20)
         assert answer.status_code == 200
-        assert {interface["url"] for interface in answer.json()["supportedInterfaces"]} == {host.url + "/"}
+        addresses = {one["protocolBinding"]: one["url"] for one in answer.json()["supportedInterfaces"]}
+        assert addresses == {"JSONRPC": host.url + "/", "HTTP+JSON": host.url}
 
 
 def test_an_agent_answers_with_and_without_the_last_slash_and_never_by_a_redirect(host: Host) -> None:
