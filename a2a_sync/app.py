@@ -53,6 +53,8 @@ from a2a_sync.wellknown import CARD_PATH, OLD_CARD_PATH, CardDocument
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
+    from a2a_sync.signing.signer import CardSigner, Sign
+
 #: Request headers that runs may see. Never credentials: they are stored with the run.
 FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "traceparent", "tracestate")
 
@@ -68,7 +70,8 @@ class A2AApp:
     """An agent as a WSGI application: ``gunicorn module:app --threads 32``.
 
     `agent` is an `Agent`, or any `AgentExecutor` together with `card`. `extended_card` is what those get who ask for more, a
-    card or a function of a `CardContext` that gives one. `store` is a `TaskStore` or a URL
+    card or a function of a `CardContext` that gives one. `signer` signs both cards (it needs `url`); several do it one after the
+    other. `store` is a `TaskStore` or a URL
     (``sqlite:///tasks.db``, ``memory:``); without one tasks live in memory. `url` is the public address; without it the
     card takes it from each request, for the hosts in `trusted_hosts` (None: any, and then shared caches may not keep it).
     `trusted_proxies` is how many proxies in front of the app tell the truth in ``X-Forwarded-For``, ``-Proto``, ``-Host``
@@ -93,6 +96,7 @@ class A2AApp:
         *,
         card: AgentCard | None = None,
         extended_card: ExtendedCardSource | None = None,
+        signer: CardSigner | Sequence[CardSigner] | None = None,
         store: TaskStore | str | None = None,
         url: str | None = None,
         versions: Sequence[str] = ("1.0", "0.3"),
@@ -115,6 +119,7 @@ class A2AApp:
         self._owns_store = self.store is not store
         self._url = url.rstrip("/") + "/" if url else None
         self._trusted_hosts = list(trusted_hosts) if trusted_hosts is not None else None
+        sign = None if signer is None else _signing(signer, self._url)
         codecs = _speaking(versions)
         offered = offering(codecs, bindings)
         self._codecs = {version: codecs[version] for _, version in offered}
@@ -157,7 +162,7 @@ class A2AApp:
             InputModes(card),
             direct=direct,
             headers=tuple(headers),
-            extended_card=ExtendedCard(extended_card, self._cards),
+            extended_card=ExtendedCard(extended_card, self._cards, sign),
             push=self._push_configs(push),
         )
         self._places = Places(self.limits.streams, self.limits.threads)
@@ -169,7 +174,7 @@ class A2AApp:
         self._operators = OperatorPages(self.store, lambda: self._execution.draining, metrics)
         fixed = self._url is not None or self._trusted_hosts is not None
         vary = (*(() if fixed else ("Host",)), *(ADDRESS_HEADERS if trusted_proxies and not url else ()))
-        self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed, vary=vary)
+        self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed, vary=vary, sign=sign)
         # The old path is for clients that know nothing but 0.3.
         self._card_paths = (CARD_PATH, OLD_CARD_PATH) if "0.3" in self._codecs else (CARD_PATH,)
         served = {binding for binding, _ in offered}
@@ -331,6 +336,14 @@ def _speaking(versions: Sequence[str]) -> dict[str, Codec]:
     if not codecs:
         raise ValueError("an app serves at least one version")
     return codecs
+
+
+def _signing(signer: CardSigner | Sequence[CardSigner], url: str | None) -> Sign:
+    from a2a_sync.signing.signer import together
+
+    if url is None:
+        raise ValueError("signer= needs url=: the card that is signed names the app's address")
+    return together(signer)
 
 
 def _only(method: str, allowed: str) -> Response:

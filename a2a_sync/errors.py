@@ -356,3 +356,7 @@ class InvalidAnswerError(TransportError):
 
 class CardNotFoundError(TransportError):
     """No agent card could be read; the message lists each URL that was tried and what it answered."""
+
+
+class CardSignatureError(TransportError):
+    """A card is not signed by anybody who is trusted; the message says of each signature why it does not count."""

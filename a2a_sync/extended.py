@@ -6,10 +6,11 @@ Which caller gets which card is said by the app's author; this room asks, comple
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from a2a_sync.card import AgentCard
+from a2a_sync.codec import by_version
 from a2a_sync.errors import (
     ExtendedAgentCardNotConfiguredError,
     InvalidAgentResponseError,
@@ -19,6 +20,9 @@ from a2a_sync.logs import get_logger
 from a2a_sync.operations import CallContext, Principal
 from a2a_sync.owncard import OwnCard
 from a2a_sync.types import GetExtendedAgentCardRequest
+
+if TYPE_CHECKING:
+    from a2a_sync.signing.signer import Sign
 
 logger = get_logger(__name__)
 
@@ -45,7 +49,9 @@ ExtendedCardSource: TypeAlias = AgentCard | Callable[[CardContext], AgentCard | 
 class ExtendedCard:
     """The operation of `RequestHandler`, on the thread of the request. `source` may be called by several threads at once."""
 
-    def __init__(self, source: ExtendedCardSource | None = None, cards: OwnCard | None = None) -> None:
+    def __init__(
+        self, source: ExtendedCardSource | None = None, cards: OwnCard | None = None, sign: Sign | None = None
+    ) -> None:
         if not (source is None or isinstance(source, AgentCard) or callable(source)):
             raise TypeError(
                 f"extended_card takes an AgentCard or a function that gives one, not {type(source).__name__}"
@@ -54,6 +60,7 @@ class ExtendedCard:
             cards.completed(source)
         self._source = source
         self._cards = cards
+        self._sign = sign
 
     def __call__(self, request: GetExtendedAgentCardRequest, context: CallContext) -> AgentCard:
         """The card for this caller.
@@ -71,10 +78,17 @@ class ExtendedCard:
         if card is None:
             raise ExtendedAgentCardNotConfiguredError("There is no extended card for this caller")
         try:
-            return self._cards.completed(card, context.address)
+            return self._signed(self._cards.completed(card, context.address), context.version)
         except (TypeError, ValueError) as error:
             logger.error("extended_card gave no usable card: %s", error)
             raise InvalidAgentResponseError() from None
+
+    def _signed(self, card: AgentCard, version: str) -> AgentCard:
+        """`card` with signatures over its form of `version`. Those of its author are over the one of 1.0."""
+        if self._sign is not None and card.supported_interfaces:
+            card = replace(card, signatures=())
+            return replace(card, signatures=self._sign(by_version(version).dump(card)))
+        return card if version == "1.0" else replace(card, signatures=())
 
 
 def _seen(request: GetExtendedAgentCardRequest, context: CallContext) -> CardContext:

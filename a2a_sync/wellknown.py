@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,12 @@ from werkzeug.wrappers import Request, Response
 from a2a_sync import jsontext
 from a2a_sync.bindings.headers import VERSION, named_versions
 from a2a_sync.card import AgentCard
-from a2a_sync.codec import Codec
+from a2a_sync.codec import Codec, by_version
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from a2a_sync.signing.signer import Sign
 
 CARD_PATH = "/.well-known/agent-card.json"
 #: Where agents and clients of protocol 0.2 and early 0.3 have it.
@@ -47,13 +49,21 @@ class CardDocument:
     """Answers requests for the card. `card` makes the card for an address (the URL of the app, with a slash at its end).
 
     `codecs` are the versions that are served. `fixed` says that the address does not come from whatever host the request
-    names; only then may shared caches keep the answer. `vary` are the headers that it depends on nevertheless.
+    names; only then may shared caches keep the answer. `vary` are the headers that it depends on nevertheless. `sign` makes
+    signatures for the JSON of a card, once for each version in a document.
     """
 
     def __init__(
-        self, card: Callable[[str], AgentCard], codecs: Mapping[str, Codec], *, fixed: bool, vary: tuple[str, ...] = ()
+        self,
+        card: Callable[[str], AgentCard],
+        codecs: Mapping[str, Codec],
+        *,
+        fixed: bool,
+        vary: tuple[str, ...] = (),
+        sign: Sign | None = None,
     ) -> None:
         self._card = card
+        self._sign = sign
         # The newest first: its members stand where two forms meet.
         self._forms: dict[str, tuple[Codec, ...]] = {version: (codec,) for version, codec in codecs.items()}
         self._all = tuple(codecs[version] for version in sorted(codecs, reverse=True))
@@ -79,14 +89,13 @@ class CardDocument:
         known = self._documents.get((address, form))
         if known is not None:
             return known
-        card = self._card(address)
-        body = jsontext.dumps(reduce(_merged, [codec.dump(card) for codec in form]))
+        body, validator = self._written(self._card(address), form)
         headers = (
             ("Content-Type", "application/json"),
             ("Content-Length", str(len(body))),
             ("Cache-Control", self._caching),
             ("Vary", self._vary),
-            ("ETag", f'"{hashlib.sha256(body).hexdigest()[:32]}"'),
+            ("ETag", validator),
         )
         document = _Document(body, headers)
         with self._lock:
@@ -95,6 +104,28 @@ class CardDocument:
                 self._documents.clear()
             self._documents[address, form] = document
         return document
+
+    def _written(self, card: AgentCard, form: tuple[Codec, ...]) -> tuple[bytes, str]:
+        """The bytes of the document, and its validator."""
+        forms = [codec.dump(_with_signatures_of(codec, card)) for codec in form]
+        document = reduce(_merged, forms)
+        if self._sign is None:
+            body = jsontext.dumps(document)
+            return body, f'"{_digest(body)}"'
+        made = [signature for one in forms for signature in self._sign(one)]
+        document["signatures"] = [by_version("1.0").dump(signature) for signature in made]
+        # Each process signs for itself and may get other bytes; what is signed, and with which keys, is the same for all.
+        same = {**document, "signatures": [signature.protected for signature in made]}
+        return jsontext.dumps(document), f'W/"{_digest(jsontext.dumps(same))}"'
+
+
+def _with_signatures_of(codec: Codec, card: AgentCard) -> AgentCard:
+    """`card`, without the signatures that its author has put there where they are not over the form of `codec`."""
+    return card if codec.version == "1.0" else replace(card, signatures=())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
 
 
 def _merged(first: Any, second: Any) -> Any:

@@ -23,6 +23,7 @@ FLOORS: list[list[str]] = [
         "bindings.jsonrpc",
         "bindings.http_json",
         "bindings.sse",
+        "signing",
         "stores.memory",
         "stores.sqlite",
         "stores",

@@ -1,0 +1,90 @@
+"""The bytes that a signature of a card is made over (spec 8.4.1).
+
+Implementations differ on members that are empty: the specification keeps those that are required, the official SDKs drop
+every one. For 0.3 nothing is specified at all. So a card has up to two forms; where nothing in it is empty, they are one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from a2a_sync.card import AgentCard
+from a2a_sync.codec import InvalidAnswer, by_version
+
+#: Integers beyond it are not exact in JSON as the protocol has it: its numbers are doubles.
+_EXACT = 2**53 - 1
+#: What a card of 0.3 says if it does not say it; the official SDK leaves it out of what it signs.
+_DEFAULTS = {"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
+
+
+def version_of(document: Mapping[str, Any]) -> str:
+    """The version in which the JSON of a card is to be read. Cards for both are cards of 1.0, which say more."""
+    return "1.0" if "supportedInterfaces" in document else "0.3"
+
+
+def canonical_forms(document: Mapping[str, Any], version: str) -> tuple[bytes, ...]:
+    """What signatures of this card may be over: the form of the specification, and where it differs that of the SDKs.
+
+    Of a card of 1.0 the members that 1.0 knows count, and no others.
+
+    Raises:
+        ValueError: it is not a card, or holds what the canonical form cannot say.
+    """
+    unsigned = {name: value for name, value in document.items() if name != "signatures"}
+    try:
+        forms = _forms_of_1_0(unsigned) if version == "1.0" else _forms_of_0_3(unsigned)
+        return tuple(dict.fromkeys(forms))
+    except InvalidAnswer as error:
+        raise ValueError(f"the card cannot be read: {error}") from None
+    except RecursionError:
+        raise ValueError("the card is nested too deeply") from None
+
+
+def _forms_of_1_0(unsigned: dict[str, Any]) -> tuple[bytes, ...]:
+    codec = by_version("1.0")
+    # Written anew, every member is there or not there as the specification's rules of presence say.
+    known = _in_doubles(codec.dump(codec.load(AgentCard, unsigned, strict=False)))
+    return _jcs(known), _jcs(_pruned(known) or {})
+
+
+def _forms_of_0_3(unsigned: dict[str, Any]) -> tuple[bytes, ...]:
+    short = {name: value for name, value in unsigned.items() if _DEFAULTS.get(name) != value}
+    schemes = short.get("securitySchemes")
+    if isinstance(schemes, dict):
+        short["securitySchemes"] = {name: _without_type(scheme) for name, scheme in schemes.items()}
+    return _jcs(_in_doubles(unsigned)), json.dumps(_pruned(short) or {}, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _without_type(scheme: Any) -> Any:
+    return {name: value for name, value in scheme.items() if name != "type"} if isinstance(scheme, dict) else scheme
+
+
+def _jcs(value: Any) -> bytes:
+    """`value` by RFC 8785."""
+    import rfc8785
+
+    written: bytes = rfc8785.dumps(value)
+    return written
+
+
+def _mapped(value: Any, scalar: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        return {name: _mapped(item, scalar) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_mapped(item, scalar) for item in value]
+    return scalar(value)
+
+
+def _in_doubles(value: Any) -> Any:
+    return _mapped(value, lambda one: float(one) if type(one) is int and abs(one) > _EXACT else one)
+
+
+def _pruned(value: Any) -> Any:
+    """`value` without empty texts, lists and objects; None where nothing is left."""
+    if isinstance(value, dict):
+        return {name: left for name, item in value.items() if (left := _pruned(item)) is not None} or None
+    if isinstance(value, list):
+        return [left for item in value if (left := _pruned(item)) is not None] or None
+    return None if value == "" else value
