@@ -100,7 +100,8 @@ class CallContext:
 
     ``headers`` have lower-case names. ``extensions`` are the URIs that are asked for; ``activated`` holds those of them that
     the server has activated, each with a value of its own. ``key`` is by what a send is known again. What a server puts
-    into ``answer_headers`` goes out with its answer, if that goes over a wire. ``last_event_id`` is the number after which
+    into ``answer_headers`` goes out with its answer, if that goes over a wire; a client finds there, in lower case, what came
+    with it. ``last_event_id`` is the number after which
     a stream resumes. ``timeout`` is the client's limit for the whole call, in seconds, ``opening`` the one until the answer
     begins. ``gone`` tells a server that nobody waits for the answer any more. ``address`` is the URL by which the server
     was reached, for operations whose result names it.

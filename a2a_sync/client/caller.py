@@ -11,9 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 from urllib.parse import urlsplit
 
-from a2a_sync.bindings.headers import major_minor
 from a2a_sync.card import AgentCard
-from a2a_sync.client.cards import choose_interface, made_absolute
+from a2a_sync.client.cards import Wanted, choose_interface, made_absolute
 from a2a_sync.client.link import CallOptions, Link, Surroundings, as_uris, http_link, local_link
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.timeouts import Deadline, Timeout
@@ -45,14 +44,16 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         version: str | None = None,
         binding: str | None = None,
+        prefer: Sequence[str] = (),
+        tenant: str | None = None,
         extensions: Sequence[str] = (),
         interceptors: Sequence[Interceptor] = (),
         session: requests.Session | None = None,
     ) -> None:
         self._target: Any = target
         self._timeout = Timeout.of(timeout)
-        self._version = major_minor(version) if version is not None else None
-        self._binding = binding.upper() if binding is not None else None
+        self._wanted = Wanted.of(version, binding, prefer)
+        self._tenant = tenant
         lower = {name.lower(): value for name, value in (headers or {}).items()}
         self._surroundings = Surroundings(lower, as_uris(extensions), retry or Retry.off)
         self._interceptors = tuple(interceptors)
@@ -64,7 +65,7 @@ class Caller:
             self._http = self._transport(target, auth, session)
             self._target = self._http.home
         elif isinstance(target, AgentCard):
-            self._http = self._transport(choose_interface(target, self._version, self._binding).url, auth, session)
+            self._http = self._transport(choose_interface(target, *self._wanted).url, auth, session)
         elif not (hasattr(target, "endpoint") and hasattr(target, "agent_card")):
             raise TypeError(f"Client takes a URL, an AgentCard, an A2AApp or an Agent; not {type(target).__name__}")
 
@@ -118,13 +119,13 @@ class Caller:
     def _linked(self, card: AgentCard | None, deadline: Deadline) -> Link:
         """The way to the agent of `card`; where that is not given, the agent is asked for it."""
         if self._http is None:
-            link = local_link(self._target, self._version, self._surroundings)
+            link = local_link(self._target, self._wanted.version, self._surroundings)
             link = replace(link, card=card or link.card)
         else:
-            link = http_link(self._http, card, self._version, self._binding, self._surroundings, deadline)
+            link = http_link(self._http, card, self._wanted, self._surroundings, deadline)
         for interceptor in reversed(self._interceptors):
             link = replace(link, endpoint=interceptor(link.endpoint))
-        return link
+        return link if self._tenant is None else link.marked({"tenant": self._tenant})
 
     def _begin(self, options: CallOptions) -> tuple[Link, Deadline]:
         """What every method begins with: the way to the agent, marked for one call with `options`, and the limit of that call.

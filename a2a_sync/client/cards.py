@@ -5,9 +5,9 @@ Fetching is a function that is handed in: this room knows neither HTTP nor socke
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from a2a_sync import jsontext
@@ -71,22 +71,82 @@ def made_absolute(card: AgentCard, place: str) -> AgentCard:
     return replace(card, supported_interfaces=interfaces)
 
 
-def choose_interface(card: AgentCard, version: str | None = None, binding: str | None = None) -> AgentInterface:
-    """The first interface that this client speaks (and, where given, of this protocol version and this binding).
+class Wanted(NamedTuple):
+    """Which interfaces a client takes: of a version and a binding, where given; best first those that `prefer` names."""
+
+    version: str | None = None
+    binding: str | None = None
+    prefer: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, version: str | None, binding: str | None, prefer: Sequence[str]) -> Wanted:
+        """What a user gave for these.
+
+        Raises:
+            ValueError, TypeError: `prefer` is no list, or a word in it is no binding, version or URL.
+        """
+        if isinstance(prefer, str):
+            raise TypeError("prefer takes a list, not one string")
+        known = {word for pair in SUPPORTED for word in pair}
+        for word in " ".join(prefer).split():
+            if "://" not in word and _as_listed(word) not in known:
+                raise ValueError(f"prefer: {word!r} is no URL and none of {', '.join(sorted(known))}")
+        return cls(version and major_minor(version), binding and binding.upper(), tuple(prefer))
+
+    def rank(self, interface: AgentInterface) -> int:
+        """The place of an interface among the preferences; those that none of them names come after all."""
+        said = {interface.url, interface.protocol_binding.upper(), dialect(interface.protocol_version)}
+        wishes = ({word if "://" in word else _as_listed(word) for word in wish.split()} for wish in self.prefer)
+        return next((place for place, wish in enumerate(wishes) if wish <= said), len(self.prefer))
+
+
+def _as_listed(word: str) -> str:
+    return major_minor(word) if word[:1].isdigit() else word.upper()
+
+
+def choose_interface(
+    card: AgentCard, version: str | None = None, binding: str | None = None, prefer: tuple[str, ...] = ()
+) -> AgentInterface:
+    """The first of `usable_interfaces`."""
+    return usable_interfaces(card, Wanted(version, binding, prefer))[0]
+
+
+def usable_interfaces(card: AgentCard, wanted: Wanted) -> list[AgentInterface]:
+    """The interfaces that this client speaks and wants, best first; among equals in the order of the card.
 
     Raises:
         VersionNotSupportedError: there is none; it says what the card offers.
     """
+    version, binding, _ = wanted
+    usable = []
     for interface in card.supported_interfaces:
         offered = interface.protocol_binding.upper(), dialect(interface.protocol_version)
         if offered in SUPPORTED and binding in (None, offered[0]) and version in (None, offered[1]):
-            return interface
+            usable.append(interface)
+    if usable:
+        return sorted(usable, key=wanted.rank)
     offers = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
     speaks = [one for one in SUPPORTED if binding in (None, one[0]) and version in (None, one[1])]
-    wanted = ", ".join(map(" ".join, speaks)) or " ".join(filter(None, (binding, version and f"version {version}")))
+    asked = ", ".join(map(" ".join, speaks)) or " ".join(filter(None, (binding, version and f"version {version}")))
     raise VersionNotSupportedError(
-        f"The card of {card.name!r} offers {offers or 'no interface'}; this client was asked for {wanted}"
+        f"The card of {card.name!r} offers {offers or 'no interface'}; this client was asked for {asked}"
     )
+
+
+def stand_ins(first: AgentInterface, others: Iterable[AgentInterface]) -> list[AgentInterface]:
+    """Those of `others` that may be called where `first` takes no connection.
+
+    They are somewhere else, speak the same version for the same tenant, and are no less safe on the way.
+    """
+    scheme, netloc = urlsplit(first.url)[:2]
+    same = dialect(first.protocol_version), first.tenant
+    found = []
+    for other in others:
+        parts = urlsplit(other.url)
+        safe = parts.scheme == "https" or scheme != "https"
+        if safe and parts[:2] != (scheme, netloc) and (dialect(other.protocol_version), other.tenant) == same:
+            found.append(other)
+    return found
 
 
 def dialect(version: str) -> str:

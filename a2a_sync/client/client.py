@@ -48,6 +48,9 @@ class Client(PushCaller):
         headers: sent with every request, to the same origin as `auth`.
         version: use only interfaces of this protocol version.
         binding: use only interfaces of this binding, ``"JSONRPC"`` or ``"HTTP+JSON"``; by default the card's first.
+        prefer: what to call if the card lists it, best first: bindings, versions, both (``"HTTP+JSON 1.0"``) or URLs. Where
+            nothing of it is listed, and by default, the card's order decides.
+        tenant: the tenant to call for, in place of the one that the card names.
         extensions: URIs of extensions to activate (spec 4.6).
         interceptors: put around every call, the first outermost: each takes an endpoint and gives one.
         session: a `requests.Session` of yours, taken as it is; see that your threads may share it.

@@ -84,6 +84,11 @@ class HttpTransport:
         self._adapter: Adapter | None = None
         renew_in_child(self)
 
+    @property
+    def has_secrets(self) -> bool:
+        """There are credentials or headers that another origin would not be given."""
+        return self._auth is not None or bool(self._headers)
+
     def renew(self) -> None:
         """In a forked child: a connection must not be used by two processes."""
         self._adapter = None

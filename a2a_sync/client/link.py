@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from a2a_sync.bindings.headers import VERSION
 from a2a_sync.card import AgentCard, AgentInterface
-from a2a_sync.client.cards import choose_interface, dialect, fetch_card
+from a2a_sync.client.cards import Wanted, dialect, fetch_card, stand_ins, usable_interfaces
 from a2a_sync.client.local import LocalEndpoint
 from a2a_sync.client.repeating import again, persist
 from a2a_sync.client.resume import Resumption
@@ -237,8 +237,7 @@ class _Whom(NamedTuple):
 def http_link(
     http: HttpTransport,
     card: AgentCard | None,
-    version: str | None,
-    binding: str | None,
+    wanted: Wanted,
     surroundings: Surroundings,
     deadline: Deadline,
 ) -> Link:
@@ -252,7 +251,7 @@ def http_link(
     from a2a_sync.client.http import Where
 
     if card is None:
-        headers = {"Accept": "application/json", VERSION: version or "1.0"}
+        headers = {"Accept": "application/json", VERSION: wanted.version or "1.0"}
         where = Where("card", http.agent)
         # Once: nothing has ever come from there, and it may be no agent at all.
         whom = _Whom(http.agent, surroundings)
@@ -262,11 +261,13 @@ def http_link(
             ),
             http.home,
         )
-    interface = choose_interface(card, version, binding)
+    interface, *others = usable_interfaces(card, wanted)
     spoken = dialect(interface.protocol_version)
+    reached = [interface, *(() if http.has_secrets else stand_ins(interface, others))]
+    endpoints = [_endpoint(http, one, by_version(spoken)) for one in reached]
     return Link(
         card=card,
-        endpoint=_endpoint(http, interface, by_version(spoken)),
+        endpoint=_reaching(endpoints),
         agent=display(interface.url),
         version=spoken,
         surroundings=surroundings,
@@ -277,6 +278,14 @@ def http_link(
         tenant=interface.tenant,
         extensions=surroundings.extensions,
     )
+
+
+def _reaching(endpoints: list[Endpoint]) -> Endpoint:
+    if len(endpoints) == 1:
+        return endpoints[0]
+    from a2a_sync.client.fallback import Fallback
+
+    return Fallback(endpoints)
 
 
 def _endpoint(http: HttpTransport, interface: AgentInterface, codec: Codec) -> Endpoint:

@@ -77,6 +77,8 @@ class WireEndpoint:
             deadline=Deadline.after(call.context.timeout),
             opening=Deadline.after(call.context.opening),
         )
+        if call.context.answer_headers is not None:
+            call.context.answer_headers.update({name.lower(): text for name, text in answer.headers.items()})
         if operation.streaming and answer.ok and answer.content_type == "text/event-stream":
             return WireEventStream(answer, self._codec, self._read_event)
         value = self._result(answer, answer.read())

@@ -1,0 +1,188 @@
+"""Which interface of a card is called: preferences, and what stands in where one cannot be reached."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from a2a_sync import AgentCard, AgentInterface, Client, UnsupportedOperationError
+from a2a_sync.client.cards import Wanted, choose_interface, stand_ins, usable_interfaces
+from a2a_sync.errors import ConnectError, TransportTimeout, VersionNotSupportedError
+from a2a_sync.operations import Call, Endpoint
+from tests.client.peer import Peer, peer, results, task
+
+OFFERS = (
+    AgentInterface(url="http://a.test/grpc", protocol_binding="GRPC", protocol_version="1.0"),
+    AgentInterface(url="http://a.test/old", protocol_binding="JSONRPC", protocol_version="0.3.0"),
+    AgentInterface(url="http://a.test/rpc", protocol_binding="JSONRPC", protocol_version="1.0"),
+    AgentInterface(url="http://a.test/rest", protocol_binding="http+json", protocol_version="1.0"),
+    AgentInterface(url="http://a.test/rest2", protocol_binding="HTTP+JSON", protocol_version="1.0"),
+)
+CARD = AgentCard(name="n", description="d", version="1", supported_interfaces=OFFERS)
+
+
+# -- preferences --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prefer", "chosen"),
+    [
+        ([], "old"),
+        (["HTTP+JSON"], "rest"),
+        (["http+json 1.0", "JSONRPC"], "rest"),
+        (["1.0"], "rpc"),
+        (["1.0.7"], "rpc"),
+        (["1.0 JSONRPC"], "rpc"),
+        (["0.3", "1.0"], "old"),
+        (["JSONRPC 1.0", "JSONRPC 0.3"], "rpc"),
+        (["http://a.test/rest2", "JSONRPC"], "rest2"),
+        (["http://elsewhere.test/", "1.0"], "rpc"),
+        (["http://a.test/rest2 0.3", "1.0"], "rpc"),
+    ],
+)
+def test_the_first_preference_that_the_card_lists_is_called(prefer: list[str], chosen: str) -> None:
+    assert usable_interfaces(CARD, Wanted.of(None, None, prefer))[0].url == f"http://a.test/{chosen}"
+    client = Client(CARD, prefer=prefer)
+    assert repr(client) == f"Client('http://a.test/{chosen}')"
+    client.close()
+
+
+def test_a_preference_does_not_insist_but_version_and_binding_do() -> None:
+    assert choose_interface(CARD, *Wanted.of("0.3", None, ["HTTP+JSON"])).url == "http://a.test/old"
+    assert choose_interface(CARD, *Wanted.of(None, "http+json", ["1.0 JSONRPC"])).url == "http://a.test/rest"
+    with pytest.raises(VersionNotSupportedError):
+        choose_interface(CARD, *Wanted.of("7.0", None, ["1.0"]))
+
+
+@pytest.mark.parametrize("prefer", [["REST"], ["JSONRPC 2.0"], ["GRPC"], ["json-rpc", "1.0"]])
+def test_a_preference_that_nothing_can_meet_is_a_mistake(prefer: list[str]) -> None:
+    with pytest.raises(ValueError, match="is no URL and none of"):
+        Client(CARD, prefer=prefer)
+
+
+def test_one_string_is_no_list() -> None:
+    with pytest.raises(TypeError, match="not one string"):
+        Client(CARD, prefer="1.0")
+
+
+def test_a_client_may_call_for_a_tenant_of_its_own() -> None:
+    with peer({"GetTask": results(task())}) as server:
+        with Client(server.card(tenant="acme"), tenant="globex") as client:
+            client.get_task("t-1")
+            client.get_task("t-1", tenant="third")
+            client.get_task("t-1", tenant="")
+        with Client(server.card(tenant="acme"), tenant="") as client:
+            client.get_task("t-1")
+        old = replace(server.card().supported_interfaces[0], protocol_version="0.3")
+        card = replace(server.card(), supported_interfaces=(old,))
+        with Client(card, tenant="acme") as client, pytest.raises(UnsupportedOperationError, match="no tenants"):
+            client.get_task("t-1")
+    assert [asked.params.get("tenant") for asked in server.asked] == ["globex", "third", None, None]
+
+
+# -- what stands in -----------------------------------------------------------------------------------------------------
+
+
+def interface(url: str, **members: Any) -> AgentInterface:
+    return replace(AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0"), **members)
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "stands_in"),
+    [
+        (interface("http://a.test/x"), interface("http://b.test/x"), True),
+        (interface("http://a.test/x"), interface("http://a.test:81/x"), True),
+        (interface("http://a.test/x"), interface("http://b.test/x", protocol_binding="HTTP+JSON"), True),
+        (interface("http://a.test/x"), interface("https://a.test/x"), True),
+        (interface("https://a.test/x"), interface("http://b.test/x"), False),
+        (interface("http://a.test/x"), interface("http://a.test/y"), False),
+        (interface("http://a.test/x"), interface("http://b.test/x", protocol_version="0.3"), False),
+        (interface("http://a.test/x"), interface("http://b.test/x", tenant="acme"), False),
+    ],
+)
+def test_only_what_is_elsewhere_as_safe_and_of_the_same_kind_stands_in(
+    first: AgentInterface, other: AgentInterface, stands_in: bool
+) -> None:
+    assert stand_ins(first, [other]) == ([other] if stands_in else [])
+
+
+@pytest.fixture
+def dead() -> Iterator[str]:
+    """A URL where nobody takes connections."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}/rpc"
+
+
+@pytest.fixture
+def server() -> Iterator[Peer]:
+    with peer({"GetTask": results(task("COMPLETED"))}) as server:
+        yield server
+
+
+def card_of(server: Peer, *before: str) -> AgentCard:
+    card = server.card()
+    return replace(card, supported_interfaces=(*map(interface, before), *card.supported_interfaces))
+
+
+def test_where_one_address_takes_no_connection_the_next_is_called_and_kept(server: Peer, dead: str) -> None:
+    with Client(card_of(server, dead), retry=None) as client:
+        for _ in range(3):
+            assert client.get_task("t-1").id == "t-1"
+    assert len(server.asked) == 3
+
+
+def test_credentials_and_headers_are_for_one_address_so_no_other_stands_in(server: Peer, dead: str) -> None:
+    for secret in ({"auth": "t0ken"}, {"headers": {"X-Api-Key": "k3y"}}):
+        with Client(card_of(server, dead), retry=None, **secret) as client, pytest.raises(ConnectError):  # type: ignore[arg-type]
+            client.get_task("t-1")
+    assert server.asked == []
+
+
+def test_what_may_have_arrived_is_sent_nowhere_else() -> None:
+    with peer({"GetTask": lambda asked, line: line.hang_up()}) as first, peer({}) as second:
+        card = card_of(second, first.url)
+        with Client(card, retry=None) as client, pytest.raises(Exception, match="broke"):
+            client.get_task("t-1")
+        assert (len(first.asked), second.asked) == (1, [])
+    with peer({"GetTask": lambda asked, line: line.await_close()}) as first, peer({}) as second:
+        card = card_of(second, first.url)
+        with Client(card, retry=None) as client, pytest.raises(TransportTimeout):
+            client.get_task("t-1", timeout=0.2)
+        assert second.asked == []
+
+
+def test_where_none_takes_a_connection_the_first_one_s_error_is_raised(dead: str) -> None:
+    with peer({}) as other:
+        card = card_of(other, dead)
+    with Client(card, retry=None) as client, pytest.raises(ConnectError) as caught:
+        client.get_task("t-1")
+    assert caught.value.agent == dead
+
+
+# -- what comes with an answer ------------------------------------------------------------------------------------------
+
+
+def test_an_interceptor_reads_the_headers_of_an_answer() -> None:
+    seen: list[dict[str, str]] = []
+
+    def reading(endpoint: Endpoint) -> Endpoint:
+        def read(call: Call) -> Any:
+            headers: dict[str, str] = {}
+            try:
+                return endpoint(replace(call, context=replace(call.context, answer_headers=headers)))
+            finally:
+                seen.append(headers)
+
+        return read
+
+    def answer(asked: Any, line: Any) -> None:
+        line.result(task(), A2A_Extensions="urn:a", X_Rate="7")
+
+    with peer({"GetTask": answer}) as server, Client(server.card(), interceptors=[reading]) as client:
+        client.get_task("t-1", extensions=["urn:a"])
+    assert (seen[0]["a2a-extensions"], seen[0]["x-rate"]) == ("urn:a", "7")
