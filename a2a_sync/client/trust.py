@@ -1,0 +1,49 @@
+"""Cards that count only if they are signed by somebody whom the user trusts. Loaded by clients that ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from a2a_sync.client.timeouts import Deadline
+from a2a_sync.codec import InvalidAnswer
+from a2a_sync.operations import GET_EXTENDED_CARD, Call
+from a2a_sync.signing import CardVerifier
+
+if TYPE_CHECKING:
+    from a2a_sync.card import AgentCard
+    from a2a_sync.client.http import HttpTransport
+
+
+class CardTrust:
+    """Checks the cards of one agent with `verify_card`, a `CardVerifier` or what one is made of. Reads key sets over `http`."""
+
+    def __init__(self, verify_card: Any, http: HttpTransport) -> None:
+        self._verifier = verify_card if isinstance(verify_card, CardVerifier) else CardVerifier(verify_card)
+        self._http = http
+
+    def check(self, card: AgentCard | Mapping[str, Any], deadline: Deadline) -> None:
+        """See that `card` may be trusted. It is given as it came, for what an object cannot hold is signed too.
+
+        Raises:
+            CardSignatureError: it may not.
+        """
+        self._verifier.verify(card, fetch=lambda url: self._read(url, deadline), agent=self._http.agent)
+
+    def vet(self, call: Call, value: Any) -> None:
+        """See that what an agent has answered may be trusted: for `WireEndpoint`."""
+        if call.operation is GET_EXTENDED_CARD:
+            if not isinstance(value, dict):
+                raise InvalidAnswer("AgentCard: expected an object")
+            self.check(value, Deadline.after(call.context.timeout))
+
+    def _read(self, url: str, deadline: Deadline) -> bytes:
+        from a2a_sync.client.credentials import display
+        from a2a_sync.client.http import Where
+
+        headers = {"Accept": "application/json"}
+        answer = self._http.open("GET", url, headers=headers, where=Where("card", display(url)), deadline=deadline)
+        body = answer.read()
+        if not answer.ok:
+            raise answer.status_error()
+        return body
