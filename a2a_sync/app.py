@@ -17,6 +17,7 @@ from a2a_sync import jsontext, tracing
 from a2a_sync.activation import Activation
 from a2a_sync.around import AroundRun, Surrounded
 from a2a_sync.auth import Auth, Scopes, admission_of
+from a2a_sync.auth.ownership import Owner, owned
 from a2a_sync.auth.policy import principal_in
 from a2a_sync.bindings import http_json
 from a2a_sync.card import AgentCard, AgentExtension
@@ -81,8 +82,9 @@ class A2AApp:
     `interceptors` are put around every call, the first outermost: each takes an endpoint and gives one. `metrics`
     counts what happens and adds ``/metrics``. `push` switches push notifications on, as it says or with its defaults (True).
     `auth` says who may call: `BearerAuth` and its like, combined by ``&`` and ``|``, or a function of ``environ``; `scopes` are
-    those that operations need, by name (``"*"``: all). `bindings` are those that are served, at one URL, in the order of the card;
-    ``HTTP+JSON`` speaks 1.0 only. `media_type` is that of all its answers; by default ``application/json`` where the request
+    those that operations need, by name (``"*"``: all). `owner` is a function of a `Call` that says whose tasks are meant, by the
+    id of a principal or by any other; without it everybody has their own. `bindings` are those that are served, at one URL, in the order of the card;
+    `media_type` is that of all answers of ``HTTP+JSON`` in 1.0; by default ``application/json`` where the request
     names that, else ``application/a2a+json``. Nothing is started or opened before the first request, so the app may be made before a fork.
 
     Raises:
@@ -113,6 +115,7 @@ class A2AApp:
         push: PushNotifications | bool = False,
         auth: Auth | None = None,
         scopes: Scopes | None = None,
+        owner: Owner | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.store = open_store(store)
@@ -166,7 +169,8 @@ class A2AApp:
             push=self._push_configs(push),
         )
         self._places = Places(self.limits.streams, self.limits.threads)
-        self._endpoint: Endpoint = activation.around(self._places.guard(self._handler))
+        handler = self._handler if owner is None else owned(owner, self._handler)
+        self._endpoint: Endpoint = activation.around(self._places.guard(handler))
         limiting = (admission.around,) if admission is not None and admission.limits_operations else ()
         counting = (metrics.count_calls,) if metrics is not None else ()
         for interceptor in (*reversed(interceptors), *limiting, *counting):

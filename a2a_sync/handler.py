@@ -337,6 +337,8 @@ class RequestHandler:
 
 
 def _scope(tenant: str, context: CallContext) -> Scope:
+    if context.owner is not None:
+        return Scope(tenant, context.owner)
     return Scope(tenant, context.principal.id if context.principal is not None else "")
 
 

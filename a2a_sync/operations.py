@@ -104,7 +104,7 @@ class CallContext:
     with it. ``last_event_id`` is the number after which
     a stream resumes. ``timeout`` is the client's limit for the whole call, in seconds, ``opening`` the one until the answer
     begins. ``gone`` tells a server that nobody waits for the answer any more. ``address`` is the URL by which the server
-    was reached, for operations whose result names it.
+    was reached, for operations whose result names it. ``owner`` is whose tasks are meant, where that is not the principal.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -119,6 +119,7 @@ class CallContext:
     opening: float | None = None
     gone: Callable[[], bool] | None = None
     address: str = ""
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,14 @@ class Call:
     operation: Operation
     request: Any
     context: CallContext = field(default_factory=CallContext)
+
+    @property
+    def task_id(self) -> str:
+        """The task that is meant; ``""`` where none is named."""
+        if isinstance(self.request, t.SendMessageRequest):
+            return self.request.message.task_id
+        task_id: str | None = getattr(self.request, "task_id", None)
+        return task_id if task_id is not None else getattr(self.request, "id", "")
 
 
 @dataclass(slots=True)

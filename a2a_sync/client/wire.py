@@ -18,7 +18,7 @@ from a2a_sync.client.timeouts import Deadline
 from a2a_sync.codec import Codec, InvalidAnswer
 from a2a_sync.errors import A2AError, InvalidAnswerError, StreamInterrupted
 from a2a_sync.operations import IDEMPOTENCY_KEY, Call, StreamItem
-from a2a_sync.types import Message, SendMessageRequest, Task
+from a2a_sync.types import Message, Task
 
 
 class HttpRequest(NamedTuple):
@@ -66,17 +66,9 @@ class WireEndpoint:
 
     def __call__(self, call: Call) -> Any:
         operation = call.operation
-        where = Where("stream" if operation.streaming else "send", self._agent, _task_id(call.request))
-        request = self._request(call)
-        answer = self._http.open(
-            request.verb,
-            request.url,
-            body=request.body,
-            headers=self._headers(call, request),
-            where=where,
-            deadline=Deadline.after(call.context.timeout),
-            opening=Deadline.after(call.context.opening),
-        )
+        where = Where("stream" if operation.streaming else "send", self._agent, call.task_id)
+        deadlines = Deadline.after(call.context.timeout), Deadline.after(call.context.opening)
+        answer = self._ask(call, where, *deadlines)
         if call.context.answer_headers is not None:
             call.context.answer_headers.update({name.lower(): text for name, text in answer.headers.items()})
         if operation.streaming and answer.ok and answer.content_type == "text/event-stream":
@@ -133,13 +125,6 @@ def _load(load: Any, where: Where) -> Any:
         return load()
     except InvalidAnswer as error:
         raise InvalidAnswerError(f"the answer is not valid: {error}", **where.marks()) from None
-
-
-def _task_id(request: Any) -> str:
-    if isinstance(request, SendMessageRequest):
-        return request.message.task_id
-    task_id: str = getattr(request, "task_id", "") or getattr(request, "id", "")
-    return task_id
 
 
 class WireEventStream:

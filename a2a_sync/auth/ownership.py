@@ -1,0 +1,30 @@
+"""Whose tasks a call means: the caller's own, or what the app's author says, so that tasks can be shared.
+
+Stores keep tasks by tenant and owner, and what is another's does not exist for them. Sharing is therefore the same id for
+several callers; nothing else in the house knows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from a2a_sync.operations import Call, Endpoint
+
+#: Says whose tasks a call means: an id, or None for the caller's own. May raise an `A2AError`.
+Owner: TypeAlias = Callable[[Call], str | None]
+
+
+def owned(owner: Owner, endpoint: Endpoint) -> Endpoint:
+    """`endpoint`, for tasks of whom `owner` names. It is asked before each operation, on the thread of the request."""
+
+    def of_owner(call: Call) -> Any:
+        named = owner(call)
+        if named is None:
+            return endpoint(call)
+        if not isinstance(named, str):
+            raise TypeError(f"owner= gives the id of an owner, or None, not {type(named).__name__}")
+        return endpoint(replace(call, context=replace(call.context, owner=named)))
+
+    return of_owner
