@@ -54,7 +54,7 @@ class Activation:
 
         def activated(call: Call) -> Any:
             context = call.context
-            if context.extensions or self._required or not self._headers.isdisjoint(context.headers):
+            if context.extensions or self._required or not context.headers.keys().isdisjoint(self._headers):
                 call = self._activated(call)
             return endpoint(call)
 
