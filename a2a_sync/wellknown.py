@@ -109,6 +109,8 @@ class CardDocument:
         """The bytes of the document, and its validator."""
         forms = [codec.dump(_with_signatures_of(codec, card)) for codec in form]
         document = reduce(_merged, forms)
+        if len(forms) > 1:
+            _repeat_in_schemes(document)
         if self._sign is None:
             body = jsontext.dumps(document)
             return body, f'"{_digest(body)}"'
@@ -137,3 +139,10 @@ def _merged(first: Any, second: Any) -> Any:
         pairs = [_merged(*pair) for pair in zip(first, second, strict=False)]
         return [*pairs, *first[len(pairs) :], *second[len(pairs) :]]
     return first
+
+
+def _repeat_in_schemes(document: dict[str, Any]) -> None:
+    """Say in each scheme's members of 0.3 all that 1.0 says of it: the official SDK reads these where it finds them."""
+    for scheme in document.get("securitySchemes", {}).values():
+        for name in [name for name in scheme if name.endswith("SecurityScheme")]:
+            scheme.update(_merged({key: value for key, value in scheme.items() if key != name}, scheme[name]))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from a2a_sync.client.credentials import Auth
     from a2a_sync.client.http import HttpTransport
+    from a2a_sync.client.trust import CardTrust
 
 
 _RETRY = Retry()
@@ -49,6 +50,7 @@ class Caller:
         extensions: Sequence[str] = (),
         interceptors: Sequence[Interceptor] = (),
         session: requests.Session | None = None,
+        verify_card: Any = None,
     ) -> None:
         self._target: Any = target
         self._timeout = Timeout.of(timeout)
@@ -68,6 +70,7 @@ class Caller:
             self._http = self._transport(choose_interface(target, *self._wanted).url, auth, session)
         elif not (hasattr(target, "endpoint") and hasattr(target, "agent_card")):
             raise TypeError(f"Client takes a URL, an AgentCard, an A2AApp or an Agent; not {type(target).__name__}")
+        self._trust = None if verify_card is None or self._http is None else _trust(verify_card, self._http)
 
     def _transport(self, home: str, auth: Auth, session: requests.Session | None) -> HttpTransport:
         # Loading requests takes longer than all the rest: only clients that use it pay for it.
@@ -113,6 +116,8 @@ class Caller:
         if link is None:
             # Threads that meet here each read the card: no lock is held while one of them waits for it.
             given = self._target if isinstance(self._target, AgentCard) else None
+            if given is not None and self._trust is not None:
+                self._trust.check(given, deadline)
             self._link = link = self._linked(given, deadline)
         return link
 
@@ -122,7 +127,7 @@ class Caller:
             link = local_link(self._target, self._wanted.version, self._surroundings)
             link = replace(link, card=card or link.card)
         else:
-            link = http_link(self._http, card, self._wanted, self._surroundings, deadline)
+            link = http_link(self._http, card, self._wanted, self._surroundings, deadline, self._trust)
         for interceptor in reversed(self._interceptors):
             link = replace(link, endpoint=interceptor(link.endpoint))
         return link if self._tenant is None else link.marked({"tenant": self._tenant})
@@ -164,3 +169,9 @@ class Caller:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._http.agent if self._http is not None else self._target!r})"
+
+
+def _trust(verify_card: Any, http: HttpTransport) -> CardTrust:
+    from a2a_sync.client.trust import CardTrust
+
+    return CardTrust(verify_card, http)

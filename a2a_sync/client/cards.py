@@ -30,8 +30,12 @@ def candidates(url: str) -> list[str]:
     return [url, *well_known] if parts.path.endswith(".json") else [*well_known, url]
 
 
-def fetch_card(get: Callable[[str], tuple[int, bytes]], url: str) -> AgentCard:
-    """The card of the agent at `url`, with the URLs of its interfaces made absolute. `get` gives status and body.
+def fetch_card(
+    get: Callable[[str], tuple[int, bytes]], url: str, check: Callable[[dict[str, Any]], None] | None = None
+) -> AgentCard:
+    """The card of the agent at `url`, with the URLs of its interfaces made absolute.
+
+    `get` gives status and body; `check` raises where the JSON of a card may not be trusted.
 
     Raises:
         CardNotFoundError: nowhere; it says what was tried.
@@ -42,19 +46,21 @@ def fetch_card(get: Callable[[str], tuple[int, bytes]], url: str) -> AgentCard:
         status, body = get(place)
         found: AgentCard | str = f"HTTP {status}"
         if status == 200:
-            found = _read_card(body, place)
+            found = _read_card(body, place, check)
         if isinstance(found, AgentCard):
             return found
         tried.append(f"{_without_query(place)}: {found}")
     raise CardNotFoundError("no agent card found; tried " + "; ".join(tried), phase="card", agent=_without_query(url))
 
 
-def _read_card(body: bytes, place: str) -> AgentCard | str:
+def _read_card(body: bytes, place: str, check: Callable[[dict[str, Any]], None] | None) -> AgentCard | str:
     """The card, or why it is none."""
     try:
         value: Any = jsontext.loads(body)
         if not isinstance(value, dict) or "name" not in value or not {"supportedInterfaces", "url"} & value.keys():
             return "JSON, but no agent card"
+        if check is not None:
+            check(value)
         # Cards for both versions have the members of both; those of 1.0 say more.
         codec = by_version("1.0" if "supportedInterfaces" in value else "0.3")
         card: AgentCard = codec.load(AgentCard, value, strict=False)

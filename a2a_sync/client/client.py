@@ -54,10 +54,12 @@ class Client(PushCaller):
         extensions: URIs of extensions to activate (spec 4.6).
         interceptors: put around every call, the first outermost: each takes an endpoint and gives one.
         session: a `requests.Session` of yours, taken as it is; see that your threads may share it.
+        verify_card: whose signature the card must have: a `CardVerifier`, or the keys for one, such as the URL of a key set.
 
     Raises (from every method that calls the agent):
         A2AError: the agent said no; its subclasses say why.
         CardNotFoundError, ConnectError, TransportTimeout, TransportError: the network said no.
+        CardSignatureError: with `verify_card`, the card is not signed by anybody who is trusted.
 
     Every method that calls the agent also takes ``timeout=``, ``headers=``, ``extensions=`` and ``tenant=`` for this one call:
     see `CallOptions`.

@@ -37,6 +37,8 @@ from a2a_sync.types import Message, SendMessageRequest, SubscribeToTaskRequest, 
 
 if TYPE_CHECKING:
     from a2a_sync.client.http import HttpTransport
+    from a2a_sync.client.trust import CardTrust
+    from a2a_sync.client.wire import WireEndpoint
 
 
 class CallOptions(TypedDict, total=False):
@@ -240,11 +242,13 @@ def http_link(
     wanted: Wanted,
     surroundings: Surroundings,
     deadline: Deadline,
+    trust: CardTrust | None = None,
 ) -> Link:
-    """The way to an agent over HTTP; where `card` is not given, it is read from the agent's address.
+    """The way to an agent over HTTP; where `card` is not given, it is read from the agent's address, and `trust` checks it.
 
     Raises:
         CardNotFoundError, TransportError: the card cannot be read.
+        CardSignatureError: it may not be trusted.
         VersionNotSupportedError: it names no interface that this client speaks.
     """
     from a2a_sync.client.credentials import display
@@ -260,11 +264,12 @@ def http_link(
                 whom, deadline, lambda: http.get(url, headers=headers, where=where, deadline=deadline), once=True
             ),
             http.home,
+            None if trust is None else lambda document: trust.check(document, deadline),
         )
     interface, *others = usable_interfaces(card, wanted)
     spoken = dialect(interface.protocol_version)
     reached = [interface, *(() if http.has_secrets else stand_ins(interface, others))]
-    endpoints = [_endpoint(http, one, by_version(spoken)) for one in reached]
+    endpoints = [_endpoint(http, one, by_version(spoken), trust) for one in reached]
     return Link(
         card=card,
         endpoint=_reaching(endpoints),
@@ -288,14 +293,19 @@ def _reaching(endpoints: list[Endpoint]) -> Endpoint:
     return Fallback(endpoints)
 
 
-def _endpoint(http: HttpTransport, interface: AgentInterface, codec: Codec) -> Endpoint:
+def _endpoint(http: HttpTransport, interface: AgentInterface, codec: Codec, trust: CardTrust | None) -> Endpoint:
+    endpoint: WireEndpoint
     if interface.protocol_binding.upper() == "HTTP+JSON":
         from a2a_sync.client.rest import HttpJsonEndpoint
 
-        return HttpJsonEndpoint(http, interface.url, codec)
-    from a2a_sync.client.rpc import JsonRpcEndpoint
+        endpoint = HttpJsonEndpoint(http, interface.url, codec)
+    else:
+        from a2a_sync.client.rpc import JsonRpcEndpoint
 
-    return JsonRpcEndpoint(http, interface.url, codec)
+        endpoint = JsonRpcEndpoint(http, interface.url, codec)
+    if trust is not None:
+        endpoint.vet = trust.vet
+    return endpoint
 
 
 def local_link(target: Any, version: str | None, surroundings: Surroundings) -> Link:
