@@ -111,8 +111,8 @@ class _CancelPort:
     def __init__(self, store: TaskStore, scope: Scope, request: RunRequest, run: Run | None) -> None:
         self.request = request
         self.cancel_event = run.cancel_event if run is not None else threading.Event()
-        self._store = store
-        self._scope = scope
+        self.store = store
+        self.scope = scope
         self._run = run
 
     def emit(self, *events: LogEvent) -> None:
@@ -121,8 +121,13 @@ class _CancelPort:
         self._run.emit(*events)
 
     def stored(self, task_id: str = "") -> StoredTask:
-        return self._store.load(self._scope, task_id or self.request.task_id)
+        return self.store.load(self.scope, task_id or self.request.task_id)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         if self._run is not None:
             self._run.on_cancel(callback)
+
+    def keep_state(self, body: bytes, expected: int) -> None:
+        if self._run is None:
+            raise A2AError("a cancel handler cannot change the state of the context: no run is going on")
+        self._run.keep_state(body, expected)

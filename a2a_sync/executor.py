@@ -10,12 +10,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from a2a_sync.contextstate import State
+from a2a_sync.conversation import conversation
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.modes import Modes
 from a2a_sync.native import way_home
 from a2a_sync.operations import Principal, RunRequest
-from a2a_sync.stores.base import StoredTask
+from a2a_sync.stores.base import Scope, StoredTask, TaskStore
 from a2a_sync.types import (
     JSON,
     Artifact,
@@ -46,6 +48,8 @@ class RunPort(Protocol):
     """What a run offers to its context. Everything may be called from any thread of the run."""
 
     request: RunRequest
+    scope: Scope
+    store: TaskStore
     cancel_event: threading.Event
 
     def emit(self, *events: Event) -> None: ...
@@ -53,6 +57,8 @@ class RunPort(Protocol):
     def stored(self, task_id: str = "") -> StoredTask: ...
 
     def on_cancel(self, callback: Callable[[], None]) -> None: ...
+
+    def keep_state(self, body: bytes, expected: int) -> None: ...
 
 
 class RequestContext:
@@ -69,6 +75,7 @@ class RequestContext:
         self._at_home = way_home()
         self._loaded: Task | None = None
         self._referenced: tuple[Task, ...] | None = None
+        self._state: State | None = None
 
     # -- what was asked --
 
@@ -154,6 +161,40 @@ class RequestContext:
         for task_id in ids:
             with suppress(TaskNotFoundError):
                 yield self._run.stored(task_id).task
+
+    # -- the tasks of the context --
+
+    def conversation(self, limit: int = 100) -> tuple[Message, ...]:
+        """What both sides said in all tasks of this context, this caller's only: the newest turns, the incoming message last.
+
+        The agent's turns include what only artifacts hold. Tasks come one after the other, the one that changed last at the
+        end, and this one behind them. Read from the store at each call.
+
+        Raises:
+            ValueError: `limit` is below 1.
+        """
+        return self._at_home(lambda: self._converse(limit))  # type: ignore[no-any-return]
+
+    def _converse(self, limit: int) -> tuple[Message, ...]:
+        run = self._run
+        try:
+            own = run.store.load(run.scope, self.task_id, history=limit).task
+        except TaskNotFoundError:
+            # An answer without a task may still follow.
+            status = TaskStatus(state=TaskState.SUBMITTED)
+            own = Task(id=self.task_id, context_id=self.context_id, status=status, history=(self.message,))
+        return conversation(run.store, run.scope, own, limit)
+
+    @property
+    def state(self) -> State:
+        """What the tasks of this context have in common, for this caller: a small mapping, kept as long as one of them is."""
+        if self._state is None:
+            run, at_home = self._run, self._at_home
+            self._state = State(
+                lambda: at_home(lambda: run.store.contexts.state(run.scope, self.context_id)),
+                lambda body, expected: at_home(lambda: run.keep_state(body, expected)),
+            )
+        return self._state
 
     # -- cancelling --
 

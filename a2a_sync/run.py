@@ -23,6 +23,7 @@ from a2a_sync.logs import get_logger, placed
 from a2a_sync.native import Way, on_native_thread, way_home
 from a2a_sync.operations import RunRequest
 from a2a_sync.stamp import Stamp, status_event
+from a2a_sync.stopping import StopSignal
 from a2a_sync.stores.base import RunRevoked, Scope, StartedRun, StoreConflict, StoredTask, TaskEnded, TaskStore
 from a2a_sync.tracing import traced
 from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent, new_id
@@ -54,7 +55,9 @@ class Run:
     ) -> None:
         self.request = request
         self.scope = scope
-        self.cancel_event = threading.Event()
+        self.store = store
+        self._stopping = StopSignal()
+        self.cancel_event = self._stopping.event
         self.began: float | None = None
         self.last_event: float | None = None
         self.started: StartedRun | None = None
@@ -62,7 +65,6 @@ class Run:
         self.error: A2AError | None = None
         self.unstored = ""
         self._executor = executor
-        self._store = store
         self._hub = hub
         self._create = create
         self._on_over = on_over
@@ -70,8 +72,6 @@ class Run:
         self._over = False
         self._state = TaskState.UNSPECIFIED
         self._stamp = Stamp(request, None if create else self._earlier_artifacts)
-        self._callbacks_lock = threading.Lock()
-        self._callbacks: list[Callable[[], None]] = []
         self._decided: threading.Event | None = None
         self._parent = current_run.get()
 
@@ -95,7 +95,7 @@ class Run:
                 if ready or not self._create:
                     events.append(status_event(request, TaskState.WORKING))
                 try:
-                    self.started = self._store.start_run(self.scope, request, events, create=self._create)
+                    self.started = self.store.start_run(self.scope, request, events, create=self._create)
                 except (A2AError, StoreConflict):
                     raise
                 except BaseException:
@@ -168,14 +168,21 @@ class Run:
         if self.started is None and not task_id:
             self._refuse_if_over(())
             self.begin(ready=True)
-        return self._store.load(self.scope, task_id or self.request.task_id)
+        return self.store.load(self.scope, task_id or self.request.task_id)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
-        with self._callbacks_lock:
-            if not self.cancel_event.is_set():
-                self._callbacks.append(callback)
-                return
-        callback()
+        self._stopping.on(callback)
+
+    def keep_state(self, body: bytes, expected: int) -> None:
+        """Set the state of the context, if its version is `expected`. A run without a task gets one."""
+        with self._lock:
+            self._refuse_if_over(())
+            token = self.begin(ready=True).token
+        try:
+            self.store.contexts.set_state(token, body, expected=expected)
+        except RunRevoked:
+            self.lost()
+            raise TaskCancelled(self.request.task_id) from None
 
     # -- the thread of the run --
 
@@ -200,8 +207,7 @@ class Run:
         finally:
             self._over = True
             self._parent = None
-            with self._callbacks_lock:
-                self._callbacks.clear()
+            self._stopping.forget()
             if self._decided is not None:
                 self._decided.set()
             self._on_over(self)
@@ -326,9 +332,9 @@ class Run:
         failed = status_event(self.request, TaskState.FAILED, reason)
         try:
             if self.started is not None:
-                entries = self._store.append(self.started.token, [failed], end=True)
+                entries = self.store.append(self.started.token, [failed], end=True)
             elif self.unstored and self._is_stored():
-                entries = self._store.interrupt(self.scope, self.request.task_id, [failed])
+                entries = self.store.interrupt(self.scope, self.request.task_id, [failed])
             else:
                 return
         except (RunRevoked, TaskEnded, TaskNotFoundError):
@@ -338,19 +344,12 @@ class Run:
 
     def _is_stored(self) -> bool:
         """The store took the start of this run, though it said otherwise."""
-        request = self._store.request(self.scope, self.request.task_id)
+        request = self.store.request(self.scope, self.request.task_id)
         return request is not None and request.message.message_id == self.request.message.message_id
 
     def stop(self) -> None:
         """The task was ended by somebody else: tell the user's code. Waits only for what it asked to be called."""
-        with self._callbacks_lock:
-            self.cancel_event.set()
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            try:
-                callback()
-            except Exception:
-                logger.exception("a cancel callback failed", extra=self._extra())
+        self._stopping.give(self._extra())
 
     def hand_over(self) -> None:
         """Stop without an end: another worker will take the task over from this one."""
@@ -380,7 +379,7 @@ class Run:
 
     def _append(self, events: Sequence[LogEvent], *, end: bool) -> tuple[Entry, ...]:
         assert self.started is not None
-        entries = self._store.append(self.started.token, events, end=end)
+        entries = self.store.append(self.started.token, events, end=end)
         self.last_event = time.monotonic()
         self._over = self._over or end
         self._hub.publish(self.request.task_id, entries, ended=end)
@@ -388,7 +387,7 @@ class Run:
 
     def _earlier_artifacts(self) -> list[str]:
         """Ids of the artifacts that earlier runs of the task made."""
-        task = self._store.load(self.scope, self.request.task_id, history=0).task
+        task = self.store.load(self.scope, self.request.task_id, history=0).task
         return [artifact.artifact_id for artifact in task.artifacts]
 
     def _extra(self) -> dict[str, str]:

@@ -47,11 +47,13 @@ def _nothing() -> Metadata:
 def new_id() -> str:
     """A fresh opaque identifier: no ``/``, ``:`` or ``%``, so that it fits into any path.
 
-    A UUID that begins with the time (RFC 9562, version 7): new ids are neighbours in an index, so that a store with
-    many tasks writes as fast as an empty one. Its last 74 bits are random.
+    A UUID that begins with the time (RFC 9562, version 7, with 12 bits for parts of a millisecond): new ids are neighbours in
+    an index, so that a store with many tasks writes as fast as an empty one, and tasks of one millisecond sort as they
+    came. Its last 62 bits are random.
     """
-    number = time.time_ns() // 1_000_000 << 80 | int.from_bytes(os.urandom(10), "big")
-    number = number & ~(0xF << 76 | 3 << 62) | 7 << 76 | 2 << 62
+    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
+    moment = milliseconds << 80 | 7 << 76 | rest * 4096 // 1_000_000 << 64
+    number = moment | 2 << 62 | int.from_bytes(os.urandom(8), "big") >> 2
     digits = f"{number:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 

@@ -362,7 +362,7 @@ def test_a_long_async_stream_asks_to_be_told_of_a_cancel_once(serve):
         run = context._run
         for _number in range(200):
             yield "x"
-            asked.append(len(run._callbacks))
+            asked.append(len(run._stopping._callbacks))
 
     serve(handler).send()
     assert asked == [1] * 200

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 #: The house from the ground up. A module may import modules of lower floors, and of its own folder.
 FLOORS: list[list[str]] = [
     ["errors", "fork", "limits", "logs", "tracing", "connection", "proxies"],
-    ["jsontext", "native", "urlguard"],
+    ["jsontext", "native", "urlguard", "stopping"],
     ["datapart", "outbound"],
     ["types"],
     ["card", "lifecycle"],
@@ -27,6 +27,8 @@ FLOORS: list[list[str]] = [
         "stores.memory",
         "stores.sqlite",
         "stores",
+        "contextstate",
+        "conversation",
     ],
     ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "idempotency", "places", "client"],
     ["activation", "following", "run", "results", "asynchronous", "around", "metrics", "retention", "push", "extended"],
@@ -55,6 +57,8 @@ SERVER = {
     "idempotency",
     "pool",
     "executor",
+    "contextstate",
+    "conversation",
     "run",
     "results",
     "execution",

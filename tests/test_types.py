@@ -1,7 +1,9 @@
 import copy
 import dataclasses
+import itertools
 import pickle
 from datetime import UTC, datetime
+from uuid import RFC_4122, UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -128,6 +130,14 @@ def test_new_objects_have_ids_of_their_own():
     first, second = (t.Message(role=t.Role.USER, parts=()) for _ in range(2))
     assert first.message_id != second.message_id
     assert not set(t.new_id()) & set("/:%")
+
+
+def test_ids_sort_in_the_order_in_which_they_were_made(monkeypatch):
+    moments = itertools.count(1_700_000_000_000_000_000, 1000)
+    monkeypatch.setattr(t.time, "time_ns", lambda: next(moments))
+    made = [t.new_id() for _ in range(5000)]
+    assert made == sorted(made)
+    assert {(UUID(one).version, UUID(one).variant) for one in made} == {(7, RFC_4122)}
 
 
 # -- objects as values --------------------------------------------------------------------------------------------------

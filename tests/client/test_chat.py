@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from a2a_sync import Agent, Client, InputRequired, Message, Role, StreamInterrupted, Task, TaskState, TextPart
-from tests.client.peer import peer, status, steps, streams, task
+from tests.client.peer import Asked, Line, peer, status, steps, streams, task
 
 
 def pizza() -> Agent:
@@ -56,6 +58,55 @@ def test_a_conversation_can_be_taken_up_again() -> None:
         answer = later.send("large")
 
     assert answer.context_id == known.context_id
+
+
+def test_a_conversation_that_is_taken_up_again_answers_the_question_it_stopped_at() -> None:
+    with Client(pizza()) as client:
+        asked = client.chat()
+        question = asked.send("pizza")
+        later = client.chat(context_id=asked.context_id)
+        answer = later.send("large")
+        after = later.send("small")
+
+    assert isinstance(question, Task)
+    assert isinstance(answer, Task)
+    assert isinstance(after, Task)
+    assert (answer.id, answer.text) == (question.id, "a large one")
+    assert after.id != question.id
+
+
+@pytest.mark.parametrize("refusal", [{"code": -32601}, {"http": 404}, {"http": 501}])
+def test_an_agent_that_lists_no_tasks_is_asked_once_and_begins_a_new_one(refusal: dict[str, int]) -> None:
+    def refuse(asked: Asked, line: Line) -> None:
+        if "code" in refusal:
+            line.error(refusal["code"], "Method not found")
+        else:
+            line.answer(b"no such page", refusal["http"], Content_Type="text/plain")
+
+    with peer(steps(refuse, streams({"task": task()}, status("COMPLETED")))) as server, Client(server.card()) as client:
+        chat = client.chat("c-1")
+        chat.send("one")
+        chat.stream("two").close()
+
+    assert server.operations == ["ListTasks", "SendStreamingMessage", "SendStreamingMessage"]
+    assert all("taskId" not in asked.params["message"] for asked in server.asked[1:])
+
+
+def test_the_question_is_looked_for_with_the_options_of_the_message() -> None:
+    agent = Agent("tenants")
+
+    @agent.message
+    def answer(message: Message, context: Any) -> object:
+        return InputRequired("?") if message.text == "ask" else context.tenant
+
+    with Client(agent) as client:
+        asked = client.chat("c")
+        question = asked.send("ask", tenant="acme")
+        assert isinstance(question, Task)
+        later = client.chat("c")
+        reply = later.send("answer", tenant="acme", metadata={"k": 1})
+        assert isinstance(reply, Task)
+        assert (reply.id, reply.text) == (question.id, "acme")
 
 
 def test_a_message_that_was_lost_leaves_the_question_open() -> None:

@@ -1,0 +1,150 @@
+"""What the runs of a context share: a small JSON object, read as it was at the first look, and changed in one step.
+
+Runs that change it at once come one after the other: who comes second begins again with what the first one left. This room
+knows neither stores nor runs; both are behind the two functions that a `State` is made with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from a2a_sync.errors import StoreError
+from a2a_sync.jsontext import dumps
+from a2a_sync.stores.contexts import StateConflict, StoredState
+from a2a_sync.types import JSON
+
+_T = TypeVar("_T")
+
+#: A state takes no more bytes as JSON: it is read as a whole by every run that looks at it.
+LARGEST = 64 * 1024
+#: So often somebody else may be faster.
+_TRIES = 1000
+_NOTHING = object()
+
+
+class _Seen(NamedTuple):
+    version: int
+    value: Mapping[str, JSON]
+
+
+class State(MutableMapping[str, JSON]):
+    """What all tasks of a context have in common, kept by the store: strings, and values that JSON can say.
+
+    Reading shows it as it was at the first look, or after the own last change. Each change is stored at once, based on what
+    the state is by then, so that no other run's change is lost. What depends on the old value belongs into `change`. Values
+    are read-only. Changes raise:
+
+    - `TaskCancelled`: the run may not write any more.
+    - `ValueError`: JSON cannot say it, or it would be more than 64 KiB.
+    - `StoreError`: as the store says.
+    """
+
+    def __init__(self, read: Callable[[], StoredState], write: Callable[[bytes, int], None]) -> None:
+        self._read = read
+        self._write = write
+        self._seen: _Seen | None = None
+
+    def change(self, function: Callable[[dict[str, JSON]], _T]) -> _T:
+        """Let `function` change the state, a plain dictionary, and return what it returns; its change is made in one step.
+
+        It is called again where another run was faster, so it should do nothing else.
+        """
+        current = self._read()
+        for _ in range(_TRIES):
+            value = json.loads(current.body)
+            result = function(value)
+            body = _encoded(value)
+            if body == current.body:
+                self._seen = _Seen(current.version, _frozen(value))
+                return result
+            try:
+                self._write(body, current.version)
+            except StateConflict as conflict:
+                current = conflict.current
+            else:
+                self._seen = _Seen(current.version + 1, _frozen(json.loads(body)))
+                return result
+        raise StoreError("the state of the context is changed by others all the time")
+
+    # -- as a mapping --
+
+    def _value(self) -> Mapping[str, JSON]:
+        if self._seen is None:
+            current = self._read()
+            self._seen = _Seen(current.version, _frozen(json.loads(current.body)))
+        return self._seen.value
+
+    def __getitem__(self, key: str) -> JSON:
+        return self._value()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._value())
+
+    def __len__(self) -> int:
+        return len(self._value())
+
+    def __setitem__(self, key: str, value: JSON) -> None:
+        self.update({key: value})
+
+    def __delitem__(self, key: str) -> None:
+        self.pop(key)
+
+    def update(self, other: Mapping[str, JSON] | Iterable[tuple[str, JSON]] = (), /, **values: JSON) -> None:  # type: ignore[override]
+        """Set several keys in one step."""
+        new = dict(other, **values)
+        self.change(lambda state: state.update(new))
+
+    def pop(self, key: str, default: Any = _NOTHING) -> Any:
+        """Remove a key and return its value; `default`, if given, where it is not there."""
+        return self.change(lambda state: state.pop(key) if default is _NOTHING else state.pop(key, default))
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The value of a key, which is set where it is not there."""
+        self.change(lambda state: state.setdefault(key, default))
+        return self[key]
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self.change(dict.clear)
+
+    def __repr__(self) -> str:
+        return f"State({dict(self)!r})"
+
+
+def _encoded(value: dict[str, JSON]) -> bytes:
+    for key in value:
+        if not isinstance(key, str):
+            raise ValueError(f"state: a key is a string, not {key!r}")
+    try:
+        body = dumps(value)
+    except ValueError as error:
+        raise ValueError(f"state: {error}") from None
+    if len(body) > LARGEST:
+        raise ValueError(f"state: {len(body)} bytes of JSON are more than {LARGEST}")
+    return body
+
+
+# -- values that a reader cannot change, because nobody would store it --------------------------------------------------
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _FrozenDict({key: _frozen(one) for key, one in value.items()})
+    if isinstance(value, list):
+        return _FrozenList(map(_frozen, value))
+    return value
+
+
+def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
+    raise TypeError("what is read from the state is read-only: set the key again, or use context.state.change")
+
+
+class _FrozenDict(dict[str, Any]):
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class _FrozenList(list[Any]):
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
