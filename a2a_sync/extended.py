@@ -14,6 +14,7 @@ from a2a_sync.codec import by_version
 from a2a_sync.errors import (
     ExtendedAgentCardNotConfiguredError,
     InvalidAgentResponseError,
+    UnauthenticatedError,
     UnsupportedOperationError,
 )
 from a2a_sync.logs import get_logger
@@ -66,6 +67,7 @@ class ExtendedCard:
         """The card for this caller.
 
         Raises:
+            UnauthenticatedError: the agent's card asks for credentials, and nobody said who calls.
             UnsupportedOperationError: this agent has none, and its card promises none. In 0.3 that is the next one.
             ExtendedAgentCardNotConfiguredError: there is none for this caller.
             InvalidAgentResponseError: what the author's function gave is no card.
@@ -74,6 +76,9 @@ class ExtendedCard:
             if context.version == "0.3":
                 raise ExtendedAgentCardNotConfiguredError()
             raise UnsupportedOperationError("This agent has no extended card")
+        # spec 13.3. Whoever calls inside the process (and so at no address) needs no credentials for anything.
+        if self._cards.asks_who_calls and context.principal is None and context.address:
+            raise UnauthenticatedError("The extended card is for callers who say who they are")
         card = self._source if isinstance(self._source, AgentCard) else self._source(_seen(request, context))
         if card is None:
             raise ExtendedAgentCardNotConfiguredError("There is no extended card for this caller")

@@ -51,6 +51,11 @@ class OwnCard:
         """What the app can do."""
         return self._public.capabilities
 
+    @property
+    def asks_who_calls(self) -> bool:
+        """Callers need credentials."""
+        return bool(self._public.security_requirements)
+
     def public(self, address: str | None = None) -> AgentCard:
         """The card for everybody, at `address`, or at the app's own; without addresses where there is neither."""
         return self._at(self._public, address or self._url)

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, AgentCapabilities, AgentCard, AgentInterface, AgentSkill
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    BearerAuth,
+    create_agent_card,
+)
+from a2a_sync.card import HTTPAuthSecurityScheme, SecurityRequirement
 from a2a_sync.codec import by_version
 from a2a_sync.extended import CardContext, ExtendedCard
 from a2a_sync.operations import GET_EXTENDED_CARD, Call, CallContext, Principal
@@ -138,6 +148,31 @@ def test_a_caller_may_get_none(serve: Serve) -> None:
         assert ask(peer, version).error["code"] == -32007
     answer = get(peer)
     assert (answer.status, answer.json["error"]["details"][0]["reason"]) == (400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
+
+
+def test_where_the_card_asks_for_credentials_nobody_gets_it_without(serve: Serve) -> None:
+    scheme = {"bearer": HTTPAuthSecurityScheme(scheme="Bearer")}
+    asking = create_agent_card("a", "b", skills={"c": "d"}, security_schemes=scheme, security=["bearer"])
+    # The app leaves it to its host who comes in.
+    peer = serve(EXTENDED, card=asking)
+
+    assert [ask(peer, version).status for version in METHODS] == [401, 401]
+    assert ask(peer, "1.0").error["code"] == -31401
+    assert get(peer).status == 401
+    assert read(get(peer, user="ada")).version == "2.0.0"
+
+
+@pytest.mark.parametrize("version", METHODS)
+def test_an_app_that_authenticates_asks_for_credentials_here_as_well(version: str, serve: Serve) -> None:
+    peer = serve(by_caller, auth=BearerAuth({"token-of-ada": "ada"}))
+
+    refused = peer.post(rpc(METHODS[version]), headers={"A2A-Version": version})
+    answer = peer.post(rpc(METHODS[version]), headers={"A2A-Version": version, "Authorization": "Bearer token-of-ada"})
+
+    assert (refused.status, refused.headers["WWW-Authenticate"].split()[0]) == (401, "Bearer")
+    card = read(answer, version)
+    assert card.description.startswith("ada")
+    assert card.security_requirements == (SecurityRequirement(schemes={"bearer": ()}),)
 
 
 def test_in_the_same_process_it_is_asked_for_in_the_same_way() -> None:
