@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -151,3 +153,29 @@ def test_a_key_that_names_an_algorithm_is_for_no_other() -> None:
 
     assert key.objection("PS256") == ""
     assert key.objection("RS256") == "is not one for RS256"
+
+
+@pytest.mark.parametrize("package", ["jwt", "rfc8785", "cryptography"])
+@pytest.mark.parametrize(
+    "made", ["CardSigner('x', kid='a')", "CardVerifier('x')"], ids=lambda made: made.partition("(")[0]
+)
+def test_without_its_packages_the_extra_is_named(made: str, package: str) -> None:
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        f"from a2a_sync.signing import CardSigner, CardVerifier\n"
+        f"try: {made}\n"
+        f"except ImportError as error: print(error)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "pip install 'a2a-sync[signing]'" in out
+
+
+def test_an_app_and_a_client_that_do_not_sign_load_nothing_of_it() -> None:
+    code = (
+        "import sys\n"
+        "from a2a_sync import A2AApp, Agent, Client\n"
+        "A2AApp(Agent('a')); Client('http://127.0.0.1:1')\n"
+        "print(*sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert not {"jwt", "cryptography", "rfc8785", "a2a_sync.signing"} & set(out.split())
