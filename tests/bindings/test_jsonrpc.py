@@ -248,8 +248,12 @@ def test_an_error_in_the_middle_of_a_stream_is_raised():
         read_response(second, V10)
 
 
-def test_null_may_be_a_result_and_a_null_error_is_none():
-    assert read_response(b'{"jsonrpc":"2.0","id":1,"result":null}', V10) is None
+@pytest.mark.parametrize("rest", ["", ',"result":null', ',"error":null', ',"result":null,"error":null'])
+def test_a_result_that_is_nothing_may_be_left_out(rest):
+    assert read_response(f'{{"jsonrpc":"2.0","id":1{rest}}}'.encode(), V10) is None
+
+
+def test_an_error_that_is_nothing_is_none():
     assert read_response(b'{"jsonrpc":"2.0","id":1,"result":{"id":"t"},"error":null}', V10) == {"id": "t"}
 
 
@@ -262,9 +266,7 @@ def test_null_may_be_a_result_and_a_null_error_is_none():
         b"[]",
         b"{}",
         b'{"id":"t","status":{}}',
-        b'{"jsonrpc":"2.0","id":1}',
         b'{"jsonrpc":"1.0","id":1,"result":{}}',
-        b'{"jsonrpc":"2.0","id":1,"error":null}',
         b'{"jsonrpc":"2.0","id":1,"result":NaN}',
         b"\xff\xfe",
     ],
