@@ -151,6 +151,8 @@ def test_what_may_be_absent_may_still_not_be_wrong() -> None:
     validate_card(replace(CARD, skills=()), may_lack=["skills"])
     with pytest.raises(InvalidCardError, match=r"skills\[0\].id"):
         validate_card(replace(CARD, skills=[replace(SKILL, id="")]), may_lack=["skills"])
+    with pytest.raises(InvalidCardError, match="description: must be text"):
+        validate_card(replace(CARD, description=5), may_lack=["description"])  # type: ignore[arg-type]
 
 
 def test_what_is_no_card_is_a_mistake_of_type() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from a2a_sync import A2AApp, Agent, AgentCard, Client
 from a2a_sync.codec import by_version
 from a2a_sync.errors import CardSignatureError
+from a2a_sync.hosts.asgi import ASGIApp
 from a2a_sync.signing import CardSigner, CardVerifier
 from a2a_sync.testing import wsgi_session
 from tests.client.peer import peer
@@ -23,9 +25,12 @@ from tests.wsgi import CARD, Peer, rpc
 
 pytest.importorskip("a2a", reason="the official SDK is not installed (make interop installs it)")
 
+import httpx
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.card_resolver import parse_agent_card
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.types import AgentCard as OfficialCard
+from a2a.types import GetExtendedAgentCardRequest
 from a2a.utils.signing import (
     InvalidSignaturesError,
     create_agent_card_signer,
@@ -153,6 +158,28 @@ def test_an_extended_card_that_we_serve_is_verified_by_them() -> None:
         document = Peer(app).post(rpc("GetExtendedAgentCard")).result
 
     official_verifier()(as_official(document))
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_their_client_verifies_both_cards_as_it_reads_them(binding: str) -> None:
+    verified: list[str] = []
+
+    def verify(card: Any) -> None:
+        official_verifier()(card)
+        verified.append(card.description)
+
+    async def talk() -> None:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(bridge)) as http:
+            card = await A2ACardResolver(http, URL).get_agent_card(signature_verifier=verify)
+            config = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])
+            client = ClientFactory(config).create(card)
+            await client.get_extended_agent_card(GetExtendedAgentCardRequest(), signature_verifier=verify)
+
+    agent = Agent("agent", description="Does things")
+    with A2AApp(agent, url=URL, signer=SIGNER, extended_card=MORE) as app:
+        bridge = ASGIApp(app)
+        asyncio.run(asyncio.wait_for(talk(), 30))
+    assert verified == ["Does things", "Does more"]
 
 
 def test_of_two_keys_of_ours_they_may_know_either() -> None:
