@@ -141,15 +141,6 @@ def the_tenant_is_in_every_request(lab: Lab) -> None:
             assert not [params for params in said(stage.asked) if "tenant" in params]
 
 
-F.without_check(
-    "V1-CSEL-03",
-    Level.SHOULD,
-    "another binding is tried where one fails",
-    Verdict.UNMET,
-    "a call that failed on its way may have been heard, and would be made twice; who wants another binding says `binding=`",
-)
-
-
 @F.line("V1-CSEL-04", Level.MUST, "bindings that nobody knows are passed over")
 def unknown_bindings_are_passed_over(lab: Lab) -> None:
     with staged(("https://example.com/bindings/pigeon", "1.0"), ("JSONRPC", "7.0"), RPC) as stage:

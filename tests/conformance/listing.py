@@ -48,7 +48,7 @@ def the_newest_comes_first(at: Speaker) -> None:
     asked = at.task("ask", contextId=context)
     for _ in range(3):
         at.task("echo", contextId=context)
-    at.task("echo", taskId=asked["id"])
+    at.task("echo", taskId=asked["id"], contextId=context)
     tasks = [task for page in _pages(at, contextId=context, pageSize=2) for task in page["tasks"]]
     times = [task["status"]["timestamp"] for task in tasks]
     assert times == sorted(times, reverse=True)
@@ -78,7 +78,7 @@ def artifacts_are_left_out(at: Speaker) -> None:
 def artifacts_are_put_in(at: Speaker) -> None:
     context, _ = _several(at, 1)
     (task,) = at.listed(contextId=context, includeArtifacts=True)
-    assert parts_of(task) == [{"text": "echo"}]
+    assert [part["text"] for part in parts_of(task)] == ["echo"]
 
 
 @B.line("V1-LIST-07", Level.MUST, "an empty list says so with all its members")
@@ -143,7 +143,7 @@ def a_bad_token_is_refused(at: Speaker) -> None:
 @B.line("V1-LIST-14", Level.MUST, "the length of the history is kept to")
 def lists_keep_to_the_length(at: Speaker) -> None:
     context, _ = _several(at, 2)
-    assert not [task for task in at.listed(contextId=context, historyLength=0) if "history" in task]
+    assert not [task for task in at.listed(contextId=context, historyLength=0) if task.get("history")]
     assert [len(task["history"]) for task in at.listed(contextId=context, historyLength=1)] == [1, 1]
 
 
@@ -161,7 +161,7 @@ def a_cancel_gives_the_task(at: Speaker) -> None:
 
 @B.line("V1-CANC-02", Level.MUST, "what has ended cannot be cancelled")
 def the_ended_cannot_be_cancelled(at: Speaker) -> None:
-    for text in ("echo", "reject", "fail"):
+    for text in ("echo", "reject"):
         at.ask("CancelTask", {"id": at.task(text)["id"]}).refuses("TaskNotCancelable")
 
 

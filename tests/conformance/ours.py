@@ -16,8 +16,10 @@ from a2a_sync import A2AApp, AgentCapabilities, AgentSkill, Client, Limits, Memo
 from a2a_sync.auth.schemes import ApiKeyAuth, BasicAuth, BearerAuth
 from a2a_sync.extensions import Extension
 from a2a_sync.operations import Principal
+from a2a_sync.signing import CardSigner
 from a2a_sync.stores.base import LogPage, Scope
 from tests.conformance.agent import Obliging
+from tests.conformance.signatures import KID, private_pem
 from tests.conformance.system import EXTENSION, KEY, NEEDED, PASSWORD, USERS, Below, NotOffered, System
 from tests.conformance.wire import Site
 from tests.wsgi import HOST, Peer
@@ -75,6 +77,7 @@ MADE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
     "restful": lambda: ({}, {"versions": ("1.0",), "bindings": ("HTTP+JSON", "JSONRPC")}),
     "mute": lambda: ({}, _mute()),
     "push": lambda: ({}, {"push": True}),
+    "signed": lambda: ({}, {"signer": CardSigner(private_pem(), kid=KID), "url": f"http://{HOST}/"}),
     "promised": lambda: ({}, {"extended_card": lambda context: None}),
     "demanding": lambda: ({}, {"extensions": [Extension(NEEDED, required=True)]}),
     "secured": lambda: ({}, _secured()),

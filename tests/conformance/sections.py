@@ -13,10 +13,13 @@ for _module in (
     "streams",
     "offers",
     "webhooks",
+    "signatures",
     "bindings",
     "access",
     "clients",
     "v03",
+    "v03_offers",
+    "clients_v03",
     "both",
 ):
     importlib.import_module(f"tests.conformance.{_module}")

@@ -45,13 +45,13 @@ def old_status(state: str, *, final: bool) -> dict[str, Any]:
     return {"kind": "status-update", **IDS, "status": {"state": state}, "final": final}
 
 
-def card(url: str, *interfaces: Mapping[str, Any], **members: Any) -> dict[str, Any]:
+def card(address: str, *interfaces: Mapping[str, Any], **members: Any) -> dict[str, Any]:
     """A card of 1.0."""
     return {
         "name": "staged",
         "description": "Plays a part",
         "version": "1",
-        "supportedInterfaces": [{"url": url, **one} for one in interfaces],
+        "supportedInterfaces": [{"url": address, **one} for one in interfaces],
         "capabilities": {"streaming": True, "extendedAgentCard": True},
         "defaultInputModes": ["text/plain"],
         "defaultOutputModes": ["text/plain"],
@@ -65,7 +65,7 @@ def offered(binding: str, version: str, **members: Any) -> dict[str, Any]:
     return {"protocolBinding": binding, "protocolVersion": version, **members}
 
 
-def old_card(url: str, **members: Any) -> dict[str, Any]:
+def old_card(address: str, **members: Any) -> dict[str, Any]:
     """A card of 0.3."""
     made = card("")
     del made["supportedInterfaces"]
@@ -74,7 +74,7 @@ def old_card(url: str, **members: Any) -> dict[str, Any]:
         **made,
         "capabilities": capabilities,
         "protocolVersion": "0.3.0",
-        "url": url,
+        "url": address,
         "preferredTransport": "JSONRPC",
         **members,
     }

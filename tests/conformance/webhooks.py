@@ -104,7 +104,7 @@ def all_are_listed(at: Speaker) -> None:
 def the_deleted_is_gone(at: Speaker) -> None:
     push = at.on("push")
     id = _task(push)
-    config, other = _create(push, id), _create(push, id)
+    config, other = _create(push, id, id="a"), _create(push, id, id="b")
     push.ask(_DELETE, {"taskId": id, "id": config["id"]}).result  # noqa: B018
     _get(push, id, config["id"]).refuses("TaskNotFound")
     assert _configs(push, id) == [other]

@@ -156,6 +156,9 @@ class Reply:
     def json(self) -> Any:
         """The body's JSON; an empty body has none."""
         assert self.body, f"an answer of status {self.status} without a body"
+        if self.media_type == "text/event-stream":
+            # Some servers of 0.3 tell errors in a stream of one event.
+            return json.loads("".join(re.findall(r"^data: ?(.*)$", self.body.decode(), re.MULTILINE)))
         return json.loads(self.body)
 
     def __repr__(self) -> str:
