@@ -58,7 +58,8 @@ def test_a_page_that_is_right_passes_with_files_values_output_and_anything_where
 
 
 def test_every_line_of_the_guarantees_names_a_test_that_exists() -> None:
-    lines = (DOCS / "explanation" / "guarantees.md").read_text().splitlines()
+    promised, _, _ = (DOCS / "explanation" / "guarantees.md").read_text().partition("## What is not promised")
+    lines = promised.splitlines()
     rows = [line for line in lines if line.startswith("|") and not line.startswith(("| ---", "| what"))]
     assert len(rows) > 20
     for row in rows:
