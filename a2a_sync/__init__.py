@@ -28,6 +28,8 @@ _MODULES = {
     "a2a_sync.cardmaking": ("create_agent_card",),
     "a2a_sync.cardrules": ("validate_card",),
     "a2a_sync.client": ("Chat", "Client", "Retry", "TaskStream", "Timeout"),
+    "a2a_sync.client.placing": ("ApiKey",),
+    "a2a_sync.client.tokens": ("ClientCredentials",),
     "a2a_sync.errors": (
         "A2AError",
         "DataPartError",
@@ -93,6 +95,8 @@ if TYPE_CHECKING:
     from a2a_sync.client import Retry as Retry
     from a2a_sync.client import TaskStream as TaskStream
     from a2a_sync.client import Timeout as Timeout
+    from a2a_sync.client.placing import ApiKey as ApiKey
+    from a2a_sync.client.tokens import ClientCredentials as ClientCredentials
     from a2a_sync.errors import A2AError as A2AError
     from a2a_sync.errors import DataPartError as DataPartError
     from a2a_sync.errors import InvalidCardError as InvalidCardError

@@ -294,7 +294,7 @@ class UnsafeURLError(ValueError):
 class TransportError(Exception):
     """No usable answer: the network or the peer's HTTP failed.
 
-    ``phase`` is one of ``card``, ``connect``, ``send``, ``stream``; ``agent`` is the URL that was called; ``task_id``
+    ``phase`` is one of ``card``, ``connect``, ``send``, ``stream``, ``token``; ``agent`` is the URL that was called; ``task_id``
     is the task as far as it is known, so that its fate can be asked for later. Errors of streams say in
     ``last_event_id`` after which event `Client.subscribe` can go on; None where the agent does not number its events.
     """
@@ -352,6 +352,10 @@ class HTTPStatusError(TransportError):
 
 class InvalidAnswerError(TransportError):
     """The peer answered with something that is not A2A."""
+
+
+class TokenError(TransportError):
+    """The token server gave no token; the message says why, ``agent`` is its URL."""
 
 
 class CardNotFoundError(TransportError):

@@ -24,8 +24,8 @@ from a2a_sync.types import GetExtendedAgentCardRequest
 if TYPE_CHECKING:
     import requests
 
-    from a2a_sync.client.credentials import Auth
     from a2a_sync.client.http import HttpTransport
+    from a2a_sync.client.placing import Auth
     from a2a_sync.client.trust import CardTrust
 
 

@@ -41,8 +41,9 @@ class Client(PushCaller):
     Parameters:
         target: the agent's URL (its card is read at the first call), an `AgentCard`, or an `A2AApp` or `Agent` of this
             process (no network; `auth` and `session` mean nothing then).
-        auth: a bearer token, a function that gives one for each request, ``(user, password)``, or a requests `AuthBase`.
-            Goes to the origin of `target` only: where its card names an address elsewhere, make the client from the card.
+        auth: a token, a function that gives one for each request, ``(user, password)``, `ApiKey`, `ClientCredentials`, any requests
+            `AuthBase`, or a mapping of the card's schemes to these. Tokens and keys go where the card wants them. Goes to the origin
+            of `target` only: where its card names an address elsewhere, make the client from the card.
         timeout: a `Timeout`, or the overall limit of each call in seconds.
         retry: how to go on after the network or the server has cut a call off; None: not at all.
         headers: sent with every request, to the same origin as `auth`.

@@ -15,7 +15,6 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
-from requests.utils import get_netrc_auth
 
 from a2a_sync.client.timeouts import AlarmClock, Deadline
 
@@ -44,11 +43,11 @@ class Session(requests.Session):
 
     def prepare_request(self, request: Any) -> requests.PreparedRequest:
         """As requests does it; of what it would merge in, at six times the cost, this session has default headers only."""
+        # No `.netrc` either: it would answer for hosts that nobody has named here.
         headers = CaseInsensitiveDict({**self.headers})
         headers.update(request.headers)
-        auth = request.auth or get_netrc_auth(request.url)
         prepared = requests.PreparedRequest()
-        prepared.prepare(method=request.method, url=request.url, headers=headers, data=request.data, auth=auth)
+        prepared.prepare(method=request.method, url=request.url, headers=headers, data=request.data, auth=request.auth)
         return prepared
 
     def get_redirect_target(self, resp: requests.Response) -> None:

@@ -1,19 +1,11 @@
-"""Who is calling, and where that may be told: credentials as requests takes them, and the origins of URLs.
+"""Where credentials may be told, and how URLs are shown: origins, and what a header can hold.
 
-Nothing here shows a secret: not in an error, not in a repr.
+Nothing here shows a secret: not in an error, not in a repr. How credentials are sent is known to `placing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
 from urllib.parse import unquote, urlsplit, urlunsplit
-
-import requests
-from requests.auth import AuthBase, HTTPBasicAuth
-
-#: What `Client` takes for ``auth``.
-Auth: TypeAlias = str | tuple[str, str] | Callable[[], str] | AuthBase | None
 
 
 def display(url: str) -> str:
@@ -45,37 +37,6 @@ def may_know(home: str, url: str) -> bool:
     """What the user gave for `home` may be sent to `url`: the same origin, or the same host moved from http to https."""
     ours, theirs = _origin(home), _origin(url)
     return ours == theirs or (ours[::2] == ("http", 80) and theirs == ("https", ours[1], 443))
-
-
-def as_auth(auth: Auth) -> AuthBase | None:
-    """What a user gave for ``auth`` as requests takes it.
-
-    Raises:
-        TypeError: it is nothing that stands for credentials.
-    """
-    if auth is None or isinstance(auth, AuthBase):
-        return auth
-    if isinstance(auth, str):
-        return _Bearer(lambda: auth)
-    if isinstance(auth, tuple) and len(auth) == 2:
-        return HTTPBasicAuth(*auth)
-    if callable(auth):
-        return _Bearer(auth)
-    raise TypeError("auth takes a token, a function that gives one, (user, password), or a requests AuthBase")
-
-
-class _Bearer(AuthBase):
-    """Asks for a token with each request, on the thread that makes it."""
-
-    def __init__(self, token: Callable[[], str]) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        token = self._token()
-        if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
-            raise ValueError("auth gave a token that cannot stand in a header")
-        request.headers["Authorization"] = f"Bearer {token}"
-        return request
 
 
 def checked_header(name: str, value: str) -> str:

@@ -1,7 +1,6 @@
 """HTTP as the client needs it: bytes out, bytes in, promptly and never for longer than allowed.
 
-Here the errors of requests and urllib3 become ours, and nowhere else. What the bytes mean is not known. Loading this
-room loads requests, so it is loaded with the first client that has a URL.
+What the bytes mean is not known. Loading this room loads requests, so it is loaded with the first client that has a URL.
 
 How limits are kept: urllib3's time-outs bound connecting and every single wait. What they do not bound (headers, bodies
 and streams that drip) is ended by an alarm that shuts the socket down for reading, which ends a blocked read at once in
@@ -13,48 +12,33 @@ from __future__ import annotations
 
 import http.client
 import os
-import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 import requests
 import urllib3
+from requests.auth import AuthBase
 from urllib3 import exceptions as u3
 
 from a2a_sync.client.connections import Adapter, Session, timed_body
-from a2a_sync.client.credentials import Auth, as_auth, checked_header, display, may_know, split_credentials
+from a2a_sync.client.credentials import checked_header, display, may_know, split_credentials
+from a2a_sync.client.failures import Where as Where
+from a2a_sync.client.failures import failure, timed_out
+from a2a_sync.client.placing import Auth, as_auth
 from a2a_sync.client.timeouts import NEVER, Alarm, AlarmClock, Deadline, Timeout
-from a2a_sync.errors import (
-    ConnectError,
-    HTTPStatusError,
-    InvalidAnswerError,
-    StreamInterrupted,
-    TransportError,
-    TransportTimeout,
-)
+from a2a_sync.errors import HTTPStatusError, InvalidAnswerError
 from a2a_sync.fork import renew_in_child
+
+if TYPE_CHECKING:
+    from a2a_sync.card import AgentCard
 
 #: The largest answer that is not a stream, in bytes.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _PIECE = 65536
 _REDIRECTS = 5
-
-
-@dataclass(slots=True)
-class Where:
-    """What an error tells about the call it ended: the step, the agent's address, the task as far as it is known."""
-
-    phase: str
-    agent: str
-    task_id: str = ""
-
-    def marks(self, phase: str = "") -> dict[str, str]:
-        """The arguments of a `TransportError`."""
-        return {"phase": phase or self.phase, "agent": self.agent, "task_id": self.task_id}
 
 
 class HttpTransport:
@@ -76,7 +60,8 @@ class HttpTransport:
         self.home, in_url = split_credentials(home)
         #: The address as it may be shown.
         self.agent = display(home)
-        self._auth = as_auth(in_url if auth is None else auth)
+        self._given = in_url if auth is None else auth
+        self._auth = as_auth(self._given)
         self._headers = {name: checked_header(name, value) for name, value in (headers or {}).items()}
         self._timeout = timeout
         self._alarms = alarms
@@ -87,7 +72,15 @@ class HttpTransport:
     @property
     def has_secrets(self) -> bool:
         """There are credentials or headers that another origin would not be given."""
-        return self._auth is not None or bool(self._headers)
+        return self._given is not None or bool(self._headers)
+
+    def heed(self, card: AgentCard) -> None:
+        """From here on, send credentials as `card` wants them.
+
+        Raises:
+            ValueError: there are none that it asks for.
+        """
+        self._auth = as_auth(self._given, card)
 
     def renew(self) -> None:
         """In a forked child: a connection must not be used by two processes."""
@@ -113,16 +106,51 @@ class HttpTransport:
             TransportTimeout: a limit ran out.
             TransportError: the connection broke.
         """
-        trusted = may_know(self.home, url)
+        if not may_know(self.home, url):
+            answer = self._send(method, url, headers, body, None, where, deadline, opening)
+            answer.withheld = self._given is not None
+            return answer
+        auth = self._auth
+        headers = {**self._headers, **headers}
+        self._make_ready(auth, deadline)
+        answer = self._send(method, url, headers, body, auth, where, deadline, opening)
+        retry_with = getattr(auth, "retry_with", None) if answer.status == 401 else None
+        if retry_with is not None and retry_with(answer.authorization):
+            # What was refused has done nothing: it may be sent again, once.
+            answer.close()
+            self._make_ready(auth, deadline)
+            answer = self._send(method, url, headers, body, auth, where, deadline, opening)
+        return answer
+
+    def _make_ready(self, auth: AuthBase | None, deadline: Deadline) -> None:
+        if (ready := getattr(auth, "ready", None)) is not None:
+            ready(self._post, deadline)
+
+    def _post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> tuple[int, bytes]:
+        """Send a body to a server of another kind, with nothing of ours."""
+        answer = self._send("POST", url, headers, body, None, Where("token", display(url)), deadline, NEVER)
+        return answer.status, answer.read()
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        auth: AuthBase | None,
+        where: Where,
+        deadline: Deadline,
+        opening: Deadline,
+    ) -> HttpAnswer:
         if deadline.expired:
-            raise _timed_out(where)
+            raise timed_out(where)
         try:
             response = self._requests_session().request(
                 method,
                 url,
                 data=timed_body(body, deadline),
-                headers={**(self._headers if trusted else {}), **headers},
-                auth=self._auth if trusted else None,
+                headers=dict(headers),
+                auth=auth,
                 timeout=self._limits(min(deadline, opening)),
                 stream=True,
                 allow_redirects=False,
@@ -132,7 +160,7 @@ class HttpTransport:
             raise ValueError("auth gave credentials that cannot stand in a header") from None
         except (requests.RequestException, u3.HTTPError, OSError) as error:
             raise failure(error, where, deadline) from error
-        return HttpAnswer(response, where, deadline, self._alarms, withheld=not trusted and self._auth is not None)
+        return HttpAnswer(response, where, deadline, self._alarms)
 
     def get(self, url: str, *, headers: Mapping[str, str], where: Where, deadline: Deadline) -> tuple[int, bytes]:
         """Status and body of `url`, redirects followed.
@@ -172,9 +200,10 @@ class HttpTransport:
 class HttpAnswer:
     """An answer whose body is read by one thread and may be closed by any."""
 
-    def __init__(
-        self, response: requests.Response, where: Where, deadline: Deadline, alarms: AlarmClock, *, withheld: bool
-    ) -> None:
+    #: Credentials were not sent, because the address is of another origin.
+    withheld = False
+
+    def __init__(self, response: requests.Response, where: Where, deadline: Deadline, alarms: AlarmClock) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self.where = where
@@ -183,7 +212,6 @@ class HttpAnswer:
         self._raw: Any = response.raw
         self._deadline = deadline
         self._alarms = alarms
-        self._withheld = withheld
         self._pid = os.getpid()
         self._reading = False
         self._expired = False
@@ -195,6 +223,17 @@ class HttpAnswer:
     def content_type(self) -> str:
         """The media type in lower case, without parameters."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def authorization(self) -> str:
+        """What the request said in ``Authorization``."""
+        sent: str = self._response.request.headers.get("Authorization", "")
+        return sent
+
+    @property
+    def challenges(self) -> tuple[str, ...]:
+        """What the server says of how to authenticate."""
+        return tuple(self._raw.headers.getlist("WWW-Authenticate"))
 
     @property
     def ok(self) -> bool:
@@ -230,7 +269,7 @@ class HttpAnswer:
         if self.closed:
             self._release()
             if self._expired:
-                raise _timed_out(self.where)
+                raise timed_out(self.where)
             return b""
         if not data:
             self._release()
@@ -294,7 +333,7 @@ class HttpAnswer:
             scheme = self.headers.get("WWW-Authenticate", "").partition(" ")[0]
             if scheme:
                 message += f"; the agent asks for {scheme} credentials"
-            if self._withheld:
+            if self.withheld:
                 message += "; credentials were not sent, because the card names an address of another origin"
         return HTTPStatusError(message, status=self.status, retry_after=self.retry_after, **self.where.marks())
 
@@ -308,62 +347,3 @@ class HttpAnswer:
             return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
         except (ValueError, TypeError, OverflowError):
             return None
-
-
-# -- errors -------------------------------------------------------------------------------------------------------------
-
-
-def failure(error: Exception, where: Where, deadline: Deadline) -> TransportError:
-    """The error of ours that stands for one of requests, urllib3 or the socket."""
-    cause = _innermost(error)
-    text = _describe(cause)
-    if deadline.expired:
-        return _timed_out(where)
-    if isinstance(error, (requests.ConnectTimeout, u3.ConnectTimeoutError)):
-        return TransportTimeout("the connection did not stand in time", **where.marks("connect"))
-    if isinstance(error, (requests.ReadTimeout, u3.ReadTimeoutError)):
-        return TransportTimeout("the agent has been silent for too long", **where.marks())
-    if isinstance(error, requests.RequestException) and _is_before_sending(error):
-        return ConnectError(f"could not connect: {text}", **where.marks("connect"))
-    if isinstance(cause, TimeoutError):
-        return TransportTimeout("the request could not be sent in time", **where.marks())
-    if where.phase == "stream":
-        return StreamInterrupted(f"the stream broke: {text}", **where.marks())
-    return TransportError(f"the connection broke: {text}", **where.marks())
-
-
-def _timed_out(where: Where) -> TransportTimeout:
-    return TransportTimeout("the overall limit ran out", **where.marks())
-
-
-def _is_before_sending(error: requests.RequestException) -> bool:
-    """No byte of the request has left: it is safe to send it again."""
-    if isinstance(error, requests.exceptions.SSLError):
-        cause = _innermost(error)
-        # An alert can also be the answer to a request that was sent (TLS 1.3 asks for client certificates late).
-        return not (isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""))
-    if isinstance(error, (requests.exceptions.ProxyError, requests.exceptions.InvalidURL)):
-        return True
-    reason = getattr(error.args[0], "reason", None) if error.args else None
-    return isinstance(reason, (u3.NewConnectionError, u3.NameResolutionError))
-
-
-def _innermost(error: BaseException) -> BaseException:
-    for _ in range(10):
-        below = [getattr(error, "reason", None), *reversed(error.args), error.__cause__]
-        inner = next((one for one in below if isinstance(one, BaseException)), None)
-        if inner is None:
-            break
-        error = inner
-    return error
-
-
-def _describe(error: BaseException) -> str:
-    """One line without addresses: a URL can hold secrets."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is not trusted ({error.verify_message})"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    if isinstance(error, (http.client.HTTPException, OSError)):
-        return str(error) or type(error).__name__
-    return type(error).__name__

@@ -266,6 +266,7 @@ def http_link(
             http.home,
             None if trust is None else lambda document: trust.check(document, deadline),
         )
+    http.heed(card)
     interface, *others = usable_interfaces(card, wanted)
     spoken = dialect(interface.protocol_version)
     reached = [interface, *(() if http.has_secrets else stand_ins(interface, others))]

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from a2a_sync.errors import HTTPStatusError, InvalidAnswerError, OverloadedError, TransportError
+from a2a_sync.errors import HTTPStatusError, InvalidAnswerError, OverloadedError, TokenError, TransportError
 
 #: HTTP statuses after which the same request may well be answered.
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -83,5 +83,5 @@ def is_passing(error: Exception) -> bool:
     if isinstance(error, HTTPStatusError):
         return error.status in _PASSING
     if isinstance(error, TransportError):
-        return not isinstance(error, InvalidAnswerError)
+        return not isinstance(error, (InvalidAnswerError, TokenError))
     return isinstance(error, OverloadedError)

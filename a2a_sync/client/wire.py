@@ -131,6 +131,7 @@ class WireEndpoint:
         except A2AError as error:
             if error.retry_after is None:
                 error.retry_after = answer.retry_after
+            error.challenges = answer.challenges
             raise
         except InvalidAnswer as error:
             if not answer.ok:
