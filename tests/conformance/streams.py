@@ -68,6 +68,7 @@ def a_stream_tells_a_task_s_life(at: Speaker) -> None:
 @B.line("V1-STRM-04", Level.MUST, "an event has exactly one of the four")
 def an_event_is_one_of_four(at: Speaker) -> None:
     events = [*at.stream("number 3").all(), *at.stream("ask").all(), *at.stream("count 3").all()]
+    assert len(events) > 8
     assert all(len(event) == 1 and set(event) <= _EVENTS for event in events)
 
 
@@ -89,8 +90,7 @@ def streams_are_refused_like_sends(at: Speaker) -> None:
 def early_errors_are_plain(at: Speaker) -> None:
     reply = at.ask("SendStreamingMessage", message("echo", messageId=""), Accept="text/event-stream")
     assert reply.media_type in ("application/json", "application/a2a+json")
-    assert reply.status == (400 if at.rest else 200)
-    assert reply.error
+    reply.refuses("InvalidParams")
 
 
 @B.line("V1-STRM-07", Level.MUST, "events come as they happen")
@@ -110,6 +110,7 @@ def events_come_as_they_happen(at: Speaker) -> None:
 def an_event_is_one_line(at: Speaker) -> None:
     with at.stream("echo", parts=[{"text": "echo"}, {"text": "a\r\nb\rc\n\u2028d"}]) as stream:
         frames = list(stream.frames())
+        assert len(frames) > 2
         assert all(len(frame.values("data")) == 1 for frame in frames)
         lines = stream.raw.replace(b"\r\n", b"\n").split(b"\n")
     assert stream.raw.endswith((b"\n\n", b"\r\n\r\n"))

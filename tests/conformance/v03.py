@@ -168,7 +168,9 @@ def addresses_do_not_conflict(at: Speaker) -> None:
 
 @G.line("V03-CARD-06", Level.CHOICE, "the card is at the path of 0.2 too")
 def the_card_is_at_the_old_path(at: Speaker) -> None:
-    assert at.exchange("GET", "/.well-known/agent.json").json == card(at)
+    found = at.exchange("GET", "/.well-known/agent.json").json
+    assert found["url"]
+    assert found == card(at)
 
 
 # -- JSON-RPC -----------------------------------------------------------------------------------------------------------
@@ -225,7 +227,7 @@ def methods_are_known(at: Speaker) -> None:
     assert len(names) == 10
     for name in names:
         reply = at.ask(name.method, {"id": UNKNOWN, "taskId": UNKNOWN})
-        assert "result" in reply.json or code(reply) != -32601, name
+        assert "result" in reply.json or code(reply) in (-32001, -32602, -32003, -32004, -32007), name
 
 
 # -- sending ------------------------------------------------------------------------------------------------------------
