@@ -185,9 +185,8 @@ class A2AApp:
         self._jsonrpc = JsonRpcService(self._dispatch, self._codecs) if "JSONRPC" in served else None
         self._http_json = None
         if "HTTP+JSON" in served:
-            self._http_json = HttpJsonService(
-                self._dispatch, self._codecs["1.0"], served=self._codecs, media_type=media_type
-            )
+            dialects = {version: by_version(version, "HTTP+JSON") for version in self._codecs}
+            self._http_json = HttpJsonService(self._dispatch, dialects, served=self._codecs, media_type=media_type)
         self._respond: WSGIApplication = self._answer
         if trusted_proxies:
             self._respond = TrustedProxies(self._answer, trusted_proxies)

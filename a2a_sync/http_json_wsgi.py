@@ -5,81 +5,96 @@ It finds the operation by verb and path and hands the call on. WSGI itself is `e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from a2a_sync.bindings import http_json
 from a2a_sync.bindings.headers import UNNAMED, named_versions
+from a2a_sync.bindings.routes import OLD_PREFIX, Paths, Place, WrongVerbError
 from a2a_sync.codec import Codec
 from a2a_sync.codec.fields import shown
 from a2a_sync.errors import A2AError, VersionNotSupportedError
 from a2a_sync.exchange import Exchange, internal_error
 from a2a_sync.operations import GET_EXTENDED_CARD, Call, Endpoint
 
-_JSON = "application/json"
 #: What goes with the answers of some operations. An extended card is for one caller (spec 13.3).
 _HEADERS = {GET_EXTENDED_CARD: {"Cache-Control": "private, no-store"}}
 
 
 class HttpJsonService:
-    """Answers HTTP+JSON requests in the version of `codec` with what `endpoint` gives.
+    """Answers HTTP+JSON requests with what `endpoint` gives. `codecs` are the versions that are served over this binding.
 
-    `media_type` is that of all answers; without it, it depends on the request. `served` are all versions of this app.
+    `media_type` is that of all answers in 1.0; without it, it depends on the request. `served` are all versions of this app.
     """
 
     def __init__(
-        self, endpoint: Endpoint, codec: Codec, *, served: Iterable[str], media_type: str | None = None
+        self,
+        endpoint: Endpoint,
+        codecs: Mapping[str, Codec],
+        *,
+        served: Iterable[str],
+        media_type: str | None = None,
     ) -> None:
         self._endpoint = endpoint
-        self._codec = codec
+        self._codecs = codecs
+        self._paths = Paths(codecs)
         self._served = ", ".join(served)
         self._media_type = media_type
 
     def respond(self, exchange: Exchange) -> Iterable[bytes] | None:
         """Answer one request; None where its path is none of this binding. Blocks as long as the call takes; never raises."""
+        codec = next(iter(self._codecs.values()))
         try:
-            place = http_json.find(exchange.path)
-            return None if place is None else self._respond(exchange, place)
+            path = exchange.path
+            codec = self._codecs[self._paths.version(path)]
+            place = self._paths.find(path)
+            return None if place is None else self._respond(exchange, place, codec)
         except A2AError as caught:
             error = caught
         except Exception:
             error = internal_error()
-        allow = {"Allow": error.allowed} if isinstance(error, http_json.WrongVerbError) else None
-        body = http_json.write_error(error, self._codec)
-        return exchange.answer(error.http_status, body, error, self._type_for(exchange), allow)
+        allow = {"Allow": error.allowed} if isinstance(error, WrongVerbError) else None
+        body = http_json.write_error(error, codec)
+        return exchange.answer(error.http_status, body, error, self._type_for(exchange, codec), allow)
 
-    def _respond(self, exchange: Exchange, place: http_json.Place) -> Iterable[bytes]:
+    def _respond(self, exchange: Exchange, place: Place, codec: Codec) -> Iterable[bytes]:
         if exchange.verb == "OPTIONS":
             return exchange.answer(204, b"", headers={"Allow": place.allowed})
         exchange.admit()
         operation = place.operation(exchange.verb)
-        self._check(exchange.named_version)
-        params = place.params(operation, exchange.query, exchange.body() if exchange.verb == "POST" else None)
+        self._check(exchange.named_version, codec.version)
+        codec.method(operation)
+        body = exchange.body() if exchange.verb == "POST" else None
+        params = http_json.read_params(place, operation, exchange.query, body)
         call = Call(
             operation,
-            self._codec.load_request(operation, params),
-            exchange.context(self._codec.version, addressed=operation.addressed),
+            codec.load_request(operation, params),
+            exchange.context(codec.version, addressed=operation.addressed),
         )
         if operation.streaming:
-            return exchange.stream(lambda: self._endpoint(call), http_json.BareEvents(), self._codec)
+            return exchange.stream(lambda: self._endpoint(call), http_json.BareEvents(), codec)
         result = self._endpoint(call)
-        if operation.response is None:
-            return exchange.answer(204, b"")
-        body = http_json.write_result(self._codec.dump_result(operation, result))
-        return exchange.answer(200, body, media_type=self._type_for(exchange), headers=_HEADERS.get(operation))
+        # Nothing is said by an empty object: some clients read JSON whatever the status is.
+        answer = http_json.write_result({} if operation.response is None else codec.dump_result(operation, result))
+        return exchange.answer(200, answer, media_type=self._type_for(exchange, codec), headers=_HEADERS.get(operation))
 
-    def _check(self, named: str) -> None:
-        """See that the caller names this version (spec 3.6.2)."""
-        version = self._codec.version
+    def _check(self, named: str, version: str) -> None:
+        """See that the caller names the version of the path (spec 3.6.2)."""
         if (named_versions(named) or {UNNAMED}) != {version}:
+            other = (
+                f" (those of 0.3 begin with /{OLD_PREFIX}/)" if version != UNNAMED and UNNAMED in self._codecs else ""
+            )
             raise VersionNotSupportedError(
-                f"This path is one of protocol {version}"
+                f"This path is one of protocol {version}{other}"
                 + (f", and the request names version {shown(named)}" if named else ", and the request names no version")
                 + f"; send the header 'A2A-Version: {version}' (served: {self._served})",
                 metadata={"supportedVersions": self._served},
             )
 
-    def _type_for(self, exchange: Exchange) -> str:
+    def _type_for(self, exchange: Exchange, codec: Codec) -> str:
+        own = http_json.MEDIA_TYPES[codec.version]
+        if own == http_json.JSON:
+            return own
         if self._media_type is not None:
             return self._media_type
-        plain = exchange.media_type == _JSON or _JSON in exchange.accepted
-        return _JSON if plain else http_json.MEDIA_TYPE
+        plain = exchange.media_type == http_json.JSON or http_json.JSON in exchange.accepted
+        return http_json.JSON if plain else own

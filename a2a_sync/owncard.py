@@ -97,15 +97,13 @@ def offering(versions: Iterable[str], bindings: Sequence[str]) -> list[tuple[str
     """What a card lists, binding and version: the preferred version first, and in each version the preferred binding.
 
     Raises:
-        ValueError: a binding that does not exist, or none that exists in these versions.
+        ValueError: a binding that does not exist, or none at all.
     """
     if unknown := set(bindings) - set(BINDINGS):
         raise ValueError(f"{unknown.pop()!r} is none of the bindings {BINDINGS}")
-    offered = [
-        (binding, version) for version in versions for binding in bindings if binding == "JSONRPC" or version == "1.0"
-    ]
+    offered = [(binding, version) for version in versions for binding in bindings]
     if not offered:
-        raise ValueError(f"nothing is left to serve: {tuple(bindings)} does not exist in {tuple(versions)}")
+        raise ValueError("nothing is left to serve: bindings is empty")
     return offered
 
 

@@ -463,7 +463,8 @@ def test_an_app_with_a_version_that_is_not_spoken_cannot_be_built(versions: tupl
 
 
 @pytest.mark.parametrize(
-    ("bindings", "versions"), [(("GRPC",), ("1.0",)), ((), ("1.0",)), (("HTTP+JSON",), ("0.3",)), ("JSONRPC", ("1.0",))]
+    ("bindings", "versions"),
+    [(("GRPC",), ("1.0",)), ((), ("1.0",)), (("HTTP+JSON", "GRPC"), ("0.3",)), ("JSONRPC", ("1.0",))],
 )
 def test_an_app_without_a_binding_that_it_can_serve_cannot_be_built(bindings: Any, versions: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"binding|nothing is left to serve"):

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Limits
-from a2a_sync.bindings.http_json import ROUTES, Route
+from a2a_sync.bindings.routes import ROUTES, Route
 from a2a_sync.operations import Principal
 from tests.scenarios.agent import ScenarioAgent
-from tests.wsgi import CARD, JSON_HEADERS, Answer, OpenAnswer, Peer, message, rpc
+from tests.wsgi import CARD, JSON_HEADERS, Answer, OpenAnswer, Peer, message, message_v03, rpc
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -70,6 +70,15 @@ def refusal(answer: Answer, status: int, reason: str) -> str:
 # -- operations ---------------------------------------------------------------------------------------------------------
 
 
+def test_where_there_is_nothing_to_say_the_answer_is_an_empty_object() -> None:
+    with A2AApp(ScenarioAgent(), push=True) as app:
+        peer = Peer(app)
+        path = f"/tasks/{send(peer)['id']}/pushNotificationConfigs"
+        assert post(peer, path, {"id": "a", "url": "https://hooks.test/a"}).status == 200
+        answer = get(peer, f"{path}/a", "DELETE")
+        assert (answer.status, answer.json) == (200, {})
+
+
 def test_a_task_is_sent_got_and_listed(peer: Peer) -> None:
     task = send(peer, "echo Ada")
     assert task["artifacts"][0]["parts"] == [{"text": "echo: Ada"}]
@@ -108,11 +117,14 @@ def test_a_tenant_in_the_path_has_tasks_of_its_own(peer: Peer) -> None:
         refusal(get(peer, path), 404, "TASK_NOT_FOUND")
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation.name)
-def test_every_row_of_the_table_is_served(route: Route, peer: Peer) -> None:
+@pytest.mark.parametrize("version", ROUTES)
+@pytest.mark.parametrize("number", range(len(ROUTES["1.0"])))
+def test_every_row_of_the_table_is_served(number: int, version: str, peer: Peer) -> None:
+    route: Route = ROUTES[version][number]
     path = "/" + route.path.replace("{id}", "none").replace("{taskId}", "none")
     for verb in route.verbs:
-        answer = peer.request(verb, path, b"{}" if verb == "POST" else b"", JSON_HEADERS)
+        headers = {**JSON_HEADERS, "A2A-Version": version}
+        answer = peer.request(verb, path, b"{}" if verb == "POST" else b"", headers)
         assert answer.status != 405
         error = answer.json.get("error", {"details": [{"reason": "INVALID_PARAMS"}]})
         assert error["details"][0]["reason"] in {
@@ -120,6 +132,7 @@ def test_every_row_of_the_table_is_served(route: Route, peer: Peer) -> None:
             "TASK_NOT_FOUND",
             "PUSH_NOTIFICATION_NOT_SUPPORTED",
             "UNSUPPORTED_OPERATION",
+            "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
         }
 
 
@@ -210,6 +223,10 @@ def test_an_app_may_serve_one_binding_only() -> None:
         assert Peer(app).post(rpc("ListTasks")).status == 404
     with A2AApp(ScenarioAgent(), versions=("0.3",)) as app:
         assert get(Peer(app), "/tasks").status == 404
+        assert get(Peer(app), "/v1/tasks/none", A2A_Version="0.3").json["code"] == -32001
+    with A2AApp(ScenarioAgent(), versions=("1.0",)) as app:
+        # Nobody else needs the word, so it is a tenant like others.
+        assert get(Peer(app), "/v1/tasks").json["tasks"] == []
 
 
 # -- media types --------------------------------------------------------------------------------------------------------
@@ -364,3 +381,125 @@ def test_an_error_in_the_middle_of_a_stream_is_an_event_of_its_own() -> None:
     assert (frame.field("event"), frame.id) == ("error", None)
     assert frame.json["error"]["details"][0]["reason"] == "INTERNAL_ERROR"
     assert "secret" not in json.dumps(frame.json)
+
+
+# -- protocol 0.3 -------------------------------------------------------------------------------------------------------
+
+
+def old(peer: Peer, verb: str, path: str, value: Any = None, **headers: str) -> Answer:
+    """What is answered to a client of 0.3, which names no version."""
+    body = b"" if value is None else json.dumps(value).encode()
+    sent = {"Content-Type": PLAIN} if verb == "POST" else {}
+    return peer.request(verb, path, body, {**sent, **{key.replace("_", "-"): text for key, text in headers.items()}})
+
+
+def said(text: str = "echo hi", **members: Any) -> dict[str, Any]:
+    return {"message": {"messageId": "m-1", "role": "ROLE_USER", "content": [{"text": text}], **members}}
+
+
+def old_refusal(answer: Answer, status: int, code: int, reason: str) -> str:
+    """The message of an error, which has all that the readers of 0.3 look for."""
+    assert answer.headers["Content-Type"] == PLAIN
+    assert (answer.json["code"], answer.json["message"]) == (code, answer.json["error"]["message"])
+    return refusal(answer, status, reason)
+
+
+def test_in_0_3_a_task_is_sent_got_and_cancelled_in_the_words_of_its_proto(peer: Peer) -> None:
+    sent = old(peer, "POST", "/v1/message:send", said("echo Ada"))
+    assert (sent.status, sent.headers["Content-Type"]) == (200, PLAIN)
+    task = sent.json["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert task["history"][0]["content"] == [{"text": "echo Ada"}]
+    assert old(peer, "GET", f"/v1/tasks/{task['id']}").json == task
+    assert len(old(peer, "GET", f"/v1/tasks/{task['id']}?history_length=1").json["history"]) == 1
+
+    configured = {**said("wait"), "configuration": {"acceptedOutputModes": ["text/plain"]}}
+    task_id = old(peer, "POST", "/v1/message:send", configured).json["task"]["id"]
+    cancelled = old(peer, "POST", f"/v1/tasks/{task_id}:cancel", {"name": f"tasks/{task_id}"}).json
+    assert cancelled["status"]["state"] == "TASK_STATE_CANCELLED"
+    again = old(peer, "POST", f"/v1/tasks/{task_id}:cancel")
+    old_refusal(again, 400, -32002, "TASK_NOT_CANCELABLE")
+
+
+def test_a_body_in_the_other_dialect_of_0_3_is_answered_in_this_one(peer: Peer) -> None:
+    answer = old(peer, "POST", "/v1/message:send", message_v03("echo Ada"))
+
+    assert answer.json["task"]["history"][0]["role"] == "ROLE_USER"
+
+
+@pytest.mark.parametrize("verb", ["POST", "GET"])
+def test_in_0_3_streams_have_the_numbers_of_the_log_and_an_end(verb: str, peer: Peer) -> None:
+    body = json.dumps(said("wait")).encode()
+    with peer.open("POST", "/v1/message:stream", body, {"Content-Type": PLAIN}) as answer:
+        assert (answer.status, answer.headers["Content-Type"]) == (200, "text/event-stream")
+        frames = (frame for frame in answer.frames() if frame.field("data"))
+        first = next(frames)
+        task_id = first.json["task"]["id"]
+        with peer.open(verb, f"/v1/tasks/{task_id}:subscribe", headers={"Last-Event-ID": str(first.id)}) as other:
+            old(peer, "POST", f"/v1/tasks/{task_id}:cancel")
+            followed = [(frame.id, frame.json) for frame in other.frames() if frame.field("data")]
+        rest = [(frame.id, frame.json) for frame in frames]
+    assert followed == rest
+    assert [event["statusUpdate"].get("final", False) for _, event in rest] == [*[False] * (len(rest) - 1), True]
+
+
+def test_in_0_3_webhooks_are_set_listed_and_deleted() -> None:
+    with A2AApp(ScenarioAgent(), push=True) as app:
+        peer = Peer(app)
+        task_id = old(peer, "POST", "/v1/message:send", said()).json["task"]["id"]
+        path = f"/v1/tasks/{task_id}/pushNotificationConfigs"
+        hook = {"url": "https://hooks.example.com/a", "token": "t"}
+        set = old(peer, "POST", path, {"parent": f"tasks/{task_id}", "configId": "a", "config": config_of(hook)})
+        name = f"tasks/{task_id}/pushNotificationConfigs/a"
+        assert set.json == {"name": name, "pushNotificationConfig": {"id": "a", **hook}}
+        assert old(peer, "GET", f"{path}/a").json == set.json
+        assert old(peer, "GET", path).json == {"configs": [set.json]}
+        assert old(peer, "DELETE", f"{path}/a").status == 200
+        old_refusal(old(peer, "GET", f"{path}/a"), 404, -32001, "TASK_NOT_FOUND")
+
+
+def config_of(hook: dict[str, Any]) -> dict[str, Any]:
+    return {"pushNotificationConfig": hook}
+
+
+def test_tasks_cannot_be_listed_in_0_3(peer: Peer) -> None:
+    text = old_refusal(old(peer, "GET", "/v1/tasks"), 400, -32004, "UNSUPPORTED_OPERATION")
+
+    assert text == "Protocol 0.3 has no ListTasks"
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0", "x"])
+def test_a_path_of_0_3_is_of_no_other_version_and_of_no_tenant(version: str, peer: Peer) -> None:
+    for path in ("/v1/tasks/none", "/v1/tasks"):
+        answer = old(peer, "GET", path, A2A_Version=version)
+        assert "'A2A-Version: 0.3'" in old_refusal(answer, 400, -32009, "VERSION_NOT_SUPPORTED")
+    assert old(peer, "GET", "/v%31/tasks", A2A_Version="1.0").status == 404
+    # Elsewhere than in front of a path the word says nothing else.
+    assert get(peer, "/tasks?tenant=v1").json["tasks"] == []
+
+
+@pytest.mark.parametrize("version", ["", "0.3", "0.3.0"])
+def test_a_client_of_0_3_may_name_its_version(version: str, peer: Peer) -> None:
+    old_refusal(old(peer, "GET", "/v1/tasks/none", A2A_Version=version), 404, -32001, "TASK_NOT_FOUND")
+
+
+def test_a_refusal_in_0_3_names_the_member_as_it_was_sent(peer: Peer) -> None:
+    answer = old(peer, "POST", "/v1/message:send", said(content=[{"file": {"fileWithBytes": "?"}}]))
+
+    text = old_refusal(answer, 400, -32602, "INVALID_PARAMS")
+    assert text == "message.content[0].file.fileWithBytes: is not base64"
+    assert "message" in old_refusal(old(peer, "POST", "/v1/message:send", {}), 400, -32602, "INVALID_PARAMS")
+    environ = {"PATH_INFO": "/v1/tasks/\xff", "REQUEST_URI": "/v1/tasks/%ff"}
+    assert "id" in old_refusal(peer.request("GET", "/", environ=environ), 400, -32602, "INVALID_PARAMS")
+
+
+def test_a_wrong_verb_in_0_3_is_told_which_are_allowed(peer: Peer) -> None:
+    answer = old(peer, "GET", "/v1/message:send")
+
+    old_refusal(answer, 405, -32601, "METHOD_NOT_FOUND")
+    assert answer.headers["Allow"] == "POST, OPTIONS"
+
+
+def test_a_setting_of_media_types_is_for_1_0() -> None:
+    with A2AApp(ScenarioAgent(), media_type=A2A) as app:
+        assert old(Peer(app), "GET", "/v1/tasks/none").headers["Content-Type"] == PLAIN

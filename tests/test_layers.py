@@ -20,6 +20,7 @@ FLOORS: list[list[str]] = [
     ["codec", "extensions", "cardmaking", "owncard", "auth", "stores.base", "stores.contexts"],
     [
         "bindings.headers",
+        "bindings.routes",
         "bindings.jsonrpc",
         "bindings.http_json",
         "bindings.sse",

@@ -57,13 +57,17 @@ def address(answer: Answer) -> str:
 
 INTERFACES = [
     {"url": f"http://{HOST}{path}", "protocolBinding": binding, "protocolVersion": version}
-    for path, binding, version in (("/", "JSONRPC", "1.0"), ("", "HTTP+JSON", "1.0"), ("/", "JSONRPC", "0.3"))
+    for version in ("1.0", "0.3")
+    for path, binding in (("/", "JSONRPC"), ("", "HTTP+JSON"))
 ]
 OLD_ADDRESS = {
     "protocolVersion": "0.3.0",
     "url": f"http://{HOST}/",
     "preferredTransport": "JSONRPC",
-    "additionalInterfaces": [{"url": f"http://{HOST}/", "transport": "JSONRPC"}],
+    "additionalInterfaces": [
+        {"url": f"http://{HOST}/", "transport": "JSONRPC"},
+        {"url": f"http://{HOST}", "transport": "HTTP+JSON"},
+    ],
 }
 
 
@@ -137,23 +141,32 @@ def test_the_old_path_is_there_for_the_old_protocol_only() -> None:
 def test_the_versions_are_named_in_the_order_they_were_given_in() -> None:
     answer = card(peer(versions=("0.3", "1.0")))
 
-    assert offered(answer) == [("JSONRPC", "0.3"), ("JSONRPC", "1.0"), ("HTTP+JSON", "1.0")]
+    assert offered(answer) == [
+        ("JSONRPC", "0.3"),
+        ("HTTP+JSON", "0.3"),
+        ("JSONRPC", "1.0"),
+        ("HTTP+JSON", "1.0"),
+    ]
 
 
 def test_the_bindings_are_named_in_the_order_they_were_given_in() -> None:
-    assert offered(card(peer(bindings=("HTTP+JSON", "JSONRPC")))) == [
+    answer = card(peer(bindings=("HTTP+JSON", "JSONRPC")))
+    assert offered(answer) == [
         ("HTTP+JSON", "1.0"),
         ("JSONRPC", "1.0"),
+        ("HTTP+JSON", "0.3"),
         ("JSONRPC", "0.3"),
     ]
+    assert (answer.json["preferredTransport"], answer.json["url"]) == ("HTTP+JSON", f"http://{HOST}")
     assert offered(card(peer(bindings=("JSONRPC",)))) == [("JSONRPC", "1.0"), ("JSONRPC", "0.3")]
 
 
-def test_a_version_that_is_left_without_a_binding_is_not_in_the_card() -> None:
+def test_a_binding_that_is_not_served_is_not_in_the_card() -> None:
     answer = card(peer(bindings=("HTTP+JSON",)))
 
-    assert offered(answer) == [("HTTP+JSON", "1.0")]
-    assert not OLD_ADDRESS.keys() & answer.json.keys()
+    assert offered(answer) == [("HTTP+JSON", "1.0"), ("HTTP+JSON", "0.3")]
+    only = [{"url": f"http://{HOST}", "transport": "HTTP+JSON"}]
+    assert (answer.json["preferredTransport"], answer.json["additionalInterfaces"]) == ("HTTP+JSON", only)
 
 
 def offered(answer: Answer) -> list[tuple[str, str]]:

@@ -1,173 +1,46 @@
-"""HTTP+JSON as the protocol uses it: which verb and path an operation has, and where the members of a request go (spec 11).
+"""HTTP+JSON as the protocol uses it: where the members of a request go, and how results and errors are told (spec 11).
 
-One table, read in both directions: the client makes paths, queries and bodies of it, the server finds operations in them.
-Paths and queries are percent-encoded text, bodies are bytes. What a member means, and HTTP itself, are not known here.
+For both sides of the wire and both versions; which verb and path an operation has, `routes` knows. Queries are
+percent-encoded text, bodies are bytes. What a member means, and HTTP itself, are not known here.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_type_hints
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from a2a_sync import errors as e
 from a2a_sync import operations as o
+from a2a_sync.bindings.routes import TENANT, Place, write_path
 from a2a_sync.codec import Codec, InvalidAnswer
 from a2a_sync.codec.records import camel
 from a2a_sync.jsontext import MAX_ANSWER_DEPTH, dumps, loads
 
-#: The media type of the binding (spec 11.1). Peers use plain ``application/json`` as well.
-MEDIA_TYPE = "application/a2a+json"
-TENANT = "tenant"
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where an operation is: its path, with members in braces, and its verb. `also` are verbs that a server takes besides."""
-
-    operation: o.Operation
-    verb: str
-    path: str
-    also: tuple[str, ...] = ()
-
-    @property
-    def verbs(self) -> tuple[str, ...]:
-        return (self.verb, *self.also)
-
-
-#: The table (spec 5.3, 11.3). A path with a word after a colon stands before the one that would take the word for an id.
-ROUTES = (
-    Route(o.SEND_MESSAGE, "POST", "message:send"),
-    Route(o.SEND_STREAMING_MESSAGE, "POST", "message:stream"),
-    Route(o.CANCEL_TASK, "POST", "tasks/{id}:cancel"),
-    Route(o.SUBSCRIBE_TO_TASK, "POST", "tasks/{id}:subscribe", also=("GET",)),
-    Route(o.GET_TASK, "GET", "tasks/{id}"),
-    Route(o.LIST_TASKS, "GET", "tasks"),
-    Route(o.CREATE_PUSH_CONFIG, "POST", "tasks/{taskId}/pushNotificationConfigs"),
-    Route(o.LIST_PUSH_CONFIGS, "GET", "tasks/{taskId}/pushNotificationConfigs"),
-    Route(o.GET_PUSH_CONFIG, "GET", "tasks/{taskId}/pushNotificationConfigs/{id}"),
-    Route(o.DELETE_PUSH_CONFIG, "DELETE", "tasks/{taskId}/pushNotificationConfigs/{id}"),
-    Route(o.GET_EXTENDED_CARD, "GET", "extendedAgentCard"),
-)
-_BY_OPERATION = {route.operation: route for route in ROUTES}
-#: Tenants that cannot be the first segment of a path: clients take dots out, and ``tasks`` is the beginning of others.
-_NOT_IN_FRONT = {".", "..", "tasks"}
-
-
-class WrongVerbError(e.MethodNotFoundError):
-    """The path is one of the protocol's, and the verb is none that it takes. `allowed` is the value for ``Allow``."""
-
-    http_status = 405
-    status = "UNIMPLEMENTED"
-
-    def __init__(self, verb: str, allowed: str) -> None:
-        super().__init__(f"{verb} is not answered here; allowed: {allowed}")
-        self.allowed = allowed
+JSON = "application/json"
+#: The media type of the binding, by version (spec 11.1; 0.3: 3.2.3). Peers of 1.0 use plain JSON as well.
+MEDIA_TYPES = {"1.0": "application/a2a+json", "0.3": JSON}
+_OLD = "0.3"
 
 
 # -- server -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A path of the protocol: what may be done there, and the members that it names."""
+def read_params(place: Place, operation: o.Operation, query: str, body: bytes | None) -> dict[str, Any]:
+    """The request's members: those in the path stand over those in the body, and these over those in the query.
 
-    routes: tuple[Route, ...]
-    members: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def allowed(self) -> str:
-        """The verbs, as ``Allow`` has them. HEAD asks for a GET without its body, which a stream has no use for."""
-        verbs = [verb for route in self.routes for verb in route.verbs]
-        heads = ["HEAD"] if any(route.verb == "GET" for route in self.routes) else []
-        return ", ".join(dict.fromkeys([*verbs, *heads, "OPTIONS"]))
-
-    def operation(self, verb: str) -> o.Operation:
-        """What `verb` does here.
-
-        Raises:
-            WrongVerbError: nothing.
-        """
-        for route in self.routes:
-            if verb in route.verbs or (verb == "HEAD" and route.verb == "GET"):
-                return route.operation
-        raise WrongVerbError(verb, self.allowed)
-
-    def params(self, operation: o.Operation, query: str, body: bytes | None) -> dict[str, Any]:
-        """The request's members: those in the path stand over those in the body, and these over those in the query.
-
-        `body` is None for a verb that has none. Only the tenant may stand in a query beside a body.
-
-        Raises:
-            JSONParseError, InvalidRequestError, InvalidParamsError: what is there cannot be read.
-        """
-        params = _read_query(operation, query, None if body is None else (TENANT,))
-        if body is not None:
-            params |= _read_body(body)
-        return {**{name: value for name, value in params.items() if camel(name) not in self.members}, **self.members}
-
-
-def find(path: str) -> Place | None:
-    """What is at a path (percent-encoded, from the URL of the interface on); None: nothing of the protocol.
+    `body` is None for a verb that has none. Only the tenant may stand in a query beside a body.
 
     Raises:
-        InvalidParamsError: a member in it is not UTF-8.
+        JSONParseError, InvalidRequestError, InvalidParamsError: what is there cannot be read.
     """
-    segments = path.split("/")[1:]
-    tenant = {TENANT: segments[0]} if segments and segments[0] else None
-    for named, rest in (({}, segments), (tenant, segments[1:])):
-        members = None if named is None else _matching(rest, named)
-        if members is not None:
-            return members
-    return None
-
-
-def _matching(segments: list[str], named: Mapping[str, str]) -> Place | None:
-    for route in ROUTES:
-        found = _members(route.path, segments)
-        if found is not None:
-            same = tuple(other for other in ROUTES if other.path == route.path)
-            return Place(same, {name: _decoded(name, text) for name, text in {**named, **found}.items()})
-    return None
-
-
-def _members(path: str, segments: list[str]) -> dict[str, str] | None:
-    """The members in `segments`, still encoded, if these are of the form `path`."""
-    templates = path.split("/")
-    if len(templates) != len(segments):
-        return None
-    found = {}
-    for template, segment in zip(templates, segments, strict=True):
-        name, word = _slot(template)
-        if not name:
-            if segment != template:
-                return None
-            continue
-        # Ids may hold colons: only the last one begins a word, and only if it is this word.
-        text = segment.removesuffix(word)
-        if not text or not segment.endswith(word):
-            return None
-        found[name] = text
-    return found
-
-
-def _slot(template: str) -> tuple[str, str]:
-    """``{id}:cancel`` as ``id`` and ``:cancel``; a segment without a member has no name."""
-    if not template.startswith("{"):
-        return "", ""
-    name, _, word = template[1:].partition("}")
-    return name, word
-
-
-def _decoded(name: str, text: str) -> str:
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        raise e.InvalidParamsError.at(name, "is not UTF-8") from None
+    params = _read_query(operation, query, None if body is None else (TENANT,)) if query else {}
+    if body is not None:
+        params |= _read_body(body)
+    return {**{name: value for name, value in params.items() if camel(name) not in place.members}, **place.members}
 
 
 def _read_query(operation: o.Operation, query: str, only: Iterable[str] | None) -> dict[str, Any]:
@@ -233,14 +106,23 @@ def write_result(result: Any) -> bytes:
 
 
 def write_error(error: e.A2AError, codec: Codec) -> bytes:
-    """The body that tells an error (spec 11.6). It never fails."""
-    said: dict[str, Any] = {"code": error.http_status, "status": error.status}
+    """The body that tells an error (spec 11.6). It never fails.
+
+    0.3 says nothing of its form, so there it has besides what the readers of 0.3 that are known look for.
+    """
     written = codec.dump_error(error)
     try:
-        return dumps({"error": {**said, "message": written["message"], "details": written["data"]}})
+        return dumps(_told(error, codec.version, written, written["message"], written["data"]))
     except ValueError:
         # Its text comes from user code and may be one that UTF-8 cannot hold.
-        return dumps({"error": {**said, "message": error.default_message}})
+        return dumps(_told(error, codec.version, written, error.default_message, None))
+
+
+def _told(error: e.A2AError, version: str, written: dict[str, Any], message: str, details: Any) -> dict[str, Any]:
+    status: dict[str, Any] = {"code": error.http_status, "status": error.status, "message": message}
+    if details is not None:
+        status["details"] = details
+    return {"code": written["code"], "message": message, "error": status} if version == _OLD else {"error": status}
 
 
 class BareEvents:
@@ -269,41 +151,28 @@ class WireRequest(NamedTuple):
     body: bytes | None = None
 
 
-def write_request(operation: o.Operation, params: Mapping[str, Any]) -> WireRequest:
-    """The request that says `params`.
+def write_request(
+    operation: o.Operation, params: Mapping[str, Any], version: str = "1.0", verb: str = ""
+) -> WireRequest:
+    """The request that says `params`, with the operation's own verb or with `verb`, another that it has.
 
     Raises:
         InvalidParamsError: an id that no path can hold.
         ValueError: JSON, or a URL, cannot say the params.
     """
-    route = _BY_OPERATION[operation]
     left = dict(params)
-    path = "/".join(_filled(template, left) for template in route.path.split("/"))
-    if left.get(TENANT) and left[TENANT] not in _NOT_IN_FRONT:
-        path = f"{quote(left.pop(TENANT), safe='')}/{path}"
-    if route.verb == "POST":
-        return WireRequest(route.verb, "/" + path, body=dumps(left))
-    query = urlencode({name: _said(value) for name, value in left.items()}, quote_via=quote)
-    return WireRequest(route.verb, "/" + path, query)
-
-
-def _filled(template: str, params: dict[str, Any]) -> str:
-    name, word = _slot(template)
-    if not name:
-        return template
-    text = params.pop(name, "")
-    if not text:
-        raise e.InvalidParamsError.at(name, "is required")
-    if text in (".", "..") and not word:
-        raise e.InvalidParamsError.at(name, f"{text!r} cannot stand in a path")
-    return quote(text, safe="") + word
+    route, path = write_path(version, operation, left)
+    verb = verb or route.verb
+    if verb == "POST":
+        return WireRequest(verb, path, body=dumps(left))
+    return WireRequest(verb, path, urlencode({name: _said(value) for name, value in left.items()}, quote_via=quote))
 
 
 def _said(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-#: What a status stands for where no reason is given. Some are those of an earlier release (1.0.0).
+#: What a status stands for where nothing else is said. Some are those of an earlier release (1.0.0).
 _BY_STATUS: dict[int, type[e.A2AError]] = {
     400: e.InvalidParamsError,
     401: e.UnauthenticatedError,
@@ -312,10 +181,14 @@ _BY_STATUS: dict[int, type[e.A2AError]] = {
     409: e.TaskNotCancelableError,
     413: e.RequestTooLargeError,
     415: e.ContentTypeNotSupportedError,
+    422: e.InvalidParamsError,
     429: e.OverloadedError,
     500: e.InternalError,
+    501: e.UnsupportedOperationError,
     502: e.InvalidAgentResponseError,
 }
+#: Of these, those that a server of 0.3 gives with a message and nothing else. Proxies do that too, with the others.
+_SAID_BY_SERVERS = {400, 404, 409, 415, 422, 500, 501}
 
 
 def read_answer(body: bytes, status: int, codec: Codec) -> Any:
@@ -327,7 +200,7 @@ def read_answer(body: bytes, status: int, codec: Codec) -> Any:
     """
     value = _value(body) if body.strip() or status >= 300 else None
     if status >= 300:
-        raise _error(value, codec)
+        raise _error(value, status, codec)
     return value
 
 
@@ -340,7 +213,7 @@ def read_event(data: str, name: str, codec: Codec) -> Any:
     """
     value = _value(data)
     if name == "error" or (isinstance(value, dict) and isinstance(value.get("error"), dict)):
-        raise _error(value, codec)
+        raise _error(value, 500, codec)
     return value
 
 
@@ -351,16 +224,27 @@ def _value(body: bytes | str) -> Any:
         raise InvalidAnswer(error.message) from None
 
 
-def _error(value: Any, codec: Codec) -> e.A2AError:
-    """The error in a body, chosen by its reason, and by its HTTP status where there is none."""
-    said = value.get("error") if isinstance(value, dict) else None
-    if not isinstance(said, dict) or not {"status", "details"} & said.keys():
+def _error(value: Any, status: int, codec: Codec) -> e.A2AError:
+    """The error in a body, chosen by its reason, then by its code, which only 0.3 has, then by the status."""
+    told = value if isinstance(value, dict) else {}
+    said = told.get("error")
+    if isinstance(said, dict) and {"status", "details"} & said.keys():
+        said = {"message": said.get("message"), "data": said.get("details"), "status": said.get("code")}
+        if codec.version == _OLD:
+            said["code"] = told.get("code")
+    elif codec.version == _OLD and isinstance(told.get("message"), str) and _by_a_server(told, status):
+        said = told
+    else:
         # Many a proxy says {"error": …} too.
         raise InvalidAnswer("The answer is not an error of the protocol")
-    error = codec.load_error({"message": said.get("message"), "data": said.get("details")})
-    status = said.get("code")
-    if type(error) is e.A2AError and error.reason == e.A2AError.reason and isinstance(status, int):
+    error = codec.load_error(said)
+    if type(error) is e.A2AError and error.reason == e.A2AError.reason and error.code == e.A2AError.code:
+        status = said["status"] if isinstance(said.get("status"), int) else status
         error = _BY_STATUS.get(status, e.A2AError)(
             error.message, metadata=error.metadata, violations=error.violations, retry_after=error.retry_after
         )
     return error
+
+
+def _by_a_server(told: dict[str, Any], status: int) -> bool:
+    return isinstance(told.get("code"), int) or status in _SAID_BY_SERVERS

@@ -19,7 +19,7 @@ from a2a_sync.errors import CardNotFoundError, JSONParseError, VersionNotSupport
 #: Where cards are, relative to the agent's URL; the second is that of old agents.
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 #: Bindings and versions that this client speaks.
-SUPPORTED = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"))
+SUPPORTED = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3"))
 
 
 def candidates(url: str) -> list[str]:
@@ -64,6 +64,9 @@ def _read_card(body: bytes, place: str, check: Callable[[dict[str, Any]], None] 
         # Cards for both versions have the members of both; those of 1.0 say more.
         codec = by_version("1.0" if "supportedInterfaces" in value else "0.3")
         card: AgentCard = codec.load(AgentCard, value, strict=False)
+        if card.capabilities.extended_agent_card is None and value.get("supportsAuthenticatedExtendedCard") is True:
+            # Some cards for both versions say this in the words of 0.3 alone.
+            card = replace(card, capabilities=replace(card.capabilities, extended_agent_card=True))
     except JSONParseError:
         return "not JSON"
     except InvalidAnswer as error:

@@ -270,7 +270,7 @@ def http_link(
     interface, *others = usable_interfaces(card, wanted)
     spoken = dialect(interface.protocol_version)
     reached = [interface, *(() if http.has_secrets else stand_ins(interface, others))]
-    endpoints = [_endpoint(http, one, by_version(spoken), trust) for one in reached]
+    endpoints = [_endpoint(http, one, by_version(spoken, one.protocol_binding.upper()), trust) for one in reached]
     return Link(
         card=card,
         endpoint=_reaching(endpoints),

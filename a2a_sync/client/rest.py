@@ -6,8 +6,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from a2a_sync.bindings import http_json
+from a2a_sync.bindings.routes import route_of
+from a2a_sync.client.http import HttpAnswer, HttpTransport, Where
+from a2a_sync.client.timeouts import Deadline
 from a2a_sync.client.wire import HttpRequest, WireEndpoint
-from a2a_sync.operations import Call
+from a2a_sync.codec import Codec
+from a2a_sync.operations import Call, Operation
 
 
 class HttpJsonEndpoint(WireEndpoint):
@@ -17,15 +21,35 @@ class HttpJsonEndpoint(WireEndpoint):
         InvalidParamsError: an id that no path can hold; nothing was sent.
     """
 
-    media_type = http_json.MEDIA_TYPE
-    accepts = f"{http_json.MEDIA_TYPE}, application/json"
+    def __init__(self, http: HttpTransport, url: str, codec: Codec) -> None:
+        super().__init__(http, url, codec)
+        self.media_type = http_json.MEDIA_TYPES[codec.version]
+        self.accepts = ", ".join(dict.fromkeys((self.media_type, http_json.JSON)))
+        self._verbs: dict[Operation, str] = {}
 
     def _request(self, call: Call) -> HttpRequest:
+        return self._written(call, self._verbs.get(call.operation, ""))
+
+    def _written(self, call: Call, verb: str) -> HttpRequest:
+        version = self._codec.version
+        self._codec.method(call.operation)
         params = self._codec.dump_request(call.operation, call.request)
-        verb, path, query, body = http_json.write_request(call.operation, params)
+        verb, path, query, body = http_json.write_request(call.operation, params, version, verb)
         base = urlsplit(self._url)
         query = "&".join(filter(None, (base.query, query)))
         return HttpRequest(verb, base._replace(path=base.path.rstrip("/") + path, query=query).geturl(), body)
+
+    def _ask(self, call: Call, where: Where, deadline: Deadline, opening: Deadline) -> HttpAnswer:
+        """Servers differ on the verb of a subscription: one that does not take the first gets the other."""
+        answer = super()._ask(call, where, deadline, opening)
+        for verb in route_of(self._codec.version, call.operation).also:
+            if answer.status != 405 or call.operation in self._verbs:
+                break
+            answer.close()
+            answer = self._open(self._written(call, verb), call, where, deadline, opening)
+            if answer.ok:
+                self._verbs[call.operation] = verb
+        return answer
 
     def _read_answer(self, body: bytes, status: int) -> Any:
         return http_json.read_answer(body, status, self._codec)

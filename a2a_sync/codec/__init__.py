@@ -1,4 +1,4 @@
-"""A version of the protocol is a codec: JSON-ready values in and out, method names, the shape of errors.
+"""A version of the protocol is a codec: JSON-ready values in and out, method names, the shape of errors. 0.3 has two dialects.
 
 Codecs know no bytes (but for an event's, which are made once and shared), no HTTP and no policy.
 """
@@ -18,6 +18,8 @@ from a2a_sync.types import StreamResponse
 __all__ = ["Codec", "InvalidAnswer", "by_method", "by_version"]
 
 _MODULES = {"1.0": "a2a_sync.codec.v10", "0.3": "a2a_sync.codec.v03"}
+#: Where a binding has a dialect of its own.
+_DIALECTS = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.proto"}
 
 
 class Codec(Protocol):
@@ -93,13 +95,13 @@ class Codec(Protocol):
 
 
 @cache
-def by_version(version: str) -> Codec:
-    """The codec of a protocol version (``Major.Minor``).
+def by_version(version: str, binding: str = "JSONRPC") -> Codec:
+    """The codec of a protocol version (``Major.Minor``), as it is spoken over a binding.
 
     Raises:
         VersionNotSupportedError: there is none.
     """
-    module = _MODULES.get(version)
+    module = _DIALECTS.get((version, binding)) or _MODULES.get(version)
     if module is None:
         raise VersionNotSupportedError(
             f"Protocol version {version!r} is not supported; send the header A2A-Version: {', '.join(_MODULES)}"

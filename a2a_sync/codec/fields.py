@@ -196,13 +196,19 @@ STRUCT = Scalar(_load_struct, _dump_struct, empty={})
 
 
 def names(
-    words: Mapping[enum.Enum, str], unspecified: enum.Enum, *, numbered: bool = True, unsaid: str | None = None
+    words: Mapping[enum.Enum, str],
+    unspecified: enum.Enum,
+    *,
+    numbered: bool = True,
+    unsaid: str | None = None,
+    also: Mapping[str, enum.Enum] | None = None,
 ) -> Scalar:
     """An enum, written and read by name; `numbered`: read by number too (a member's number is its place in `words`).
 
-    A lenient reader takes a name that it does not know for `unspecified`, which is written as `unsaid` (None: not at all).
+    `also` are further names that are read. A lenient reader takes a name that it does not know for `unspecified`, which is written as `unsaid` (None: not at all).
     """
     by_word: dict[str | int, enum.Enum] = {word: member for member, word in words.items()}
+    by_word.update(also or {})
     if numbered:
         by_word.update(enumerate(words))
     written = {member: word for member, word in words.items() if member is not unspecified}

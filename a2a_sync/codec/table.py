@@ -35,11 +35,15 @@ _UNIONS: dict[Any, str] = {
 class TableCodec:
     """A codec made of tables; see `Codec` for the contract.
 
-    `kinds` says how each type of the model is read and written, unions included; `methods` names the operations.
+    `kinds` says how each type of the model is read and written, unions included; `methods` names the operations. A version
+    that is written in two ways has a `dialect` besides.
     """
 
-    def __init__(self, version: str, kinds: Mapping[Any, Kind], methods: Mapping[Operation, str]) -> None:
+    def __init__(
+        self, version: str, kinds: Mapping[Any, Kind], methods: Mapping[Operation, str], *, dialect: str = ""
+    ) -> None:
         self._version = version
+        self._encoding = version + dialect
         self._kinds = kinds
         self._methods = methods
         self._operations = {method: operation for operation, method in methods.items()}
@@ -109,10 +113,10 @@ class TableCodec:
         return False
 
     def encode_item(self, item: StreamItem | Entry) -> bytes:
-        encoded = item.encoded.get(self._version)
+        encoded = item.encoded.get(self._encoding)
         if encoded is None:
             written = dumps(self._dump_event(item.event), max_depth=MAX_EVENT_DEPTH)
-            encoded = item.encoded[self._version] = written
+            encoded = item.encoded[self._encoding] = written
         return encoded
 
     # -- errors --

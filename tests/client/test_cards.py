@@ -45,6 +45,12 @@ def test_a_card_is_found_at_each_of_its_places(path: str) -> None:
     assert {asked.headers["a2a-version"] for asked in server.asked} == {"1.0"}
 
 
+def test_a_card_for_both_versions_may_promise_an_extended_card_in_the_words_of_0_3() -> None:
+    document = card(url="/rpc", supportsAuthenticatedExtendedCard=True)
+    with peer({NEW: answers(document)}) as server, Client(server.url) as client:
+        assert client.card().capabilities.extended_agent_card is True
+
+
 def test_a_card_is_read_once_and_again_when_asked_for() -> None:
     table = {NEW: answers(card()), "GetTask": results(task())}
     with peer(table) as server, Client(server.url) as client:
@@ -141,14 +147,14 @@ def test_what_speaks_like_0_3_is_spoken_to_in_0_3(version: str) -> None:
 
 
 def test_a_card_without_an_interface_for_us_is_refused_with_what_it_offers() -> None:
-    offers = r"offers GRPC 1\.0, JSONRPC 2\.0; .* JSONRPC 1\.0, HTTP\+JSON 1\.0, JSONRPC 0\.3$"
+    offers = r"offers GRPC 1\.0, JSONRPC 2\.0; .* JSONRPC 1\.0, HTTP\+JSON 1\.0, JSONRPC 0\.3, HTTP\+JSON 0\.3$"
     with pytest.raises(VersionNotSupportedError, match=offers):
         Client(offering(("GRPC", "1.0"), ("JSONRPC", "2.0")))
-    with pytest.raises(VersionNotSupportedError, match=r"offers JSONRPC 1\.0; .* JSONRPC 0\.3$"):
+    with pytest.raises(VersionNotSupportedError, match=r"offers JSONRPC 1\.0; .* JSONRPC 0\.3, HTTP\+JSON 0\.3$"):
         Client(offering(("JSONRPC", "1.0")), version="0.3")
     with pytest.raises(VersionNotSupportedError, match=r"version 7\.0"):
         Client(offering(("JSONRPC", "1.0")), version="7.0.2")
-    with pytest.raises(VersionNotSupportedError, match=r"offers JSONRPC 1\.0; .* HTTP\+JSON 1\.0$"):
+    with pytest.raises(VersionNotSupportedError, match=r"offers JSONRPC 1\.0; .* HTTP\+JSON 1\.0, HTTP\+JSON 0\.3$"):
         Client(offering(("JSONRPC", "1.0")), binding="HTTP+JSON")
     with pytest.raises(VersionNotSupportedError, match=r"asked for GRPC$"):
         Client(offering(("JSONRPC", "1.0")), binding="GRPC")
@@ -157,7 +163,8 @@ def test_a_card_without_an_interface_for_us_is_refused_with_what_it_offers() -> 
 def test_the_card_s_order_decides_between_bindings_unless_one_is_asked_for() -> None:
     card = offering(("GRPC", "1.0"), ("HTTP+JSON", "0.3"), ("http+json", "1.0"), ("JSONRPC", "1.0"))
 
-    assert choose_interface(card).url == "http://a.test/2"
+    assert choose_interface(card).url == "http://a.test/1"
+    assert choose_interface(card, "1.0").url == "http://a.test/2"
     assert choose_interface(card, binding="JSONRPC").url == "http://a.test/3"
 
 

@@ -35,6 +35,7 @@ from a2a_sync.operations import (
     StreamItem,
 )
 from tests import strategies, wire_examples
+from tests.forgetting import forgotten, wraps_itself
 from tests.strategies import EVENTS, EVERY_TYPE, REQUESTS, RESULTS, maybe, tuples
 from tests.wire_examples import canonical
 
@@ -245,45 +246,6 @@ def test_a_send_in_0_3_comes_back_exactly(value):
 
 
 # -- from the objects through 0.3 to the objects ------------------------------------------------------------------------
-
-
-def forgotten(value):
-    """`value` as it is after a passage through 0.3."""
-    if isinstance(value, tuple):
-        return tuple(forgotten(item) for item in value)
-    if not dataclasses.is_dataclass(value):
-        return value
-    value = dataclasses.replace(value, **{f.name: forgotten(getattr(value, f.name)) for f in dataclasses.fields(value)})
-    lost = {}
-    match value:
-        case t.TextPart() | t.DataPart():
-            lost = {"media_type": "", "filename": ""}
-        case t.SendMessageRequest():
-            lost = {"tenant": "", "configuration": value.configuration or t.SendMessageConfiguration()}
-        case t.SendMessageConfiguration(task_push_notification_config=hook):
-            lost = {"history_length": value.history_length or None}
-            if hook is not None:
-                lost["task_push_notification_config"] = dataclasses.replace(hook, task_id="")
-        case t.GetTaskRequest():
-            lost = {"tenant": "", "history_length": value.history_length or None}
-        case t.ListTaskPushNotificationConfigsRequest():
-            lost = {"tenant": "", "page_size": 0, "page_token": ""}
-        case t.ListTaskPushNotificationConfigsResponse():
-            lost = {"next_page_token": ""}
-        case c.AgentInterface():
-            lost = {"tenant": "", "protocol_version": "0.3"}
-        case c.AuthorizationCodeOAuthFlow():
-            lost = {"pkce_required": False}
-        case c.AgentCapabilities():
-            lost = {"extended_agent_card": None}
-        case _ if hasattr(value, "tenant"):
-            lost = {"tenant": ""}
-    return dataclasses.replace(value, **lost)
-
-
-def wraps_itself(value):
-    """A data part that looks as if 0.3 had wrapped it."""
-    return "data_part_compat" in repr(value)
 
 
 SAYABLE = {

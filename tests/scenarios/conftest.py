@@ -18,6 +18,8 @@ from tests.scenarios.agent import make_app
 MakeClient = Callable[[], Client]
 #: Makes clients that speak the version and the binding given, or those they choose themselves.
 MakeClientOf = Callable[..., Client]
+#: A function that makes clients, the version and the binding that they speak.
+Way = tuple[MakeClient, str, str]
 
 WAYS = [
     pytest.param(("local-memory", "1.0", None), id="local-memory"),
@@ -25,9 +27,11 @@ WAYS = [
     pytest.param(("wsgi", "1.0", "JSONRPC"), id="wsgi-1.0"),
     pytest.param(("wsgi", "0.3", "JSONRPC"), id="wsgi-0.3"),
     pytest.param(("wsgi", "1.0", "HTTP+JSON"), id="wsgi-1.0-rest"),
+    pytest.param(("wsgi", "0.3", "HTTP+JSON"), id="wsgi-0.3-rest"),
     pytest.param(("gunicorn", "1.0", "JSONRPC"), id="gunicorn-1.0", marks=pytest.mark.live),
     pytest.param(("gunicorn", "0.3", "JSONRPC"), id="gunicorn-0.3", marks=pytest.mark.live),
     pytest.param(("gunicorn", "1.0", "HTTP+JSON"), id="gunicorn-1.0-rest", marks=pytest.mark.live),
+    pytest.param(("gunicorn", "0.3", "HTTP+JSON"), id="gunicorn-0.3-rest", marks=pytest.mark.live),
 ]
 
 
@@ -56,23 +60,29 @@ def serving(place: str, folder: Path) -> Iterator[MakeClientOf]:
 
 
 @pytest.fixture(scope="module", params=WAYS)
-def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MakeClient, str]]:
-    """How the agent is reached, and in which version of the protocol."""
+def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
+    """How the agent is reached, and in which version of the protocol over which binding."""
     place, version, binding = request.param
     with serving(place, tmp_path_factory.mktemp("scenario")) as make:
-        yield lambda: make(version, binding), version
+        yield lambda: make(version, binding), version, binding or ""
 
 
 @pytest.fixture
-def make_client(way: tuple[MakeClient, str]) -> MakeClient:
+def make_client(way: Way) -> MakeClient:
     """A function that makes clients of one agent, reached in the way the test is parametrised with."""
     return way[0]
 
 
 @pytest.fixture
-def version(way: tuple[MakeClient, str]) -> str:
+def version(way: Way) -> str:
     """The version of the protocol that `make_client`'s clients speak."""
     return way[1]
+
+
+@pytest.fixture
+def refers(way: Way) -> bool:
+    """A message can name other tasks: the JSON that 0.3 has for HTTP+JSON has no word for them."""
+    return way[1:] != ("0.3", "HTTP+JSON")
 
 
 @pytest.fixture(scope="module", params=["wsgi", pytest.param("gunicorn", marks=pytest.mark.live)])

@@ -23,9 +23,13 @@ from a2a_sync.types import Role
 
 pytestmark = pytest.mark.timeout(60)
 
-MakeClientOf = Callable[[str | None], Client]
-PAIRS = [("1.0", "0.3"), ("0.3", "1.0")]
-pairs = pytest.mark.parametrize(("first", "second"), PAIRS, ids=["1.0-first", "0.3-first"])
+MakeClientOf = Callable[..., Client]
+#: The version, and the binding where it is not the one that the card lists first.
+OLD_REST = "0.3 HTTP+JSON"
+PAIRS = [("1.0", "0.3"), ("0.3", "1.0"), ("1.0", OLD_REST), (OLD_REST, "0.3")]
+pairs = pytest.mark.parametrize(
+    ("first", "second"), PAIRS, ids=["1.0-first", "0.3-first", "0.3-rest-second", "0.3-rest-first"]
+)
 
 
 def text_of(task: Task | Message) -> str:
@@ -35,7 +39,7 @@ def text_of(task: Task | Message) -> str:
 
 @pairs
 def test_a_task_made_in_one_version_is_read_in_the_other(first: str, second: str, make_client_of: MakeClientOf) -> None:
-    with make_client_of(first) as maker, make_client_of(second) as reader:
+    with make_client_of(*first.split()) as maker, make_client_of(*second.split()) as reader:
         made = maker.send("count 3")
         assert isinstance(made, Task)
         read = reader.get_task(made.id)
@@ -47,7 +51,7 @@ def test_a_task_made_in_one_version_is_read_in_the_other(first: str, second: str
 def test_a_running_task_is_followed_in_both_and_cancelled_in_the_other(
     first: str, second: str, make_client_of: MakeClientOf
 ) -> None:
-    with make_client_of(first) as maker, make_client_of(second) as other:
+    with make_client_of(*first.split()) as maker, make_client_of(*second.split()) as other:
         stream = maker.stream("wait")
         events: list[Any] = [next(stream)]
         task_id = events[0].id
@@ -82,7 +86,7 @@ def test_a_running_task_is_followed_in_both_and_cancelled_in_the_other(
 def test_a_question_asked_in_one_version_is_answered_in_the_other(
     first: str, second: str, make_client_of: MakeClientOf
 ) -> None:
-    with make_client_of(first) as asking, make_client_of(second) as answering:
+    with make_client_of(*first.split()) as asking, make_client_of(*second.split()) as answering:
         asked = asking.send("ask")
         assert isinstance(asked, Task)
         done = answering.send("large", task_id=asked.id)
@@ -93,7 +97,7 @@ def test_a_question_asked_in_one_version_is_answered_in_the_other(
 
 @pairs
 def test_one_stream_s_events_are_the_same_in_both(first: str, second: str, make_client_of: MakeClientOf) -> None:
-    with make_client_of(first) as one, make_client_of(second) as other:
+    with make_client_of(*first.split()) as one, make_client_of(*second.split()) as other:
         for client in (one, other):
             with client.stream("count 5") as stream:
                 events = list(stream)
@@ -111,7 +115,7 @@ def test_one_stream_s_events_are_the_same_in_both(first: str, second: str, make_
 def test_a_stream_cut_in_one_version_goes_on_in_the_other(
     first: str, second: str, make_client_of: MakeClientOf
 ) -> None:
-    with make_client_of(first) as one, make_client_of(second) as other:
+    with make_client_of(*first.split()) as one, make_client_of(*second.split()) as other:
         with one.stream("count 5") as stream:
             received = [next(stream) for _ in range(4)]
             after = stream.last_event_id
@@ -123,12 +127,15 @@ def test_a_stream_cut_in_one_version_goes_on_in_the_other(
     assert "".join(chunks) == "1 2 3 4 5 "
 
 
-def test_values_that_only_1_0_can_say_are_wrapped_on_their_way_through_0_3(make_client_of: MakeClientOf) -> None:
+@pytest.mark.parametrize("old", ["0.3", OLD_REST])
+def test_values_that_only_1_0_can_say_are_wrapped_on_their_way_through_0_3(
+    old: str, make_client_of: MakeClientOf
+) -> None:
     message = Message(role=Role.USER, parts=(DataPart([1, None, "x"]), DataPart(None), DataPart({"a": 1})))
-    with make_client_of("0.3") as old, make_client_of("1.0") as new:
-        task = old.send(message)
+    with make_client_of(*old.split()) as sender, make_client_of("1.0") as reader:
+        task = sender.send(message)
         assert isinstance(task, Task)
-        for client in (old, new):
+        for client in (sender, reader):
             (sent, *_) = client.get_task(task.id).history
             assert [part.data for part in sent.parts if isinstance(part, DataPart)] == [[1, None, "x"], None, {"a": 1}]
             assert not any(part.metadata for part in sent.parts)
@@ -137,5 +144,5 @@ def test_values_that_only_1_0_can_say_are_wrapped_on_their_way_through_0_3(make_
 def test_without_a_pin_the_client_speaks_the_newest(make_client_of: MakeClientOf) -> None:
     with make_client_of(None) as client:
         client.send("echo x")
-        assert [one.protocol_version for one in client.card().supported_interfaces] == ["1.0", "1.0", "0.3"]
+        assert [one.protocol_version for one in client.card().supported_interfaces] == ["1.0", "1.0", "0.3", "0.3"]
         assert client.list_tasks(page_size=1).tasks

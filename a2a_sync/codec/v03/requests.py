@@ -65,18 +65,19 @@ PUSH_CONFIGS = Scalar(_load_push_configs, _dump_push_configs)
 
 # -- requests -----------------------------------------------------------------------------------------------------------
 
+# Always said: servers of 0.3 differ on what its absence means.
+BLOCKING = Member(
+    "return_immediately",
+    Scalar(lambda value, strict: not FLAG.load(value, strict), lambda at_once: not at_once, empty=False),
+    "blocking",
+    always=True,
+)
 SEND_MESSAGE_CONFIGURATION = Record(
     t.SendMessageConfiguration,
     Member("accepted_output_modes", TEXTS),
     Member("task_push_notification_config", WEBHOOK, "pushNotificationConfig"),
     HISTORY_LENGTH,
-    # Always said: servers of 0.3 differ on what its absence means.
-    Member(
-        "return_immediately",
-        Scalar(lambda value, strict: not FLAG.load(value, strict), lambda at_once: not at_once, empty=False),
-        "blocking",
-        always=True,
-    ),
+    BLOCKING,
 )
 
 

@@ -1,0 +1,312 @@
+"""Protocol 0.3 as HTTP+JSON has it: the JSON of its proto, which all clients and servers of that binding speak (proto 0.3).
+
+Names of states and roles, of a message's content and of a file's differ from the dialect of JSON-RPC, and nothing says its
+``kind``. The specification shows that other dialect for this binding too, so what is written in it is read here. A
+configuration without ``blocking`` does not block: what a proto leaves out is false, and official clients leave it out.
+
+Official readers refuse members that they do not know, so nothing is written that is not in the proto. It has no
+``referenceTaskIds``, and a cancel has no metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync import operations as op
+from a2a_sync import types as t
+from a2a_sync.codec.fields import FLAG, INT32, MOMENT, STRUCT, TEXT, Kind, Scalar, many, names, unexpected
+from a2a_sync.codec.records import Member, OneOf, Record, load_member, required
+from a2a_sync.codec.v03 import KINDS as KIND_JSON
+from a2a_sync.codec.v03 import METHODS, OldCodec, requests, tasks
+from a2a_sync.codec.v03.parts import DATA, METADATA, File, Parts
+from a2a_sync.codec.v03.tasks import EXTENSIONS, HISTORY_LENGTH, TEXTS
+from a2a_sync.lifecycle import ends_run
+
+_S = t.TaskState
+
+# The order is the proto's: a member's place is its number. The second L was lost with 1.0.
+TASK_STATE = names(
+    {
+        _S.UNSPECIFIED: "TASK_STATE_UNSPECIFIED",
+        _S.SUBMITTED: "TASK_STATE_SUBMITTED",
+        _S.WORKING: "TASK_STATE_WORKING",
+        _S.COMPLETED: "TASK_STATE_COMPLETED",
+        _S.FAILED: "TASK_STATE_FAILED",
+        _S.CANCELED: "TASK_STATE_CANCELLED",
+        _S.INPUT_REQUIRED: "TASK_STATE_INPUT_REQUIRED",
+        _S.REJECTED: "TASK_STATE_REJECTED",
+        _S.AUTH_REQUIRED: "TASK_STATE_AUTH_REQUIRED",
+    },
+    _S.UNSPECIFIED,
+    also={"TASK_STATE_CANCELED": _S.CANCELED},
+)
+ROLE = names(
+    {t.Role.UNSPECIFIED: "ROLE_UNSPECIFIED", t.Role.USER: "ROLE_USER", t.Role.AGENT: "ROLE_AGENT"},
+    t.Role.UNSPECIFIED,
+    unsaid="ROLE_AGENT",
+)
+
+
+def _read_only(kind: Kind) -> Scalar:
+    return Scalar(kind.load, lambda value: None, empty=kind.empty)
+
+
+# -- parts, messages and tasks ------------------------------------------------------------------------------------------
+
+
+def _load_data(value: Any, strict: bool) -> Any:
+    if not isinstance(value, dict):
+        raise unexpected("an object", value)
+    return load_member(value, "data", DATA, strict)
+
+
+PART = Parts(File("fileWithBytes", "fileWithUri"), Scalar(_load_data, lambda data: {"data": data}), named=False)
+PARTS = many(PART)
+MESSAGE = Record(
+    t.Message,
+    required("message_id", TEXT),
+    Member("context_id", TEXT),
+    Member("task_id", TEXT),
+    required("role", ROLE),
+    required("parts", PARTS, "content"),
+    METADATA,
+    EXTENSIONS,
+    Member("reference_task_ids", _read_only(TEXTS)),
+)
+ARTIFACT = Record(
+    t.Artifact,
+    required("artifact_id", TEXT),
+    Member("name", TEXT),
+    Member("description", TEXT),
+    required("parts", PARTS),
+    METADATA,
+    EXTENSIONS,
+)
+TASK_STATUS = Record(
+    t.TaskStatus,
+    required("state", TASK_STATE),
+    Member("message", MESSAGE, also=("update",)),
+    Member("timestamp", MOMENT),
+)
+TASK = Record(
+    t.Task,
+    required("id", TEXT),
+    Member("context_id", TEXT),
+    required("status", TASK_STATUS),
+    Member("artifacts", many(ARTIFACT)),
+    Member("history", many(MESSAGE)),
+    METADATA,
+)
+
+# -- events -------------------------------------------------------------------------------------------------------------
+
+
+class _StatusUpdate(Record):
+    def dump(self, obj: Any) -> dict[str, Any]:
+        written = super().dump(obj)
+        if ends_run(obj):
+            written["final"] = True
+        return written
+
+
+STATUS_UPDATE = _StatusUpdate(
+    t.TaskStatusUpdateEvent,
+    required("task_id", TEXT),
+    required("context_id", TEXT),
+    required("status", TASK_STATUS),
+    METADATA,
+)
+ARTIFACT_UPDATE = Record(
+    t.TaskArtifactUpdateEvent,
+    required("task_id", TEXT),
+    required("context_id", TEXT),
+    required("artifact", ARTIFACT),
+    Member("append", FLAG),
+    Member("last_chunk", FLAG),
+    METADATA,
+)
+
+
+class _Answer(OneOf):
+    """One of several under its name. Some writers keep the proto's own name of a message."""
+
+    def load(self, value: Any, strict: bool) -> Any:
+        if isinstance(value, dict) and value.get("msg") is not None and value.get("message") is None:
+            value = {**value, "message": value["msg"]}
+        return super().load(value, strict)
+
+
+class _Either:
+    """What is written in this dialect, and read in the other too where it says its kind."""
+
+    empty = None
+
+    def __init__(self, ours: Record | OneOf, other: Kind) -> None:
+        self._ours = ours.load
+        self._other = other.load
+        self.dump = ours.dump
+
+    def load(self, value: Any, strict: bool) -> Any:
+        named = isinstance(value, dict) and isinstance(value.get("kind"), str)
+        return self._other(value, strict) if named else self._ours(value, strict)
+
+
+SEND_MESSAGE_RESPONSE = _Either(_Answer(task=TASK, message=MESSAGE), tasks.SEND_MESSAGE_RESPONSE)
+STREAM_RESPONSE = _Either(
+    _Answer(task=TASK, message=MESSAGE, status_update=STATUS_UPDATE, artifact_update=ARTIFACT_UPDATE),
+    tasks.STREAM_RESPONSE,
+)
+
+# -- webhooks -----------------------------------------------------------------------------------------------------------
+
+_CONFIGS = "/pushNotificationConfigs/"
+
+
+def _load_push_config(value: Any, strict: bool) -> t.TaskPushNotificationConfig:
+    if not isinstance(value, dict):
+        raise unexpected("an object", value)
+    name = load_member(value, "name", TEXT, strict) if value.get("name") is not None else ""
+    config = _webhook(value, strict)
+    task_id, _, own_id = name.removeprefix("tasks/").partition(_CONFIGS)
+    if config.id and name.endswith(_CONFIGS + config.id):
+        task_id = name.removeprefix("tasks/").removesuffix(_CONFIGS + config.id)
+    return replace(config, task_id=task_id, id=config.id or own_id)
+
+
+def _webhook(value: dict[str, Any], strict: bool) -> t.TaskPushNotificationConfig:
+    name = "push_notification_config" if "push_notification_config" in value else "pushNotificationConfig"
+    config: t.TaskPushNotificationConfig | None = load_member(value, name, requests.WEBHOOK, strict)
+    return config or t.TaskPushNotificationConfig(url="")
+
+
+def _dump_push_config(config: t.TaskPushNotificationConfig) -> dict[str, Any]:
+    return {
+        "name": f"tasks/{config.task_id}{_CONFIGS}{config.id}",
+        "pushNotificationConfig": requests.WEBHOOK.dump(config),
+    }
+
+
+PUSH_CONFIG = Scalar(_load_push_config, _dump_push_config)
+PUSH_CONFIGS = Record(
+    t.ListTaskPushNotificationConfigsResponse,
+    Member("configs", many(PUSH_CONFIG)),
+    Member("next_page_token", TEXT),
+)
+
+
+def _load_create(value: Any, strict: bool) -> t.TaskPushNotificationConfig:
+    """What is posted to a task's path: the proto's whole request, or only the configuration in it."""
+    if not isinstance(value, dict):
+        raise unexpected("an object", value)
+    found = _CREATE.found(value, strict)
+    config = found.get("config") or _load_push_config(value, strict)
+    task_id = load_member(value, "taskId", TEXT, strict)
+    # Servers of 0.3 keep one webhook per task for clients that give it no id: setting it twice replaces it.
+    return replace(config, task_id=task_id, id=found.get("config_id") or config.id or task_id)
+
+
+def _dump_create(config: t.TaskPushNotificationConfig) -> dict[str, Any]:
+    written = {"taskId": config.task_id, "parent": f"tasks/{config.task_id}", "config": _dump_push_config(config)}
+    return {**written, "configId": config.id} if config.id else written
+
+
+class _Create:
+    """The proto's request that creates a webhook, which is not the object that it creates."""
+
+
+_CREATE = Record(_Create, Member("config", PUSH_CONFIG), Member("config_id", TEXT))
+
+
+# -- requests -----------------------------------------------------------------------------------------------------------
+
+
+class _Configuration(Record):
+    def load(self, value: Any, strict: bool) -> Any:
+        if isinstance(value, dict) and value.get("blocking") is None:
+            value = {**value, "blocking": False}
+        return super().load(value, strict)
+
+
+SEND_MESSAGE_CONFIGURATION = _Configuration(
+    t.SendMessageConfiguration,
+    Member("accepted_output_modes", TEXTS),
+    Member("task_push_notification_config", requests.WEBHOOK, "pushNotification"),
+    HISTORY_LENGTH,
+    requests.BLOCKING,
+)
+
+
+class _SendRequest(requests.SendRequest):
+    """A send; one whose message is of the other dialect is of that dialect as a whole."""
+
+    def load(self, value: Any, strict: bool) -> Any:
+        message = value.get("message") if isinstance(value, dict) else None
+        if isinstance(message, dict) and ("kind" in message or "parts" in message):
+            return requests.SEND_MESSAGE_REQUEST.load(value, strict)
+        return super().load(value, strict)
+
+
+SEND_MESSAGE_REQUEST = _SendRequest(
+    t.SendMessageRequest,
+    required("message", MESSAGE, "", "request"),
+    Member("configuration", SEND_MESSAGE_CONFIGURATION),
+    METADATA,
+)
+
+
+class _CancelRequest(Record):
+    """It says in its body again what the path says, as official clients do."""
+
+    def dump(self, obj: Any) -> dict[str, Any]:
+        return {**super().dump(obj), "name": f"tasks/{obj.id}"}
+
+
+_TASK_ID = required("task_id", TEXT)
+_RECORDS = (
+    MESSAGE,
+    ARTIFACT,
+    TASK_STATUS,
+    STATUS_UPDATE,
+    ARTIFACT_UPDATE,
+    SEND_MESSAGE_CONFIGURATION,
+    SEND_MESSAGE_REQUEST,
+    _CancelRequest(t.CancelTaskRequest, required("id", TEXT), Member("metadata", _read_only(STRUCT))),
+    Record(t.GetTaskPushNotificationConfigRequest, _TASK_ID, required("id", TEXT)),
+    Record(t.ListTaskPushNotificationConfigsRequest, _TASK_ID, Member("page_size", INT32), Member("page_token", TEXT)),
+    Record(t.DeleteTaskPushNotificationConfigRequest, _TASK_ID, required("id", TEXT)),
+    PUSH_CONFIGS,
+)
+#: How each type of the model is read and written. Cards are those of the other dialect.
+KINDS: Mapping[Any, Kind] = {
+    **KIND_JSON,
+    **{record.cls: record for record in _RECORDS},
+    **dict.fromkeys((t.Part, t.TextPart, t.FilePart, t.DataPart), PART),
+    t.Task: _Either(TASK, tasks.TASK),
+    t.SendMessageResponse: SEND_MESSAGE_RESPONSE,
+    t.StreamResponse: STREAM_RESPONSE,
+    t.TaskPushNotificationConfig: PUSH_CONFIG,
+    _Create: Scalar(_load_create, _dump_create),
+}
+
+
+class _ProtoCodec(OldCodec):
+    """The one of the proto's JSON. Its methods are those of JSON-RPC, and say which operations there are."""
+
+    def load_request(self, operation: op.Operation, params: Any) -> Any:
+        return (
+            self.load(_Create, params)
+            if operation is op.CREATE_PUSH_CONFIG
+            else super().load_request(operation, params)
+        )
+
+    def dump_request(self, operation: op.Operation, request: Any) -> Any:
+        return _dump_create(request) if operation is op.CREATE_PUSH_CONFIG else super().dump_request(operation, request)
+
+    def ends_stream(self, value: Any) -> bool:
+        update = value.get("statusUpdate", value) if isinstance(value, dict) else None
+        return isinstance(update, dict) and update.get("final") is True
+
+
+CODEC = _ProtoCodec("0.3", KINDS, METHODS, dialect="proto")
