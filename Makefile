@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-gevent lint types docs bench soak interop interop-03 clean
+.PHONY: help demo test test-gevent conformance lint types docs bench soak interop interop-03 clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -22,6 +22,9 @@ test: $(VENV)/.stamp-test ## Run the tests that need nothing but Python
 
 test-gevent: $(VENV)/.stamp-test ## Run them once more with a standard library that gevent has patched
 	$(BIN)/python -m tests.gevent_suite $(PYTEST_ARGS)
+
+conformance: $(VENV)/.stamp-test ## Check every line of the protocol's requirements and write docs/conformance.md
+	$(BIN)/python -m tests.conformance
 
 lint: $(VENV)/.stamp-dev ## Check style and formatting
 	$(BIN)/ruff check .

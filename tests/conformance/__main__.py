@@ -1,0 +1,33 @@
+"""Runs the suite against this library and writes the page: ``python -m tests.conformance``."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+from tests.conformance.ours import Ours
+from tests.conformance.page import PAGE, render
+from tests.conformance.sections import SECTIONS
+
+
+def main() -> int:
+    """The number of checks that failed; the page is written where it is 0."""
+    failed = 0
+    with Ours() as system:
+        for section in SECTIONS:
+            for line, way in section.cases():
+                assert line.check is not None
+                try:
+                    line.check(system.subject(way))
+                except Exception:
+                    failed += 1
+                    print(f"{line.number} ({way}) failed:", file=sys.stderr)
+                    traceback.print_exc()
+    if not failed:
+        PAGE.write_text(render())
+    print(f"{sum(len([*section.cases()]) for section in SECTIONS)} checks, {failed} failed")
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
