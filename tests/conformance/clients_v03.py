@@ -1,4 +1,4 @@
-"""Section G, third part: the client and agents of 0.3."""
+"""Section G, fifth part: the client and agents of 0.3."""
 
 from __future__ import annotations
 

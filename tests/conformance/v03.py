@@ -292,14 +292,14 @@ def a_send_waits(at: Speaker) -> None:
         for members in ({}, {"configuration": {}}, {"configuration": {"blocking": True}})
     ]
     release(at, gate)
-    ended = eventually(lambda: (found := _get(at, running["id"]))["status"]["state"] == "completed" and found, "an end")
+    ended = eventually(lambda: (found := get(at, running["id"]))["status"]["state"] == "completed" and found, "an end")
     assert parts_of(ended) == [{"kind": "text", "text": f"hold {gate}"}]
     assert all(wait.waiting for wait in waits)
     release(at, other)
     assert {wait.result()["status"]["state"] for wait in waits} == {"completed"}
 
 
-def _get(at: Speaker, id: str, **members: Any) -> dict[str, Any]:
+def get(at: Speaker, id: str, **members: Any) -> dict[str, Any]:
     found: dict[str, Any] = at.ask("GetTask", {"id": id, **members}).result
     return found
 
@@ -308,9 +308,9 @@ def _get(at: Speaker, id: str, **members: Any) -> dict[str, Any]:
 def the_history_is_bounded(at: Speaker) -> None:
     asked = task(at, "ask")
     task(at, "large", taskId=asked["id"])
-    whole = _get(at, asked["id"])["history"]
+    whole = get(at, asked["id"])["history"]
     assert len(whole) >= 3
-    assert _get(at, asked["id"], historyLength=2)["history"] == whole[-2:]
+    assert get(at, asked["id"], historyLength=2)["history"] == whole[-2:]
     assert len(task(at, "echo", configuration={"historyLength": 1})["history"]) == 1
 
 
@@ -334,7 +334,7 @@ def references_are_accepted(at: Speaker) -> None:
 @G.line("V03-TASK-01", Level.MUST, "tasks/get gives the task")
 def tasks_get_gives_the_task(at: Speaker) -> None:
     sent = task(at, "count 3")
-    found = _get(at, sent["id"])
+    found = get(at, sent["id"])
     assert_is_task(found)
     assert (found["id"], found["status"], found["artifacts"]) == (sent["id"], sent["status"], sent["artifacts"])
 
@@ -355,68 +355,6 @@ def tasks_cancel_gives_the_task(at: Speaker) -> None:
 def tasks_cancel_of_what_is_not_there(at: Speaker) -> None:
     assert code(at.ask("CancelTask", {"id": UNKNOWN})) == -32001
     assert code(at.ask("CancelTask", {"id": task(at, "echo")["id"]})) == -32002
-
-
-# -- streams ------------------------------------------------------------------------------------------------------------
-
-
-def stream(at: Speaker, text: str, **members: Any) -> list[dict[str, Any]]:
-    """All events of message/stream."""
-    return at.open("SendStreamingMessage", message_v03(text, **members)).all()
-
-
-@G.line("V03-STRM-01", Level.MUST, "events of a stream are whole answers")
-def events_are_answers(at: Speaker) -> None:
-    with at.open("SendStreamingMessage", message_v03("count 2"), 7) as events:
-        answers = [frame.json for frame in events.frames()]
-    assert len(answers) > 2
-    assert all((answer["jsonrpc"], answer["id"], "result" in answer) == ("2.0", 7, True) for answer in answers)
-
-
-@G.line("V03-STRM-02", Level.MUST, "events have a kind, status updates say whether they are final")
-def events_have_a_kind(at: Speaker) -> None:
-    events = [*stream(at, "count 2"), *stream(at, "ask"), *stream(at, "reject"), *stream(at.on("direct"), "say")]
-    for event in events:
-        assert_is_event(event)
-    assert {event["kind"] for event in events} == {"task", "message", "status-update", "artifact-update"}
-
-
-@G.line("V03-STRM-03", Level.MUST, "the last status update is final, and no other")
-def the_last_update_is_final(at: Speaker) -> None:
-    for text in ("count 2", "ask", "reject"):
-        finals = [event.get("final", False) for event in stream(at, text)]
-        assert finals == [False] * (len(finals) - 1) + [True]
-
-
-@G.line("V03-STRM-05", Level.MUST, "tasks/resubscribe goes on with a stream")
-def resubscribing_goes_on(at: Speaker) -> None:
-    gate = new_name()
-    with at.open("SendStreamingMessage", message_v03(f"ticks {gate} 2")) as first:
-        id = next(first.results())["id"]
-    eventually(lambda: [part["text"] for part in parts_of(_get(at, id))] == ["1 ", "2 "], "the first half")
-    with at.open("SubscribeToTask", {"id": id}) as second:
-        results = second.results()
-        events = [next(results)]
-        release(at, gate)
-        events += results
-    artifacts = [
-        artifact for event in events for artifact in [*event.get("artifacts", ()), event.get("artifact")] if artifact
-    ]
-    assert "".join(part["text"] for artifact in artifacts for part in artifact["parts"]) == "1 2 3 4 "
-    assert events[-1]["final"] is True
-
-
-@G.line("V03-STRM-06", Level.MUST, "tasks/resubscribe of an unknown task is refused")
-def resubscribing_to_the_unknown(at: Speaker) -> None:
-    assert code(at.ask("SubscribeToTask", {"id": UNKNOWN})) == -32001
-
-
-@G.line("V03-STRM-07", Level.MUST, "bad params are an error and no stream")
-def bad_params_are_no_stream(at: Speaker) -> None:
-    for params in ({}, message_v03("", parts=[])):
-        reply = at.ask("SendStreamingMessage", params)
-        assert reply.media_type == "application/json"
-        assert code(reply) == -32602
 
 
 # -- errors -------------------------------------------------------------------------------------------------------------
