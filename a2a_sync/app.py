@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from werkzeug.exceptions import SecurityError
 from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext, tracing
@@ -39,7 +40,8 @@ from a2a_sync.metrics import Metrics
 from a2a_sync.modes import InputModes
 from a2a_sync.neighbours import Neighbours
 from a2a_sync.operations import Call, Endpoint, Interceptor
-from a2a_sync.operators import OperatorPages
+from a2a_sync.operators import HEALTH, OperatorPages
+from a2a_sync.origins import REFUSED, Origins
 from a2a_sync.owncard import BINDINGS, OwnCard, described, offering
 from a2a_sync.places import Places
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
@@ -74,7 +76,8 @@ class A2AApp:
     card or a function of a `CardContext` that gives one. `signer` signs both cards (it needs `url`); several do it one after the
     other. `store` is a `TaskStore` or a URL
     (``sqlite:///tasks.db``, ``memory:``); without one tasks live in memory. `url` is the public address; without it the
-    card takes it from each request, for the hosts in `trusted_hosts` (None: any, and then shared caches may not keep it).
+    card takes it from each request. `trusted_hosts` are the names by which the app may be called (None: any, and then shared
+    caches may not keep the card). `cors` are the origins whose web pages may call it, besides its own.
     `trusted_proxies` is how many proxies in front of the app tell the truth in ``X-Forwarded-For``, ``-Proto``, ``-Host``
     and ``-Prefix``; without it nobody is believed. `headers` are the request headers, in lower case, that handlers may see.
     `around_run` is called with the context of each run, and what it returns is entered around the agent's code, on the run's
@@ -116,11 +119,14 @@ class A2AApp:
         auth: Auth | None = None,
         scopes: Scopes | None = None,
         owner: Owner | None = None,
+        cors: Iterable[str] = (),
     ) -> None:
         self.limits = limits or Limits()
         self.store = open_store(store)
         self._owns_store = self.store is not store
         self._url = url.rstrip("/") + "/" if url else None
+        #: Which web pages may call; hosts ask it before they do anything for a request.
+        self.origins = Origins(cors)
         self._trusted_hosts = list(trusted_hosts) if trusted_hosts is not None else None
         sign = None if signer is None else _signing(signer, self._url)
         codecs = _speaking(versions)
@@ -187,7 +193,7 @@ class A2AApp:
         if "HTTP+JSON" in served:
             dialects = {version: by_version(version, "HTTP+JSON") for version in self._codecs}
             self._http_json = HttpJsonService(self._dispatch, dialects, served=self._codecs, media_type=media_type)
-        self._respond: WSGIApplication = self._answer
+        self._respond: WSGIApplication = self.origins.around(self._answer) if self.origins else self._answer
         if trusted_proxies:
             self._respond = TrustedProxies(self._answer, trusted_proxies)
         if metrics is not None:
@@ -222,6 +228,10 @@ class A2AApp:
         request = Request(environ)
         request.trusted_hosts = self._trusted_hosts
         path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
+        if self.origins.refuse(environ):
+            return _error_response(403, REFUSED)(environ, start_response)
+        if self._trusted_hosts is not None and path not in HEALTH and not _host_is_served(request):
+            return _error_response(400, "this host is not served here")(environ, start_response)
         response: WSGIApplication
         if path in ("", "/") and self._jsonrpc is not None:
             if method == "POST":
@@ -357,6 +367,13 @@ def _only(method: str, allowed: str) -> Response:
     response = _error_response(405, f"{method} is not answered here; allowed: {allowed}")
     response.headers["Allow"] = allowed
     return response
+
+
+def _host_is_served(request: Request) -> bool:
+    try:
+        return bool(request.host)
+    except SecurityError:
+        return False
 
 
 def _nothing_here() -> Response:

@@ -18,6 +18,9 @@ from a2a_sync.stores.base import Scope, TaskQuery, TaskStore
 
 logger = get_logger(__name__)
 
+#: Pages that say nothing but that the process is well; whoever watches it may call it by any name.
+HEALTH = ("/healthz", "/readyz")
+
 
 class OperatorPages:
     """Answers GET and HEAD for the paths in `paths`."""
@@ -26,7 +29,7 @@ class OperatorPages:
         self._store = store
         self._stopping = stopping
         self._metrics = metrics
-        self.paths = ("/healthz", "/readyz", *(("/metrics",) if metrics is not None else ()))
+        self.paths = (*HEALTH, *(("/metrics",) if metrics is not None else ()))
 
     def respond(self, path: str) -> Response:
         """The page at one of the paths."""

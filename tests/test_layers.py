@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 
 #: The house from the ground up. A module may import modules of lower floors, and of its own folder.
 FLOORS: list[list[str]] = [
-    ["errors", "fork", "limits", "logs", "tracing", "connection", "proxies"],
+    ["errors", "fork", "limits", "logs", "tracing", "connection", "proxies", "origins"],
     ["jsontext", "native", "urlguard", "stopping"],
     ["datapart", "outbound"],
     ["types"],
@@ -75,6 +75,7 @@ SERVER = {
     "http_json_wsgi",
     "hosts",
     "proxies",
+    "origins",
     "around",
 }
 #: Names that say nothing of what a module holds.

@@ -9,12 +9,10 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 from a2a_sync.app import A2AApp
 from a2a_sync.errors import OverloadedError
 from a2a_sync.hosts.bridge import Bridge, Receive, Scope, Send, environ_of, path_below_root
-from a2a_sync.hosts.mounting import REFUSED, from_another_site
 from a2a_sync.jsontext import dumps
 from a2a_sync.operations import Principal
 from a2a_sync.pool import Slot, WorkerPool
@@ -108,8 +106,8 @@ class ASGIApp:
 
     def _respond(self, bridge: Bridge, scope: Scope) -> None:
         environ = environ_of(scope, bridge)
-        if from_another_site(environ):
-            bridge.run(_forbidden, environ)
+        if self._app.origins.refuse(environ):
+            bridge.run(self._app, environ)  # which says so
             return
         if self._principal is not None:
             environ["a2a_sync.principal"] = self._principal(scope)
@@ -162,9 +160,3 @@ async def _refuse(send: Send) -> None:
     ]
     await send({"type": "http.response.start", "status": 503, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _forbidden(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    body = dumps({"error": {"code": 403, "message": REFUSED}})
-    start_response("403 Forbidden", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
-    return [body]

@@ -13,8 +13,9 @@ from typing import Any
 from werkzeug.test import run_wsgi_app
 
 from a2a_sync.app import A2AApp
-from a2a_sync.hosts.mounting import REFUSED, from_another_site, mounted
+from a2a_sync.hosts.mounting import mounted
 from a2a_sync.operations import Principal
+from a2a_sync.origins import REFUSED
 
 __all__ = ["database_connections", "logged_in_user", "urls"]
 
@@ -34,7 +35,7 @@ def urls(app: A2AApp, *, principal: Callable[[Any], Principal | str | None] = lo
 
     `principal` takes Django's request and says who is calling: an id, a `Principal`, or None. Agents see it as
     ``context.user``, and it owns the tasks it starts. The view is exempt from CSRF tokens, because its callers are programs;
-    pages of other sites that would use their visitor's cookies are refused with 403. It is never inside a transaction of
+    pages of other sites, but for those in the app's ``cors=``, are refused with 403. It is never inside a transaction of
     ``ATOMIC_REQUESTS``, which would last as long as a stream.
 
     Raises:
@@ -46,7 +47,7 @@ def urls(app: A2AApp, *, principal: Callable[[Any], Principal | str | None] = lo
     from django.views.decorators.csrf import csrf_exempt
 
     def serve(request: Any, path: str = "", **captured: object) -> Any:
-        environ = _environ(request, path)
+        environ = _environ(app, request, path)
         environ["a2a_sync.principal"] = principal(request)
         # Who calls is known: a stream or a blocked send need not hold the thread's connection as long as they last.
         close_old_connections()
@@ -56,7 +57,7 @@ def urls(app: A2AApp, *, principal: Callable[[Any], Principal | str | None] = lo
     return [re_path(r"^(?P<path>.*)$", exempt(non_atomic_requests(serve)), name="a2a")]
 
 
-def _environ(request: Any, path: str) -> dict[str, Any]:
+def _environ(app: A2AApp, request: Any, path: str) -> dict[str, Any]:
     """The environ of the app below the patterns, with the scheme and the host that Django's settings make of the request."""
     from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 
@@ -65,7 +66,7 @@ def _environ(request: Any, path: str) -> dict[str, Any]:
             "a2a_sync.hosts.django.urls() needs Django on WSGI; on ASGI put a2a_sync.hosts.asgi.Dispatcher around the"
             " application in asgi.py"
         )
-    if from_another_site(request.environ):
+    if app.origins.refuse(request.environ):
         raise PermissionDenied(REFUSED)
     prefix = request.path[: len(request.path) - len(path)].removesuffix("/")
     environ = mounted(request.environ, prefix, "/" + path, _read_before(request))

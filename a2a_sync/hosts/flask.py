@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from a2a_sync.app import A2AApp
-from a2a_sync.hosts.mounting import REFUSED, from_another_site, mounted
+from a2a_sync.hosts.mounting import mounted
 from a2a_sync.operations import Principal
+from a2a_sync.origins import REFUSED
 
 __all__ = ["blueprint"]
 
@@ -35,7 +36,7 @@ def blueprint(
         flask_app.register_blueprint(agents, url_prefix="/agents/echo")
 
     If your app uses Flask-WTF's ``CSRFProtect``, exempt the blueprint: its callers are programs, not forms. Pages of other
-    sites that would use their visitor's cookies are refused with 403.
+    sites, but for those in the app's ``cors=``, are refused with 403.
 
     Raises:
         ImportError: Flask is not installed.
@@ -45,7 +46,7 @@ def blueprint(
     made = Blueprint(name, __name__)
 
     def serve(path: str = "", **values: object) -> Any:
-        if from_another_site(request.environ):
+        if app.origins.refuse(request.environ):
             abort(403, REFUSED)
         prefix, rest = _split(request.environ, path)
         # A hook of the host may have read the body before; Flask then keeps it here.

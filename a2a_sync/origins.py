@@ -1,0 +1,102 @@
+"""Which web pages may call an app: those of its own site, and those of the origins that it names (CORS); nobody else's.
+
+A browser sends what any page asks it to send, from inside its visitor's network and with the visitor's cookies; what it
+keeps from the page is the answer, which is too late. Programs are not concerned: they send none of the headers that are
+looked at here. Nothing is known here of what a request means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+#: What a page of another site is told.
+REFUSED = "a page of another site may not call this agent from its visitor's browser"
+#: How long a browser may remember what it was told, in seconds.
+_MAX_AGE = "600"
+#: Headers of answers that a page may read besides those that every page may.
+_EXPOSED = "A2A-Extensions, ETag, Retry-After, WWW-Authenticate, X-A2A-Extensions"
+_ANY = "*"
+_NAMES = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]*")
+_LOOKING = ("GET", "HEAD", "OPTIONS")
+
+
+class Origins:
+    """`allowed` are origins, such as ``https://app.example.com``; ``*`` is every one.
+
+    Raises:
+        ValueError: one that is no origin.
+    """
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        if isinstance(allowed, str):
+            raise TypeError("cors takes a list of origins, not one string")
+        self._allowed = frozenset(map(_origin, allowed))
+
+    def __bool__(self) -> bool:
+        return bool(self._allowed)
+
+    def allow(self, origin: str) -> bool:
+        """Pages of `origin` may call."""
+        return _ANY in self._allowed or origin.lower() in self._allowed
+
+    def refuse(self, environ: WSGIEnvironment) -> bool:
+        """A page of another site, which is not allowed here, has had its visitor's browser send this."""
+        if "HTTP_ORIGIN" not in environ and "HTTP_SEC_FETCH_SITE" not in environ:
+            return False
+        if environ["REQUEST_METHOD"] in _LOOKING or (self._allowed and self.allow(environ.get("HTTP_ORIGIN", ""))):
+            return False
+        site = environ.get("HTTP_SEC_FETCH_SITE")
+        if site is not None:
+            return site not in ("same-origin", "none")
+        # Browsers that do not say it (they do over TLS, and to this machine) name the page's origin.
+        return urlsplit(environ["HTTP_ORIGIN"]).netloc != environ.get("HTTP_HOST")
+
+    def around(self, app: WSGIApplication) -> WSGIApplication:
+        """`app`, whose answers may be read by pages of the allowed origins. It answers their browsers' questions itself."""
+
+        def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            origin = environ.get("HTTP_ORIGIN", "")
+            if not origin or not self.allow(origin):
+                return app(environ, _adding(start_response, [("Vary", "Origin")]))
+            named = [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
+            if environ["REQUEST_METHOD"] == "OPTIONS" and "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in environ:
+                start_response("204 No Content", [*named, *_permission(environ)])
+                return []
+            return app(environ, _adding(start_response, [*named, ("Access-Control-Expose-Headers", _EXPOSED)]))
+
+        return answer
+
+
+def _permission(environ: WSGIEnvironment) -> list[tuple[str, str]]:
+    """What a page may send: the verbs of the protocol, and the headers that it asks for. Never the visitor's cookies."""
+    wanted = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "")
+    return [
+        ("Access-Control-Allow-Methods", "GET, POST, DELETE"),
+        ("Access-Control-Allow-Headers", wanted if _NAMES.fullmatch(wanted) else ""),
+        ("Access-Control-Max-Age", _MAX_AGE),
+    ]
+
+
+def _adding(start_response: StartResponse, added: list[tuple[str, str]]) -> StartResponse:
+    def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        vary = ", ".join(value for name, value in headers if name.lower() == "vary")
+        kept = [(name, value) for name, value in headers if name.lower() != "vary"]
+        new = [(name, f"{vary}, {value}" if name == "Vary" and vary else value) for name, value in added]
+        return start_response(status, [*kept, *new], exc_info) if exc_info else start_response(status, [*kept, *new])
+
+    return start
+
+
+def _origin(text: str) -> str:
+    if text == _ANY:
+        return text
+    parts = urlsplit(text.rstrip("/"))
+    if not parts.scheme or not parts.netloc or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(f"{text!r} is no origin: one is a scheme and a host, such as 'https://app.example.com'")
+    return parts.geturl().lower()
