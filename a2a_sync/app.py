@@ -46,7 +46,6 @@ from a2a_sync.owncard import BINDINGS, OwnCard, described, offering
 from a2a_sync.places import Places
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.push import PushNotifications
-from a2a_sync.push.configs import PushConfigs
 from a2a_sync.retention import Sweeper
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import TaskStore
@@ -162,6 +161,14 @@ class A2AApp:
         self._sweeper = Sweeper(self.store, self._hub, self.limits)
         workers = self.store.workers
         self._neighbours = Neighbours(workers, self._hub, self._execution, self.limits) if workers is not None else None
+        self._outbox, configs = None, None
+        if push:
+            push = PushNotifications() if push is True else push
+            enter = self._neighbours.enter if self._neighbours is not None else None
+            count = metrics.count_notification if metrics is not None else None
+            self._outbox = push.outbox(self.store, self._hub, self.limits, enter=enter, count=count)
+            self._execution.on_begun = self._outbox.follow
+            configs = push.configs(self.store, self.limits, self._outbox)
         self._handler = RequestHandler(
             self.store,
             self._execution,
@@ -172,7 +179,7 @@ class A2AApp:
             direct=direct,
             headers=tuple(headers),
             extended_card=ExtendedCard(extended_card, self._cards, sign),
-            push=self._push_configs(push),
+            push=configs,
         )
         self._places = Places(self.limits.streams, self.limits.threads)
         handler = self._handler if owner is None else owned(owner, self._handler)
@@ -200,12 +207,6 @@ class A2AApp:
             metrics.watch(lingering=lambda: self._execution.lingering, streams=lambda: self.open_streams)
         self._closed = False
         self._serves = False
-
-    def _push_configs(self, push: PushNotifications | bool) -> PushConfigs | None:
-        if not push:
-            return None
-        settings = PushNotifications() if push is True else push
-        return PushConfigs(self.store.webhooks, settings.guard, self.limits)
 
     # -- WSGI --
 
@@ -268,6 +269,8 @@ class A2AApp:
 
     def _dispatch(self, call: Call) -> Any:
         self._sweeper.start()
+        if self._outbox is not None:
+            self._outbox.start()
         trace = tracing.incoming(call.context.headers)
         with placed(method=call.operation.name), traced(f"A2A {call.operation.name}", trace, kind="server"):
             try:
@@ -301,6 +304,17 @@ class A2AApp:
         """Runs that this process has not ended."""
         return self._execution.running
 
+    def begin(self) -> None:
+        """Begin what goes on without requests: old tasks go, runs of dead processes are taken over, webhooks are told.
+
+        The first request does it too. Called by ``a2a_sync.gunicorn`` in each worker; not before a fork.
+        """
+        self._sweeper.start()
+        if self._neighbours is not None:
+            self._neighbours.meet()
+        if self._outbox is not None:
+            self._outbox.start()
+
     def drain(self) -> None:
         """Take no more work, but for what the runs that go on ask of this app: the first step of `close`.
 
@@ -317,6 +331,8 @@ class A2AApp:
         """
         self._execution.close(timeout)
         self._sweeper.close()
+        if self._outbox is not None:
+            self._outbox.close()
         if self._neighbours is not None:
             self._neighbours.close()
         self._closed = True

@@ -57,6 +57,8 @@ class Execution:
         self._retry = getattr(executor, "on_worker_lost", "fail") == "retry"
         #: Called before a run asks for its token: the process must be known as a worker by then.
         self.before_run: Callable[[], None] | None = None
+        #: Called when a run has begun whose task may have webhooks.
+        self.on_begun: Callable[[Scope, str], None] | None = None
         self.renew()
         renew_in_child(self)
 
@@ -81,6 +83,8 @@ class Execution:
         except BaseException:
             self._leave(run, slot)
             raise
+        if not create or request.webhook is not None:
+            self._tell_begun(run)
         self._launch(run, slot)
         return started
 
@@ -103,6 +107,7 @@ class Execution:
             run.stop()
             raise
         if started is not None:
+            self._tell_begun(run)
             return started
         assert run.answer is not None
         return run.answer
@@ -133,6 +138,10 @@ class Execution:
         self._forget(run)
         if slot is not None:
             slot.release()
+
+    def _tell_begun(self, run: Run) -> None:
+        if self.on_begun is not None:
+            self.on_begun(run.scope, run.request.task_id)
 
     def _launch(self, run: Run, slot: Slot | None) -> None:
         self._watchdog.watch(run, slot)
@@ -256,6 +265,7 @@ class Execution:
         logger.warning(
             "running again after a lost worker, attempt %d", request.attempt, extra={"task_id": request.task_id}
         )
+        self._tell_begun(run)
         self._launch(run, slot)
 
     # -- closing --

@@ -51,6 +51,13 @@ class Limits:
 
     Push notifications:
         push_configs: webhooks of one task.
+        push_payload: largest notification; a task without artifacts and history stands for a larger one.
+        push_timeout: how long a receiver may take to be connected to, to take a notification, and to answer; each.
+        push_deliveries: webhooks that a process tells at once; a quarter of them at one receiver, half at receivers that
+            have just failed.
+        push_attempts: how often one notification is tried; then its webhook is disabled.
+        push_pause: wait after the first failure; twice as long after each further one.
+        push_longest_pause: longest wait between two tries, whatever the receiver asks for.
     """
 
     body: int = 10 * 1024 * 1024
@@ -85,6 +92,12 @@ class Limits:
     poll: float = 5.0
 
     push_configs: int = 10
+    push_payload: int = 4 * 1024 * 1024
+    push_timeout: float = 15.0
+    push_deliveries: int = 16
+    push_attempts: int = 15
+    push_pause: float = 1.0
+    push_longest_pause: float = 1800.0
 
     def __post_init__(self) -> None:
         for item in fields(self):

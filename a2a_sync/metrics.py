@@ -11,6 +11,8 @@ asks for; `a2a_sync.gunicorn` clears away what a dead worker leaves there.
 ``a2a_runs_active``                gauge      runs whose code is being executed
 ``a2a_runs_lingering``             gauge      runs past their end whose code has not come back (it never looks)
 ``a2a_streams_open``               gauge      open streams
+``a2a_notifications_total``        counter    posts to webhooks, by ``outcome`` (``delivered``; ``failed``, to be tried again;
+                                              ``disabled``, the webhook with it)
 =================================  =========  ===========================================================
 """
 
@@ -48,9 +50,14 @@ class Metrics:
         self._call_seconds = prometheus_client.Histogram("a2a_call_seconds", "Time to answer", ["operation"], **shared)
         self._runs = prometheus_client.Counter("a2a_runs", "Runs that came back", ["outcome"], **shared)
         self._run_seconds = prometheus_client.Histogram("a2a_run_seconds", "Time of runs", **shared)
+        self._notifications = prometheus_client.Counter("a2a_notifications", "Posts to webhooks", ["outcome"], **shared)
         self._active = prometheus_client.Gauge("a2a_runs_active", "Runs being executed", **gauge)
         self._lingering = prometheus_client.Gauge("a2a_runs_lingering", "Runs past their end", **gauge)
         self._streams = prometheus_client.Gauge("a2a_streams_open", "Open streams", **gauge)
+
+    def count_notification(self, outcome: str) -> None:
+        """Counts one post to a webhook."""
+        self._notifications.labels(outcome).inc()
 
     def count_calls(self, endpoint: Endpoint) -> Endpoint:
         """`endpoint`, counted: an interceptor."""

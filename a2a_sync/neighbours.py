@@ -32,7 +32,7 @@ class Neighbours:
         self._net = self._poll(workers, limits.poll)
         self._fast = self._poll(workers, _WITHOUT_HINTS)
         hub.tell_others = self._hints.tell
-        execution.before_run = self._leases.enter
+        execution.before_run = self.enter
 
     def _poll(self, workers: Workers, seconds: float) -> ChangePoll:
         return ChangePoll(workers.mark, self._hub.hint, lambda: self._hub.listened_to, seconds=seconds)
@@ -41,6 +41,14 @@ class Neighbours:
         """Hear the others and look after them from now on. Cheap when that has begun."""
         self._leases.watch()
         (self._net if self._hints.listen() else self._fast).watch()
+
+    def enter(self) -> None:
+        """Be known to them as alive: to be called before this process holds anything in the store.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        self._leases.enter()
 
     def _heard(self, task_id: str) -> None:
         self._hub.hint(task_id)

@@ -336,9 +336,13 @@ class AuthenticationInfo:
     credentials: str = field(default="", repr=False)
 
 
+#: Metadata of a webhook that nothing is posted to any more: why.
+WEBHOOK_DISABLED = "urn:a2a-sync:push:disabled"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPushNotificationConfig:
-    """A webhook of a task."""
+    """A webhook of a task. ``metadata`` is what an agent says of it; the protocol has no such member."""
 
     url: str
     id: str = ""
@@ -346,6 +350,12 @@ class TaskPushNotificationConfig:
     tenant: str = ""
     token: str = field(default="", repr=False)
     authentication: AuthenticationInfo | None = None
+    metadata: Metadata = field(default_factory=_nothing)
+
+    @property
+    def disabled(self) -> str:
+        """Why the agent posts nothing to it any more, until it is set again; empty while it does. From agents on this library."""
+        return str(self.metadata.get(WEBHOOK_DISABLED, ""))
 
 
 # -- requests and responses (spec 3.2, 9.4) -----------------------------------------------------------------------------

@@ -178,6 +178,8 @@ PUSH_CONFIG = Record(
     required("url", TEXT),
     Member("token", TEXT),
     Member("authentication", AUTHENTICATION_INFO),
+    # Not of the protocol; written where there is something wrong only.
+    METADATA,
 )
 
 # -- requests and responses (spec 3.1, 3.2) -----------------------------------------------------------------------------

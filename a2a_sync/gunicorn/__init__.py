@@ -89,12 +89,13 @@ def _free_core(server: Any) -> int | None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Check that the app may have several workers, tell it of its threads, and watch for the end of this worker.
+    """Check that the app may have several workers, tell it of its threads, let it begin, and watch for the worker's end.
 
     Gunicorn calls this once in each worker.
     """
     _refuse_what_cannot_be_shared(worker)
     _tell_threads(worker)
+    _begin(worker)
     worker.a2a_ending = _Ending(worker)
     threading.Thread(target=worker.a2a_ending.await_stop, name="a2a-worker", daemon=True).start()
 
@@ -135,6 +136,13 @@ def _tell_threads(worker: Any) -> None:
     reserve = getattr(worker.wsgi, "reserve", None)
     if isinstance(worker, ThreadWorker) and callable(reserve):
         reserve(worker.cfg.threads)
+
+
+def _begin(worker: Any) -> None:
+    from a2a_sync.app import A2AApp
+
+    if isinstance(worker.wsgi, A2AApp):
+        worker.wsgi.begin()
 
 
 class _Ending:

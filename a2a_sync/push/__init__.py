@@ -5,8 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from a2a_sync.events import EventHub
+from a2a_sync.limits import Limits
+from a2a_sync.outbound import Outbound
+from a2a_sync.push.configs import PushConfigs
+from a2a_sync.push.delivery import Delivery
+from a2a_sync.push.outbox import Outbox
+from a2a_sync.stores.base import TaskStore
 from a2a_sync.urlguard import URLGuard
 
 __all__ = ["PushNotifications"]
@@ -20,3 +28,20 @@ class PushNotifications:
     """
 
     guard: URLGuard = field(default_factory=URLGuard)
+
+    def outbox(
+        self,
+        store: TaskStore,
+        hub: EventHub,
+        limits: Limits,
+        *,
+        enter: Callable[[], None] | None = None,
+        count: Callable[[str], None] | None = None,
+    ) -> Outbox:
+        """What tells the webhooks of a store's tasks; see `Outbox` and `Delivery`."""
+        delivery = Delivery(store, Outbound(self.guard), limits, count=count)
+        return Outbox(store, hub, delivery, limits, enter=enter)
+
+    def configs(self, store: TaskStore, limits: Limits, outbox: Outbox) -> PushConfigs:
+        """The operations on them."""
+        return PushConfigs(store.webhooks, self.guard, limits, on_set=outbox.follow)

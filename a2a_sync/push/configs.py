@@ -20,8 +20,9 @@ from a2a_sync.errors import (
 from a2a_sync.limits import Limits
 from a2a_sync.operations import CallContext, Webhook
 from a2a_sync.stores.base import Scope
-from a2a_sync.stores.webhooks import TooManyWebhooks, Webhooks
+from a2a_sync.stores.webhooks import StoredWebhook, TooManyWebhooks, Webhooks
 from a2a_sync.types import (
+    WEBHOOK_DISABLED,
     DeleteTaskPushNotificationConfigRequest,
     GetTaskPushNotificationConfigRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -40,14 +41,19 @@ _SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 class PushConfigs:
     """Push configurations as callers see them. Each operation takes the caller's scope first.
 
+    `on_set` is called with scope and task when one was set by itself; one that comes with a send is set when its run begins.
+
     Raises (from every operation):
         TaskNotFoundError: there is no such task, or no such configuration of it, in the scope.
         InvalidParamsError: the request says something that cannot be.
     """
 
-    def __init__(self, webhooks: Webhooks, guard: URLGuard, limits: Limits) -> None:
+    def __init__(
+        self, webhooks: Webhooks, guard: URLGuard, limits: Limits, *, on_set: Callable[[Scope, str], None]
+    ) -> None:
         self._webhooks = webhooks
         self._guard = guard
+        self._on_set = on_set
         self._most = limits.push_configs
         self.methods: Mapping[op.Operation, Callable[[Scope, Any, CallContext], Any]] = {
             op.CREATE_PUSH_CONFIG: self.create,
@@ -63,11 +69,12 @@ class PushConfigs:
         if not request.task_id:
             raise InvalidParamsError.at("taskId", "is required")
         self.check(request)
-        config = replace(request, id=request.id or new_id())
+        config = replace(request, id=request.id or new_id(), metadata={})
         try:
             self._webhooks.put(scope, Webhook(config, context.version), most=self._most)
         except TooManyWebhooks:
             raise self._too_many() from None
+        self._on_set(scope, config.task_id)
         return config
 
     def get(
@@ -76,7 +83,7 @@ class PushConfigs:
         """GetTaskPushNotificationConfig (spec 3.1.8); without an id the task's first."""
         for webhook in self._webhooks.of_task(scope, request.task_id):
             if request.id in ("", webhook.id):
-                return webhook.config
+                return _shown(webhook)
         raise TaskNotFoundError("Push notification configuration not found")
 
     def list(
@@ -89,7 +96,7 @@ class PushConfigs:
         found = [known for known in self._webhooks.of_task(scope, request.task_id) if known.number > after]
         page = found[: request.page_size or None]
         return ListTaskPushNotificationConfigsResponse(
-            configs=tuple(webhook.config for webhook in page),
+            configs=tuple(map(_shown, page)),
             next_page_token=str(page[-1].number) if len(page) < len(found) else "",
         )
 
@@ -106,7 +113,7 @@ class PushConfigs:
 
         So a client that names its webhook in each message of a conversation is told of everything once.
         """
-        config = replace(config, id=config.id or task_id, task_id=task_id, tenant=scope.tenant)
+        config = replace(config, id=config.id or task_id, task_id=task_id, tenant=scope.tenant, metadata={})
         if not create:
             known = {stored.id for stored in self._webhooks.of_task(scope, task_id)}
             if config.id not in known and len(known) >= self._most:
@@ -147,6 +154,12 @@ class NoPushConfigs:
         raise PushNotificationNotSupportedError()
 
     check = of_send = refuse
+
+
+def _shown(webhook: StoredWebhook) -> TaskPushNotificationConfig:
+    if not webhook.disabled:
+        return webhook.config
+    return replace(webhook.config, metadata={WEBHOOK_DISABLED: webhook.disabled})
 
 
 def _check_secret(text: str, member: str) -> None:

@@ -31,22 +31,27 @@ WEBHOOK = Record(
     Member("token", TEXT),
     Member("authentication", AUTHENTICATION_INFO),
 )
-_WEBHOOK_OF = Record(t.TaskPushNotificationConfig, required("task_id", TEXT))
+_WEBHOOK_OF = Record(t.TaskPushNotificationConfig, required("task_id", TEXT), METADATA)
 
 
 def _load_push_config(value: Any, strict: bool) -> t.TaskPushNotificationConfig:
     if not isinstance(value, dict):
         raise unexpected("an object", value)
-    task_id = _WEBHOOK_OF.found(value, strict).get("task_id", "")
+    found = _WEBHOOK_OF.found(value, strict)
+    task_id = found.get("task_id", "")
     if strict and not task_id:
         raise Invalid("is required", "taskId")
     config = load_member(value, "pushNotificationConfig", WEBHOOK, strict) or t.TaskPushNotificationConfig(url="")
     # Servers of 0.3 keep one webhook per task for clients that give it no id: setting it twice replaces it.
-    return replace(config, task_id=task_id, id=config.id or (task_id if strict else ""))
+    own_id = config.id or (task_id if strict else "")
+    return replace(config, task_id=task_id, id=own_id, metadata=found.get("metadata", {}))
 
 
 def _dump_push_config(config: t.TaskPushNotificationConfig) -> dict[str, Any]:
-    return {"taskId": config.task_id, "pushNotificationConfig": WEBHOOK.dump(config)}
+    written: dict[str, Any] = {"taskId": config.task_id, "pushNotificationConfig": WEBHOOK.dump(config)}
+    if config.metadata:
+        written["metadata"] = config.metadata
+    return written
 
 
 PUSH_CONFIG = Scalar(_load_push_config, _dump_push_config)

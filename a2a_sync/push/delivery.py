@@ -1,0 +1,170 @@
+"""One webhook's turn: what it was not told of yet is posted to it in order, each entry until its receiver has taken it.
+
+After each post the store is told how far the webhook has got, so that whoever goes on after this process has died goes on
+there. When turns are taken, and on what thread, is `outbox`'s business.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from a2a_sync.errors import TaskNotFoundError, UnsafeURLError
+from a2a_sync.limits import Limits
+from a2a_sync.logs import get_logger
+from a2a_sync.outbound import NoAnswer, Outbound
+from a2a_sync.push.notification import Notification, Notifications, headers
+from a2a_sync.stores.base import LogPage, TaskStore
+from a2a_sync.stores.webhooks import StoredWebhook
+
+logger = get_logger(__name__)
+
+#: A turn is over after so many seconds, so that others get theirs.
+_TURN = 5.0
+_PAGE = 100
+#: Of an answer nothing counts but its status.
+_MOST_ANSWER = 16 * 1024
+#: When to go on after a fault of the store, in seconds.
+_AFTER_FAULT = 5.0
+
+
+class Turn(NamedTuple):
+    """How a turn ended: when the next one is due, in seconds (None: when something happens), and whether a post failed."""
+
+    again: float | None = None
+    failed: bool = False
+
+
+class _Refusal(NamedTuple):
+    """Why a receiver did not take a notification. ``final``: it says that it never will."""
+
+    reason: str
+    retry_after: float = 0.0
+    final: bool = False
+
+
+class Delivery:
+    """Takes the turns of the webhooks in `store`. `count` is called with what became of each post. Safe from many threads."""
+
+    def __init__(
+        self, store: TaskStore, outbound: Outbound, limits: Limits, *, count: Callable[[str], None] | None = None
+    ) -> None:
+        self._store = store
+        self._webhooks = store.webhooks
+        self._outbound = outbound
+        self._limits = limits
+        self._count = count or (lambda outcome: None)
+        self._notifications = Notifications(store, most=limits.push_payload, history=limits.history)
+
+    def take_turn(self, webhook: StoredWebhook, holder: str, *, stop: Callable[[], bool]) -> Turn:
+        """Claim a webhook and post to it what there is, until nothing is left, a post fails, time is up or `stop` says so.
+
+        Lets no exception out.
+        """
+        held: StoredWebhook | None = None
+        try:
+            held = self._webhooks.claim(webhook, holder)
+            return Turn() if held is None else self._go_on(held, stop)
+        except TaskNotFoundError:
+            return Turn()
+        except Exception:
+            logger.exception("a webhook could not be told; it is tried again", extra={"task_id": webhook.task_id})
+            return Turn(_AFTER_FAULT)
+
+    def _go_on(self, held: StoredWebhook, stop: Callable[[], bool]) -> Turn:
+        until = time.monotonic() + _TURN
+        while True:
+            page = self._store.log(held.scope, held.task_id, after=max(held.cursor, 0), limit=_PAGE)
+            for number, body in self._told(held, page):
+                refusal = self._post(held, number, body) if body is not None else None
+                if refusal is not None:
+                    return self._put_off(held, refusal)
+                held = replace(held, cursor=number, tries=0, due_ms=0)
+                if number >= page.version:
+                    break
+                if stop() or time.monotonic() > until:
+                    self._webhooks.settle(held, release=True)
+                    return Turn(0.0)
+                if body is not None and not self._webhooks.settle(held):
+                    return Turn(0.0)
+            if held.cursor >= page.version:
+                # What was set again, or came meanwhile, is another turn's.
+                return Turn(None if self._webhooks.settle(held, release=True) else 0.0)
+
+    def _told(self, held: StoredWebhook, page: LogPage) -> Iterator[Notification]:
+        """What is to be posted, in order: what the log has, or the task where the log has it no more."""
+        if held.cursor < 0 or held.cursor < page.compacted:
+            yield self._notifications.of_task(held)
+        else:
+            for entry in page.entries:
+                yield self._notifications.of_entry(held, entry)
+
+    # -- one post --
+
+    def _post(self, held: StoredWebhook, number: int, body: bytes) -> _Refusal | None:
+        """Post it; why it was not taken, if it was not."""
+        try:
+            answer = self._outbound.request(
+                "POST",
+                held.config.url,
+                headers=headers(held, number),
+                body=body,
+                timeout=self._limits.push_timeout,
+                most=_MOST_ANSWER,
+            )
+        except UnsafeURLError as refused:
+            return _Refusal(f"the URL {refused}")
+        except NoAnswer as error:
+            return _Refusal(str(error))
+        if 200 <= answer.status < 300:
+            self._count("delivered")
+            return None
+        wait = _seconds(answer.headers.get("Retry-After", ""))
+        return _Refusal(f"HTTP {answer.status}", wait, final=answer.status == 410)
+
+    def _put_off(self, held: StoredWebhook, refusal: _Refusal) -> Turn:
+        """Try again later, or never."""
+        tries = held.tries + 1
+        where = {"task_id": held.task_id}
+        what = (held.id, _origin(held.config.url), refusal.reason)
+        if refusal.final or tries >= self._limits.push_attempts:
+            reason = f"{refusal.reason} ({tries} tries)" if tries > 1 else refusal.reason
+            self._webhooks.settle(replace(held, tries=tries, disabled=reason), release=True)
+            logger.error("webhook %s at %s is disabled: %s after %d tries", *what, tries, extra=where)
+            self._count("disabled")
+            return Turn(failed=True)
+        pause = _pause(tries, refusal.retry_after, self._limits)
+        due_ms = time.time_ns() // 1_000_000 + int(pause * 1000)
+        self._webhooks.settle(replace(held, tries=tries, due_ms=due_ms), release=True)
+        logger.warning("webhook %s at %s was not told: %s; again in %.0f s", *what, pause, extra=where)
+        self._count("failed")
+        return Turn(pause, failed=True)
+
+
+def _pause(tries: int, retry_after: float, limits: Limits) -> float:
+    """How long to wait after so many failures: twice as long each time, give or take, and as long as the receiver wants."""
+    longest = limits.push_longest_pause
+    pause = min(longest, limits.push_pause * 2.0 ** min(tries - 1, 60))
+    return float(min(longest, max(pause * random.uniform(0.5, 1.0), retry_after)))
+
+
+def _seconds(value: str) -> float:
+    """What a Retry-After asks for; 0 where it asks for nothing that can be understood."""
+    value = value.strip()
+    if value.isascii() and value.isdigit() and len(value) < 10:
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+
+
+def _origin(url: str) -> str:
+    """What may be logged of a URL: paths and queries hold secrets."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,436 @@
+"""What webhooks are told, in what form and order, and what happens when their receivers do not take it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from a2a_sync import InputRequired
+from a2a_sync import operations as op
+from a2a_sync.codec import by_version
+from a2a_sync.push.notification import SHORTENED
+from a2a_sync.stores.base import COMPACT_FROM, Scope
+from a2a_sync.types import (
+    WEBHOOK_DISABLED,
+    AuthenticationInfo,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+)
+from tests.engine import Gate, Served, eventually, serving
+from tests.push.receiver import LOOPBACK, Receiver, hanging, receiving, refused, state, texts
+from tests.stores.test_retention import ever
+
+pytestmark = pytest.mark.timeout(60)
+
+#: Retries at once, but for the jitter.
+SWIFT = {"push_pause": 0.01, "push_longest_pause": 0.05, "poll": 0.2, "push_timeout": 5.0}
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def serve(request, tmp_path):
+    numbers = itertools.count()
+    factory = None if request.param == "memory" else lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
+    made = serving(factory)
+    make = next(made)
+    yield lambda handler, **options: make(handler, **{"push": LOOPBACK, **SWIFT, **options})
+    next(made, None)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def two(receiver) -> Iterator[tuple[Receiver, Receiver]]:
+    with receiving() as other:
+        yield receiver, other
+
+
+def count(message: Any, context: Any) -> Any:
+    """As many pieces as the message says, or a question."""
+    if message.text == "ask":
+        return InputRequired("and then?")
+    return (f"{number} " for number in range(1, int(message.text) + 1))
+
+
+def webhook(served: Served, task_id: str) -> Any:
+    (stored,) = served.store.webhooks.of_task(Scope(), task_id)
+    return stored
+
+
+def create(served: Served, receiver: Receiver, task_id: str, *, version: str = "1.0", **members: Any) -> Any:
+    return served.call(op.CREATE_PUSH_CONFIG, receiver.config(task_id=task_id, **members), version=version)
+
+
+# -- what is told -------------------------------------------------------------------------------------------------------
+
+
+def test_a_webhook_that_comes_with_a_send_is_told_every_event_in_order(serve, receiver):
+    served = serve(count)
+    task = served.send("3", task_push_notification_config=receiver.config())
+    posts = receiver.await_end()
+    events = [entry for entry in served.log(task.id) if entry.streamed]
+    assert [post.body for post in posts] == [json.loads(by_version("1.0").encode_item(entry)) for entry in events]
+    assert texts(posts) == ["submitted", "working", "1 ", "2 ", "3 ", "completed"]
+    assert all(len(post.body) == 1 for post in posts)
+
+
+def test_the_headers_say_what_it_is_and_carry_the_secrets(serve, receiver):
+    served = serve(count)
+    secret = AuthenticationInfo(scheme="Bearer", credentials="s3cret")
+    task = served.send("1", task_push_notification_config=receiver.config(token="t0ken", authentication=secret))
+    posts = receiver.await_end()
+    for post in posts:
+        assert post.path == "/hooks/s3cret-path"
+        assert post.headers["content-type"] == "application/a2a+json"
+        assert post.headers["a2a-version"] == "1.0"
+        assert post.headers["x-a2a-notification-token"] == "t0ken"
+        assert post.headers["authorization"] == "Bearer s3cret"
+    numbers = [entry.number for entry in served.log(task.id) if entry.streamed]
+    assert [post.headers["x-a2a-notification-id"] for post in posts] == [f"{task.id}/{number}" for number in numbers]
+
+
+def test_what_was_not_given_is_not_sent(serve, receiver):
+    served = serve(count)
+    scheme = AuthenticationInfo(scheme="Bearer")
+    served.send("1", task_push_notification_config=receiver.config(authentication=scheme))
+    for post in receiver.await_end():
+        assert not {"authorization", "x-a2a-notification-token", "traceparent"} & set(post.headers)
+
+
+def test_a_webhook_of_0_3_is_told_the_whole_task_at_each_new_status(serve, receiver):
+    served = serve(count)
+    request = served.request("2", task_push_notification_config=receiver.config(token="t0ken"))
+    task = served.call(op.SEND_MESSAGE, request, version="0.3")
+    posts = receiver.await_end()
+    assert [state(post.body) for post in posts] == ["submitted", "working", "completed"]
+    for post in posts:
+        assert (post.body["kind"], post.body["id"]) == ("task", task.id)
+        assert post.headers["content-type"] == "application/json"
+        assert post.headers["a2a-version"] == "0.3"
+        assert post.headers["x-a2a-notification-token"] == "t0ken"
+    last = by_version("0.3").load(type(task), posts[-1].body, strict=False)
+    assert (last.text, last.state) == (task.text, task.state)
+
+
+def test_a_webhook_that_is_set_later_is_told_the_task_as_it_is_then_what_follows(serve, receiver):
+    served = serve(count)
+    task_id = served.send("ask").id
+    create(served, receiver, task_id)
+    receiver.await_count(1)
+    served.send("2", task_id=task_id)
+    posts = receiver.await_end()
+    assert posts[0].body["task"]["id"] == task_id
+    assert texts(posts) == ["input-required", "working", "1 ", "2 ", "completed"]
+
+
+def test_a_webhook_of_a_task_that_has_ended_is_told_so(serve, receiver):
+    served = serve(count)
+    task = served.send("2")
+    for version in ("1.0", "0.3"):
+        create(served, receiver, task.id, version=version)
+    posts = receiver.await_count(2)
+    assert [state(post.body) for post in posts] == ["completed", "completed"]
+    assert sorted("task" in post.body for post in posts) == [False, True]
+
+
+def test_later_turns_of_a_task_are_told_too(serve, receiver):
+    served = serve(count)
+    task = served.send("ask", task_push_notification_config=receiver.config())
+    receiver.await_count(3)
+    served.send("ask", task_id=task.id)
+    served.send("1", task_id=task.id)
+    told = ["submitted", "working", "input-required", "working", "input-required", "working", "1 ", "completed"]
+    assert texts(receiver.await_end()) == told
+
+
+def test_a_cancel_is_told(serve, receiver):
+    gate = Gate()
+
+    def hold(message, context):
+        gate.here()
+
+    served = serve(hold)
+    task_id = served.begin(task_push_notification_config=receiver.config())
+    gate.wait()
+    served.cancel(task_id)
+    assert texts(receiver.await_end())[-1] == "canceled"
+    gate.open.set()
+
+
+def test_all_webhooks_of_a_task_are_told(serve, two):
+    served = serve(count)
+    task = served.send("ask", task_push_notification_config=two[0].config(id="a"))
+    create(served, two[1], task.id, id="b")
+    two[1].await_count(1)
+    served.send("1", task_id=task.id)
+    assert texts(two[0].await_end())[-2:] == texts(two[1].await_end())[-2:] == ["1 ", "completed"]
+
+
+def test_a_deleted_webhook_is_told_nothing_more(serve, receiver):
+    served = serve(count)
+    task = served.send("ask", task_push_notification_config=receiver.config(id="mine"))
+    receiver.await_count(3)
+    served.call(op.DELETE_PUSH_CONFIG, DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="mine"))
+    with receiving() as other:
+        create(served, other, task.id)
+        served.send("1", task_id=task.id)
+        other.await_end()
+    assert len(receiver.tried) == 3
+
+
+def test_the_trace_of_the_request_goes_on_to_the_receiver(serve, receiver):
+    served = serve(count)
+    trace = {"traceparent": f"00-{'a1' * 16}-{'b2' * 8}-01"}
+    request = served.request("1", task_push_notification_config=receiver.config())
+    served.call(op.SEND_MESSAGE, request, headers=trace)
+    assert receiver.await_end()[-1].headers["traceparent"].startswith(f"00-{'a1' * 16}-")
+
+
+# -- what is too large --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_a_task_without_what_makes_it_large_stands_for_what_is_too_large(serve, receiver, version):
+    served = serve(lambda message, context: "x" * 5000, push_payload=4000)
+    request = served.request("go", task_push_notification_config=receiver.config())
+    task = served.call(op.SEND_MESSAGE, request, version=version)
+    posts = receiver.await_end()
+    assert all(len(json.dumps(post.body)) < 4000 for post in posts)
+    shortened = [post.body.get("task", post.body) for post in posts if SHORTENED in json.dumps(post.body)]
+    assert shortened
+    for bare in shortened:
+        assert bare["id"] == task.id
+        assert bare["metadata"][SHORTENED] > 5000
+        assert not bare.get("artifacts")
+    assert state(posts[-1].body) == "completed"
+
+
+def test_a_status_message_that_is_too_large_is_left_out(serve, receiver):
+    served = serve(lambda message, context: InputRequired("x" * 5000), push_payload=2000)
+    served.send("go", task_push_notification_config=receiver.config())
+    last = receiver.await_posts(lambda posts: texts(posts)[-1:] == ["input-required"])[-1]
+    assert "message" not in last.body["task"]["status"]
+
+
+# -- what is not taken --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [refused(500), refused(503), refused(404), refused(302, Location="/elsewhere")])
+def test_what_was_not_taken_comes_again_before_anything_else(serve, receiver, answer):
+    receiver.plan(answer, answer, answer)
+    served = serve(count)
+    served.send("2", task_push_notification_config=receiver.config())
+    assert texts(receiver.await_end()) == ["submitted", "working", "1 ", "2 ", "completed"]
+    assert texts(receiver.tried)[:4] == ["submitted"] * 4
+    assert len({post.headers["x-a2a-notification-id"] for post in receiver.tried[:4]}) == 1
+
+
+def test_a_receiver_that_says_nothing_in_time_is_tried_again(serve, receiver):
+    receiver.plan(hanging)
+    served = serve(count, push_timeout=0.3)
+    served.send("1", task_push_notification_config=receiver.config())
+    assert texts(receiver.await_end()) == ["submitted", "working", "1 ", "completed"]
+
+
+def test_a_receiver_that_is_not_there_is_tried_until_it_is(serve):
+    with ExitStack() as stack:
+        receiver = stack.enter_context(receiving())
+        url = receiver.url
+        stack.pop_all().close()
+    served = serve(count, push_attempts=100)
+    config = receiver.config()
+    task = served.send("1", task_push_notification_config=config)
+    eventually(lambda: webhook(served, task.id).tries >= 2, "a second try")
+    assert url == config.url
+    assert "could not connect" not in webhook(served, task.id).disabled
+
+
+def test_the_wait_grows_and_is_as_long_as_the_receiver_wants(serve, receiver):
+    receiver.plan(then=refused(503, Retry_After="40"))
+    served = serve(count, push_pause=1.0, push_longest_pause=1000.0)
+    task = served.send("1", task_push_notification_config=receiver.config())
+    receiver.await_count(1, tried=True)
+    eventually(lambda: webhook(served, task.id).tries == 1)
+    wait = webhook(served, task.id).due_ms / 1000 - time.time()
+    assert 30 < wait <= 40
+
+
+def test_no_receiver_is_waited_for_longer_than_the_limit(serve, receiver):
+    receiver.plan(refused(503, Retry_After="3600"))
+    served = serve(count)
+    served.send("1", task_push_notification_config=receiver.config())
+    assert texts(receiver.await_end())[-1] == "completed"
+
+
+def test_a_webhook_that_takes_nothing_is_disabled_and_says_so(serve, receiver, caplog):
+    receiver.plan(then=refused(503))
+    served = serve(count, push_attempts=3)
+    secret = AuthenticationInfo(scheme="Bearer", credentials="s3cret")
+    config = receiver.config(id="mine", token="t0ken", authentication=secret)
+    with caplog.at_level(logging.DEBUG, "a2a_sync"):
+        task = served.send("ask", task_push_notification_config=config)
+        eventually(lambda: webhook(served, task.id).disabled, "disabling")
+    assert len(receiver.tried) == 3
+    shown = served.call(op.GET_PUSH_CONFIG, GetTaskPushNotificationConfigRequest(task_id=task.id, id="mine"))
+    assert shown.metadata == {WEBHOOK_DISABLED: "HTTP 503 (3 tries)"}
+    assert shown.disabled == "HTTP 503 (3 tries)"
+    (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert (told.task_id, "mine" in told.getMessage()) == (task.id, True)
+    assert not [
+        record for record in caplog.records if "s3cret" in record.getMessage() or "t0ken" in record.getMessage()
+    ]
+
+
+def test_a_disabled_webhook_is_told_nothing_until_it_is_set_again_and_then_what_it_missed(serve, receiver):
+    receiver.plan(then=refused(410))
+    served = serve(count)
+    task = served.send("ask", task_push_notification_config=receiver.config(id="mine"))
+    eventually(lambda: webhook(served, task.id).disabled == "HTTP 410", "disabling")
+    assert len(receiver.tried) == 1
+    receiver.plan()
+    served.send("ask", task_id=task.id)
+    assert create(served, receiver, task.id, id="mine").disabled == ""
+    told = texts(receiver.await_posts(lambda posts: len(posts) >= 5))
+    assert told == ["submitted", "working", "input-required", "working", "input-required"]
+
+
+def test_a_failing_webhook_never_fails_its_task(serve, receiver):
+    receiver.plan(then=refused(500))
+    served = serve(count, push_attempts=1)
+    assert served.send("2", task_push_notification_config=receiver.config()).state == "completed"
+
+
+def test_an_address_that_became_forbidden_is_not_called(serve, receiver):
+    served = serve(count, push_attempts=2)
+    task = served.send("ask")
+    # As if the guard had been told of it after the webhook was set.
+    allowed = LOOPBACK.guard._allowed
+    create(served, receiver, task.id)
+    receiver.await_count(1)
+    LOOPBACK.guard._allowed = type(allowed)([])
+    try:
+        served.send("1", task_id=task.id)
+        eventually(lambda: webhook(served, task.id).disabled, "disabling")
+    finally:
+        LOOPBACK.guard._allowed = allowed
+    assert "private" in webhook(served, task.id).disabled
+    assert len(receiver.tried) == 1
+
+
+# -- who waits for whom -------------------------------------------------------------------------------------------------
+
+
+def test_a_receiver_that_hangs_holds_up_neither_the_run_nor_other_receivers(serve, two):
+    stuck, quick = two
+    stuck.plan(then=hanging)
+    served = serve(count, push_deliveries=4)
+    for _ in range(6):
+        task = served.send("2", task_push_notification_config=stuck.config())
+        assert task.state == "completed"
+    served.send("2", task_push_notification_config=quick.config())
+    assert texts(quick.await_end()) == ["submitted", "working", "1 ", "2 ", "completed"]
+    assert not stuck.posts
+
+
+def test_many_events_come_in_order(serve, receiver):
+    served = serve(count)
+    served.send("250", task_push_notification_config=receiver.config())
+    told = texts(receiver.await_end())
+    assert told == ["submitted", "working", *[f"{n} " for n in range(1, 251)], "completed"]
+
+
+def test_what_is_posted_is_counted(serve, receiver, tmp_path):
+    pytest.importorskip("prometheus_client")
+    from a2a_sync import A2AApp, Agent, Limits
+    from a2a_sync.metrics import Metrics
+
+    metrics = Metrics()
+    agent = Agent("counted")
+    agent.message(count)
+    receiver.plan(refused(503), refused(503), refused(410))
+    with A2AApp(agent, push=LOOPBACK, metrics=metrics, limits=Limits(**SWIFT)) as app:
+        call = app.endpoint()
+        request = Served.request(None, "1", task_push_notification_config=receiver.config())  # type: ignore[arg-type]
+        task = call(op.Call(op.SEND_MESSAGE, request))
+        eventually(lambda: app.store.webhooks.of_task(Scope(), task.id)[0].disabled, "disabling")
+        page = metrics.page()[0].decode()
+    assert 'a2a_notifications_total{outcome="failed"} 2.0' in page
+    assert 'a2a_notifications_total{outcome="disabled"} 1.0' in page
+
+
+# -- what is over -------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_listens_to_a_task_when_its_webhooks_were_told_of_its_end(serve, receiver):
+    served = serve(count)
+    served.send("1", task_push_notification_config=receiver.config())
+    receiver.await_end()
+    eventually(lambda: not served.app._hub.listened_to, "the end of listening")
+
+
+def test_a_webhook_whose_events_are_not_kept_any_more_is_told_the_task(serve, receiver):
+    receiver.plan(then=refused(410))
+    served = serve(count)
+    task = served.send(str(COMPACT_FROM), task_push_notification_config=receiver.config(id="mine"))
+    eventually(lambda: webhook(served, task.id).disabled, "disabling")
+    assert served.store.sweep(ever(replay=True)).compacted == 1
+    receiver.plan()
+    create(served, receiver, task.id, id="mine")
+    (post,) = receiver.await_count(1)
+    assert (post.body["task"]["id"], state(post.body)) == (task.id, "completed")
+
+
+def test_closing_tells_what_can_be_told_at_once(serve, receiver):
+    gate = Gate()
+
+    def hold(message, context):
+        gate.here()
+
+    served = serve(hold)
+    served.begin(task_push_notification_config=receiver.config())
+    gate.wait()
+    receiver.await_count(2)
+    served.app.close(0.0)
+    gate.open.set()
+    assert texts(receiver.posts)[-1] == "failed"
+
+
+def test_what_was_not_told_is_told_after_a_restart_without_any_request(tmp_path, receiver):
+    made = serving()
+    make: Callable[..., Served] = next(made)
+    store = f"sqlite:///{tmp_path}/tasks.db"
+    receiver.plan(then=refused(503))
+    first = make(count, store=store, push=LOOPBACK, **{**SWIFT, "push_pause": 30.0, "push_longest_pause": 60.0})
+    task = first.send("2", task_push_notification_config=receiver.config())
+    eventually(lambda: webhook(first, task.id).tries == 1)
+    first.close()
+    receiver.plan()
+    # It was to be tried much later; the next server's limits say otherwise.
+    second = make(count, store=store, push=LOOPBACK, **SWIFT)
+    stored = webhook(second, task.id)
+    held = second.store.webhooks.claim(stored, _alive(second))
+    second.store.webhooks.settle(_due_now(held), release=True)
+    second.app.begin()
+    assert texts(receiver.await_end()) == ["submitted", "working", "1 ", "2 ", "completed"]
+    next(made, None)
+
+
+def _alive(served: Served) -> str:
+    served.store.workers.beat()
+    return f"{served.store.workers.id}.test"
+
+
+def _due_now(stored: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(stored, due_ms=0)
