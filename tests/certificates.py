@@ -44,6 +44,10 @@ class Authority:
             .not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=not names, path_length=None), critical=True)
+            # Python 3.13 asks for these.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .add_extension(_usage(signs=not names), critical=True)
         )
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), False)
@@ -53,6 +57,19 @@ class Authority:
         path = self._folder / f"{name}.pem"
         path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         return str(path)
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    """What a key is for: an authority's signs certificates, all others only what they say."""
+    no = (
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "encipher_only",
+        "decipher_only",
+    )
+    return x509.KeyUsage(digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, **dict.fromkeys(no, False))
 
 
 def _general(name: str) -> x509.GeneralName:
