@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from a2a_sync.asynchronous import iterate, run_coroutine
 from a2a_sync.card import AgentCard, AgentExtension, AgentProvider, Skills, as_skills
 from a2a_sync.executor import Event, RequestContext
+from a2a_sync.dialogue import WaitsForAnswer
 from a2a_sync.extensions import Extension
 from a2a_sync.operations import Endpoint
 from a2a_sync.results import ChunkStream, Stream, final_events
@@ -107,6 +108,12 @@ class Agent:
         if inspect.iscoroutine(value):
             value = run_coroutine(value, context)
         if inspect.isasyncgen(value):
+        try:
+            return self._handle(context)
+        except WaitsForAnswer:
+            return None
+
+    def _handle(self, context: RequestContext) -> Iterator[Event] | None:
             value = iterate(value, context)
         if isinstance(value, Stream):
             ChunkStream(context).send(value.chunks)

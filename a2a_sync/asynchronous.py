@@ -85,6 +85,7 @@ class _Loop:
 
     async def _cancellable(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         self._task = asyncio.current_task()
+        self._context.enter()
         if self._context.cancelled:
             # Told before there was anything to cancel.
             coroutine.close()

@@ -16,7 +16,7 @@ from a2a_sync.logs import get_logger
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.pool import Slot, WorkerPool
 from a2a_sync.run import Run
-from a2a_sync.stores.base import Scope, StoredTask, TaskStore
+from a2a_sync.stores.base import Scope, StartedRun, StoredTask, TaskStore
 from a2a_sync.types import Message, Metadata, Role
 
 logger = get_logger(__name__)
@@ -113,6 +113,8 @@ class _CancelPort:
         self.cancel_event = run.cancel_event if run is not None else threading.Event()
         self.store = store
         self.scope = scope
+        self.started: StartedRun | None = None
+        self.emitted = False
         self._run = run
 
     def emit(self, *events: LogEvent) -> None:

@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
-from a2a_sync.errors import A2AError, InternalError, TaskNotFoundError
+from a2a_sync.errors import A2AError, TaskNotFoundError
 from a2a_sync.fork import renew_in_child
+from a2a_sync.incidents import incident
 from a2a_sync.lifecycle import Entry, Fold, ends_run, pauses
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import Scope, TaskStore
-from a2a_sync.types import Task, new_id
+from a2a_sync.types import Task
 
 logger = get_logger(__name__)
 
@@ -303,9 +304,7 @@ class TaskEventStream:
             raise
         except Exception:
             self._ended = True
-            incident = new_id()[-8:]
-            logger.exception("a log cannot be read (id %s)", incident, extra={"task_id": self.task_id})
-            raise InternalError(f"internal error (id {incident})") from None
+            raise incident(logger, "a log cannot be read", {"task_id": self.task_id}) from None
 
     def _take(self, timeout: float) -> list[StreamItem]:
         entries, ended, missed = self._subscription.take(timeout)

@@ -28,13 +28,13 @@ from a2a_sync.errors import (
     RequestTooLargeError,
 )
 from a2a_sync.events import PolledStream
+from a2a_sync.incidents import incident
 from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Call, CallContext, Principal
 from a2a_sync.places import Places
 from a2a_sync.streaming import HEADERS as STREAM_HEADERS
 from a2a_sync.streaming import Envelope, EventStreamBody
-from a2a_sync.types import new_id
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -275,6 +275,4 @@ def _path(environ: WSGIEnvironment) -> str:
 
 def internal_error(call: Call | None = None) -> InternalError:
     """An error that says nothing but an id; the log says the rest under it. Call it while handling the exception."""
-    incident = new_id()[-8:]
-    logger.exception("request failed (id %s)", incident, extra={"method": call.operation.name if call else ""})
-    return InternalError(f"internal error (id {incident})")
+    return incident(logger, "request failed", {"method": call.operation.name if call else ""})

@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from types import TracebackType
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from a2a_sync.artifacts import ArtifactWriter, Content, to_parts
 from a2a_sync.contextstate import State
 from a2a_sync.conversation import conversation
+from a2a_sync.dialogue import (
+    MARK,
+    NO,
+    YES,
+    Answer,
+    AskError,
+    Dialogue,
+    WaitsForAnswer,
+    asks,
+    checked,
+    chosen,
+    here,
+    yes_or_no,
+)
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.modes import Modes
 from a2a_sync.native import way_home
 from a2a_sync.operations import Principal, RunRequest
-from a2a_sync.stores.base import Scope, StoredTask, TaskStore
+from a2a_sync.stores.base import Scope, StartedRun, StoredTask, TaskStore
 from a2a_sync.types import (
     JSON,
     Artifact,
-    DataPart,
-    FilePart,
     Message,
     Metadata,
-    Part,
     Role,
     Task,
-    TaskArtifactUpdateEvent,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
-    TextPart,
     new_id,
 )
 
@@ -50,6 +59,8 @@ class RunPort(Protocol):
     request: RunRequest
     scope: Scope
     store: TaskStore
+    started: StartedRun | None
+    emitted: bool
     cancel_event: threading.Event
 
     def emit(self, *events: Event) -> None: ...
@@ -76,13 +87,18 @@ class RequestContext:
         self._loaded: Task | None = None
         self._referenced: tuple[Task, ...] | None = None
         self._state: State | None = None
+        self._dialogue: Dialogue | None = None
+        self._place: object = None
 
     # -- what was asked --
 
     @property
     def message(self) -> Message:
-        """The incoming message."""
-        return self._run.request.message
+        """The incoming message; while a dialogue goes on (see `ask`), the one that it began with."""
+        started = self._run.started
+        if started is None or not asks(started.head.metadata):
+            return self._run.request.message
+        return self._dialog().beginning
 
     @property
     def task_id(self) -> str:
@@ -196,6 +212,79 @@ class RequestContext:
             )
         return self._state
 
+    # -- asking --
+
+    def ask(self, question: Content) -> Answer:
+        """Ask the client, and go on with its answer in another run: of this process, another one, or after a restart.
+
+        The first time, the run ends here: the task waits for input, with the question as its message. The next message runs
+        the handler again from the top, with the message that the first run was called with; there this returns the text of
+        the answer, as `Answer`, whose ``message`` is all of it. So all that comes before is done again, must lead here again,
+        and must not emit anything. What the handler returns ends the dialogue.
+
+        Raises:
+            AskError: something was emitted before, or this is called from a thread or task that the handler has started.
+            DialogueChanged: the handler asked something else here when the question was answered.
+            TaskCancelled: the task was cancelled.
+        """
+        return self._ask(self.say(question), ())
+
+    def confirm(self, question: str, *, yes: Sequence[str] = YES, no: Sequence[str] = NO) -> bool:
+        """`ask` for a yes or a no; asks again where the answer is neither. `yes` and `no` are the words that count."""
+        options = (yes[0], no[0])
+        answer = self._ask(self.say(question), options)
+        while (result := yes_or_no(answer, yes, no)) is None:
+            answer = self._ask(self.say(f"Please answer {yes[0]} or {no[0]}. {question}"), options)
+        return result
+
+    def choose(self, question: str, options: Sequence[str]) -> str:
+        """`ask` for one of `options`, which are listed behind the question; asks again where the answer names none of them, or
+        more than one. Case does not matter, and other words may surround the option.
+
+        Raises:
+            ValueError: there are no options, or two are the same.
+        """
+        options = checked(options)
+        whole = f"{question} ({', '.join(options)})"
+        answer = self._ask(self.say(whole), options)
+        while (option := chosen(answer, options)) is None:
+            answer = self._ask(self.say(f"Please choose one of these. {whole}"), options)
+        return option
+
+    def _ask(self, question: Message, options: Sequence[str]) -> Answer:
+        self._check_asking()
+        self.check_cancelled()
+        dialogue = self._dialog()
+        answer = dialogue.next(question)
+        if answer is not None:
+            return answer
+        message = replace(question, metadata={**question.metadata, MARK: dialogue.mark(options)})
+        status = TaskStatus(state=TaskState.INPUT_REQUIRED, message=message)
+        self.emit(TaskStatusUpdateEvent(status=status, metadata={MARK: dialogue.asked}))
+        raise WaitsForAnswer
+
+    def _check_asking(self) -> None:
+        if self._place != here():
+            raise AskError(
+                "only the handler itself can ask, not a thread or task that it has started, nor a cancel handler"
+            )
+        if self._run.emitted:
+            raise AskError(
+                "ask comes before everything that the handler emits (progress, artifacts, what it yields): with the answer the"
+                " handler runs again from the top, and would emit it once more"
+            )
+
+    def _dialog(self) -> Dialogue:
+        if self._dialogue is None:
+            started, incoming = self._run.started, self._run.request.message
+            goes_on = started is not None and asks(started.head.metadata)
+            self._dialogue = Dialogue.of(self.history, incoming) if goes_on else Dialogue(incoming)
+        return self._dialogue
+
+    def enter(self) -> None:
+        """The handler's code is called from here: from where it may `ask`. For those that call it."""
+        self._place = here()
+
     # -- cancelling --
 
     @property
@@ -254,7 +343,7 @@ class RequestContext:
         template = Artifact(
             parts=(), artifact_id=artifact_id or new_id(), name=name, description=description, metadata=metadata or {}
         )
-        return ArtifactWriter(self, template)
+        return ArtifactWriter(self.emit, template)
 
     def say(self, content: Content) -> Message:
         """A message of the agent in this task, made from text, a part, a list of them, or a message with more in it."""
@@ -267,101 +356,6 @@ class RequestContext:
             context_id=self.context_id,
             message_id=new_id(),
         )
-
-
-Content: TypeAlias = "str | Part | Iterable[str | Part] | Message"
-
-
-def to_parts(content: Content) -> tuple[Part, ...]:
-    """Parts from text, a part, a list of them, or a message.
-
-    Raises:
-        TypeError: something else is in it.
-        ValueError: it is empty.
-    """
-    if isinstance(content, Message):
-        return content.parts
-    if isinstance(content, str):
-        return (TextPart(content),)
-    if isinstance(content, (TextPart, FilePart, DataPart)):
-        return (content,)
-    if isinstance(content, (bytes, Mapping)) or not isinstance(content, Iterable):
-        raise TypeError(f"expected text, a part or a list of parts, not {type(content).__name__}")
-    parts = tuple(part for item in content for part in to_parts(item))
-    if not parts:
-        raise ValueError("a message or artifact needs at least one part")
-    return parts
-
-
-class ArtifactWriter:
-    """Sends one artifact in pieces: the first makes it, the others extend it, leaving the ``with`` block completes it.
-
-    Leaving by an exception completes nothing: what was written stays, unmarked. One thread at a time may write; threads
-    that work side by side take a writer each.
-    """
-
-    def __init__(self, context: RequestContext, template: Artifact) -> None:
-        self._context = context
-        self._template = template
-        self._begun = False
-        self._done = False
-        self._text: list[str] = []
-
-    @property
-    def artifact_id(self) -> str:
-        """The artifact's id."""
-        return self._template.artifact_id
-
-    @property
-    def text(self) -> str:
-        """The text written so far."""
-        return "".join(self._text)
-
-    def write(self, content: Content, *, last: bool = False) -> None:
-        """Send one more piece; `last` completes the artifact with it.
-
-        Raises:
-            TaskCancelled: the run may not write any more.
-            ValueError: the artifact is complete already.
-        """
-        self._context.emit(self.piece(content, last=last))
-
-    def piece(self, content: Content, *, last: bool = False) -> TaskArtifactUpdateEvent:
-        """The event that `write` would send."""
-        if self._done:
-            raise ValueError(f"artifact {self.artifact_id} is complete")
-        parts = to_parts(content)
-        self._text += [part.text for part in parts if isinstance(part, TextPart)]
-        head = self._template
-        artifact = (
-            Artifact(artifact_id=head.artifact_id, parts=parts)
-            if self._begun
-            else Artifact(
-                artifact_id=head.artifact_id,
-                name=head.name,
-                description=head.description,
-                metadata=head.metadata,
-                parts=parts,
-            )
-        )
-        event = TaskArtifactUpdateEvent(artifact=artifact, append=self._begun, last_chunk=last)
-        self._begun, self._done = True, last
-        return event
-
-    def ending(self) -> TaskArtifactUpdateEvent | None:
-        """The event that completes the artifact; None when nothing was written or it is complete."""
-        # Parts may not be empty, so "complete" is said with an empty text that adds nothing (see lifecycle).
-        return self.piece("", last=True) if self._begun and not self._done else None
-
-    def __enter__(self) -> ArtifactWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        event = self.ending() if kind is None else None
-        if event is not None:
-            self._context.emit(event)
 
 
 @runtime_checkable
@@ -377,3 +371,9 @@ class AgentExecutor(Protocol):
     """
 
     def execute(self, context: RequestContext) -> Iterator[Event] | None: ...
+
+
+def as_executor(agent: Any) -> Any:
+    """What runs for `agent`: itself, or what its ``as_executor()`` gives, where its own names mean something else."""
+    other = getattr(agent, "as_executor", None)
+    return agent if other is None else other()

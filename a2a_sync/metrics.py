@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from a2a_sync.dialogue import WaitsForAnswer
 from a2a_sync.errors import A2AError
 from a2a_sync.executor import RequestContext, TaskCancelled
 from a2a_sync.operations import Call, Endpoint
@@ -87,6 +88,8 @@ class Metrics:
         self._active.inc()
         try:
             yield
+        except WaitsForAnswer:
+            raise
         except TaskCancelled:
             outcome = "cancelled"
             raise

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
-from a2a_sync.executor import ArtifactWriter, Content, Event, RequestContext, to_parts
+from a2a_sync.artifacts import ArtifactWriter, Content, to_parts
+from a2a_sync.executor import Event, RequestContext
 from a2a_sync.types import (
     Artifact,
     DataPart,

@@ -11,13 +11,16 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from a2a_sync.errors import A2AError, InternalError, OverloadedError, PublicError, TaskNotFoundError
+from a2a_sync.dialogue import WaitsForAnswer
+from a2a_sync.errors import A2AError, OverloadedError, PublicError, TaskNotFoundError
 from a2a_sync.events import EventHub
 from a2a_sync.executor import Event, RequestContext, TaskCancelled
+from a2a_sync.incidents import incident
 from a2a_sync.lifecycle import Entry, IllegalTransition, LogEvent, check, ends_run
 from a2a_sync.logs import get_logger, placed
 from a2a_sync.native import Way, on_native_thread, way_home
@@ -26,7 +29,7 @@ from a2a_sync.stamp import Stamp, status_event
 from a2a_sync.stopping import StopSignal
 from a2a_sync.stores.base import RunRevoked, Scope, StartedRun, StoreConflict, StoredTask, TaskEnded, TaskStore
 from a2a_sync.tracing import traced
-from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent, new_id
+from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 logger = get_logger(__name__)
 
@@ -64,6 +67,7 @@ class Run:
         self.answer: Message | None = None
         self.error: A2AError | None = None
         self.unstored = ""
+        self.emitted = False
         self._executor = executor
         self._hub = hub
         self._create = create
@@ -158,6 +162,7 @@ class Run:
                     raise IllegalTransition("nothing can follow an event that ends the run")
                 self._append(stamped, end=any(map(ends_run, stamped)))
                 self._stamp.keep()
+                self.emitted = True
                 self._state = state
         except RunRevoked:
             self.lost()
@@ -199,11 +204,11 @@ class Run:
         except TaskCancelled as stopped:
             self._stopped(stopped)
         except A2AError as error:
-            self._fail(error.message, error)
+            self._fail(error)
         except PublicError as error:
-            self._fail(str(error), A2AError(str(error)))
+            self._fail(A2AError(str(error)))
         except BaseException:
-            self._fail_unexpectedly()
+            self._fail(incident(logger, "run failed", self._extra()))
         finally:
             self._over = True
             self._parent = None
@@ -218,15 +223,18 @@ class Run:
             raise TaskCancelled(self.request.task_id)
         if self._state is TaskState.SUBMITTED:
             self.emit(status_event(self.request, TaskState.WORKING))
+            self.emitted = False
         context, at_home = RequestContext(self), way_home()
-        if getattr(self._executor, "native_thread", False):
-            on_native_thread(lambda: self._call(context, at_home))
-        else:
-            self._call(context, at_home)
+        with suppress(WaitsForAnswer):
+            if getattr(self._executor, "native_thread", False):
+                on_native_thread(lambda: self._call(context, at_home))
+            else:
+                self._call(context, at_home)
         self._complete()
 
     def _call(self, context: RequestContext, at_home: Way) -> None:
         """The user's code, to its last event."""
+        context.enter()
         events = self._executor.execute(context)
         if events is not None:
             try:
@@ -270,7 +278,7 @@ class Run:
 
     def abort(self, error: A2AError) -> None:
         """There is no thread for the run: fail its task, or answer with `error` where there is none."""
-        self._fail(error.message, error)
+        self._fail(error)
         if self._decided is not None:
             self._decided.set()
 
@@ -284,33 +292,25 @@ class Run:
             logger.info("run stopped from outside", extra=self._extra())
             self._end_or_keep("the run was stopped")
         else:
-            incident = new_id()[-8:]
-            logger.error("run stopped itself, uncancelled (id %s)", incident, exc_info=stopped, extra=self._extra())
-            self._fail(*_internal_error(incident))
+            self._fail(incident(logger, "run stopped itself, uncancelled", self._extra(), error=stopped))
 
-    def _fail_unexpectedly(self) -> None:
-        incident = new_id()[-8:]
-        logger.exception("run failed (id %s)", incident, extra=self._extra())
-        self._fail(*_internal_error(incident))
-
-    def _fail(self, text: str, error: A2AError) -> None:
+    def _fail(self, error: A2AError) -> None:
         with self._lock:
             if self._over:
                 return
             if self._decided is not None and self.started is None:
                 self.error, self._over = error, True
                 return
-        self._end_or_keep(text)
+        self._end_or_keep(error.message)
 
     def _end_or_keep(self, reason: str) -> None:
         try:
             self._end(reason)
         except Exception:
-            incident = new_id()[-8:]
-            logger.exception("a run's end could not be stored (id %s)", incident, extra=self._extra())
             self.unstored = reason
             # Whoever waits must not wait for an end that may never come.
-            self._hub.fail(self.request.task_id, InternalError(f"internal error (id {incident})"))
+            error = incident(logger, "a run's end could not be stored", self._extra())
+            self._hub.fail(self.request.task_id, error)
 
     # -- ending from outside --
 
@@ -392,8 +392,3 @@ class Run:
 
     def _extra(self) -> dict[str, str]:
         return {"task_id": self.request.task_id, "context_id": self.request.context_id}
-
-
-def _internal_error(incident: str) -> tuple[str, InternalError]:
-    text = f"internal error (id {incident})"
-    return text, InternalError(text)

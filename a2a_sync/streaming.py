@@ -14,11 +14,11 @@ from typing import Protocol
 from a2a_sync.bindings.sse import comment, frame
 from a2a_sync.codec import Codec
 from a2a_sync.connection import Connection
-from a2a_sync.errors import A2AError, InternalError
+from a2a_sync.errors import A2AError
 from a2a_sync.events import PolledStream
+from a2a_sync.incidents import incident
 from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
-from a2a_sync.types import new_id
 
 logger = get_logger(__name__)
 
@@ -90,9 +90,7 @@ class EventStreamBody:
         except A2AError as error:
             yield self._error(error)
         except Exception:
-            incident = new_id()[-8:]
-            logger.exception("a stream failed (id %s)", incident)
-            yield self._error(InternalError(f"internal error (id {incident})"))
+            yield self._error(incident(logger, "a stream failed", {}))
 
     def _error(self, error: A2AError) -> bytes:
         return frame(self._envelope.wrap_error(error, self._codec), event=self._envelope.error_event)

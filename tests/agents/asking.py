@@ -1,0 +1,12 @@
+"""The reservations of the examples over a store that the environment names, as a server of several workers."""
+
+from __future__ import annotations
+
+import os
+
+from a2a_sync import A2AApp
+from examples.reservation import agent
+
+
+def site() -> A2AApp:
+    return A2AApp(agent, store=os.environ["ASKING_STORE"])
