@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from a2a_sync.asynchronous import iterate, run_coroutine
 from a2a_sync.card import AgentCard, AgentExtension, AgentProvider, Skills, as_skills
-from a2a_sync.executor import Event, RequestContext
 from a2a_sync.dialogue import WaitsForAnswer
+from a2a_sync.executor import Event, RequestContext
 from a2a_sync.extensions import Extension
 from a2a_sync.operations import Endpoint
 from a2a_sync.results import ChunkStream, Stream, final_events
@@ -104,16 +104,16 @@ class Agent:
 
     def execute(self, context: RequestContext) -> Iterator[Event] | None:
         """Run the handler and turn what it gives back into events. On the run's worker thread."""
-        value = self.handle_message(context.message, context)
-        if inspect.iscoroutine(value):
-            value = run_coroutine(value, context)
-        if inspect.isasyncgen(value):
         try:
             return self._handle(context)
         except WaitsForAnswer:
             return None
 
     def _handle(self, context: RequestContext) -> Iterator[Event] | None:
+        value = self.handle_message(context.message, context)
+        if inspect.iscoroutine(value):
+            value = run_coroutine(value, context)
+        if inspect.isasyncgen(value):
             value = iterate(value, context)
         if isinstance(value, Stream):
             ChunkStream(context).send(value.chunks)
