@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from a2a_sync import operations as op
@@ -72,13 +73,17 @@ class Resumption:
             A2AError, TransportError: the agent's last word.
         """
         if not place.begun and self._is_send and self._repeat is None:
+            if self._link.version == "0.3":
+                self._see_that_it_exists(place.task_id)
             # Nobody knows whether the message has arrived.
             raise cut
         stood = time.monotonic() - self._opened if self._opened else 0.0
         if not place.idle or stood > self._patience.retry.longest:
             # An interruption of its own: there was news, or the agent was well and had nothing to say.
             self._patience.renew()
-        self._silences = self._silences + 1 if place.idle and place.ended and self._opened else 0
+        # Without numbers a stream that breaks says no less than one that ends: some servers break it instead of refusing.
+        silent = place.idle and self._opened and (place.ended or place.last_event_id is None)
+        self._silences = self._silences + 1 if silent else 0
         error: Exception = cut
         while True:
             if not self._rest(place, error, closed):
@@ -94,6 +99,15 @@ class Resumption:
             else:
                 self._opened = time.monotonic()
                 return stream
+
+    def _see_that_it_exists(self, task_id: str) -> None:
+        """A message to a task that is not there was refused, whatever became of the answer.
+
+        The official server of 0.3 has no other way to refuse a stream over HTTP+JSON than to break it.
+        """
+        if task_id:
+            with suppress(TransportError, OverloadedError):
+                self.look(task_id)
 
     def look(self, task_id: str) -> Task:
         """The task as it is now.

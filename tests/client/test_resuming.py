@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -224,6 +225,42 @@ def test_a_subscription_that_ends_without_a_word_has_its_task_looked_at(number: 
     # One such end may be a cut, and what is numbered is worth a second try.
     tries = 2 if number else 1
     assert server.operations == ["SendStreamingMessage", *["SubscribeToTask"] * tries, "GetTask"]
+
+
+def breaks(asked: Asked, line: Line) -> None:
+    """The beginning of a stream, and no end: so the official server of 0.3 refuses one over HTTP+JSON."""
+    line.start_stream()
+    line.hang_up()
+
+
+def test_a_subscription_that_breaks_without_a_word_has_its_task_looked_at() -> None:
+    table = {"SendStreamingMessage": tells((None, STARTED)), "SubscribeToTask": breaks, "GetTask": results(DONE)}
+    with talking(table) as (server, client):
+        assert read(client.stream("go")) == ["task working", "task completed abc*"]
+
+    assert server.operations == ["SendStreamingMessage", "SubscribeToTask", "GetTask"]
+
+
+def test_a_subscription_that_breaks_because_there_is_no_task_says_so() -> None:
+    table = {"SubscribeToTask": breaks, "GetTask": says(-32001)}
+    with talking(table) as (server, client), pytest.raises(TaskNotFoundError):
+        read(client.subscribe("t-1"))
+
+    assert server.operations == ["SubscribeToTask", "SubscribeToTask", "GetTask"]
+
+
+def test_a_message_of_0_3_whose_stream_breaks_because_there_is_no_task_is_told_so() -> None:
+    table = {"message/stream": breaks, "tasks/get": says(-32001)}
+    with peer(table) as server:
+        card = server.card()
+        interface = replace(card.supported_interfaces[0], protocol_version="0.3")
+        with (
+            Client(replace(card, supported_interfaces=(interface,)), retry=QUICK) as client,
+            pytest.raises(TaskNotFoundError),
+        ):
+            client.send("go", task_id="t-1")
+
+    assert server.operations == ["message/stream", "tasks/get"]
 
 
 def test_a_task_that_waits_for_its_client_meanwhile_is_the_end() -> None:
