@@ -11,20 +11,18 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from werkzeug.exceptions import SecurityError
-from werkzeug.wrappers import Request, Response
+from werkzeug.wrappers import Request
 
-from a2a_sync import jsontext, tracing
+from a2a_sync import tracing
 from a2a_sync.activation import Activation
 from a2a_sync.around import AroundRun, Surrounded
 from a2a_sync.auth import Auth, Scopes, admission_of
 from a2a_sync.auth.ownership import Owner, owned
 from a2a_sync.auth.policy import principal_in
-from a2a_sync.bindings import http_json
 from a2a_sync.card import AgentCard, AgentExtension
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.connection import Connection
-from a2a_sync.errors import A2AError, InvalidRequestError, MethodNotFoundError, VersionNotSupportedError
+from a2a_sync.errors import A2AError, InvalidRequestError, VersionNotSupportedError
 from a2a_sync.events import EventHub
 from a2a_sync.exchange import Exchange, address_of, internal_error
 from a2a_sync.execution import Execution
@@ -44,6 +42,7 @@ from a2a_sync.operators import HEALTH, OperatorPages
 from a2a_sync.origins import REFUSED, Origins
 from a2a_sync.owncard import BINDINGS, OwnCard, described, offering
 from a2a_sync.places import Places
+from a2a_sync.plain import host_is_served, nothing_here, only, plain_error
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.push import PushNotifications
 from a2a_sync.retention import Sweeper
@@ -225,30 +224,30 @@ class A2AApp:
         if self._neighbours is not None:
             self._neighbours.meet()
         elif environ.get("wsgi.multiprocess"):
-            return _error_response(503, ALONE)(environ, start_response)
+            return plain_error(503, ALONE)(environ, start_response)
         request = Request(environ)
         request.trusted_hosts = self._trusted_hosts
         path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
         if self.origins.refuse(environ):
-            return _error_response(403, REFUSED)(environ, start_response)
-        if self._trusted_hosts is not None and path not in HEALTH and not _host_is_served(request):
-            return _error_response(400, "this host is not served here")(environ, start_response)
+            return plain_error(403, REFUSED)(environ, start_response)
+        if self._trusted_hosts is not None and path not in HEALTH and not host_is_served(request):
+            return plain_error(400, "this host is not served here")(environ, start_response)
         response: WSGIApplication
         if path in ("", "/") and self._jsonrpc is not None:
             if method == "POST":
                 return self._jsonrpc.respond(self._exchange(request, start_response))
-            response = _only(method, "POST, OPTIONS")
+            response = only(method, "POST, OPTIONS")
         elif path in self._operators.paths:
             read = method in ("GET", "HEAD")
-            response = self._operators.respond(path) if read else _only(method, "GET, HEAD, OPTIONS")
+            response = self._operators.respond(path) if read else only(method, "GET, HEAD, OPTIONS")
         elif path in self._card_paths:
-            response = self._card(request) if method in ("GET", "HEAD") else _only(method, "GET, HEAD, OPTIONS")
+            response = self._card(request) if method in ("GET", "HEAD") else only(method, "GET, HEAD, OPTIONS")
         else:
             if self._http_json is not None:
                 answer = self._http_json.respond(self._exchange(request, start_response))
                 if answer is not None:
                     return answer
-            response = _nothing_here()
+            response = nothing_here()
         return response(environ, start_response)
 
     def _exchange(self, request: Request, start_response: StartResponse) -> Exchange:
@@ -259,7 +258,7 @@ class A2AApp:
         try:
             return self._document.respond(request, self._url or address_of(request))
         except InvalidRequestError as error:
-            return _error_response(error.http_status, error.message)
+            return plain_error(error.http_status, error.message)
 
     # -- the same without a network --
 
@@ -373,31 +372,3 @@ def _signing(signer: CardSigner | Sequence[CardSigner], url: str | None) -> Sign
     if url is None:
         raise ValueError("signer= needs url=: the card that is signed names the app's address")
     return together(signer)
-
-
-def _only(method: str, allowed: str) -> Response:
-    if method == "OPTIONS":
-        response = Response(status=204, headers={"Allow": allowed})
-        del response.headers["Content-Type"]
-        return response
-    response = _error_response(405, f"{method} is not answered here; allowed: {allowed}")
-    response.headers["Allow"] = allowed
-    return response
-
-
-def _host_is_served(request: Request) -> bool:
-    try:
-        return bool(request.host)
-    except SecurityError:
-        return False
-
-
-def _nothing_here() -> Response:
-    """The error of a path that nobody knows, as HTTP+JSON writes it (spec 11.6)."""
-    error = MethodNotFoundError(f"there is nothing at this path; the card is at {CARD_PATH}")
-    return Response(http_json.write_error(error, by_version("1.0")), status=404, content_type="application/json")
-
-
-def _error_response(status: int, message: str) -> Response:
-    body = jsontext.dumps({"error": {"code": status, "message": message}})
-    return Response(body, status=status, content_type="application/json")

@@ -40,7 +40,7 @@ FLOORS: list[list[str]] = [
     ["neighbours"],
     ["handler"],
     ["wellknown", "streaming", "operators"],
-    ["exchange"],
+    ["exchange", "plain"],
     ["jsonrpc_wsgi", "http_json_wsgi"],
     ["app"],
     ["agent", "hosts"],
@@ -170,7 +170,7 @@ def test_only_the_rooms_made_for_it_know_sockets_and_databases() -> None:
         "requests": {"client", "testing"},
         "urllib3": {"client", "outbound", "testing"},
         "sqlite3": {"stores"},
-        "werkzeug": {"app", "operators", "exchange", "wellknown", "proxies", "hosts", "testing"},
+        "werkzeug": {"app", "operators", "exchange", "plain", "wellknown", "proxies", "hosts", "testing"},
         "socket": {"connection", "hints", "client", "cli", "gunicorn", "outbound", "urlguard"},
         "sseclient": {"bindings"},
     }
