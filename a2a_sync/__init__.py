@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "a2a_sync.agent": ("Agent",),
+    "a2a_sync.agentevents": ("AgentEvent", "AgentEvents"),
+    "a2a_sync.agentserver": ("AgentServer", "AgentTask"),
     "a2a_sync.app": ("A2AApp",),
     "a2a_sync.auth.policy": ("Authenticator", "HostLogin"),
     "a2a_sync.auth.schemes": ("ApiKeyAuth", "BasicAuth", "BearerAuth", "MTLSAuth"),
@@ -51,7 +53,10 @@ _MODULES = {
     "a2a_sync.operations": ("Principal",),
     "a2a_sync.push": ("PushNotifications",),
     "a2a_sync.results": ("AuthRequired", "Failure", "InputRequired", "Rejected", "Stream"),
+    "a2a_sync.registry": ("AgentNotFoundError", "AgentRegistry"),
     "a2a_sync.stores": ("MemoryStore", "SQLiteStore", "TaskStore"),
+    "a2a_sync.supervisor": ("AgentSupervisor",),
+    "a2a_sync.taskresult": ("get_task_result",),
     "a2a_sync.types": (
         "Artifact",
         "AuthenticationInfo",
@@ -74,6 +79,10 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
     from a2a_sync.agent import Agent as Agent
+    from a2a_sync.agentevents import AgentEvent as AgentEvent
+    from a2a_sync.agentevents import AgentEvents as AgentEvents
+    from a2a_sync.agentserver import AgentServer as AgentServer
+    from a2a_sync.agentserver import AgentTask as AgentTask
     from a2a_sync.app import A2AApp as A2AApp
     from a2a_sync.auth.policy import Authenticator as Authenticator
     from a2a_sync.auth.policy import HostLogin as HostLogin
@@ -123,9 +132,13 @@ if TYPE_CHECKING:
     from a2a_sync.results import InputRequired as InputRequired
     from a2a_sync.results import Rejected as Rejected
     from a2a_sync.results import Stream as Stream
+    from a2a_sync.registry import AgentNotFoundError as AgentNotFoundError
+    from a2a_sync.registry import AgentRegistry as AgentRegistry
     from a2a_sync.stores import MemoryStore as MemoryStore
     from a2a_sync.stores import SQLiteStore as SQLiteStore
     from a2a_sync.stores import TaskStore as TaskStore
+    from a2a_sync.supervisor import AgentSupervisor as AgentSupervisor
+    from a2a_sync.taskresult import get_task_result as get_task_result
     from a2a_sync.types import Artifact as Artifact
     from a2a_sync.types import AuthenticationInfo as AuthenticationInfo
     from a2a_sync.types import DataPart as DataPart

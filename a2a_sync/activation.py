@@ -12,7 +12,7 @@ from typing import Any
 from a2a_sync.bindings.headers import extension_headers
 from a2a_sync.card import AgentExtension
 from a2a_sync.errors import ExtensionSupportRequiredError
-from a2a_sync.executor import Event, RequestContext
+from a2a_sync.executor import Event, RequestContext, as_executor
 from a2a_sync.extensions import Extension
 from a2a_sync.operations import Call, Endpoint
 from a2a_sync.types import JSON, SendMessageRequest
@@ -96,8 +96,9 @@ class Activation:
 
     # -- runs --
 
-    def within(self, executor: Any) -> Any:
-        """`executor`, whose events go through the hooks of the extensions that are active for its run."""
+    def within(self, agent: Any) -> Any:
+        """What runs for `agent`, its events going through the hooks of the extensions that are active for each run."""
+        executor = as_executor(agent)
         return _Extended(executor, self._listening) if self._listening else executor
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from a2a_sync.asynchronous import iterate, run_coroutine
 from a2a_sync.card import AgentCard, AgentExtension, AgentProvider, Skills, as_skills
 from a2a_sync.dialogue import WaitsForAnswer
 from a2a_sync.executor import Event, RequestContext
 from a2a_sync.extensions import Extension
+from a2a_sync.localcalls import LocalCalls
 from a2a_sync.operations import Endpoint
 from a2a_sync.results import ChunkStream, Stream, final_events
 from a2a_sync.types import Message
@@ -27,7 +29,7 @@ _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 _building = threading.Lock()
 
 
-class Agent:
+class Agent(LocalCalls):
     """An agent, declared by class attributes or by arguments of the same names.
 
     ``handle_message(message, context)`` runs on a worker thread, once per message; it may be ``async def`` or a generator.
@@ -40,11 +42,13 @@ class Agent:
     ``native_thread = True`` gives the handler a real thread under gevent, where the others share one: for handlers that
     calculate for long, or that run an event loop of their own. What is ``async def`` gets one anyway. ``skills`` may be in
     short forms: see `create_agent_card`.
+
+    ``agent.call("hello")`` and its like call the agent in its own process, over a private app: see `start`.
     """
 
     name: str = ""
     description: str = ""
-    version: str = "1.0.0"
+    version: str = "0.1.0"
     skills: Skills = ()
     input_modes: Sequence[str] = ("text/plain", "application/json")
     output_modes: Sequence[str] = ("text/plain", "application/json")
@@ -125,8 +129,12 @@ class Agent:
             context.emit(*final_events(value, context))
         return None
 
+    def as_executor(self) -> Any:
+        """The agent as an app runs it: `cancel` has another meaning there."""
+        return _Executed(self)
+
     @property
-    def cancel(self) -> Callable[[RequestContext], None] | None:
+    def _cancel_handler(self) -> Callable[[RequestContext], None] | None:
         """What to ask before a cancel; None where nothing was overridden, so that a cancel then takes no detour."""
         if self._on_cancel is None and type(self).handle_cancel is Agent.handle_cancel:
             return None
@@ -161,14 +169,30 @@ class Agent:
             icon_url=self.icon_url,
         )
 
-    # -- as the target of a client in the same process --
+    # -- in its own process --
+
+    def start(self, **options: Any) -> Self:
+        """Begin the private app that local calls go to, with `options` of `A2AApp`; without `start` it begins at the first call.
+
+        ``agent.start(store="sqlite:///tasks.db")`` keeps the tasks. Used with ``with``, or ended by `close`.
+
+        Raises:
+            RuntimeError: it has begun.
+        """
+        from a2a_sync.app import A2AApp
+
+        with _building:
+            if self._private_app is not None:
+                raise RuntimeError(f"agent {self._display_name()!r} has been started; close() it first")
+            self._private_app = A2AApp(self, **options)
+        return self
 
     def endpoint(self) -> Endpoint:
-        """The endpoint of a private in-memory app over this agent, made on first use."""
+        """The endpoint of the private app."""
         return self._app().endpoint()
 
     def agent_card(self) -> AgentCard:
-        """The card of that private app."""
+        """The card of the private app."""
         return self._app().agent_card()
 
     def _app(self) -> A2AApp:
@@ -185,3 +209,27 @@ class Agent:
         app, self._private_app = self._private_app, None
         if app is not None:
             app.close(timeout)
+        self._drop_client()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Executed:
+    """An agent as an `AgentExecutor`: its `cancel` is what is asked before a cancel."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.execute = agent.execute
+
+    @property
+    def cancel(self) -> Callable[[RequestContext], None] | None:
+        return self._agent._cancel_handler
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._agent, name)

@@ -71,6 +71,11 @@ class TaskState(enum.StrEnum):
     REJECTED = "rejected"
     AUTH_REQUIRED = "auth-required"
 
+    @classmethod
+    def _missing_(cls, value: object) -> TaskState | None:
+        # Many people write it so; what is sent is always the protocol's word.
+        return cls.CANCELED if value == "cancelled" else None
+
     @property
     def terminal(self) -> bool:
         """The task has ended for good."""

@@ -622,7 +622,7 @@ def test_an_async_cancel_handler_is_asked_and_may_refuse(serve):
 def test_a_decorated_cancel_handler_is_asked(serve):
     agent, gate, asked = Agent("a", description="d"), Gate(), []
     agent.message(lambda message, context: gate.here())
-    assert agent.cancel is None
+    assert agent.as_executor().cancel is None
 
     @agent.on_cancel
     def ask(context):

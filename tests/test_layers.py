@@ -12,10 +12,10 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 #: The house from the ground up. A module may import modules of lower floors, and of its own folder.
 FLOORS: list[list[str]] = [
     ["errors", "fork", "limits", "logs", "tracing", "connection", "proxies", "origins"],
-    ["jsontext", "native", "urlguard", "stopping"],
+    ["jsontext", "native", "urlguard", "stopping", "listeners"],
     ["datapart", "outbound"],
     ["types"],
-    ["card", "lifecycle", "incidents"],
+    ["card", "lifecycle", "taskresult", "incidents"],
     ["operations", "cardrules", "modes"],
     ["codec", "extensions", "cardmaking", "owncard", "auth", "stores.base", "stores.contexts"],
     [
@@ -33,8 +33,8 @@ FLOORS: list[list[str]] = [
         "dialogue",
         "artifacts",
     ],
-    ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "idempotency", "places", "client"],
-    ["activation", "following", "run", "results", "asynchronous", "around", "metrics", "retention", "push", "extended"],
+    ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "idempotency", "places", "client", "agentevents"],
+    ["activation", "following", "run", "results", "asynchronous", "around", "metrics", "retention", "push", "extended", "localcalls", "registry"],
     ["cancelling", "watchdog"],
     ["execution"],
     ["neighbours"],
@@ -43,8 +43,8 @@ FLOORS: list[list[str]] = [
     ["exchange", "plain"],
     ["jsonrpc_wsgi", "http_json_wsgi"],
     ["app"],
-    ["agent", "hosts"],
-    ["testing"],
+    ["agent", "agentserver", "hosts"],
+    ["testing", "supervisor"],
     ["gunicorn"],
     ["cli"],
     ["__main__"],
@@ -81,6 +81,7 @@ SERVER = {
     "proxies",
     "origins",
     "around",
+    "agentevents",
 }
 #: Names that say nothing of what a module holds.
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "core", "manager", "managers", "misc", "base_classes"}

@@ -206,7 +206,7 @@ def test_wrong_usage_is_exit_code_2(run: Run, arguments: list[str]) -> None:
 def test_a_card_is_shown(run: Run, url: str) -> None:
     result = run("card", url)
     assert result.exit_code == 0
-    assert "actor 1.0.0" in result.stdout
+    assert "actor 0.1.0" in result.stdout
     assert f"{url}/ (JSONRPC, protocol 1.0)" in result.stdout
     assert json.loads(run("card", url, "--json").stdout)["name"] == "actor"
 
