@@ -19,7 +19,7 @@ from a2a_sync.lifecycle import Entry, Fold, ends_run, pauses
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import Scope, TaskStore
-from a2a_sync.types import Task
+from a2a_sync.types import Message, Role, Task
 
 logger = get_logger(__name__)
 
@@ -276,6 +276,9 @@ class TaskEventStream:
         self._cursor = cursor
         self._idle = not running
         self._first = first
+        self._asked: StreamItem | None = None
+        #: The entry that the run ended with, where it did not say so itself: a request to authorise.
+        self.closing: StreamItem | None = None
         self._behind = False
         self._ended = False
         self._closed = False
@@ -333,15 +336,21 @@ class TaskEventStream:
         self._behind = bool(page.entries) and self._cursor < page.version
         if not self._behind and (self._subscription.stopped or not (page.running or self._idle)):
             self._ended = True
+            self.closing = None if page.running else self._asked
         return items
 
     def _accept(self, entries: Sequence[Entry]) -> list[StreamItem]:
         items = []
         for entry in entries:
+            if self._asked is not None and isinstance(entry.event, Message) and entry.event.role is Role.USER:
+                # With its question: the message begins the next run.
+                self._ended, self.closing = True, self._asked
+                break
             self._cursor = entry.number
             self._idle = False
             if entry.streamed:
                 items.append(StreamItem(entry.event, entry.number, entry.encoded))
+                self._asked = items[-1] if pauses(entry.event) and not ends_run(entry.event) else None
             if ends_run(entry.event):
                 self._ended = True
                 break
@@ -359,6 +368,8 @@ class TaskEventStream:
 
 class SingleItemStream:
     """The stream of an agent that answered with a message and no task (spec 3.1.2)."""
+
+    closing = None
 
     def __init__(self, item: StreamItem) -> None:
         self._item: StreamItem | None = item
@@ -378,6 +389,9 @@ class SingleItemStream:
 
 class PolledStream(Protocol):
     """A stream that can be asked for what has come so far: what a server needs to send heartbeats in between."""
+
+    @property
+    def closing(self) -> StreamItem | None: ...
 
     def poll(self, timeout: float) -> list[StreamItem] | None: ...
 

@@ -87,6 +87,9 @@ class EventStreamBody:
                 if now - written >= self._limits.heartbeat:
                     yield comment("heartbeat")
                     written = now
+            closing = self._stream.closing
+            if closing is not None and (data := self._codec.encode_end(closing)) is not None:
+                yield frame(self._envelope.wrap(data), closing.number)
         except A2AError as error:
             yield self._error(error)
         except Exception:

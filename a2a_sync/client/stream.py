@@ -177,8 +177,12 @@ class TaskStream:
             source.close()
 
     def _is_news(self, item: StreamItem) -> bool:
-        """It is to be shown: it does not repeat what was shown before the stream was opened again."""
+        """It is to be shown: it does not repeat what was shown, before the stream was opened again or just now."""
         self.resynchronised = False
+        if item.last and item.number is not None and item.number == self.last_event_id:
+            # Said once more, because it is only now known to be the last one.
+            self._last = self._over = True
+            return False
         if not self._joining:
             return self._floor is None or item.number is None or item.number > self._floor
         self._joining = False

@@ -72,6 +72,9 @@ class Codec(Protocol):
             ValueError: it holds what JSON cannot say.
         """
 
+    def encode_end(self, item: StreamItem) -> bytes | None:
+        """The bytes that repeat an element and say that it was the last one; None where the version says no such thing."""
+
     def load(self, cls: Any, value: Any, strict: bool = True) -> Any:
         """An object of any type of the model (`AgentCard`, `Message`, the union `Part` …).
 

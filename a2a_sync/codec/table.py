@@ -119,6 +119,9 @@ class TableCodec:
             encoded = item.encoded[self._encoding] = written
         return encoded
 
+    def encode_end(self, item: StreamItem) -> bytes | None:
+        return None
+
     # -- errors --
 
     def dump_error(self, error: A2AError) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from a2a_sync.codec.table import TableCodec
 from a2a_sync.codec.v03 import cards, requests, tasks
 from a2a_sync.codec.v03.parts import METADATA, PART
 from a2a_sync.errors import A2AError, ExtensionSupportRequiredError, UnsupportedOperationError
+from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
+from a2a_sync.operations import StreamItem
 
 _TASK_ID = required("task_id", TEXT, "id")
 _CONFIG_ID = "pushNotificationConfigId"
@@ -71,6 +73,9 @@ class OldCodec(TableCodec):
 
 class _KindCodec(OldCodec):
     """The one of objects that name their kind."""
+
+    def encode_end(self, item: StreamItem) -> bytes | None:
+        return dumps({**self.dump_event(item.event), "final": True}, max_depth=MAX_EVENT_DEPTH)
 
     def ends_stream(self, value: Any) -> bool:
         return isinstance(value, dict) and value.get("final") is True

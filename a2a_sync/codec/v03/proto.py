@@ -22,7 +22,9 @@ from a2a_sync.codec.v03 import KINDS as KIND_JSON
 from a2a_sync.codec.v03 import METHODS, OldCodec, requests, tasks
 from a2a_sync.codec.v03.parts import DATA, METADATA, File, Parts
 from a2a_sync.codec.v03.tasks import EXTENSIONS, HISTORY_LENGTH, TEXTS
+from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
 from a2a_sync.lifecycle import ends_run
+from a2a_sync.operations import StreamItem
 
 _S = t.TaskState
 
@@ -303,6 +305,11 @@ class _ProtoCodec(OldCodec):
 
     def dump_request(self, operation: op.Operation, request: Any) -> Any:
         return _dump_create(request) if operation is op.CREATE_PUSH_CONFIG else super().dump_request(operation, request)
+
+    def encode_end(self, item: StreamItem) -> bytes | None:
+        written = self.dump_event(item.event)
+        written["statusUpdate"] = {**written["statusUpdate"], "final": True}
+        return dumps(written, max_depth=MAX_EVENT_DEPTH)
 
     def ends_stream(self, value: Any) -> bool:
         update = value.get("statusUpdate", value) if isinstance(value, dict) else None
