@@ -342,7 +342,7 @@ def _answering(answer: Any, code: int, media_type: str) -> Script:
     return lambda asked, line: line.answer(answer, code, Content_Type=media_type)
 
 
-_LATER = "a receiver for webhooks comes with their delivery"
+_LATER = "there is no receiver for webhooks yet"
 for _number, _level, _says in (
     ("01", Level.MUST, "a receiver answers with a 2xx"),
     ("02", Level.MUST, "it checks credentials and token"),

@@ -22,6 +22,7 @@ from tests.conformance.agent import Obliging
 from tests.conformance.signatures import KID, private_pem
 from tests.conformance.system import EXTENSION, KEY, NEEDED, PASSWORD, USERS, Below, NotOffered, System
 from tests.conformance.wire import Site
+from tests.push.receiver import LOOPBACK
 from tests.wsgi import HOST, Peer
 
 
@@ -77,6 +78,7 @@ MADE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
     "restful": lambda: ({}, {"versions": ("1.0",), "bindings": ("HTTP+JSON", "JSONRPC")}),
     "mute": lambda: ({}, _mute()),
     "push": lambda: ({}, {"push": True}),
+    "near": lambda: ({}, {"push": LOOPBACK, "limits": _limits(push_attempts=3, push_pause=0.2)}),
     "signed": lambda: ({}, {"signer": CardSigner(private_pem(), kid=KID), "url": f"http://{HOST}/"}),
     "promised": lambda: ({}, {"extended_card": lambda context: None}),
     "demanding": lambda: ({}, {"extensions": [Extension(NEEDED, required=True)]}),

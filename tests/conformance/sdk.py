@@ -13,7 +13,7 @@ from tests.conformance.wire import Site
 from tests.live import free_port, live_server
 
 #: What `tests.conformance.sdk_agent` serves; the SDK has no authentication of its own.
-OFFERED = {"plain", "direct", "modern", "restful", "old", "mute", "push", "promised", "demanding"}
+OFFERED = {"plain", "direct", "modern", "restful", "old", "mute", "push", "near", "promised", "demanding"}
 
 
 class Official(System):
@@ -53,6 +53,10 @@ DEPARTURES: dict[str, str] = {
     "V1-PUSHC-06": "a second configuration without an id takes the place of the first",
     "V1-PUSHC-11": "any URL is taken, unless the author checks it",
     "V1-PUSHC-12": "a page has all configurations",
+    "V1-PUSHD-04": "application/json",
+    "V1-PUSHD-05": "each notification is tried once",
+    "V1-PUSHD-06": "a receiver that does not answer holds its task up",
+    "V1-PUSHD-07": "nobody is given up",
     "V1-CACHE-01": "no Cache-Control, unless the author sets it",
     "V1-EXT-01": "extensions are not required, whatever the card says",
     "V1-EXT-03": "no extension is named in an answer",
@@ -77,6 +81,7 @@ DEPARTURES: dict[str, str] = {
     "V03-STRM-07": "-32600",
     "V03-PUSH-02": "without an id it is refused",
     "V03-PUSH-04": "the answer to a delete has no result",
+    "V03-PUSH-07": "an event of 1.0",
     "V03-ERR-02": "-32603 where the agent breaks the data model",
     "V03-XCARD-03": "-32004",
     "V03-EXT-01": "no extension is named in an answer",
@@ -84,6 +89,7 @@ DEPARTURES: dict[str, str] = {
     "V03-REST-02": "the bytes of a file are expected to be encoded twice",
     "V03-REST-05": "the stream of an ended task breaks off without an error",
     "DUAL-05": "-32603 for a method of 0.3 under the header of 1.0",
+    "DUAL-06": "everybody is told in 1.0",
     "DUAL-07": "one card for both versions, whatever the request says",
     "DUAL-09": "no extension is named in an answer",
 }

@@ -10,12 +10,18 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import uvicorn
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import (
+    BasePushNotificationSender,
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+    TaskUpdater,
+)
 from a2a.types import (
     AgentCapabilities,
     AgentCard,
@@ -205,11 +211,13 @@ def _kind(
             for binding, version in interfaces
         ],
     )
+    configs = InMemoryPushNotificationConfigStore() if push else None
     handler = DefaultRequestHandler(
         agent_executor=Obliging(direct=direct),
         task_store=InMemoryTaskStore(),
         agent_card=card,
-        push_config_store=InMemoryPushNotificationConfigStore() if push else None,
+        push_config_store=configs,
+        push_sender=None if configs is None else BasePushNotificationSender(httpx.AsyncClient(), configs),
         validate_input_modes=True,
     )
     old = any(version == "0.3" for _, version in interfaces)
@@ -229,6 +237,7 @@ KINDS: dict[str, Callable[[str], list[Any]]] = {
     "old": lambda url: _kind(url, interfaces=_ALL[2:]),
     "mute": lambda url: _kind(url, streaming=False),
     "push": lambda url: _kind(url, push=True),
+    "near": lambda url: _kind(url, push=True),
     "promised": lambda url: _kind(url, extended=True),
     "demanding": lambda url: _kind(url, extension=AgentExtension(uri=NEEDED, required=True)),
 }

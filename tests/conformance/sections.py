@@ -13,6 +13,7 @@ for _module in (
     "streams",
     "offers",
     "webhooks",
+    "deliveries",
     "signatures",
     "bindings",
     "errors",

@@ -30,6 +30,7 @@ KINDS = {
     "restful": "1.0 only, and HTTP+JSON before JSON-RPC",
     "mute": "does not stream",
     "push": "keeps push configurations",
+    "near": "the same, tells webhooks on this machine too, and gives up after three tries",
     "signed": "signs its card with the key of `tests.conformance.signatures`",
     "promised": "its card promises an extended card, and there is none for anybody",
     "demanding": "requires the extension `NEEDED`",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance.sending import UNKNOWN
-from tests.conformance.suite import G, H, Level, Verdict, Way
+from tests.conformance.suite import G, H, Level, Way
 from tests.conformance.system import EXTENSION, Speaker, message_v03, new_name
 from tests.conformance.v03 import begin, card, code, parts_of, send, task
 from tests.conformance.wire import NAMES, Reply
@@ -123,12 +123,6 @@ def who_sends_none_says_so(at: Speaker) -> None:
         (_DELETE, {"id": id, "pushNotificationConfigId": "a"}),
     ):
         assert code(at.ask(operation, params)) == -32003
-
-
-_LATER = "push notifications are configured and not delivered yet; the capability is off by default"
-G.without_check("V03-PUSH-07", Level.SHOULD, "the body tells task and state", Verdict.ABSENT, _LATER)
-G.without_check("V03-PUSH-08", Level.MUST, "the sender says who it is as configured", Verdict.ABSENT, _LATER)
-H.without_check("DUAL-06", Level.CHOICE, "a webhook is told in the version that set it", Verdict.ABSENT, _LATER)
 
 
 # -- errors -------------------------------------------------------------------------------------------------------------

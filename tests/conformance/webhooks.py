@@ -1,11 +1,11 @@
-"""Section C, second part: push configurations, and what of their delivery can be seen."""
+"""Section C, second part: push configurations."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tests.conformance.sending import UNKNOWN
-from tests.conformance.suite import B, C, D, Level, Verdict, Way
+from tests.conformance.suite import B, C, D, Level, Way
 from tests.conformance.system import Speaker, new_name
 from tests.conformance.wire import Reply
 
@@ -175,22 +175,6 @@ def the_path_stands_over_the_body(at: Speaker) -> None:
     body = asked.body.replace(b"{", b'{"taskId": "%s", ' % other.encode(), 1)
     assert push.exchange("POST", asked.path, body, asked.headers).result["taskId"] == id
     assert (len(_configs(push, id)), _configs(push, other)) == (1, [])
-
-
-_LATER = "push notifications are configured and not delivered yet; the capability is off by default"
-for _number, _level, _says in (
-    ("01", Level.MUST, "each webhook gets at least one request"),
-    ("02", Level.MUST, "with the credentials it asked for"),
-    ("03", Level.MUST, "whose body is an event with one member"),
-    ("04", Level.MUST, "of the type application/a2a+json"),
-    ("05", Level.SHOULD, "sent again, later and later, when it was not taken"),
-    ("06", Level.SHOULD, "given up after 10 to 30 seconds without an answer"),
-    ("07", Level.MAY, "and for good after some failures"),
-    ("08", Level.CHOICE, "the token is in X-A2A-Notification-Token"),
-    ("09", Level.MUST, "how the task was begun changes nothing"),
-    ("10", Level.CHOICE, "a webhook that fails fails no task; no redirects; in order"),
-):
-    C.without_check(f"V1-PUSHD-{_number}", _level, _says, Verdict.ABSENT, _LATER)
 
 
 @C.line("V1-PUSHD-11", Level.SHOULD, "nobody else reads the secrets of a configuration")
