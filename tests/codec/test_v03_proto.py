@@ -294,6 +294,11 @@ def test_a_webhook_that_is_none_names_its_member(body, message):
     assert caught.value.message == message
 
 
+def test_an_authentication_without_members_is_none():
+    body = {"config": {"pushNotificationConfig": {"url": "u", "token": "", "authentication": {}}}, "taskId": "t"}
+    assert PROTO.load_request(CREATE_PUSH_CONFIG, body).authentication is None
+
+
 def test_a_webhook_is_written_with_its_name():
     config = t.TaskPushNotificationConfig(task_id="t", id="c", url="u")
     named = {"name": "tasks/t/pushNotificationConfigs/c", "pushNotificationConfig": {"id": "c", "url": "u"}}

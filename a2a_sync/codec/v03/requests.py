@@ -24,12 +24,19 @@ AUTHENTICATION_INFO = Record(
     required("scheme", Scalar(_load_first, lambda scheme: [scheme], empty=""), "schemes"),
     Member("credentials", TEXT),
 )
+
+
+def _load_authentication(value: Any, strict: bool) -> Any:
+    # An object without members is how some clients of HTTP+JSON write that there is none.
+    return None if value == {} else AUTHENTICATION_INFO.load(value, strict)
+
+
 WEBHOOK = Record(
     t.TaskPushNotificationConfig,
     Member("id", TEXT),
     required("url", TEXT),
     Member("token", TEXT),
-    Member("authentication", AUTHENTICATION_INFO),
+    Member("authentication", Scalar(_load_authentication, AUTHENTICATION_INFO.dump)),
 )
 _WEBHOOK_OF = Record(t.TaskPushNotificationConfig, required("task_id", TEXT), METADATA)
 
