@@ -122,7 +122,15 @@ def _told(error: e.A2AError, version: str, written: dict[str, Any], message: str
     status: dict[str, Any] = {"code": error.http_status, "status": error.status, "message": message}
     if details is not None:
         status["details"] = details
-    return {"code": written["code"], "message": message, "error": status} if version == _OLD else {"error": status}
+    if version != _OLD:
+        return {"error": status}
+    return {"type": _named(type(error)), "code": written["code"], "message": message, "error": status}
+
+
+@cache
+def _named(cls: type[e.A2AError]) -> str:
+    """The protocol's name of an error: that of the nearest class which has one."""
+    return next(one.__name__ for one in cls.__mro__ if one.__module__ == e.__name__)
 
 
 class BareEvents:

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from a2a_sync.client.wire import WireEndpoint
 
 
+#: Where a stream that is refused just breaks.
+BREAKING = ("0.3", "HTTP+JSON")
+
+
 class CallOptions(TypedDict, total=False):
     """What every method that calls an agent takes, besides arguments of its own.
 
@@ -277,8 +281,9 @@ def http_link(
         agent=display(interface.url),
         version=spoken,
         surroundings=surroundings,
-        # A stream outlives idle limits on its way, and names the task before anything can go wrong.
-        streams_sends=bool(card.capabilities.streaming),
+        # A stream outlives idle limits on its way, and names the task before anything can go wrong. The official servers of
+        # 0.3 have no way to refuse one over HTTP+JSON but to break it.
+        streams_sends=bool(card.capabilities.streaming) and (spoken, interface.protocol_binding.upper()) != BREAKING,
         can_break=True,
         repeats=any(extension.uri == IDEMPOTENT_SEND for extension in card.capabilities.extensions),
         tenant=interface.tenant,

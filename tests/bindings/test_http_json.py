@@ -124,7 +124,7 @@ def test_every_error_survives_build_and_parse(codec, cls, message):
     assert (told["error"]["code"], told["error"]["status"]) == (cls.http_status, cls.status)
     if codec is V03:
         assert told["message"] == told["error"]["message"]
-        assert told["code"] == codec.dump_error(cls("x"))["code"]
+        assert (told["type"], told["code"]) == (cls.__name__, codec.dump_error(cls("x"))["code"])
     with pytest.raises(cls if message != "\ud800" else A2AError) as caught:
         read_answer(body, cls.http_status, codec)
     if message != "\ud800":
