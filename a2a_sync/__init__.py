@@ -52,6 +52,7 @@ _MODULES = {
     "a2a_sync.limits": ("Limits",),
     "a2a_sync.operations": ("Principal",),
     "a2a_sync.push": ("PushNotifications",),
+    "a2a_sync.ratelimit": ("RateLimit",),
     "a2a_sync.results": ("AuthRequired", "Failure", "InputRequired", "Rejected", "Stream"),
     "a2a_sync.registry": ("AgentNotFoundError", "AgentRegistry"),
     "a2a_sync.stores": ("MemoryStore", "SQLiteStore", "TaskStore"),
@@ -127,6 +128,7 @@ if TYPE_CHECKING:
     from a2a_sync.limits import Limits as Limits
     from a2a_sync.operations import Principal as Principal
     from a2a_sync.push import PushNotifications as PushNotifications
+    from a2a_sync.ratelimit import RateLimit as RateLimit
     from a2a_sync.results import AuthRequired as AuthRequired
     from a2a_sync.results import Failure as Failure
     from a2a_sync.results import InputRequired as InputRequired

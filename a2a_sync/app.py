@@ -37,6 +37,7 @@ from a2a_sync.logs import placed
 from a2a_sync.metrics import Metrics
 from a2a_sync.modes import InputModes
 from a2a_sync.neighbours import Neighbours
+from a2a_sync.omission import slim
 from a2a_sync.operations import Call, Endpoint, Interceptor
 from a2a_sync.operators import HEALTH, OperatorPages
 from a2a_sync.origins import REFUSED, Origins
@@ -46,6 +47,7 @@ from a2a_sync.plain import host_is_served, nothing_here, only, plain_error
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.push import PushNotifications
 from a2a_sync.retention import Sweeper
+from a2a_sync.slowbodies import SlowBodies
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.tracing import traced
@@ -181,7 +183,10 @@ class A2AApp:
             push=configs,
         )
         self._places = Places(self.limits.streams, self.limits.threads)
-        handler = self._handler if owner is None else owned(owner, self._handler)
+        self._slow = SlowBodies(self.limits.body_time)
+        handler: Endpoint = self._handler if owner is None else owned(owner, self._handler)
+        if self.limits.history_part is not None:
+            handler = slim(self.limits.history_part, handler)
         self._endpoint: Endpoint = activation.around(self._places.guard(handler))
         limiting = (admission.around,) if admission is not None and admission.limits_operations else ()
         counting = (metrics.count_calls,) if metrics is not None else ()
@@ -252,7 +257,7 @@ class A2AApp:
 
     def _exchange(self, request: Request, start_response: StartResponse) -> Exchange:
         connection = Connection(request.environ, lambda: self._closed)
-        return Exchange(request, start_response, connection, self.limits, self._places, self._admit)
+        return Exchange(request, start_response, connection, self.limits, self._places, self._admit, self._slow)
 
     def _card(self, request: Request) -> WSGIApplication:
         try:
@@ -335,6 +340,7 @@ class A2AApp:
         if self._neighbours is not None:
             self._neighbours.close()
         self._closed = True
+        self._slow.close()
         if self._owns_store:
             self.store.close()
 

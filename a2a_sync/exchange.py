@@ -33,6 +33,7 @@ from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Call, CallContext, Principal
 from a2a_sync.places import Places
+from a2a_sync.slowbodies import SlowBodies
 from a2a_sync.streaming import HEADERS as STREAM_HEADERS
 from a2a_sync.streaming import Envelope, EventStreamBody
 
@@ -52,6 +53,7 @@ class Exchange:
     """A request that was not read yet and the way to answer it. Used on the server's request thread.
 
     `places` has one for each stream that may be open at once. `admit` says who is calling, or refuses the request.
+    `slow` is told of bodies that are read.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Exchange:
         limits: Limits,
         places: Places,
         admit: Callable[[WSGIEnvironment], Principal | None] = principal_in,
+        slow: SlowBodies | None = None,
     ) -> None:
         self._request = request
         self._start_response = start_response
@@ -69,6 +72,7 @@ class Exchange:
         self._limits = limits
         self._places = places
         self._admit = admit
+        self._slow = slow
         self._added: dict[str, str] = {}
         self._read_whole = not (request.content_length or "HTTP_TRANSFER_ENCODING" in request.environ)
 
@@ -132,7 +136,10 @@ class Exchange:
         most, length = self._limits.body, self._request.content_length
         if (length or 0) > most:
             raise RequestTooLargeError(f"the body is larger than {most} bytes")
+        if length == 0:
+            return b""
         self._connection.limit(self._limits.read_deadline)
+        ticket = None if self._slow is None else self._slow.begin(self._connection)
         try:
             body = self._unframed(most + 1) if length is None else self._read(length)
         except Exception as error:
@@ -140,6 +147,8 @@ class Exchange:
             logger.info("a body could not be read: %r", error)
             raise JSONParseError("Invalid JSON: the body ended early, stalled or was not framed as announced") from None
         finally:
+            if self._slow is not None:
+                self._slow.end(ticket)
             self._connection.restore()
         self._read_whole = len(body) <= most
         if not self._read_whole:
@@ -194,6 +203,7 @@ class Exchange:
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=self._connection.gone,
             address=address_of(self._request) if addressed else "",
+            peer=self._request.environ.get("REMOTE_ADDR", ""),
         )
 
     # -- the answer --

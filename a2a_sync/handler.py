@@ -14,6 +14,7 @@ from typing import Any
 
 from a2a_sync import operations as op
 from a2a_sync import tracing
+from a2a_sync.bounds import check_bounds
 from a2a_sync.card import AgentCapabilities
 from a2a_sync.errors import (
     InvalidParamsError,
@@ -171,6 +172,7 @@ class RequestHandler:
             raise InvalidParamsError.at("message.parts", "must hold at least one part")
         if not request.message.message_id:
             raise InvalidParamsError.at("message.messageId", "must not be empty")
+        check_bounds(request, self._limits)
         self._input_modes.check(request.message.parts, "message.parts")
         configuration = request.configuration
         if configuration is not None:

@@ -12,8 +12,12 @@ class Limits:
     Requests:
         body: largest request body; more is refused unread (HTTP 413).
         read_deadline: how long a client may be silent in the middle of a body.
+        body_time: how long a client may take to send a body, give or take a quarter; then its connection is cut.
+        parts: parts of a message.
+        metadata: largest metadata of a message, and of a request, as JSON.
         page: largest page of ListTasks.
         history: most messages sent back with a task, whatever was asked for.
+        history_part: largest part of a message that is sent back in a history; a larger one is left out, and a text says so.
 
     Runs:
         executions: runs at once in one process, each on a thread of its own.
@@ -62,8 +66,12 @@ class Limits:
 
     body: int = 10 * 1024 * 1024
     read_deadline: float = 30.0
+    body_time: float = 120.0
+    parts: int = 1000
+    metadata: int = 64 * 1024
     page: int = 100
     history: int = 1000
+    history_part: int | None = None
 
     executions: int = 64
     waiting: int = 256
@@ -109,5 +117,7 @@ class Limits:
                 raise ValueError(f"Limits.{item.name} must be positive, not {value!r}")
 
 
-_MAY_BE_NONE = frozenset({"max_runtime", "idle_timeout", "blocking", "keep_ended", "keep_waiting", "replay", "threads"})
+_MAY_BE_NONE = frozenset(
+    {"history_part", "max_runtime", "idle_timeout", "blocking", "keep_ended", "keep_waiting", "replay", "threads"}
+)
 _MAY_BE_ZERO = frozenset({"waiting", "leftovers", "busy_wait", "history", "direct", "cancel_grace"})

@@ -105,6 +105,7 @@ class CallContext:
     a stream resumes. ``timeout`` is the client's limit for the whole call, in seconds, ``opening`` the one until the answer
     begins. ``gone`` tells a server that nobody waits for the answer any more. ``address`` is the URL by which the server
     was reached, for operations whose result names it. ``owner`` is whose tasks are meant, where that is not the principal.
+    ``peer`` is the network address that the call came from, as far as a server is told.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -120,6 +121,7 @@ class CallContext:
     gone: Callable[[], bool] | None = None
     address: str = ""
     owner: str | None = None
+    peer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 FLOORS: list[list[str]] = [
     ["errors", "fork", "limits", "logs", "tracing", "connection", "proxies", "origins"],
     ["jsontext", "native", "urlguard", "stopping", "listeners"],
-    ["datapart", "outbound"],
+    ["datapart", "outbound", "slowbodies"],
     ["types"],
-    ["card", "lifecycle", "taskresult", "incidents"],
-    ["operations", "cardrules", "modes"],
-    ["codec", "extensions", "cardmaking", "owncard", "auth", "stores.base", "stores.contexts"],
+    ["card", "lifecycle", "taskresult", "incidents", "chatparts"],
+    ["operations", "cardrules", "modes", "bounds"],
+    ["codec", "extensions", "cardmaking", "owncard", "auth", "ratelimit", "stores.base", "stores.contexts"],
     [
         "bindings.headers",
         "bindings.routes",
@@ -34,7 +34,7 @@ FLOORS: list[list[str]] = [
         "artifacts",
     ],
     ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "idempotency", "places", "client", "agentevents"],
-    ["activation", "following", "run", "results", "asynchronous", "around", "metrics", "retention", "push", "extended", "localcalls", "registry"],
+    ["activation", "following", "omission", "run", "results", "asynchronous", "around", "metrics", "retention", "push", "extended", "localcalls", "registry"],
     ["cancelling", "watchdog"],
     ["execution"],
     ["neighbours"],
@@ -52,6 +52,9 @@ FLOORS: list[list[str]] = [
 #: Rooms of the two sides of the wire, which meet in `operations` only.
 SERVER = {
     "auth",
+    "bounds",
+    "omission",
+    "slowbodies",
     "outbound",
     "stores",
     "activation",

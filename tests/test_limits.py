@@ -11,7 +11,16 @@ import pytest
 from a2a_sync.limits import Limits
 
 NAMES = [item.name for item in fields(Limits)]
-MAY_BE_NONE = {"max_runtime", "idle_timeout", "blocking", "keep_ended", "keep_waiting", "replay", "threads"}
+MAY_BE_NONE = {
+    "history_part",
+    "max_runtime",
+    "idle_timeout",
+    "blocking",
+    "keep_ended",
+    "keep_waiting",
+    "replay",
+    "threads",
+}
 MAY_BE_ZERO = {"waiting", "leftovers", "busy_wait", "history", "direct", "cancel_grace"}
 
 

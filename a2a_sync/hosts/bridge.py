@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import math
 import queue
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 
@@ -40,7 +42,7 @@ class Bridge:
     def __init__(self, loop: asyncio.AbstractEventLoop, send: Send, limits: Limits) -> None:
         self.ended = asyncio.Event()
         self.error: BaseException | None = None
-        self.body = Body(loop, limits.read_deadline)
+        self.body = Body(loop, limits.read_deadline, limits.body_time)
         self._loop = loop
         self._send = send
         self._write_deadline = limits.write_deadline
@@ -140,9 +142,10 @@ class Bridge:
 class Body:
     """``wsgi.input`` over what the loop receives. A body that nobody reads is not received either, but for its beginning."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, patience: float, most: float = math.inf) -> None:
         self._loop = loop
         self._patience = patience
+        self._until = time.monotonic() + most
         self._pieces: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._unread = 0
         self._room = asyncio.Event()
@@ -177,7 +180,7 @@ class Body:
         """`size` bytes, fewer at the end only.
 
         Raises:
-            OSError: the client sends nothing for too long.
+            OSError: the client sends nothing for too long, or takes too long for all of it.
         """
         parts: list[bytes] = []
         missing = -1 if size is None else size
@@ -192,9 +195,9 @@ class Body:
         if self._ended:
             return False
         try:
-            piece = self._pieces.get(timeout=self._patience)
+            piece = self._pieces.get(timeout=max(0.0, min(self._patience, self._until - time.monotonic())))
         except queue.Empty:
-            raise OSError("the client sends no body") from None
+            raise OSError("the client sends no body, or too slowly") from None
         self._ended = piece is None
         self._left = piece or b""
         if piece:

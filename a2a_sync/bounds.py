@@ -1,0 +1,62 @@
+"""How much a request may hold, besides the size of its body: what is stored, indexed and sent back again and again.
+
+Numbers that nobody has a reason to change stand here, the others are `Limits`. What a request means is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from a2a_sync import jsontext
+from a2a_sync.errors import InvalidParamsError
+from a2a_sync.limits import Limits
+from a2a_sync.types import Metadata, SendMessageRequest
+
+#: The longest id that a client may choose, in characters, and the most members of a list of ids, URIs or media types.
+LONGEST_ID = 256
+LONGEST_LIST = 100
+
+
+def check_bounds(request: SendMessageRequest, limits: Limits) -> None:
+    """See that a message is not more than a server wants to keep.
+
+    Raises:
+        InvalidParamsError: it is; each member is named.
+    """
+    message = request.message
+    if len(message.parts) > limits.parts:
+        raise InvalidParamsError.at(
+            "message.parts", f"must hold at most {limits.parts} parts, not {len(message.parts)}"
+        )
+    for name, text in (
+        ("messageId", message.message_id),
+        ("contextId", message.context_id),
+        ("taskId", message.task_id),
+    ):
+        _check_id(f"message.{name}", text)
+    _check_id("tenant", request.tenant)
+    if message.reference_task_ids or message.extensions:
+        _check_list("message.referenceTaskIds", message.reference_task_ids)
+        _check_list("message.extensions", message.extensions)
+    if request.metadata or message.metadata:
+        _check_metadata("metadata", request.metadata, limits.metadata)
+        _check_metadata("message.metadata", message.metadata, limits.metadata)
+    if request.configuration is not None:
+        _check_list("configuration.acceptedOutputModes", request.configuration.accepted_output_modes)
+
+
+def _check_id(name: str, text: str) -> None:
+    if len(text) > LONGEST_ID:
+        raise InvalidParamsError.at(name, f"must have at most {LONGEST_ID} characters")
+
+
+def _check_list(name: str, values: Collection[str]) -> None:
+    if len(values) > LONGEST_LIST:
+        raise InvalidParamsError.at(name, f"must hold at most {LONGEST_LIST}, not {len(values)}")
+    if any(len(value) > 10 * LONGEST_ID for value in values):
+        raise InvalidParamsError.at(name, f"must hold nothing longer than {10 * LONGEST_ID} characters")
+
+
+def _check_metadata(name: str, metadata: Metadata, most: int) -> None:
+    if metadata and len(jsontext.dumps(dict(metadata))) > most:
+        raise InvalidParamsError.at(name, f"must have at most {most} bytes of JSON")

@@ -1,0 +1,102 @@
+"""A body that drips ends with its connection, and holds no thread for longer than it may."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from werkzeug.serving import make_server
+
+from a2a_sync import A2AApp, Agent, Limits
+from a2a_sync.slowbodies import SlowBodies
+from tests.engine import PATIENCE, eventually
+
+
+class Line:
+    """A connection that remembers being cut."""
+
+    def __init__(self) -> None:
+        self.was_cut = threading.Event()
+
+    def cut(self) -> None:
+        self.was_cut.set()
+
+
+@contextmanager
+def serving(limits: Limits) -> Iterator[tuple[str, int]]:
+    agent = Agent("echo")
+    agent.message(lambda message, context: "yes")
+    with A2AApp(agent, limits=limits) as app:
+        server = make_server("127.0.0.1", 0, app, threaded=True)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield "127.0.0.1", server.port
+        finally:
+            server.shutdown()
+            thread.join(PATIENCE)
+            server.server_close()
+
+
+def drip(line: socket.socket, piece: bytes) -> None:
+    """Send piece after piece until the other side has closed, which is an error."""
+    pause = threading.Event()
+    for _ in range(int(PATIENCE / 0.02)):
+        line.sendall(piece)
+        pause.wait(0.02)
+        readable, _, _ = select.select([line], [], [], 0)
+        if readable and not line.recv(1000):
+            raise ConnectionResetError
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 100000", "Transfer-Encoding: chunked"])
+def test_a_client_that_is_never_silent_and_never_done_is_cut_off(framing: str) -> None:
+    piece = b"1\r\nx\r\n" if "chunked" in framing else b"x"
+    with (
+        serving(Limits(body_time=0.3, read_deadline=30)) as address,
+        socket.create_connection(address, timeout=PATIENCE) as line,
+    ):
+        line.sendall(f"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n{framing}\r\n\r\n".encode())
+        with pytest.raises(ConnectionError):
+            drip(line, piece)
+
+
+def test_what_takes_too_long_is_cut_and_what_was_read_is_not() -> None:
+    bodies = SlowBodies(0.1)
+    slow, quick = Line(), Line()
+    bodies.end(bodies.begin(quick))
+    bodies.begin(slow)
+
+    assert slow.was_cut.wait(PATIENCE)
+    assert not quick.was_cut.is_set()
+    bodies.close()
+
+
+def test_the_thread_ends_when_it_is_closed_and_comes_back_when_it_is_needed() -> None:
+    def threads() -> list[threading.Thread]:
+        return [one for one in threading.enumerate() if one.name == "a2a-bodies"]
+
+    before = len(threads())
+    bodies = SlowBodies(60)
+    assert len(threads()) == before, "making it starts nothing"
+    for _ in range(2):
+        bodies.end(bodies.begin(Line()))
+        assert len(threads()) == before + 1
+        bodies.close()
+        eventually(lambda: len(threads()) == before)
+
+
+def test_a_forked_child_watches_nothing_of_its_parents() -> None:
+    bodies = SlowBodies(0.1)
+    parents = Line()
+    bodies.begin(parents)
+    bodies.renew()
+    own = Line()
+    bodies.begin(own)
+
+    assert own.was_cut.wait(PATIENCE)
+    bodies.close()
