@@ -32,6 +32,7 @@ FLOORS: list[list[str]] = [
         "conversation",
         "dialogue",
         "artifacts",
+        "chatmessages",
     ],
     ["events", "pool", "hints", "leases", "executor", "stamp", "paging", "idempotency", "places", "client", "agentevents"],
     ["activation", "following", "omission", "run", "results", "asynchronous", "around", "metrics", "retention", "push", "extended", "localcalls", "registry"],
