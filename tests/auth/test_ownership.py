@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, BearerAuth, InputRequired, Principal
+from a2a_sync import A2AApp, Agent, BearerAuth, InputRequired, Principal, PushNotifications, URLGuard
 from a2a_sync import operations as op
 from a2a_sync.bindings.http_json import write_request
 from a2a_sync.codec import by_version
@@ -27,6 +27,13 @@ KNOWN = {
 #: As long as a real one, so that answers may be compared byte by byte.
 NOBODYS = "0" * 36
 HOOK = "https://hooks.example.com/a2a"
+
+
+def no_such_name(*_: object) -> Any:
+    raise OSError("no names are looked up here")
+
+
+PUSH = PushNotifications(guard=URLGuard(resolve=no_such_name))
 
 
 class Way(NamedTuple):
@@ -92,7 +99,7 @@ def app() -> Iterator[A2AApp]:
         agent,
         auth=BearerAuth(KNOWN),
         scopes={"*": "use"},
-        push=True,
+        push=PUSH,
         extended_card=agent.describe(),
         url="https://agent.test/",
     ) as app:
@@ -232,7 +239,7 @@ def shared(call: Call) -> str | None:
 def test_a_task_can_be_shared(way: Way, operation: Operation) -> None:
     agent = Agent("asking")
     agent.message(lambda message, context: InputRequired(f"who is {context.user.id}?"))
-    with A2AApp(agent, auth=BearerAuth(KNOWN), push=True, owner=shared) as app:
+    with A2AApp(agent, auth=BearerAuth(KNOWN), push=PUSH, owner=shared) as app:
         peer = Peer(app)
         task, other = started(peer)["id"], started(peer)["id"]
         SHARED[task] = "ada"
