@@ -21,7 +21,7 @@ from tests.wsgi import Answer, Frame, Peer, message
 
 EXAMPLES = 5000
 #: What bad input may be told. Codes of the protocol and of JSON-RPC, but for the one that says the server is at fault.
-CODES = {-32700, -32600, -32601, -32602, -32001, -32002, -32003, -32004, -32005, -32009}
+CODES = {-32700, -32600, -32601, -32602, -32001, -32002, -32003, -32004, -32005, -32007, -32009}
 WRITING = {"SendMessage", "SendStreamingMessage", "CancelTask", "message/send", "message/stream", "tasks/cancel"}
 #: Calls that are no writes and must have been accepted now and then.
 READING = {"1.0": {"GetTask", "ListTasks", "SubscribeToTask"}, "0.3": {"tasks/get", "tasks/resubscribe"}}
