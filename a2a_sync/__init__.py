@@ -54,6 +54,7 @@ _MODULES = {
     "a2a_sync.operations": ("Principal",),
     "a2a_sync.push": ("PushNotifications",),
     "a2a_sync.ratelimit": ("RateLimit",),
+    "a2a_sync.receiver": ("PushNotification", "WebhookReceiver"),
     "a2a_sync.results": ("AuthRequired", "Failure", "InputRequired", "Rejected", "Stream"),
     "a2a_sync.registry": ("AgentNotFoundError", "AgentRegistry"),
     "a2a_sync.stores": ("MemoryStore", "SQLiteStore", "TaskStore"),
@@ -132,6 +133,8 @@ if TYPE_CHECKING:
     from a2a_sync.operations import Principal as Principal
     from a2a_sync.push import PushNotifications as PushNotifications
     from a2a_sync.ratelimit import RateLimit as RateLimit
+    from a2a_sync.receiver import PushNotification as PushNotification
+    from a2a_sync.receiver import WebhookReceiver as WebhookReceiver
     from a2a_sync.results import AuthRequired as AuthRequired
     from a2a_sync.results import Failure as Failure
     from a2a_sync.results import InputRequired as InputRequired

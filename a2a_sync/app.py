@@ -51,7 +51,7 @@ from a2a_sync.slowbodies import SlowBodies
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.tracing import traced
-from a2a_sync.wellknown import CARD_PATH, OLD_CARD_PATH, CardDocument
+from a2a_sync.wellknown import CARD_PATH, KEYS_PATH, OLD_CARD_PATH, CardDocument, key_set
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -196,6 +196,8 @@ class A2AApp:
         fixed = self._url is not None or self._trusted_hosts is not None
         vary = (*(() if fixed else ("Host",)), *(ADDRESS_HEADERS if trusted_proxies and not url else ()))
         self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed, vary=vary, sign=sign)
+        signers = [*_several(signer), *(_several(push.signer) if isinstance(push, PushNotifications) else ())]
+        self._keys = key_set(one.public_jwk for one in signers) if signers else None
         # The old path is for clients that know nothing but 0.3.
         self._card_paths = (CARD_PATH, OLD_CARD_PATH) if "0.3" in self._codecs else (CARD_PATH,)
         served = {binding for binding, _ in offered}
@@ -245,6 +247,8 @@ class A2AApp:
         elif path in self._operators.paths:
             read = method in ("GET", "HEAD")
             response = self._operators.respond(path) if read else only(method, "GET, HEAD, OPTIONS")
+        elif path == KEYS_PATH and self._keys is not None:
+            response = self._keys if method in ("GET", "HEAD") else only(method, "GET, HEAD, OPTIONS")
         elif path in self._card_paths:
             response = self._card(request) if method in ("GET", "HEAD") else only(method, "GET, HEAD, OPTIONS")
         else:
@@ -370,6 +374,11 @@ def _speaking(versions: Sequence[str]) -> dict[str, Codec]:
     if not codecs:
         raise ValueError("an app serves at least one version")
     return codecs
+
+
+def _several(given: Any) -> Sequence[Any]:
+    """What may be given as none, one or many."""
+    return () if given is None else given if isinstance(given, Sequence) else (given,)
 
 
 def _signing(signer: CardSigner | Sequence[CardSigner], url: str | None) -> Sign:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 CARD_PATH = "/.well-known/agent-card.json"
 #: Where agents and clients of protocol 0.2 and early 0.3 have it.
 OLD_CARD_PATH = "/.well-known/agent.json"
+#: Where the public keys are of what an app signs (RFC 7517).
+KEYS_PATH = "/.well-known/jwks.json"
 _MAX_AGE = 300
 _MOST_DOCUMENTS = 64
 _CONDITIONS = ("HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH")
@@ -43,6 +45,14 @@ class _Document:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         start_response("200 OK", list(self.headers))
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [self.body]
+
+
+def key_set(jwks: Iterable[Mapping[str, Any]]) -> WSGIApplication:
+    """Answers with the key set that holds these keys, of two with one name the first."""
+    keys = list({jwk["kid"]: dict(jwk) for jwk in reversed(list(jwks))}.values())[::-1]
+    body = jsontext.dumps({"keys": keys})
+    headers = (("Content-Type", "application/json"), ("Content-Length", str(len(body))))
+    return _Document(body, (*headers, ("Cache-Control", f"public, max-age={_MAX_AGE}")))
 
 
 class CardDocument:

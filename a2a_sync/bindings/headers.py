@@ -6,6 +6,10 @@ from collections.abc import Mapping
 
 #: Names the version of a request; may stand in the query too.
 VERSION = "A2A-Version"
+#: What a push notification is known by (posted twice, it is the same), the token of its receiver, and who has signed it.
+NOTIFICATION_ID = "X-A2A-Notification-Id"
+NOTIFICATION_TOKEN = "X-A2A-Notification-Token"
+NOTIFICATION_SIGNATURE = "X-A2A-Notification-Signature"
 #: What a request is that names no version (spec 3.6.2).
 UNNAMED = "0.3"
 

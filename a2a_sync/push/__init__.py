@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from a2a_sync.events import EventHub
 from a2a_sync.limits import Limits
@@ -17,6 +18,9 @@ from a2a_sync.push.outbox import Outbox
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.urlguard import URLGuard
 
+if TYPE_CHECKING:
+    from a2a_sync.signing import NotificationSigner
+
 __all__ = ["PushNotifications"]
 
 
@@ -24,10 +28,12 @@ __all__ = ["PushNotifications"]
 class PushNotifications:
     """How an app sends push notifications.
 
-    `guard` judges the URLs that clients give; the default refuses everything in private networks.
+    `guard` judges the URLs that clients give; the default refuses everything in private networks. `signer` signs each post;
+    its public key is then in the key set that the app serves at ``/.well-known/jwks.json``.
     """
 
     guard: URLGuard = field(default_factory=URLGuard)
+    signer: NotificationSigner | None = None
 
     def outbox(
         self,
@@ -39,7 +45,8 @@ class PushNotifications:
         count: Callable[[str], None] | None = None,
     ) -> Outbox:
         """What tells the webhooks of a store's tasks; see `Outbox` and `Delivery`."""
-        delivery = Delivery(store, Outbound(self.guard), limits, count=count)
+        sign = self.signer.token if self.signer is not None else None
+        delivery = Delivery(store, Outbound(self.guard), limits, sign=sign, count=count)
         return Outbox(store, hub, delivery, limits, enter=enter)
 
     def configs(self, store: TaskStore, limits: Limits, outbox: Outbox) -> PushConfigs:

@@ -14,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE
 from a2a_sync.errors import TaskNotFoundError, UnsafeURLError
 from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
@@ -49,15 +50,25 @@ class _Refusal(NamedTuple):
 
 
 class Delivery:
-    """Takes the turns of the webhooks in `store`. `count` is called with what became of each post. Safe from many threads."""
+    """Takes the turns of the webhooks in `store`. Safe from many threads.
+
+    `sign` makes a token from a URL, the id of a notification and its body. `count` is called with what became of each post.
+    """
 
     def __init__(
-        self, store: TaskStore, outbound: Outbound, limits: Limits, *, count: Callable[[str], None] | None = None
+        self,
+        store: TaskStore,
+        outbound: Outbound,
+        limits: Limits,
+        *,
+        sign: Callable[[str, str, bytes], str] | None = None,
+        count: Callable[[str], None] | None = None,
     ) -> None:
         self._store = store
         self._webhooks = store.webhooks
         self._outbound = outbound
         self._limits = limits
+        self._sign = sign
         self._count = count or (lambda outcome: None)
         self._notifications = Notifications(store, most=limits.push_payload, history=limits.history)
 
@@ -112,7 +123,7 @@ class Delivery:
             answer = self._outbound.request(
                 "POST",
                 held.config.url,
-                headers=headers(held, number),
+                headers=self._headers(held, number, body),
                 body=body,
                 timeout=self._limits.push_timeout,
                 most=_MOST_ANSWER,
@@ -126,6 +137,15 @@ class Delivery:
             return None
         wait = _seconds(answer.headers.get("Retry-After", ""))
         return _Refusal(f"HTTP {answer.status}", wait, final=answer.status == 410)
+
+    def _headers(self, held: StoredWebhook, number: int, body: bytes) -> dict[str, str]:
+        written = headers(held, number)
+        if self._sign is not None:
+            token = self._sign(held.config.url, written[NOTIFICATION_ID], body)
+            written[NOTIFICATION_SIGNATURE] = token
+            # Where the webhook asks for no credentials of its own, it is there too that receivers look.
+            written.setdefault("Authorization", f"Bearer {token}")
+        return written
 
     def _put_off(self, held: StoredWebhook, refusal: _Refusal) -> Turn:
         """Try again later, or never."""

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
 from a2a_sync import tracing
-from a2a_sync.bindings.headers import VERSION
+from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_TOKEN, VERSION
 from a2a_sync.codec import by_version
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import StreamItem
@@ -18,9 +18,6 @@ from a2a_sync.stores.base import StoredTask, TaskStore
 from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.types import JSON, Task, TaskStatusUpdateEvent
 
-#: What identifies a notification: posted twice, it is the same one. And the token of the webhook's owner.
-ID_HEADER = "X-A2A-Notification-Id"
-TOKEN_HEADER = "X-A2A-Notification-Token"
 #: Metadata of a task that stands for something too large to be posted.
 SHORTENED = "urn:a2a-sync:push:shortened"
 
@@ -85,17 +82,17 @@ def _written(webhook: StoredWebhook, task: Task) -> bytes:
     return by_version(webhook.version).encode_item(StreamItem(task))
 
 
-def headers(webhook: StoredWebhook, number: int) -> Mapping[str, str]:
+def headers(webhook: StoredWebhook, number: int) -> dict[str, str]:
     """The headers of a notification that tells of entry `number`, with the secrets of the webhook."""
     config = webhook.config
     written = {
         **tracing.outgoing(),
         "Content-Type": _MEDIA_TYPES.get(webhook.version, "application/json"),
         VERSION: webhook.version,
-        ID_HEADER: f"{webhook.task_id}/{number}",
+        NOTIFICATION_ID: f"{webhook.task_id}/{number}",
     }
     if config.token:
-        written[TOKEN_HEADER] = config.token
+        written[NOTIFICATION_TOKEN] = config.token
     authentication = config.authentication
     # A scheme alone says nothing.
     if authentication is not None and authentication.credentials:

@@ -70,6 +70,52 @@ def _from_jwk(jwk: Mapping[str, Any]) -> Any:
     return jwt.PyJWK.from_dict(dict(jwk)).key
 
 
+class SigningKey:
+    """A private key with a name: what every signer is. Safe from many threads and across forks.
+
+    Parameters:
+        key: PEM text without a password, a JWK, or an object of the package cryptography: EC (P-256, P-384, P-521),
+            Ed25519, or RSA.
+        kid: the name by which those who verify find the public key.
+        algorithm: for RSA keys, which allow several; ``RS256`` by default.
+
+    Raises:
+        ValueError: the key cannot be used, or not with this algorithm.
+        ImportError: the extra ``a2a-sync[signing]`` is not installed.
+    """
+
+    def __init__(self, key: Any, *, kid: str, algorithm: str = "") -> None:
+        self._jwt = need_libraries(type(self).__name__)
+        self._key = private_key(key)
+        able = algorithms_of(self._key)
+        if not able:
+            raise ValueError("the key is of a kind that is not taken: EC, Ed25519, or RSA of at least 2048 bits")
+        if algorithm not in ("", *able):
+            raise ValueError(f"the key is not one for {algorithm}; it is for {', '.join(able)}")
+        if not kid:
+            raise ValueError("kid is empty: those who verify find the public key by it")
+        self.kid = kid
+        self.algorithm = algorithm or able[0]
+
+    @property
+    def public_jwk(self) -> dict[str, Any]:
+        """The public key as a JWK, to be published in a key set: ``{"keys": [signer.public_jwk]}``."""
+        algorithm = self._jwt.get_algorithm_by_name(self.algorithm)
+        jwk = algorithm.to_jwk(self._key.public_key(), as_dict=True)
+        told = {name: value for name, value in jwk.items() if name != "key_ops"}
+        return {**told, "kid": self.kid, "alg": self.algorithm, "use": "sig"}
+
+    def _jws(self, payload: bytes, header: Mapping[str, Any]) -> str:
+        """`payload`, signed, in the compact form."""
+        token: str = self._jwt.api_jws.encode(
+            payload, self._key, algorithm=self.algorithm, headers={"kid": self.kid, **header}
+        )
+        return token
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(kid={self.kid!r}, algorithm={self.algorithm!r})"
+
+
 @dataclass(frozen=True, slots=True)
 class TrustedKey:
     """A public key, and what is said about it. ``kid`` is empty for a key that is good for every name."""

@@ -1,0 +1,293 @@
+"""The other side of push notifications: a webhook that sees who posts to it, and gives what was posted as events.
+
+A small WSGI application, and a function for views that exist already. What it takes may come from any agent, of protocol 1.0
+or 0.3; only agents built on this library sign and number their notifications. Nothing of a server is needed for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import queue
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from a2a_sync import jsontext
+from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE, NOTIFICATION_TOKEN
+from a2a_sync.codec import InvalidAnswer, by_version
+from a2a_sync.errors import InternalError, JSONParseError
+from a2a_sync.logs import get_logger
+from a2a_sync.types import JSON, AuthenticationInfo, StreamResponse, Task
+from a2a_sync.urlguard import URLGuard
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+logger = get_logger(__name__)
+
+#: Names under which agents send the token of a webhook.
+_TOKENS = (NOTIFICATION_TOKEN.lower(), "a2a-notification-token")
+_LONGEST_TOKEN = 16 * 1024
+_PHRASES = {
+    204: "No Content",
+    400: "Bad Request",
+    401: "Unauthorized",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+class RefusedNotification(Exception):
+    """What was posted is not taken. ``status`` is the HTTP status to answer with; the message is for the sender."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushNotification:
+    """Something that an agent tells of a task: an event of 1.0, or the task itself (0.3, and the beginning of others).
+
+    ``id`` is the same where the same is told twice; empty where the agent does not say. ``claims`` are what it has signed.
+    """
+
+    event: StreamResponse
+    task_id: str
+    id: str = ""
+    version: str = "1.0"
+    claims: Mapping[str, JSON] = field(default_factory=dict)
+
+
+class WebhookReceiver:
+    """Takes notifications: ``gunicorn hooks:receiver``, or `receive` in a view of yours. Safe from many threads.
+
+    Of `token`, `authentication` and `keys` each that is given must be right; one of them must be given.
+
+    Parameters:
+        token: the token that was given with the webhook, or a function that gives it for the id of a task, and None for
+            tasks that are not expected.
+        authentication: the credentials that were given with the webhook.
+        keys: who may have signed: the URL of a key set (https), a key set, a JWK, PEM text, keys by their names, or a list
+            of these. What is not signed is refused then. Needs the extra ``a2a-sync[signing]``.
+        url: the address of this webhook as agents know it; a signature that names another one is refused.
+        issuer: who must have signed; None: whoever has one of the keys.
+        window: how old a signature may be, in seconds, and for how long notifications are known again.
+        on_notification: called with each notification, on the thread of the request. What it raises makes the agent post
+            again later. Without it they wait for `notifications`.
+        most: bytes of a notification.
+        remember: notifications that are known again at most; and so many wait at most.
+        guard: which addresses a key set may be read from; by default the host of its URL, over https, and no other.
+
+    Raises:
+        ValueError: nothing to check is given, or a key that cannot be used.
+        ImportError: `keys`, and the extra is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: str | Callable[[str], str | None] | None = None,
+        authentication: AuthenticationInfo | None = None,
+        keys: Any = None,
+        url: str = "",
+        issuer: str | None = None,
+        window: float = 300.0,
+        on_notification: Callable[[PushNotification], object] | None = None,
+        most: int = 16 * 1024 * 1024,
+        remember: int = 10_000,
+        guard: URLGuard | None = None,
+    ) -> None:
+        if not (token or authentication or keys):
+            raise ValueError("a receiver that checks nothing believes anybody: give token=, authentication= or keys=")
+        self._token = token
+        self._authentication = authentication
+        self._signatures = None
+        if keys:
+            from a2a_sync.signing.tokens import Signatures
+
+            self._signatures = Signatures(keys, url=url, issuer=issuer, window=window, guard=guard)
+        self._most = most
+        self._waiting: queue.Queue[PushNotification] = queue.Queue(remember)
+        self._handle = on_notification or self._waiting.put_nowait
+        self._known = _Known(window, remember)
+
+    # -- taking --
+
+    def receive(self, headers: Mapping[str, str], body: bytes) -> PushNotification | None:
+        """Check what was posted; None for what came before. Answer with a status of success, or with that of the error.
+
+        Blocks while a key set is read.
+
+        Raises:
+            RefusedNotification: it is not what it should be. Nothing is remembered of it.
+        """
+        notification = self._checked(headers, body)
+        return notification if self._known.is_new(notification.id) else None
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """The WSGI interface: answers a POST, at whatever path."""
+        try:
+            status, text = self._take(environ)
+        except RefusedNotification as refused:
+            status, text = refused.status, str(refused)
+        body = text.encode()
+        headers = [("Content-Length", str(len(body)))] if status != 204 else []
+        if status == 503:
+            headers.append(("Retry-After", "5"))
+        if status == 405:
+            headers.append(("Allow", "POST"))
+        start_response(f"{status} {_PHRASES[status]}", [*headers, ("Content-Type", "text/plain")] if body else headers)
+        return [body] if body else []
+
+    def _take(self, environ: WSGIEnvironment) -> tuple[int, str]:
+        if environ["REQUEST_METHOD"] != "POST":
+            return 405, "notifications are posted"
+        headers = {key[5:].replace("_", "-"): value for key, value in environ.items() if key.startswith("HTTP_")}
+        notification = self.receive(headers, self._body(environ))
+        if notification is None:
+            return 204, ""
+        try:
+            self._handle(notification)
+        except queue.Full:
+            self._known.forget(notification.id)
+            return 503, "too much is waiting"
+        except Exception:
+            # It comes again: by then whatever is wrong may be right.
+            self._known.forget(notification.id)
+            logger.exception("a notification was not taken", extra={"task_id": notification.task_id})
+            return 500, "not taken"
+        return 204, ""
+
+    def _body(self, environ: WSGIEnvironment) -> bytes:
+        length = environ.get("CONTENT_LENGTH") or ""
+        if length and not (length.isascii() and length.isdigit() and len(length) < 16):
+            raise RefusedNotification(400, "the length of the body is no number")
+        # Without a length only a server that knows the end of the body can be read to it.
+        most = int(length) if length else self._most + 1 if environ.get("wsgi.input_terminated") else 0
+        if length and most > self._most:
+            raise RefusedNotification(413, "too large")
+        pieces, left = [], most
+        while left and (piece := environ["wsgi.input"].read(min(left, 65536))):
+            pieces.append(piece)
+            left -= len(piece)
+        if length and left:
+            raise RefusedNotification(400, "the body ended early")
+        return b"".join(pieces)
+
+    def notifications(self, timeout: float | None = None) -> Iterator[PushNotification]:
+        """What came over WSGI and was not handed to a function, as it comes; the end is when nothing came for `timeout` seconds.
+
+        For one thread in the process that serves.
+        """
+        while True:
+            try:
+                yield self._waiting.get(timeout=timeout)
+            except queue.Empty:
+                return
+
+    # -- checks --
+
+    def _checked(self, given: Mapping[str, str], body: bytes) -> PushNotification:
+        headers = {name.lower(): value for name, value in given.items()}
+        if self._authentication is not None:
+            wanted = f"{self._authentication.scheme} {self._authentication.credentials}"
+            if not _same(_folded(headers.get("authorization", "")), _folded(wanted)):
+                raise RefusedNotification(401, "the credentials are not those of this webhook")
+        if isinstance(self._token, str):
+            self._check_token(headers, self._token)
+        own_id = headers.get(NOTIFICATION_ID.lower(), "")
+        claims = self._check_signature(headers, body, own_id) if self._signatures is not None else {}
+        if len(body) > self._most:
+            raise RefusedNotification(413, "too large")
+        event, version = _read(body)
+        task_id = event.id if isinstance(event, Task) else event.task_id
+        if self._token is not None and not isinstance(self._token, str):
+            self._check_token(headers, self._token(task_id))
+        return PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
+
+    def _check_token(self, headers: Mapping[str, str], wanted: str | None) -> None:
+        given = next((headers[name] for name in _TOKENS if name in headers), "")
+        if wanted is None or not _same(given, wanted):
+            raise RefusedNotification(401, "the token is not that of this webhook")
+
+    def _check_signature(self, headers: Mapping[str, str], body: bytes, own_id: str) -> Mapping[str, Any]:
+        token = headers.get(NOTIFICATION_SIGNATURE.lower(), "")
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        if not token and scheme.lower() == "bearer":
+            token = bearer.strip()
+        if not token or len(token) > _LONGEST_TOKEN:
+            raise RefusedNotification(401, "the notification is not signed")
+        assert self._signatures is not None
+        try:
+            claims: Mapping[str, Any] = self._signatures.claims(token)
+        except InternalError:
+            raise RefusedNotification(503, "the keys cannot be read now") from None
+        except ValueError as wrong:
+            raise RefusedNotification(401, f"the signature does not hold: {wrong}") from None
+        if not _same(str(claims.get("request_body_sha256", "")), hashlib.sha256(body).hexdigest()):
+            raise RefusedNotification(401, "the signature is of another body")
+        if "jti" in claims and claims["jti"] != own_id:
+            raise RefusedNotification(401, "the signature is of another notification")
+        return claims
+
+
+class _Known:
+    """Ids of notifications that came not long ago."""
+
+    def __init__(self, seconds: float, most: int) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._lock = threading.Lock()
+        self._since: OrderedDict[str, float] = OrderedDict()
+
+    def is_new(self, notification_id: str) -> bool:
+        """It did not come before; from now on it did. What has no id is always new."""
+        if not notification_id:
+            return True
+        now = time.monotonic()
+        with self._lock:
+            while self._since and (
+                len(self._since) >= self._most or next(iter(self._since.values())) < now - self._seconds
+            ):
+                self._since.popitem(last=False)
+            if notification_id in self._since:
+                return False
+            self._since[notification_id] = now
+            return True
+
+    def forget(self, notification_id: str) -> None:
+        with self._lock:
+            self._since.pop(notification_id, None)
+
+
+def _read(body: bytes) -> tuple[Any, str]:
+    """The event in a body, and the version that it is written in."""
+    try:
+        value = jsontext.loads(body, max_depth=jsontext.MAX_EVENT_DEPTH)
+    except JSONParseError as error:
+        raise RefusedNotification(400, f"the body is not JSON: {error.message}") from None
+    # Tasks of 0.3 say what they are; events of 1.0 have one member.
+    version = "0.3" if isinstance(value, dict) and "kind" in value else "1.0"
+    try:
+        event = by_version(version).load_event(value)
+    except InvalidAnswer as error:
+        raise RefusedNotification(400, f"the body is no event: {error}") from None
+    return event, version
+
+
+def _folded(credentials: str) -> str:
+    """Names of schemes do not mind case."""
+    scheme, _, rest = credentials.partition(" ")
+    return f"{scheme.lower()} {rest.strip()}"
+
+
+def _same(given: str, wanted: str) -> bool:
+    """Compared in a time that tells nothing of where they differ."""
+    return hmac.compare_digest(given.encode(), wanted.encode())

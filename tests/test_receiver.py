@@ -1,0 +1,405 @@
+"""A webhook of one's own: whom it believes, what it gives, and what it answers."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from wsgiref.validate import validator
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AuthenticationInfo,
+    InputRequired,
+    Limits,
+    PushNotification,
+    PushNotifications,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+    URLGuard,
+    WebhookReceiver,
+)
+from a2a_sync import operations as op
+from a2a_sync.operations import Call, CallContext
+from a2a_sync.receiver import RefusedNotification
+from a2a_sync.signing import CardSigner, NotificationSigner
+from a2a_sync.testing import wsgi_session
+from a2a_sync.types import Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
+from tests.engine import PATIENCE, eventually
+
+pytestmark = pytest.mark.timeout(60)
+
+URL = "https://me.example/hook"
+STATUS = {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
+BODY = json.dumps({"statusUpdate": STATUS}).encode()
+OLD_BODY = json.dumps({"kind": "task", "id": "t", "contextId": "c", "status": {"state": "completed"}}).encode()
+KEY = ed25519.Ed25519PrivateKey.generate()
+SIGNER = NotificationSigner(KEY, kid="one", issuer="https://agent.example/")
+STRANGER = NotificationSigner(ed25519.Ed25519PrivateKey.generate(), kid="one", issuer="https://agent.example/")
+KEYS = {"keys": [SIGNER.public_jwk]}
+
+
+def signed(
+    body: bytes = BODY, notification_id: str = "t/1", *, by: NotificationSigner = SIGNER, url: str = URL, **changes: Any
+) -> dict[str, str]:
+    """The headers of a signed notification, with claims changed."""
+    claims = {
+        "iat": int(time.time()),
+        "jti": notification_id,
+        "aud": url,
+        "iss": "https://agent.example/",
+        "request_body_sha256": hashlib.sha256(body).hexdigest(),
+        **changes,
+    }
+    token = by._jws(json.dumps({k: v for k, v in claims.items() if v is not None}).encode(), {"typ": "JWT"})
+    return {"X-A2A-Notification-Signature": token, "X-A2A-Notification-Id": notification_id}
+
+
+def refused(receiver: WebhookReceiver, headers: dict[str, str], body: bytes = BODY) -> int:
+    with pytest.raises(RefusedNotification) as caught:
+        receiver.receive(headers, body)
+    return caught.value.status
+
+
+# -- whom it believes ---------------------------------------------------------------------------------------------------
+
+
+def test_a_receiver_that_would_believe_anybody_is_refused():
+    with pytest.raises(ValueError, match="checks nothing"):
+        WebhookReceiver()
+
+
+@pytest.mark.parametrize("name", ["X-A2A-Notification-Token", "A2A-Notification-Token", "x-a2a-notification-token"])
+def test_who_has_the_token_is_believed(name):
+    receiver = WebhookReceiver(token="t0ken")
+    assert receiver.receive({name: "t0ken"}, BODY) is not None
+    for headers in ({}, {name: ""}, {name: "t0ke"}, {name: "t0kenn"}, {"Authorization": "Bearer t0ken"}):
+        assert refused(receiver, headers) == 401
+
+
+def test_each_task_may_have_a_token_of_its_own_and_tasks_that_are_not_expected_have_none():
+    receiver = WebhookReceiver(token={"t": "t0ken"}.get)
+    assert receiver.receive({"X-A2A-Notification-Token": "t0ken"}, BODY) is not None
+    assert refused(receiver, {"X-A2A-Notification-Token": "other"}) == 401
+    other = json.dumps({"statusUpdate": {**STATUS, "taskId": "unknown"}}).encode()
+    assert refused(receiver, {"X-A2A-Notification-Token": "t0ken"}, other) == 401
+    assert refused(receiver, {}, other) == 401
+
+
+def test_who_has_the_credentials_is_believed():
+    receiver = WebhookReceiver(authentication=AuthenticationInfo(scheme="Bearer", credentials="s3cret"))
+    for said in ("Bearer s3cret", "bearer s3cret"):
+        assert receiver.receive({"Authorization": said}, BODY) is not None
+    for said in ("", "Bearer", "Bearer s3crett", "Basic s3cret", "Bearer S3CRET"):
+        assert refused(receiver, {"Authorization": said}) == 401
+
+
+def test_all_that_is_asked_for_must_be_right():
+    receiver = WebhookReceiver(token="t0ken", keys=KEYS)
+    assert refused(receiver, {"X-A2A-Notification-Token": "t0ken"}) == 401
+    assert refused(receiver, signed()) == 401
+    assert receiver.receive({**signed(), "X-A2A-Notification-Token": "t0ken"}, BODY) is not None
+
+
+# -- signatures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        KEYS,
+        SIGNER.public_jwk,
+        {"one": KEY.public_key()},
+        KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo),
+    ],
+    ids=["set", "jwk", "named", "pem"],
+)
+def test_what_a_trusted_key_has_signed_is_believed_and_its_claims_are_given(keys):
+    receiver = WebhookReceiver(keys=keys, url=URL, issuer="https://agent.example/")
+    notification = receiver.receive(signed(), BODY)
+    assert notification is not None
+    assert (notification.id, notification.claims["iss"]) == ("t/1", "https://agent.example/")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ec.generate_private_key(ec.SECP256R1()),
+        rsa.generate_private_key(65537, 2048),
+        ed25519.Ed25519PrivateKey.generate(),
+    ],
+)
+def test_every_kind_of_key_signs(key):
+    signer = NotificationSigner(key, kid="k")
+    token = signer.token(URL + "?secret=1", "t/1", BODY)
+    headers = {"X-A2A-Notification-Signature": token, "X-A2A-Notification-Id": "t/1"}
+    assert WebhookReceiver(keys=signer.public_jwk, url=URL).receive(headers, BODY) is not None
+
+
+def test_a_signature_in_the_usual_place_for_tokens_is_found_too():
+    """As receivers of the official samples expect it: no id, no audience."""
+    token = signed(jti=None, aud=None, iss=None)["X-A2A-Notification-Signature"]
+    assert WebhookReceiver(keys=KEYS).receive({"Authorization": f"Bearer {token}"}, BODY) is not None
+
+
+FORGED: dict[str, Callable[[], tuple[dict[str, str], bytes]]] = {
+    "not signed": lambda: ({}, BODY),
+    "no token": lambda: ({"X-A2A-Notification-Signature": "nonsense"}, BODY),
+    "too long": lambda: ({"X-A2A-Notification-Signature": "x" * 20_000}, BODY),
+    "another key": lambda: (signed(by=STRANGER), BODY),
+    "another body": lambda: (signed(), BODY.replace(b"COMPLETED", b"REJECTED")),
+    "no digest": lambda: (signed(request_body_sha256=None), BODY),
+    "another notification": lambda: ({**signed(), "X-A2A-Notification-Id": "t/2"}, BODY),
+    "another receiver": lambda: (signed(url="https://me.example/other"), BODY),
+    "another issuer": lambda: (signed(iss="https://evil.example/"), BODY),
+    "no time": lambda: (signed(iat=None), BODY),
+    "too old": lambda: (signed(iat=int(time.time()) - 400), BODY),
+    "from the future": lambda: (signed(iat=int(time.time()) + 400), BODY),
+    "expired": lambda: (signed(exp=int(time.time()) - 100), BODY),
+    "unsigned token": lambda: ({"X-A2A-Notification-Signature": _unsigned(), "X-A2A-Notification-Id": "t/1"}, BODY),
+    "public key as secret": lambda: ({"X-A2A-Notification-Signature": _hmac(), "X-A2A-Notification-Id": "t/1"}, BODY),
+}
+
+
+def _unsigned() -> str:
+    import jwt
+
+    return jwt.encode({"iat": int(time.time()), "aud": URL}, "", algorithm="none", headers={"kid": "one"})
+
+
+def _hmac() -> str:
+    import base64
+    import hmac
+
+    pem = KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    pieces = [{"alg": "HS256", "kid": "one"}, {"iat": int(time.time()), "aud": URL}]
+    parts = [base64.urlsafe_b64encode(json.dumps(piece).encode()).rstrip(b"=") for piece in pieces]
+    signature = hmac.digest(pem, b".".join(parts), "sha256")
+    return b".".join([*parts, base64.urlsafe_b64encode(signature).rstrip(b"=")]).decode()
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_what_is_forged_replayed_or_meant_for_others_is_refused(forgery):
+    receiver = WebhookReceiver(keys=KEYS, url=URL, issuer="https://agent.example/")
+    headers, body = FORGED[forgery]()
+    assert refused(receiver, headers, body) == 401
+
+
+def test_keys_that_cannot_be_read_are_the_receivers_trouble(monkeypatch):
+    receiver = WebhookReceiver(
+        keys="http://127.0.0.1:9/jwks.json", guard=URLGuard(allow=["127.0.0.1"], schemes=["http"])
+    )
+    assert refused(receiver, signed()) == 503
+
+
+def test_secrets_are_not_shown():
+    shown = repr(NotificationSigner(KEY, kid="one"))
+    assert shown == "NotificationSigner(kid='one', algorithm='EdDSA')"
+
+
+# -- what it gives ------------------------------------------------------------------------------------------------------
+
+TOKEN = {"X-A2A-Notification-Token": "t0ken"}
+
+
+def test_events_of_both_versions_are_given_as_the_same_objects():
+    receiver = WebhookReceiver(token="t0ken")
+    new, old = receiver.receive(TOKEN, BODY), receiver.receive(TOKEN, OLD_BODY)
+    assert (new.version, new.task_id, new.event.status.state) == ("1.0", "t", TaskState.COMPLETED)
+    assert (old.version, old.task_id, old.event.state) == ("0.3", "t", TaskState.COMPLETED)
+    assert isinstance(old.event, Task)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"x": 1}', b'{"kind": "x"}', b'{"task": 1}', b"\xff"])
+def test_what_is_no_event_is_refused(body):
+    assert refused(WebhookReceiver(token="t0ken"), TOKEN, body) == 400
+
+
+def test_what_comes_twice_is_given_once():
+    receiver = WebhookReceiver(token="t0ken")
+    first = {**TOKEN, "X-A2A-Notification-Id": "t/1"}
+    assert receiver.receive(first, BODY) is not None
+    assert receiver.receive(first, BODY) is None
+    assert receiver.receive({**TOKEN, "X-A2A-Notification-Id": "t/2"}, BODY) is not None
+    # Who does not number its notifications cannot be known again.
+    assert receiver.receive(TOKEN, BODY) is not None
+    assert receiver.receive(TOKEN, BODY) is not None
+
+
+def test_what_was_refused_is_not_remembered():
+    receiver = WebhookReceiver(token="t0ken")
+    assert refused(receiver, {"X-A2A-Notification-Id": "t/1"}) == 401
+    assert receiver.receive({**TOKEN, "X-A2A-Notification-Id": "t/1"}, BODY) is not None
+
+
+def test_only_so_many_are_remembered():
+    receiver = WebhookReceiver(token="t0ken", remember=2)
+    for n in (1, 2, 3):
+        assert receiver.receive({**TOKEN, "X-A2A-Notification-Id": f"t/{n}"}, BODY) is not None
+    assert receiver.receive({**TOKEN, "X-A2A-Notification-Id": "t/3"}, BODY) is None
+    assert receiver.receive({**TOKEN, "X-A2A-Notification-Id": "t/1"}, BODY) is not None
+
+
+# -- over WSGI ----------------------------------------------------------------------------------------------------------
+
+
+def post(receiver: WebhookReceiver, body: bytes = BODY, method: str = "POST", **headers: str) -> tuple[int, bytes]:
+    given = {**TOKEN, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    session = wsgi_session(validator(receiver))
+    answer = session.request(method, "http://me.test/hook", data=body, headers=given, timeout=10)
+    return answer.status_code, answer.content
+
+
+def test_a_notification_is_handed_on_and_answered():
+    told: list[PushNotification] = []
+    receiver = WebhookReceiver(token="t0ken", on_notification=told.append)
+    assert post(receiver, X_A2A_Notification_Id="t/1") == (204, b"")
+    assert post(receiver, X_A2A_Notification_Id="t/1") == (204, b"")
+    assert [notification.id for notification in told] == ["t/1"]
+
+
+def test_what_was_not_taken_is_given_again():
+    told: list[PushNotification] = []
+
+    def take(notification: PushNotification) -> None:
+        told.append(notification)
+        if len(told) == 1:
+            raise RuntimeError("the database is away")
+
+    receiver = WebhookReceiver(token="t0ken", on_notification=take)
+    assert [post(receiver, X_A2A_Notification_Id="t/1")[0] for _ in range(3)] == [500, 204, 204]
+    assert len(told) == 2
+
+
+def test_without_a_function_notifications_wait():
+    receiver = WebhookReceiver(token="t0ken", remember=2)
+    assert [post(receiver, X_A2A_Notification_Id=f"t/{n}")[0] for n in range(3)] == [204, 204, 503]
+    assert [notification.id for notification in receiver.notifications(timeout=0.01)] == ["t/0", "t/1"]
+    assert post(receiver, X_A2A_Notification_Id="t/2")[0] == 204
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ({"method": "GET", "body": b""}, 405),
+        ({"X_A2A_Notification_Token": "wrong"}, 401),
+        ({"body": b"{"}, 400),
+        ({"body": b" " * 2000}, 413),
+    ],
+)
+def test_what_is_wrong_is_answered(options, status):
+    assert post(WebhookReceiver(token="t0ken", most=1000), **options)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("environ", "status"),
+    [
+        ({"CONTENT_LENGTH": "10", "wsgi.input": io.BytesIO(b"{}")}, "400"),
+        ({"CONTENT_LENGTH": "x", "wsgi.input": io.BytesIO(BODY)}, "400"),
+        ({"wsgi.input": io.BytesIO(BODY)}, "400"),
+        ({"wsgi.input": io.BytesIO(BODY), "wsgi.input_terminated": True}, "204"),
+        ({"wsgi.input": io.BytesIO(b" " * 2000), "wsgi.input_terminated": True}, "413"),
+    ],
+)
+def test_bodies_are_read_as_far_as_they_are_known_to_go(environ, status):
+    answered: list[str] = []
+    receiver = WebhookReceiver(token="t0ken", most=1000)
+    asked = {"REQUEST_METHOD": "POST", "HTTP_X_A2A_NOTIFICATION_TOKEN": "t0ken", **environ}
+    receiver(asked, lambda line, headers: answered.append(line))
+    assert answered[0].startswith(status)
+
+
+# -- with an agent ------------------------------------------------------------------------------------------------------
+
+
+class _Quiet(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None: ...
+
+
+@contextmanager
+def served(app: Any) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        thread.join(PATIENCE)
+        server.server_close()
+
+
+def ask(message: Message, context: Any) -> Any:
+    return InputRequired("and then?") if message.text == "ask" else (f"{n} " for n in range(3))
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_what_an_agent_signs_is_believed_by_its_published_key(version):
+    loopback = URLGuard(allow=["127.0.0.1"])
+    agent = Agent("signing")
+    agent.message(ask)
+    told: list[PushNotification] = []
+    with ExitStack() as stack:
+        app = stack.enter_context(
+            A2AApp(agent, push=PushNotifications(guard=loopback, signer=SIGNER), limits=Limits(push_pause=0.01))
+        )
+        address = stack.enter_context(served(app))
+        receiver = WebhookReceiver(
+            keys=f"{address}/.well-known/jwks.json",
+            guard=loopback,
+            token="t0ken",
+            issuer="https://agent.example/",
+            on_notification=told.append,
+        )
+        hook = stack.enter_context(served(receiver))
+        config = TaskPushNotificationConfig(url=f"{hook}/h?q=1", token="t0ken")
+        request = SendMessageRequest(
+            message=Message(role=Role.USER, parts=(TextPart("go"),)),
+            configuration=SendMessageConfiguration(task_push_notification_config=config),
+        )
+        task = app.endpoint()(Call(op.SEND_MESSAGE, request, CallContext(version=version)))
+        eventually(lambda: told and _state(told[-1]) is TaskState.COMPLETED, "the last notification")
+    assert {notification.task_id for notification in told} == {task.id}
+    assert {notification.version for notification in told} == {version}
+    assert told[-1].claims["aud"] == f"{hook}/h"
+    if version == "0.3":
+        assert told[-1].event.text == task.text
+    else:
+        assert len(told) == 3 + 4
+
+
+def _state(notification: PushNotification) -> Any:
+    status = getattr(notification.event, "status", None)
+    return status and status.state
+
+
+def test_the_keys_of_all_that_an_app_signs_are_published():
+    agent = Agent("signing")
+    agent.message(ask)
+    cards = CardSigner(ec.generate_private_key(ec.SECP256R1()), kid="cards")
+    with A2AApp(agent, url="https://agent.example", signer=cards, push=PushNotifications(signer=SIGNER)) as app:
+        session = wsgi_session(validator(app))
+        answer = session.get("http://agent.test/.well-known/jwks.json", timeout=10)
+        assert answer.json() == {"keys": [cards.public_jwk, SIGNER.public_jwk]}
+        assert "d" not in json.dumps([sorted(key) for key in answer.json()["keys"]]).replace("kid", "")
+        assert answer.headers["Content-Type"] == "application/json"
+        assert session.post("http://agent.test/.well-known/jwks.json", timeout=10).status_code == 405
+
+
+def test_an_app_that_signs_nothing_has_no_key_set():
+    agent = Agent("plain")
+    agent.message(ask)
+    with A2AApp(agent, push=True) as app:
+        assert wsgi_session(app).get("http://agent.test/.well-known/jwks.json", timeout=10).status_code == 404
