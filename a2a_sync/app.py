@@ -22,10 +22,9 @@ from a2a_sync.auth.policy import principal_in
 from a2a_sync.card import AgentCard, AgentExtension
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.connection import Connection
+from a2a_sync.engine import Engine, Seat
 from a2a_sync.errors import A2AError, InvalidRequestError, VersionNotSupportedError
-from a2a_sync.events import EventHub
 from a2a_sync.exchange import Exchange, address_of, internal_error
-from a2a_sync.execution import Execution
 from a2a_sync.extended import ExtendedCard, ExtendedCardSource
 from a2a_sync.extensions import Extension
 from a2a_sync.handler import RequestHandler
@@ -36,19 +35,15 @@ from a2a_sync.limits import Limits
 from a2a_sync.logs import placed
 from a2a_sync.metrics import Metrics
 from a2a_sync.modes import InputModes
-from a2a_sync.neighbours import Neighbours
 from a2a_sync.omission import slim
 from a2a_sync.operations import Call, Endpoint, Interceptor
 from a2a_sync.operators import HEALTH, OperatorPages
 from a2a_sync.origins import REFUSED, Origins
 from a2a_sync.owncard import BINDINGS, OwnCard, described, offering
-from a2a_sync.places import Places
 from a2a_sync.plain import host_is_served, nothing_here, only, plain_error
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.push import PushNotifications
-from a2a_sync.retention import Sweeper
 from a2a_sync.slowbodies import SlowBodies
-from a2a_sync.stores import open_store
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.tracing import traced
 from a2a_sync.wellknown import CARD_PATH, KEYS_PATH, OLD_CARD_PATH, CardDocument, key_set
@@ -120,10 +115,8 @@ class A2AApp:
         scopes: Scopes | None = None,
         owner: Owner | None = None,
         cors: Iterable[str] = (),
+        seat: Seat | None = None,
     ) -> None:
-        self.limits = limits or Limits()
-        self.store = open_store(store)
-        self._owns_store = self.store is not store
         self._url = url.rstrip("/") + "/" if url else None
         #: Which web pages may call; hosts ask it before they do anything for a request.
         self.origins = Origins(cors)
@@ -151,40 +144,35 @@ class A2AApp:
             interfaces=offered,
             extensions=activation.declared,
             extended=extended_card is not None,
-            push=bool(push),
+            push=bool(push) if seat is None else seat.engine.push_configs is not None,
             secured=admission.declared if admission is not None else None,
         )
-        self._hub = EventHub()
         executor = activation.within(agent)
         for around in filter(None, (around_run, metrics.around_run if metrics is not None else None)):
             executor = Surrounded(executor, around)
-        self._execution = Execution(executor, self.store, self._hub, self.limits)
-        self._sweeper = Sweeper(self.store, self._hub, self.limits)
-        workers = self.store.workers
-        self._neighbours = Neighbours(workers, self._hub, self._execution, self.limits) if workers is not None else None
-        self._outbox, configs = None, None
-        if push:
-            push = PushNotifications() if push is True else push
-            enter = self._neighbours.enter if self._neighbours is not None else None
-            count = metrics.count_notification if metrics is not None else None
-            self._outbox = push.outbox(self.store, self._hub, self.limits, enter=enter, count=count)
-            self._execution.on_begun = self._outbox.follow
-            configs = push.configs(self.store, self.limits, self._outbox)
+        if seat is None:
+            engine = Engine(store, limits or Limits(), lambda scope: executor, metrics=metrics, push=push)
+        else:
+            engine, seat.executor = seat.engine, executor
+        self._engine, self._work = engine, seat or engine
+        self.store, self.limits = engine.store, engine.limits
         self._handler = RequestHandler(
-            self.store,
-            self._execution,
-            self._hub,
-            self.limits,
+            engine.store,
+            engine.execution,
+            engine.hub,
+            engine.limits,
             self._cards.capabilities,
             InputModes(card),
             direct=direct,
             headers=tuple(headers),
             extended_card=ExtendedCard(extended_card, self._cards, sign),
-            push=configs,
+            push=engine.push_configs,
         )
-        self._places = Places(self.limits.streams, self.limits.threads)
+        self._places = engine.places
         self._slow = SlowBodies(self.limits.body_time)
-        handler: Endpoint = self._handler if owner is None else owned(owner, self._handler)
+        handler: Endpoint = self._handler if seat is None else seat.around(self._handler)
+        if owner is not None:
+            handler = owned(owner, handler)
         if self.limits.history_part is not None:
             handler = slim(self.limits.history_part, handler)
         self._endpoint: Endpoint = activation.around(self._places.guard(handler))
@@ -192,7 +180,8 @@ class A2AApp:
         counting = (metrics.count_calls,) if metrics is not None else ()
         for interceptor in (*reversed(interceptors), *limiting, *counting):
             self._endpoint = interceptor(self._endpoint)
-        self._operators = OperatorPages(self.store, lambda: self._execution.draining, metrics)
+        # What is counted is counted for the whole engine.
+        self._operators = OperatorPages(self.store, lambda: self._work.draining, metrics if seat is None else None)
         fixed = self._url is not None or self._trusted_hosts is not None
         vary = (*(() if fixed else ("Host",)), *(ADDRESS_HEADERS if trusted_proxies and not url else ()))
         self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed, vary=vary, sign=sign)
@@ -207,12 +196,11 @@ class A2AApp:
             dialects = {version: by_version(version, "HTTP+JSON") for version in self._codecs}
             self._http_json = HttpJsonService(self._dispatch, dialects, served=self._codecs, media_type=media_type)
         self._respond: WSGIApplication = self.origins.around(self._answer) if self.origins else self._answer
-        if trusted_proxies:
-            self._respond = TrustedProxies(self._answer, trusted_proxies)
-        if metrics is not None:
-            metrics.watch(lingering=lambda: self._execution.lingering, streams=lambda: self.open_streams)
+        if trusted_proxies and seat is None:
+            self._respond = TrustedProxies(self._respond, trusted_proxies)
         self._closed = False
-        self._serves = False
+        # Who serves several looks after them itself.
+        self._serves = seat is not None
 
     # -- WSGI --
 
@@ -228,8 +216,8 @@ class A2AApp:
         return self._respond(environ, start_response)
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if self._neighbours is not None:
-            self._neighbours.meet()
+        if self._engine.neighbours is not None:
+            self._engine.neighbours.meet()
         elif environ.get("wsgi.multiprocess"):
             return plain_error(503, ALONE)(environ, start_response)
         request = Request(environ)
@@ -256,7 +244,7 @@ class A2AApp:
                 answer = self._http_json.respond(self._exchange(request, start_response))
                 if answer is not None:
                     return answer
-            response = nothing_here()
+            response = nothing_here(path)
         return response(environ, start_response)
 
     def _exchange(self, request: Request, start_response: StartResponse) -> Exchange:
@@ -276,9 +264,7 @@ class A2AApp:
         return self._dispatch
 
     def _dispatch(self, call: Call) -> Any:
-        self._sweeper.start()
-        if self._outbox is not None:
-            self._outbox.start()
+        self._work.start()
         trace = tracing.incoming(call.context.headers)
         with placed(method=call.operation.name), traced(f"A2A {call.operation.name}", trace, kind="server"):
             try:
@@ -310,43 +296,31 @@ class A2AApp:
     @property
     def running(self) -> int:
         """Runs that this process has not ended."""
-        return self._execution.running
+        return self._work.running
 
     def begin(self) -> None:
         """Begin what goes on without requests: old tasks go, runs of dead processes are taken over, webhooks are told.
 
         The first request does it too. Called by ``a2a_sync.gunicorn`` in each worker; not before a fork.
         """
-        self._sweeper.start()
-        if self._neighbours is not None:
-            self._neighbours.meet()
-        if self._outbox is not None:
-            self._outbox.start()
+        self._work.begin()
 
     def drain(self) -> None:
         """Take no more work, but for what the runs that go on ask of this app: the first step of `close`.
 
         Streams of tasks that do not run in this process end, so that their clients resume elsewhere. Idempotent.
         """
-        self._execution.drain()
-        if self._neighbours is not None:
-            self._neighbours.resign()
+        self._work.drain()
 
     def close(self, timeout: float = 10.0) -> None:
         """Take no more runs, give the running ones `timeout` seconds, fail what is left, end streams, close the store.
 
         A store that was handed in stays open. Idempotent.
         """
-        self._execution.close(timeout)
-        self._sweeper.close()
-        if self._outbox is not None:
-            self._outbox.close()
-        if self._neighbours is not None:
-            self._neighbours.close()
+        self._work.close(timeout)
         self._closed = True
         self._slow.close()
-        if self._owns_store:
-            self.store.close()
+        self._work.release()
 
     def __enter__(self) -> A2AApp:
         return self

@@ -26,22 +26,29 @@ class CancelHandlers:
     """Calls ``executor.cancel(context)`` where there is one, on threads of its own: those of the runs may all be taken
     by what is to be cancelled."""
 
-    def __init__(self, executor: Any, store: TaskStore, limits: Limits) -> None:
-        self._executor = executor
+    def __init__(self, store: TaskStore, limits: Limits) -> None:
         self._store = store
         self._limits = limits
         self._pool = WorkerPool(
             threads=limits.executions, waiting=0, leftovers=limits.leftovers, name="a2a-cancel", idle=5.0
         )
 
-    def ask(self, scope: Scope, task_id: str, metadata: Metadata, principal: Principal | None, run: Run | None) -> None:
-        """Give the handler its moment; what it does later than that makes no difference. `run` is the task's, if it is here.
+    def ask(
+        self,
+        executor: Any,
+        scope: Scope,
+        task_id: str,
+        metadata: Metadata,
+        principal: Principal | None,
+        run: Run | None,
+    ) -> None:
+        """Give the handler of `executor` its moment; what it does later than that makes no difference. `run` is the task's, if it is here.
 
         Raises:
             TaskNotCancelableError: it refused.
             TaskNotFoundError, StoreError: as the store says.
         """
-        handler = getattr(self._executor, "cancel", None)
+        handler = getattr(executor, "cancel", None)
         if handler is not None:
             self._call(handler, self._context(scope, task_id, metadata, principal, run))
 

@@ -43,18 +43,24 @@ class Place(enum.Enum):
 
 
 class Execution:
-    """The runs of one process over one store. A forked child starts without any."""
+    """The runs of one process over one store. A forked child starts without any.
 
-    def __init__(self, executor: Any, store: TaskStore, hub: EventHub, limits: Limits) -> None:
+    `executor_of` says whose code works for the tasks of a scope; None: nobody's any more.
+    """
+
+    def __init__(
+        self, executor_of: Callable[[Scope], Any | None], store: TaskStore, hub: EventHub, limits: Limits
+    ) -> None:
         self.pool = WorkerPool(threads=limits.executions, waiting=limits.waiting, leftovers=limits.leftovers)
-        self._cancels = CancelHandlers(executor, store, limits)
+        self._cancels = CancelHandlers(store, limits)
         self._watchdog = Watchdog(limits)
-        self._executor = executor
+        self._executor_of = executor_of
+        #: Executors that take no more runs.
+        self._leaving: list[Any] = []
         self._store = store
         self._hub = hub
         self._limits = limits
         self._draining = self._closed = False
-        self._retry = getattr(executor, "on_worker_lost", "fail") == "retry"
         #: Called before a run asks for its token: the process must be known as a worker by then.
         self.before_run: Callable[[], None] | None = None
         #: Called when a run has begun whose task may have webhooks.
@@ -76,8 +82,9 @@ class Execution:
             OverloadedError: all threads are taken and the line is full; nothing was stored.
             TaskBusy, TaskEnded, TaskNotFoundError, StoreError: as the store says; nothing was stored.
         """
-        slot = self._reserve(place)
-        run = self._enter(scope, request, create, slot)
+        executor = self._executor_of(scope)
+        slot = self._reserve(executor, place)
+        run = self._enter(executor, scope, request, create, slot)
         try:
             started = run.begin(ready=slot is None or slot.ready)
         except BaseException:
@@ -97,8 +104,9 @@ class Execution:
             A2AError: the executor raised it (or failed) before there was a task.
             OverloadedError, StoreError: as for `start`.
         """
-        slot = self._reserve(place)
-        run = self._enter(scope, request, True, slot)
+        executor = self._executor_of(scope)
+        slot = self._reserve(executor, place)
+        run = self._enter(executor, scope, request, True, slot)
         run.begin_direct()
         self._launch(run, slot)
         try:
@@ -112,8 +120,8 @@ class Execution:
         assert run.answer is not None
         return run.answer
 
-    def _reserve(self, place: Place) -> Slot | None:
-        if self._refuses():
+    def _reserve(self, executor: Any, place: Place) -> Slot | None:
+        if self._refuses(executor):
             raise _stopping()
         if self.before_run is not None:
             self.before_run()
@@ -125,11 +133,11 @@ class Execution:
             return None
         return slot
 
-    def _enter(self, scope: Scope, request: RunRequest, create: bool, slot: Slot | None) -> Run:
+    def _enter(self, executor: Any, scope: Scope, request: RunRequest, create: bool, slot: Slot | None) -> Run:
         """A run, known before its task is: whoever ends the task from now on finds it."""
-        run = Run(self._executor, self._store, self._hub, scope, request, create=create, on_over=self._forget)
+        run = Run(executor, self._store, self._hub, scope, request, create=create, on_over=self._forget)
         self._active[run] = slot
-        if self._refuses():
+        if self._refuses(executor):
             self._leave(run, slot)
             raise _stopping()
         return run
@@ -178,9 +186,10 @@ class Execution:
         """No more runs are taken, but for what the code of runs asks for."""
         return self._draining
 
-    def _refuses(self) -> bool:
+    def _refuses(self, executor: Any) -> bool:
         # A run that is given time to end may need other agents for it.
-        return self._closed or (self._draining and not self.on_run_thread())
+        leaving = self._draining or any(one is executor for one in self._leaving)
+        return self._closed or executor is None or (leaving and not self.on_run_thread())
 
     @property
     def lingering(self) -> int:
@@ -205,7 +214,7 @@ class Execution:
         if head.status.state.terminal:
             raise _not_cancelable(task_id, head.status.state)
         run = next((run for run in self._runs_of(task_id) if run.started is not None), None)
-        self._cancels.ask(scope, task_id, metadata, principal, run)
+        self._cancels.ask(self._executor_of(scope), scope, task_id, metadata, principal, run)
         request = RunRequest(message=no_message(task_id, head.context_id))
         try:
             self.interrupt(scope, task_id, [status_event(request, TaskState.CANCELED)])
@@ -242,8 +251,9 @@ class Execution:
             request = self._store.request(lost.scope, lost.token.task_id)
             if request is None:
                 return
-            if self._retry and (lost.left or request.attempt < self._limits.attempts):
-                self._run_again(lost, replace(request, attempt=request.attempt + 1))
+            executor = self._executor_of(lost.scope)
+            if _may_repeat(executor) and (lost.left or request.attempt < self._limits.attempts):
+                self._run_again(executor, lost, replace(request, attempt=request.attempt + 1))
             else:
                 entries = self._store.append(
                     lost.token, [status_event(request, TaskState.FAILED, "worker lost")], end=True
@@ -252,11 +262,11 @@ class Execution:
         except (RunRevoked, TaskNotFoundError):
             logger.info("a lost run was ended by somebody else", extra={"task_id": lost.token.task_id})
 
-    def _run_again(self, lost: HeldRun, request: RunRequest) -> None:
+    def _run_again(self, executor: Any, lost: HeldRun, request: RunRequest) -> None:
         workers = self._store.workers
         assert workers is not None
-        slot = self._reserve(Place.POOL)
-        run = self._enter(lost.scope, request, False, slot)
+        slot = self._reserve(executor, Place.POOL)
+        run = self._enter(executor, lost.scope, request, False, slot)
         try:
             run.take_over(workers.adopt(lost, request, [status_event(request, TaskState.WORKING)]))
         except BaseException:
@@ -275,6 +285,23 @@ class Execution:
         self._draining = True
         self._hub.stop(but={run.request.task_id for run in list(self._active)})
 
+    def leave(self, executor: Any) -> None:
+        """Take no more runs of one executor, but for what the code of runs asks of it."""
+        self._leaving.append(executor)
+
+    def end(self, executor: Any, timeout: float, reason: str) -> None:
+        """`leave` one executor, give its runs `timeout` seconds, and fail what is left of them with `reason`."""
+        self.leave(executor)
+        self._wait_for_runs(time.monotonic() + timeout, executor)
+        for run in self.runs_of(executor):
+            self._watchdog.finish(run, reason)
+        self._wait_for_runs(time.monotonic() + _FAREWELL_SECONDS, executor)
+        self._leaving = [one for one in self._leaving if one is not executor]
+
+    def runs_of(self, executor: Any = None) -> list[Run]:
+        """The runs of one executor (None: of all) that have not come back."""
+        return [run for run in list(self._active) if executor is None or run.executor is executor]
+
     def close(self, timeout: float) -> None:
         """Take no more runs, give the running ones `timeout` seconds, end what is left and all streams. Idempotent.
 
@@ -283,11 +310,12 @@ class Execution:
         self.drain()
         self._wait_for_runs(time.monotonic() + timeout)
         self._closed = True
-        hand_over = self._retry and self._store.workers is not None
+        broken, shared = False, self._store.workers is not None
         for run in list(self._active):
-            if hand_over or not self._watchdog.finish(run, "server stopped"):
+            handed_over = broken or (shared and _may_repeat(run.executor))
+            if handed_over or not self._watchdog.finish(run, "server stopped"):
                 # A broken store is not asked for each of them: the time is short, and a lost worker is found out.
-                hand_over = True
+                broken = broken or not handed_over
                 run.hand_over()
         self._wait_for_runs(time.monotonic() + _FAREWELL_SECONDS)
         self._watchdog.close()
@@ -295,12 +323,16 @@ class Execution:
         self._cancels.close()
         self._hub.close()
 
-    def _wait_for_runs(self, deadline: float) -> None:
-        """Until all runs have come back, but for one that closes the app itself."""
+    def _wait_for_runs(self, deadline: float, executor: Any = None) -> None:
+        """Until all runs have come back, or those of one executor, but for one that closes the app itself."""
         own = current_run.get()
-        while any(run is not own for run in list(self._active)) and (left := deadline - time.monotonic()) > 0:
+        while any(run is not own for run in self.runs_of(executor)) and (left := deadline - time.monotonic()) > 0:
             self._came_back.clear()
             self._came_back.wait(min(left, 0.1))
+
+
+def _may_repeat(executor: Any) -> bool:
+    return getattr(executor, "on_worker_lost", "fail") == "retry"
 
 
 def _stopping() -> OverloadedError:

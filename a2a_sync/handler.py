@@ -14,6 +14,7 @@ from typing import Any
 
 from a2a_sync import operations as op
 from a2a_sync import tracing
+from a2a_sync.auth.ownership import owner_of
 from a2a_sync.bounds import check_bounds
 from a2a_sync.card import AgentCapabilities
 from a2a_sync.errors import (
@@ -339,9 +340,7 @@ class RequestHandler:
 
 
 def _scope(tenant: str, context: CallContext) -> Scope:
-    if context.owner is not None:
-        return Scope(tenant, context.owner)
-    return Scope(tenant, context.principal.id if context.principal is not None else "")
+    return Scope(tenant, owner_of(context))
 
 
 def _scoped(method: Callable[[Scope, Any, CallContext], Any]) -> Callable[[Any, CallContext], Any]:

@@ -68,7 +68,7 @@ class Run:
         self.error: A2AError | None = None
         self.unstored = ""
         self.emitted = False
-        self._executor = executor
+        self.executor = executor
         self._hub = hub
         self._create = create
         self._on_over = on_over
@@ -226,7 +226,7 @@ class Run:
             self.emitted = False
         context, at_home = RequestContext(self), way_home()
         with suppress(WaitsForAnswer):
-            if getattr(self._executor, "native_thread", False):
+            if getattr(self.executor, "native_thread", False):
                 on_native_thread(lambda: self._call(context, at_home))
             else:
                 self._call(context, at_home)
@@ -235,7 +235,7 @@ class Run:
     def _call(self, context: RequestContext, at_home: Way) -> None:
         """The user's code, to its last event."""
         context.enter()
-        events = self._executor.execute(context)
+        events = self.executor.execute(context)
         if events is not None:
             try:
                 for event in events:

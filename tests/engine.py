@@ -99,7 +99,7 @@ class Served:
         self.app = A2AApp(agent, card=card, store=store, limits=Limits(**limits), push=push)
         self.store = self.app.store
         self.endpoint = self.app.endpoint()
-        self.pool = self.app._execution.pool
+        self.pool = self.app._engine.execution.pool
 
     def call(self, operation: op.Operation, request: Any, **context: Any) -> Any:
         return self.endpoint(Call(operation, request, CallContext(**context)))
@@ -146,7 +146,7 @@ class Served:
 
     def quiet(self) -> None:
         """Wait until no run is left and every place in the pool is free."""
-        eventually(lambda: not (self.app._execution.running or self.pool.running or self.pool.waiting), "quiet")
+        eventually(lambda: not (self.app._engine.execution.running or self.pool.running or self.pool.waiting), "quiet")
 
     def close(self) -> None:
         self.app.close(0.0)

@@ -139,10 +139,10 @@ task = client.send("forever", return_immediately=True)
 assert together.wait(20)
 assert client.cancel_task(task.id).state == "canceled"
 for _ in range(1000):
-    if not app._execution.running:
+    if not app._engine.execution.running:
         break
     gevent.sleep(0.005)
-assert not app._execution.running
+assert not app._engine.execution.running
 app.close()
 print("fine")
 """

@@ -440,7 +440,7 @@ def test_a_run_that_comes_while_the_watchdog_leaves_is_watched(serve, monkeypatc
     """Between the last look and the leaving there is a moment in which nobody seems to watch."""
     gate = Gate()
     served = serve(hold(gate), max_runtime=0.05)
-    watchdog = served.app._execution._watchdog
+    watchdog = served.app._engine.execution._watchdog
     may_leave, asked = watchdog._may_leave, []
 
     def leave_late():
@@ -471,8 +471,8 @@ def test_lingering_runs_are_bounded_and_the_rest_keep_their_places(serve, caplog
     assert (served.pool.running, served.pool.lingering) == (1, 1)
     assert served.send("next").text == "fine"
     looks = []
-    look = served.app._execution._watchdog._look
-    served.app._execution._watchdog._look = lambda now: looks.append(look(now))
+    look = served.app._engine.execution._watchdog._look
+    served.app._engine.execution._watchdog._look = lambda now: looks.append(look(now))
     eventually(lambda: len(looks) > 2, "another look")
     assert caplog.text.count("too many runs linger") == 1
     gate.open.set()
@@ -529,7 +529,7 @@ def test_the_watchdog_leaves_when_there_is_nothing_to_watch_and_comes_back(serve
     gate = Gate()
     served = serve(hold(gate), max_runtime=0.1)
     assert served.send("fine").state is S.COMPLETED
-    eventually(lambda: served.app._execution._watchdog._thread is None, "the watchdog's leaving")
+    eventually(lambda: served.app._engine.execution._watchdog._thread is None, "the watchdog's leaving")
     assert served.in_background("hold").result().state is S.FAILED
     gate.open.set()
 
@@ -537,7 +537,7 @@ def test_the_watchdog_leaves_when_there_is_nothing_to_watch_and_comes_back(serve
 def test_without_limits_no_watchdog_is_started(serve):
     served = serve(hold(Gate()), max_runtime=None)
     served.send("fine")
-    assert served.app._execution._watchdog._thread is None
+    assert served.app._engine.execution._watchdog._thread is None
 
 
 # -- closing ------------------------------------------------------------------------------------------------------------
@@ -549,7 +549,7 @@ def test_close_gives_runs_their_time(serve_any):
     sender = served.in_background("hold")
     gate.wait()
     closing = Background(lambda: served.app.close(PATIENCE))
-    eventually(lambda: served.app._execution.draining)
+    eventually(lambda: served.app._engine.execution.draining)
     with pytest.raises(OverloadedError, match="stopping"):
         served.send("late")
     gate.open.set()
@@ -714,14 +714,14 @@ def test_a_start_that_was_overtaken_by_close_leaves_no_trace(serve):
 def test_a_run_that_was_stopped_before_it_began_stores_nothing(serve, monkeypatch):
     monkeypatch.setattr("a2a_sync.execution._FAREWELL_SECONDS", 0.0)
     served = serve(hold(Gate()), store=MemoryStore())
-    enter = served.app._execution._enter
+    enter = served.app._engine.execution._enter
 
     def overtaken(*args):
         run = enter(*args)
         served.app.close(0.0)
         return run
 
-    served.app._execution._enter = overtaken
+    served.app._engine.execution._enter = overtaken
     with pytest.raises(OverloadedError, match="stopping"):
         served.send()
     served.quiet()
@@ -755,7 +755,7 @@ def test_an_app_that_ran_before_a_fork_works_in_the_child_and_goes_on_in_the_par
     gate.wait()
 
     def child():
-        assert served.app._execution.running == 0
+        assert served.app._engine.execution.running == 0
         assert served.send("in the child").text == "in the child"
         items = collect(served.stream("streamed"))
         assert items[-1].event.status.state is S.COMPLETED

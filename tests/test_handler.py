@@ -137,7 +137,7 @@ def test_an_agent_that_does_not_stream_says_so(quick):
     app = served.app
     modes = InputModes(app.agent_card())
     mute = AgentCapabilities(streaming=False)
-    handler = RequestHandler(served.store, app._execution, app._hub, app.limits, mute, modes)
+    handler = RequestHandler(served.store, app._engine.execution, app._engine.hub, app.limits, mute, modes)
     for request, method in (
         (served.request("hi"), handler.send_streaming_message),
         (SubscribeToTaskRequest(id="x"), handler.subscribe_to_task),
@@ -158,7 +158,7 @@ def test_an_unknown_task_is_not_found(serve, name):
     }
     with pytest.raises(TaskNotFoundError):
         calls[name]()
-    assert served.app._hub._listeners == {}
+    assert served.app._engine.hub._listeners == {}
 
 
 def test_a_foreign_task_answers_exactly_like_an_unknown_one(serve):
@@ -251,7 +251,7 @@ def test_a_caller_that_leaves_is_not_waited_for_and_the_task_goes_on(serve):
     turns.gate("hold end").open.set()
     (task,) = served.list().tasks
     assert served.until(task.id, S.COMPLETED)
-    assert served.app._hub._listeners == {}
+    assert served.app._engine.hub._listeners == {}
 
 
 def test_many_senders_at_once_each_get_their_own_task(serve):
@@ -276,7 +276,7 @@ def test_a_message_to_a_busy_task_waits_and_then_runs(serve):
     task_id = busy(served, turns)
     before = served.log(task_id)
     second = served.in_background("the end", task_id=task_id)
-    eventually(lambda: len(served.app._hub._listeners.get(task_id, ())) >= 1)
+    eventually(lambda: len(served.app._engine.hub._listeners.get(task_id, ())) >= 1)
     assert served.log(task_id) == before
     turns.gate("hold").open.set()
     assert second.result().text == "the end"
@@ -295,7 +295,7 @@ def test_it_gets_the_answer_to_its_own_message_not_to_the_one_before(serve):
         served = serve(turns)
         task_id = busy(served, turns)
         second = served.in_background("hold 2", task_id=task_id)
-        eventually(lambda t=task_id, s=served: len(s.app._hub._listeners.get(t, ())) >= 2)
+        eventually(lambda t=task_id, s=served: len(s.app._engine.hub._listeners.get(t, ())) >= 2)
         turns.gate("hold").open.set()
         turns.gate("hold 2").wait()
         assert second.waiting
@@ -308,7 +308,7 @@ def test_a_streamed_message_to_a_busy_task_shows_its_own_run_only(serve):
     served = serve(turns)
     task_id = busy(served, turns)
     opening = Background(lambda: served.stream("the end", task_id=task_id))
-    eventually(lambda: len(served.app._hub._listeners.get(task_id, ())) >= 1)
+    eventually(lambda: len(served.app._engine.hub._listeners.get(task_id, ())) >= 1)
     turns.gate("hold").open.set()
     first, *rest = collect(opening.result())
     assert texts(first.event.history) == ["user: hold", "agent: after hold?", "user: the end"]
@@ -349,7 +349,7 @@ def test_a_task_that_ends_meanwhile_takes_no_further_message(serve):
     task_id = busy(served, turns, "hold end")
     before = len(served.log(task_id))
     second = served.in_background("more", task_id=task_id)
-    eventually(lambda: len(served.app._hub._listeners.get(task_id, ())) >= 1)
+    eventually(lambda: len(served.app._engine.hub._listeners.get(task_id, ())) >= 1)
     turns.gate("hold end").open.set()
     with pytest.raises(UnsupportedOperationError, match="completed"):
         second.result()
@@ -361,7 +361,7 @@ def test_of_several_that_wait_each_gets_its_turn(serve):
     served = serve(turns)
     task_id = busy(served, turns)
     waiting = [served.in_background(f"turn {number}", task_id=task_id) for number in range(4)]
-    eventually(lambda: len(served.app._hub._listeners.get(task_id, ())) >= 4)
+    eventually(lambda: len(served.app._engine.hub._listeners.get(task_id, ())) >= 4)
     turns.gate("hold").open.set()
     states = {sender.result().state for sender in waiting}
     assert states == {S.INPUT_REQUIRED}
@@ -393,7 +393,7 @@ def test_a_task_that_has_ended_takes_neither_message_nor_subscriber(serve, state
     ):
         with pytest.raises(UnsupportedOperationError, match=state):
             call()
-    assert served.app._hub._listeners == {}
+    assert served.app._engine.hub._listeners == {}
 
 
 # -- history ------------------------------------------------------------------------------------------------------------
@@ -553,7 +553,7 @@ def test_a_number_that_means_nothing_counts_as_none(serve, number):
     ended = served.send("x")
     with pytest.raises(UnsupportedOperationError):
         served.subscribe(ended.id, after=number)
-    assert served.app._hub._listeners == {}
+    assert served.app._engine.hub._listeners == {}
 
 
 def test_a_stream_that_is_closed_leaves_task_and_others_alone(serve):
@@ -565,7 +565,7 @@ def test_a_stream_that_is_closed_leaves_task_and_others_alone(serve):
     first.close()
     turns.gate("hold end").open.set()
     assert collect(second)[-1].event.status.state is S.COMPLETED
-    assert served.app._hub._listeners == {}
+    assert served.app._engine.hub._listeners == {}
 
 
 # -- listing ------------------------------------------------------------------------------------------------------------

@@ -358,4 +358,4 @@ def test_nobody_listens_on_after_it(served):
     stream(served)
     with pytest.raises(InvalidParamsError):
         stream(served, "other")
-    eventually(lambda: not served.app._hub.listened_to, "silence")
+    eventually(lambda: not served.app._engine.hub.listened_to, "silence")

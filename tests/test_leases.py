@@ -200,7 +200,7 @@ LIMITS = Limits(beat=BEAT, tick=0.05)
 
 def lose(app: A2AApp) -> None:
     """What a kill does to an app, without the process: no more heartbeats, nothing stored any more."""
-    neighbours = app._neighbours
+    neighbours = app._engine.neighbours
     assert neighbours is not None
     neighbours._leases._halt()
     neighbours._hints.close()
@@ -226,8 +226,8 @@ def waiting_task(client: Client, text: str) -> Task:
 
 def meet(app: A2AApp) -> None:
     """What a server's first request does."""
-    assert app._neighbours is not None
-    app._neighbours.meet()
+    assert app._engine.neighbours is not None
+    app._engine.neighbours.meet()
 
 
 def test_a_task_whose_worker_died_runs_again_where_the_agent_says_so(app: Callable[[type[Agent]], A2AApp]) -> None:
@@ -249,7 +249,7 @@ def test_a_task_that_kills_every_worker_fails_in_the_end(app: Callable[[type[Age
         meet(heir)
         taken = threading.Event()
         for _ in range(400):
-            if heir._execution.running or Client(heir).get_task(task.id).state.terminal:
+            if heir._engine.execution.running or Client(heir).get_task(task.id).state.terminal:
                 break
             taken.wait(0.02)
     done = Client(apps[-1]).wait(task.id, timeout=20)

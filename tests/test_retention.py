@@ -46,7 +46,7 @@ def chunks(count: int, last: Any) -> Iterator[Any]:
 
 def sweep(served: Served, later: float) -> None:
     """What the sweeper of `served` would do so many seconds from now."""
-    sweeper = served.app._sweeper
+    sweeper = served.app._engine.sweeper
     sweeper._clock = lambda: time.time() + later
     while sweeper.sweep():
         pass
@@ -89,7 +89,7 @@ def test_who_follows_a_task_that_is_removed_comes_to_an_end(serve: Callable[...,
     follower = Background(lambda: list(stream))
     sweep(served, 31 * DAY)
     assert [item.event for item in follower.result()] == [task]
-    assert not served.app._hub.listened_to
+    assert not served.app._engine.hub.listened_to
 
 
 def test_who_follows_a_task_that_had_to_make_room_comes_to_an_end() -> None:
@@ -105,7 +105,7 @@ def test_who_follows_a_task_that_had_to_make_room_comes_to_an_end() -> None:
 def test_a_removed_task_ends_its_streams_in_the_other_process_too(tmp_path: Path) -> None:
     one, other = (Served(counting, store=SQLiteStore(tmp_path / "tasks.db")) for _ in range(2))
     for served in (one, other):
-        served.app._neighbours.meet()
+        served.app._engine.neighbours.meet()
     follower = collect_later(other.subscribe(one.send("ask").id))
     sweep(one, 31 * DAY)
     assert len(follower.result()) == 1
@@ -216,7 +216,7 @@ def test_a_fault_of_the_store_does_not_end_the_sweeper(caplog: pytest.LogCapture
             looks.release()
             raise OSError("disk on fire")
 
-    sweeper = Sweeper(Broken(), Served(counting).app._hub, Limits(sweep=0.01))
+    sweeper = Sweeper(Broken(), Served(counting).app._engine.hub, Limits(sweep=0.01))
     sweeper.start()
     for _ in range(3):
         assert looks.acquire(timeout=PATIENCE)
@@ -229,7 +229,7 @@ def test_an_app_that_nobody_uses_any_more_takes_its_sweeper_along() -> None:
     served = Served(counting, sweep=0.01)
     served.send("1")
     served.quiet()
-    gone = weakref.ref(served.app._sweeper)
+    gone = weakref.ref(served.app._engine.sweeper)
     del served
 
     def collected() -> bool:

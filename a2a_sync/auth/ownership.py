@@ -10,10 +10,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from a2a_sync.operations import Call, Endpoint
+from a2a_sync.operations import Call, CallContext, Endpoint
 
 #: Says whose tasks a call means: an id, or None for the caller's own. May raise an `A2AError`.
 Owner: TypeAlias = Callable[[Call], str | None]
+
+
+def owner_of(context: CallContext) -> str:
+    """Whose tasks a call means: of whom the author named, else of its caller; ``""`` where there is nobody."""
+    if context.owner is not None:
+        return context.owner
+    return context.principal.id if context.principal is not None else ""
 
 
 def owned(owner: Owner, endpoint: Endpoint) -> Endpoint:

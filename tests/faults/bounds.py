@@ -41,7 +41,7 @@ def figures(served: Served, path: Path) -> Figures:
     memory = int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if pages.exists() else 0
     files = [Path(f"{path}{end}") for end in ("", "-wal")]
     size = sum(one.stat().st_size for one in files if one.exists())
-    listeners = len(served.app._hub._listeners)
+    listeners = len(served.app._engine.hub._listeners)
     return Figures(served.list().total_size, threading.active_count(), listeners, memory / 1e6, size / 1e6)
 
 

@@ -95,7 +95,7 @@ def test_limits_and_waits_do_not_follow_the_clock(serve: Callable[..., Served], 
     for jump in JUMPS:
         clock.ahead = jump
         # A look of the watchdog and of the waiting send at each time.
-        eventually(lambda: served.app._execution.running == 1)
+        eventually(lambda: served.app._engine.execution.running == 1)
         assert sender.waiting
     gate.open.set()
     assert sender.result().state is S.COMPLETED
@@ -122,7 +122,7 @@ def test_a_clock_that_jumps_buries_nobody(clock: Clock, tmp_path: Path) -> None:
     apps = [Served(handler, store=SQLiteStore(tmp_path / "tasks.db"), beat=0.1) for _ in gates]
     tasks = []
     for number, served in enumerate(apps):
-        served.app._neighbours.meet()
+        served.app._engine.neighbours.meet()
         tasks.append(served.begin(str(number)))
         gates[number].wait()
     beats = apps[0].store.workers.beats

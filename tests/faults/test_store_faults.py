@@ -266,7 +266,7 @@ def test_a_file_that_was_locked_for_long_costs_nobody_a_run(tmp_path: Path, monk
     apps = [Served(handler, store=SQLiteStore(path, busy_timeout=BUSY), beat=0.1) for _ in gates]
     tasks = []
     for number, served in enumerate(apps):
-        served.app._neighbours.meet()
+        served.app._engine.neighbours.meet()
         tasks.append(served.begin(str(number)))
         gates[number].wait()
     beats = apps[0].store.workers.beats
@@ -354,7 +354,7 @@ def every_call(served: Served) -> list[Any]:
         lambda: served.get(task_id),
         lambda: collect(served.subscribe(task_id, 2)),
         lambda: served.list(),
-        lambda: served.app._sweeper.sweep(),
+        lambda: served.app._engine.sweeper.sweep(),
     )
     outcomes += map(_attempt, calls)
     waiting = _attempt(lambda: served.send("wait", return_immediately=True))
@@ -379,7 +379,7 @@ def test_a_fault_at_any_one_call_of_the_store(
     plan = Plan(number, after)
     store = SQLiteStore(tmp_path / "tasks.db")
     served = Served(script, store=Failing(store, plan), max_runtime=PATIENCE, busy_wait=0.1)
-    served.app._execution._watchdog._tick = 0.02
+    served.app._engine.execution._watchdog._tick = 0.02
     served.send("ask")
     plan.armed = True
     outcomes = every_call(served)
@@ -392,7 +392,7 @@ def test_a_fault_at_any_one_call_of_the_store(
     assert plan.met, "the fault was never met: take fewer"
     # The fault is over: what was told to end does so now, and so does what was stored though the store said otherwise.
     for task in served.list(status=S.WORKING).tasks:
-        if served.app._execution.running:
+        if served.app._engine.execution.running:
             _attempt(lambda task=task: served.cancel(task.id))
     served.quiet()
     for task in served.list().tasks:

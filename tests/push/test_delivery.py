@@ -375,7 +375,7 @@ def test_nobody_listens_to_a_task_when_its_webhooks_were_told_of_its_end(serve, 
     served = serve(count)
     served.send("1", task_push_notification_config=receiver.config())
     receiver.await_end()
-    eventually(lambda: not served.app._hub.listened_to, "the end of listening")
+    eventually(lambda: not served.app._engine.hub.listened_to, "the end of listening")
 
 
 def test_a_webhook_whose_events_are_not_kept_any_more_is_told_the_task(serve, receiver):
