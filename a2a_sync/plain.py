@@ -7,6 +7,7 @@ from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
 from a2a_sync.bindings import http_json
+from a2a_sync.bindings.routes import OLD_PREFIX
 from a2a_sync.codec import by_version
 from a2a_sync.errors import MethodNotFoundError
 from a2a_sync.wellknown import CARD_PATH
@@ -31,10 +32,11 @@ def host_is_served(request: Request) -> bool:
         return False
 
 
-def nothing_here() -> Response:
-    """The error of a path that nobody knows, as HTTP+JSON writes it (spec 11.6)."""
+def nothing_here(path: str) -> Response:
+    """The error of a path that nobody knows, as HTTP+JSON writes it (spec 11.6), for readers of 0.3 where it may be theirs."""
+    codec = by_version("0.3" if path.startswith(f"/{OLD_PREFIX}/") else "1.0", "HTTP+JSON")
     error = MethodNotFoundError(f"there is nothing at this path; the card is at {CARD_PATH}")
-    return Response(http_json.write_error(error, by_version("1.0")), status=404, content_type="application/json")
+    return Response(http_json.write_error(error, codec), status=404, content_type="application/json")
 
 
 def plain_error(status: int, message: str) -> Response:
