@@ -9,7 +9,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-gevent conformance lint types docs bench soak interop interop-03 clean
+.PHONY: help demo test test-gevent conformance tck lint types docs audit bench soak clean
+.PHONY: interop interop-page interop-all interop-newest interop-03 interop-js
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -35,6 +36,9 @@ types: $(VENV)/.stamp-dev ## Check types
 
 docs: $(VENV)/.stamp-docs ## Build the documentation into docs/_build/
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+
+audit: $(VENV)/.stamp-audit ## Look for what endangers: in the sources, and in what is installed with the library
+	$(BIN)/python .ci/audit.py
 
 bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare server (SUITES="send stream" for some)
 	$(BIN)/python -m tests.benchmarks $(SUITES)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 VERSION = "A2A-Version"
 #: What a push notification is known by (posted twice, it is the same), the token of its receiver, and who has signed it.
 NOTIFICATION_ID = "X-A2A-Notification-Id"
-NOTIFICATION_TOKEN = "X-A2A-Notification-Token"
+NOTIFICATION_TOKEN = "X-A2A-Notification-Token"  # the name of a header  # nosec B105
 NOTIFICATION_SIGNATURE = "X-A2A-Notification-Signature"
 #: What a request is that names no version (spec 3.6.2).
 UNNAMED = "0.3"

@@ -78,7 +78,7 @@ def serve(
     command += [*(["--reload"] if reload else []), *gunicorn_arguments]
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execvp(command[0], command)
+    os.execvp(command[0], command)  # no shell: the command is a list, and gunicorn's  # nosec B606
 
 
 def _check_target(target: str, store: str | None, url: str | None, workers: int) -> None:

@@ -54,5 +54,5 @@ def say_address(worker: Any) -> None:
 
 def address(host: str, port: int) -> str:
     """The URL under which this machine reaches a socket bound to `host` and `port`."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # nothing is bound here  # nosec B104
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

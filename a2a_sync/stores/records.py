@@ -115,7 +115,7 @@ class Record:
         self.rest = 0.0
         #: Of the sends that have begun its runs.
         self.keys: tuple[str, ...] = ()
-        self.token = ""
+        self.token = ""  # nobody may append yet  # nosec B105
         self.request: RunRequest | None = None
         self.webhooks: tuple[StoredWebhook, ...] = ()
 

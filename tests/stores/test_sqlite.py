@@ -161,6 +161,12 @@ def test_stores_with_different_prefixes_share_a_file_and_no_task(make_store):
     assert ids(two, TaskQuery()) == []
 
 
+@pytest.mark.parametrize("prefix", ["a b", "a;", "1a", "é_", "x--", 'x"'])
+def test_a_prefix_that_is_no_name_is_refused_at_once(make_store, prefix):
+    with pytest.raises(ValueError, match="becomes part of the tables' names"):
+        make_store(prefix=prefix)
+
+
 def test_a_file_of_a_newer_release_is_refused_in_one_sentence(path, make_store):
     store = make_store()
     task_id = done(store)

@@ -84,6 +84,8 @@ class SQLiteStore:
             raise ValueError(
                 f"SQLiteStore needs the path of a file, not {name!r}; for tasks in memory use MemoryStore()"
             )
+        if prefix and not (prefix.isidentifier() and prefix.isascii()):
+            raise ValueError(f"prefix becomes part of the tables' names, and {prefix!r} cannot")
         if max_tasks < 1:
             raise ValueError(f"max_tasks must be at least 1, not {max_tasks}")
         if busy_timeout < 0:
