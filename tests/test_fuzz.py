@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 
-from a2a_sync import A2AApp, Agent, InputRequired, Limits, MemoryStore, Message, RequestContext
-from a2a_sync.lifecycle import Entry, LogEvent, ends_run
-from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import RunToken, Scope, StartedRun
-from tests.mutations import ASKED, CALLS, CALLS_V03, FINISHED, GRAMMARS, TOKEN, HttpRequest, requests
-from tests.wsgi import Answer, Frame, Peer, message
+from tests.fuzzed import World, watched
+from tests.mutations import CALLS, CALLS_V03, GRAMMARS, HttpRequest, requests
+from tests.wsgi import Answer, Frame
 
-EXAMPLES = 5000
 #: What bad input may be told. Codes of the protocol and of JSON-RPC, but for the one that says the server is at fault.
 CODES = {-32700, -32600, -32601, -32602, -32001, -32002, -32003, -32004, -32005, -32007, -32009}
 WRITING = {"SendMessage", "SendStreamingMessage", "CancelTask", "message/send", "message/stream", "tasks/cancel"}
@@ -27,112 +19,10 @@ WRITING = {"SendMessage", "SendStreamingMessage", "CancelTask", "message/send", 
 READING = {"1.0": {"GetTask", "ListTasks", "SubscribeToTask"}, "0.3": {"tasks/get", "tasks/resubscribe"}}
 
 
-class Echo(Agent):
-    """Ends at once: with what it was sent, or with a question."""
-
-    name = "echo"
-    description = "Says it again"
-
-    def handle_message(self, message: Message, context: RequestContext) -> Any:
-        return InputRequired("What?") if message.text == "ask" else list(message.parts)
-
-
-class Witness(MemoryStore):
-    """A memory store that counts what is written and knows which runs go on."""
-
-    def __init__(self) -> None:
-        super().__init__(max_tasks=200)
-        self.writes = 0
-        self._running: set[str] = set()
-        self._changed = threading.Condition()
-
-    def _wrote(self, task_id: str, running: bool) -> None:
-        with self._changed:
-            self.writes += 1
-            (self._running.add if running else self._running.discard)(task_id)
-            self._changed.notify_all()
-
-    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
-        started = super().start_run(scope, request, events, create=create)
-        self._wrote(request.task_id, True)
-        return started
-
-    def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
-        entries = super().append(token, events, end=end)
-        self._wrote(token.task_id, not (end or any(map(ends_run, events))))
-        return entries
-
-    def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
-        entries = super().interrupt(scope, task_id, events)
-        self._wrote(task_id, False)
-        return entries
-
-    def delete(self, scope: Scope, task_id: str) -> None:
-        super().delete(scope, task_id)
-        self._wrote(task_id, False)
-
-    def await_runs(self) -> None:
-        """Until no run goes on."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: not self._running, 10), "a run hangs"
-
-
-class World:
-    """The app, its store, and tasks that requests can name."""
-
-    def __init__(self) -> None:
-        self.store = Witness()
-        limits = Limits(tick=0.002, busy_wait=5.0, read_deadline=1.0)
-        self.app = A2AApp(Echo(), store=self.store, limits=limits, bindings=("JSONRPC",))
-        self.peer = Peer(self.app)
-        self.counts: Counter[str] = Counter()
-        self.longest = 0.0
-        self.words: dict[str, str] = {}
-        self.renew()
-
-    def renew(self) -> None:
-        """Make sure that there is a finished task and one that waits, neither of them about to be forgotten."""
-        for word, text, state in ((FINISHED, "done", "COMPLETED"), (ASKED, "ask", "INPUT_REQUIRED")):
-            task = self.peer.call("GetTask", {"id": self.words.get(word, "none")}).json.get("result", {})
-            if task.get("status", {}).get("state") != "TASK_STATE_" + state:
-                sent = self.peer.call("SendMessage", message(text))
-                self.words[word] = sent.result["task"]["id"]
-        if TOKEN not in self.words:
-            self.words[TOKEN] = self.peer.call("ListTasks", {"pageSize": 1}).result["nextPageToken"]
-
-    def send(self, request: HttpRequest) -> tuple[HttpRequest, Answer]:
-        """The request with its words filled in, and its answer. Streams are left after their first bytes."""
-        body = request.body
-        for word, value in self.words.items():
-            body = body.replace(word.encode(), value.encode())
-        left = threading.Event()
-        environ = {"waitress.client_disconnected": left.is_set, "wsgi.input_terminated": True}
-        if "Content-Length" in request.headers:
-            # A server ends the body where it ends, whatever was announced.
-            environ["CONTENT_LENGTH"] = request.headers["Content-Length"]
-        headers = {name: value for name, value in request.headers.items() if name != "Content-Length"}
-        with self.peer.open(request.method, request.path, body, headers, environ) as answer:
-            received = answer.chunk()
-            left.set()
-            received += b"".join(answer.chunks)
-        filled = HttpRequest(request.method, request.path, request.headers, body)
-        return filled, Answer(answer.status, answer.headers, received)
-
-
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    before = threads()
-    world = World()
-    yield world
-    world.app.close(0)
-    deadline = time.monotonic() + 10
-    for thread in threads() - before:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    assert not threads() - before, "threads are left"
-
-
-def threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("a2a-")}
+    with watched(("JSONRPC",)) as world:
+        yield world
 
 
 def judge(request: HttpRequest, answer: Answer) -> str:
@@ -204,31 +94,7 @@ def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("version", GRAMMARS)
 def test_damaged_requests_never_hurt(version: str, world: World) -> None:
-    world.counts.clear()
+    world.damage(requests(GRAMMARS[version]), judge, WRITING)
 
-    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
-    @given(requests(GRAMMARS[version]))
-    def damaged(request: HttpRequest) -> None:
-        world.renew()
-        world.store.await_runs()
-        before = world.store.writes
-        began = time.monotonic()
-        request, answer = world.send(request)
-        world.longest = max(world.longest, time.monotonic() - began)
-        method = judge(request, answer)
-        world.store.await_runs()
-        assert method in WRITING or world.store.writes == before
-        world.counts["sent"] += 1
-        world.counts["accepted"] += bool(method)
-        world.counts[method] += 1
-
-    damaged()
-
-    assert world.counts["sent"] >= EXAMPLES
-    assert world.counts["accepted"] * 5 >= world.counts["sent"], world.counts
     writing = WRITING & GRAMMARS[version].calls.keys()
     assert all(world.counts[method] for method in [*writing, *READING[version], "card"])
-    assert world.longest < 5
-    assert world.peer.call("SendMessage", message("still there")).result["task"]["status"]["state"] == (
-        "TASK_STATE_COMPLETED"
-    )

@@ -493,6 +493,10 @@ def test_a_refusal_in_0_3_names_the_member_as_it_was_sent(peer: Peer) -> None:
     assert "id" in old_refusal(peer.request("GET", "/", environ=environ), 400, -32602, "INVALID_PARAMS")
 
 
+def test_a_path_of_0_3_that_nobody_knows_is_an_error_for_its_readers(peer: Peer) -> None:
+    old_refusal(old(peer, "GET", "/v1/nothing"), 404, -32601, "METHOD_NOT_FOUND")
+
+
 def test_a_wrong_verb_in_0_3_is_told_which_are_allowed(peer: Peer) -> None:
     answer = old(peer, "GET", "/v1/message:send")
 

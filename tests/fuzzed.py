@@ -1,0 +1,173 @@
+"""An app that damaged requests are sent to: what it stores is counted, and no run or thread of it is left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from a2a_sync import A2AApp, Agent, InputRequired, Limits, MemoryStore, Message, RequestContext
+from a2a_sync.lifecycle import Entry, LogEvent, ends_run
+from a2a_sync.operations import RunRequest
+from a2a_sync.stores.base import RunToken, Scope, StartedRun
+from tests.mutations import ASKED, FINISHED, TOKEN, HttpRequest
+from tests.wsgi import Answer, Peer, message
+
+EXAMPLES = 5000
+
+
+class Echo(Agent):
+    """Ends at once: with what it was sent, or with a question."""
+
+    name = "echo"
+    description = "Says it again"
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        return InputRequired("What?") if message.text == "ask" else list(message.parts)
+
+
+class Witness(MemoryStore):
+    """A memory store that counts what is written and knows which runs go on."""
+
+    def __init__(self) -> None:
+        super().__init__(max_tasks=200)
+        self.writes = 0
+        self._running: set[str] = set()
+        self._changed = threading.Condition()
+
+    def _wrote(self, task_id: str, running: bool) -> None:
+        with self._changed:
+            self.writes += 1
+            (self._running.add if running else self._running.discard)(task_id)
+            self._changed.notify_all()
+
+    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
+        started = super().start_run(scope, request, events, create=create)
+        self._wrote(request.task_id, True)
+        return started
+
+    def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
+        entries = super().append(token, events, end=end)
+        self._wrote(token.task_id, not (end or any(map(ends_run, events))))
+        return entries
+
+    def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
+        entries = super().interrupt(scope, task_id, events)
+        self._wrote(task_id, False)
+        return entries
+
+    def delete(self, scope: Scope, task_id: str) -> None:
+        super().delete(scope, task_id)
+        self._wrote(task_id, False)
+
+    def await_runs(self) -> None:
+        """Until no run goes on."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: not self._running, 10), "a run hangs"
+
+
+class World:
+    """The app, its store, and tasks that requests can name."""
+
+    def __init__(self, bindings: Sequence[str]) -> None:
+        self.store = Witness()
+        limits = Limits(tick=0.002, busy_wait=5.0, read_deadline=1.0)
+        self.app = A2AApp(Echo(), store=self.store, limits=limits, bindings=bindings)
+        self.peer = Peer(self.app)
+        self.counts: Counter[str] = Counter()
+        self.longest = 0.0
+        self.words: dict[str, str] = {}
+        self.renew()
+
+    def renew(self) -> None:
+        """Make sure that there is a finished task and one that waits, neither of them about to be forgotten."""
+        for word, text, state in ((FINISHED, "done", "COMPLETED"), (ASKED, "ask", "INPUT_REQUIRED")):
+            task = self.peer.call("GetTask", {"id": self.words.get(word, "none")}).json.get("result", {})
+            if task.get("status", {}).get("state") != "TASK_STATE_" + state:
+                sent = self.peer.call("SendMessage", message(text))
+                self.words[word] = sent.result["task"]["id"]
+        if TOKEN not in self.words:
+            self.words[TOKEN] = self.peer.call("ListTasks", {"pageSize": 1}).result["nextPageToken"]
+
+    def send(self, request: HttpRequest) -> tuple[HttpRequest, Answer]:
+        """The request with its words filled in, and its answer. Streams are left after their first bytes."""
+        body, address = request.body, request.path
+        for word, value in self.words.items():
+            body, address = body.replace(word.encode(), value.encode()), address.replace(word, value)
+        left = threading.Event()
+        path, _, query = address.partition("?")
+        environ = {
+            "waitress.client_disconnected": left.is_set,
+            "wsgi.input_terminated": True,
+            "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
+            "QUERY_STRING": query,
+            "REQUEST_URI": address,
+            "RAW_URI": address,
+        }
+        if "Content-Length" in request.headers:
+            # A server ends the body where it ends, whatever was announced.
+            environ["CONTENT_LENGTH"] = request.headers["Content-Length"]
+        headers = {name: value for name, value in request.headers.items() if name != "Content-Length"}
+        with self.peer.open(request.method, "/", body, headers, environ) as answer:
+            received = answer.chunk()
+            left.set()
+            received += b"".join(answer.chunks)
+        filled = HttpRequest(request.method, address, request.headers, body)
+        return filled, Answer(answer.status, answer.headers, received)
+
+    def damage(
+        self,
+        strategy: st.SearchStrategy[HttpRequest],
+        judge: Callable[[HttpRequest, Answer], str],
+        writing: set[str],
+    ) -> None:
+        """Send what `strategy` draws, let `judge` look at each answer (it gives what was accepted), and count."""
+        self.counts.clear()
+
+        @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+        @given(strategy)
+        def damaged(request: HttpRequest) -> None:
+            self.renew()
+            self.store.await_runs()
+            before = self.store.writes
+            began = time.monotonic()
+            request, answer = self.send(request)
+            self.longest = max(self.longest, time.monotonic() - began)
+            accepted = judge(request, answer)
+            self.store.await_runs()
+            assert accepted in writing or self.store.writes == before
+            self.counts["sent"] += 1
+            self.counts["accepted"] += bool(accepted)
+            self.counts[accepted] += 1
+
+        damaged()
+
+        assert self.counts["sent"] >= EXAMPLES
+        assert self.counts["accepted"] * 5 >= self.counts["sent"], self.counts
+        assert self.longest < 5
+        done = self.peer.call("SendMessage", message("still there")).result["task"]
+        assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("a2a-")}
+
+
+@contextmanager
+def watched(bindings: Sequence[str]) -> Iterator[World]:
+    """A world whose threads are gone when it is."""
+    before = threads()
+    world = World(bindings)
+    yield world
+    world.app.close(0)
+    deadline = time.monotonic() + 10
+    for thread in threads() - before:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    assert not threads() - before, "threads are left"
