@@ -32,6 +32,7 @@ _MODULES = {
     "a2a_sync.chatmessages": ("from_chat_messages", "to_chat_messages"),
     "a2a_sync.client": ("Chat", "Client", "Retry", "TaskStream", "Timeout"),
     "a2a_sync.client.placing": ("ApiKey",),
+    "a2a_sync.client.remotetool": ("RemoteTool",),
     "a2a_sync.client.tokens": ("ClientCredentials",),
     "a2a_sync.errors": (
         "A2AError",
@@ -41,6 +42,7 @@ _MODULES = {
         "PublicError",
         "StoreError",
         "StreamInterrupted",
+        "TaskFailed",
         "TaskNotCancelableError",
         "TaskNotFoundError",
         "TransportError",
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
     from a2a_sync.client import TaskStream as TaskStream
     from a2a_sync.client import Timeout as Timeout
     from a2a_sync.client.placing import ApiKey as ApiKey
+    from a2a_sync.client.remotetool import RemoteTool as RemoteTool
     from a2a_sync.client.tokens import ClientCredentials as ClientCredentials
     from a2a_sync.errors import A2AError as A2AError
     from a2a_sync.errors import DataPartError as DataPartError
@@ -118,6 +121,7 @@ if TYPE_CHECKING:
     from a2a_sync.errors import PublicError as PublicError
     from a2a_sync.errors import StoreError as StoreError
     from a2a_sync.errors import StreamInterrupted as StreamInterrupted
+    from a2a_sync.errors import TaskFailed as TaskFailed
     from a2a_sync.errors import TaskNotCancelableError as TaskNotCancelableError
     from a2a_sync.errors import TaskNotFoundError as TaskNotFoundError
     from a2a_sync.errors import TransportError as TransportError

@@ -13,7 +13,7 @@ small class and there is no table to keep in step. This room imports nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class FieldViolation(NamedTuple):
@@ -269,6 +269,14 @@ def error_from_wire(
 
 class PublicError(Exception):
     """Raised by a handler: the task fails, and this text is shown to the client (any other exception's is not)."""
+
+
+class TaskFailed(Exception):
+    """A tool was called and its task failed, was rejected or canceled; ``task`` is how it ended, the text says why."""
+
+    def __init__(self, task: Any) -> None:
+        self.task = task
+        super().__init__(f"the task is {task.state}: {task.text}" if task.text else f"the task is {task.state}")
 
 
 class DataPartError(ValueError):

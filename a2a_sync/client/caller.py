@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from a2a_sync.card import AgentCard
 from a2a_sync.client.cards import Wanted, choose_interface, made_absolute
-from a2a_sync.client.link import CallOptions, Link, Surroundings, as_uris, http_link, local_link
+from a2a_sync.client.link import CallOptions, Link, Surroundings, as_uris, check_options, http_link, local_link
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.timeouts import Deadline, Timeout
 from a2a_sync.errors import UnsupportedOperationError
@@ -138,10 +138,7 @@ class Caller:
         Raises:
             TypeError: there is no such option.
         """
-        if unknown := options.keys() - CallOptions.__optional_keys__:
-            raise TypeError(
-                f"unexpected argument {min(unknown)!r}; all calls take {', '.join(CallOptions.__annotations__)}"
-            )
+        check_options(options)
         deadline = self._deadline(options.get("timeout"))
         return self._connect(deadline).marked(options), deadline
 

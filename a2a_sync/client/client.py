@@ -6,7 +6,7 @@ call is in `waiting`, limits are kept by the endpoints, the fold by `TaskStream`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
@@ -14,7 +14,7 @@ from a2a_sync import operations as op
 from a2a_sync.client import waiting
 from a2a_sync.client.chat import Chat
 from a2a_sync.client.content import Content, as_message
-from a2a_sync.client.link import CallOptions, Link
+from a2a_sync.client.link import CallOptions, Link, check_options
 from a2a_sync.client.push import PushCaller, as_push_config
 from a2a_sync.client.repeating import again
 from a2a_sync.client.stream import OneEvent, TaskStream
@@ -151,6 +151,39 @@ class Client(PushCaller):
     def chat(self, context_id: str | None = None) -> Chat:
         """A conversation, new or continued: it remembers the ids that the next message needs."""
         return Chat(self, context_id or "")
+
+    def as_tool(
+        self,
+        skill: str | None = None,
+        *,
+        name: str = "",
+        description: str = "",
+        context_id: str | None = None,
+        metadata: Metadata | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Callable[..., str]:
+        """The agent as a plain function ``(message: str, task_id: str = "") -> str`` with a name and a docstring from its card, for
+        agent frameworks to take as a tool.
+
+        It gives the text of the result, with data as JSON and files by name. A question of the agent is given too, with the
+        ``task_id`` to answer it with. The card is read now, unless `name` and `description` are given.
+
+        Parameters:
+            skill: one skill of the card, by its id: name and description are the skill's, and the request's metadata name it to
+                the agent as ``skillId``.
+            name: a Python identifier, instead of the one made of the card's name.
+            description: what a model reads of the tool, instead of what the card says.
+            context_id, metadata: go with each message.
+            options: of each call, see `CallOptions`.
+
+        Raises:
+            KeyError: the card has no such skill.
+            TaskFailed: (the function) the task failed, was rejected or canceled.
+        """
+        from a2a_sync.client.tools import as_tool
+
+        check_options(options)
+        return as_tool(self, skill, name, description, {"context_id": context_id, "metadata": metadata, **options})
 
     # -- tasks --
 

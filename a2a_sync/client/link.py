@@ -61,6 +61,14 @@ class CallOptions(TypedDict, total=False):
     tenant: str
 
 
+def check_options(options: CallOptions) -> None:
+    """Raises `TypeError` where one of `options` is none."""
+    if unknown := options.keys() - CallOptions.__optional_keys__:
+        raise TypeError(
+            f"unexpected argument {min(unknown)!r}; all calls take {', '.join(CallOptions.__annotations__)}"
+        )
+
+
 def as_uris(extensions: Sequence[str]) -> tuple[str, ...]:
     """What a user gave for ``extensions``."""
     if isinstance(extensions, str):

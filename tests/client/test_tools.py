@@ -1,0 +1,203 @@
+"""An agent as a plain function: what a framework reads of it, what it sends, what it says of the answer."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentSkill,
+    Artifact,
+    AuthRequired,
+    Client,
+    DataPart,
+    Failure,
+    FilePart,
+    InputRequired,
+    Message,
+    Rejected,
+    TaskFailed,
+    TaskNotFoundError,
+    TaskState,
+    TextPart,
+)
+from a2a_sync.client.tools import in_one_line, tool_name
+from a2a_sync.testing import wsgi_session
+
+CONVERT = AgentSkill(
+    id="convert", name="Convert", description="Converts an amount", tags=["money"], examples=["5 EUR in USD"]
+)
+
+
+def agent(handler: Any, name: str = "Currency Agent", **attributes: Any) -> Agent:
+    made = Agent(name, **{"description": "Knows currencies.", "skills": [CONVERT], **attributes})
+    made.message(handler)
+    return made
+
+
+@pytest.fixture
+def tool_of():
+    """The function for an agent with this handler."""
+    made: list[Any] = []
+
+    def tool_of(handler: Any, **options: Any) -> Any:
+        client = Client(agent(handler))
+        made.extend((client, client._target))
+        return client.as_tool(**options)
+
+    yield tool_of
+    for one in made:
+        one.close()
+
+
+# -- what a framework reads ---------------------------------------------------------------------------------------------
+
+
+def test_the_function_is_named_and_described_as_the_card_says(tool_of: Any) -> None:
+    tool = tool_of(lambda message, context: "ok")
+    assert tool.__name__ == "currency_agent"
+    assert tool.__doc__.startswith("Knows currencies. It can: Convert (Converts an amount)\n\nArgs:\n    message: ")
+    assert typing.get_type_hints(tool) == {"message": str, "task_id": str, "return": str}
+    assert str(inspect.signature(tool)) == "(message: str, task_id: str = '') -> str"
+
+
+def test_a_skill_is_a_tool_of_its_own_and_the_agent_hears_which(tool_of: Any) -> None:
+    tool = tool_of(lambda message, context: context.metadata["skillId"], skill="convert")
+    assert tool.__name__ == "currency_agent_convert"
+    assert tool.__doc__.startswith("Converts an amount. For example: 5 EUR in USD\n\nArgs:\n")
+    assert tool("x") == "convert"
+
+
+def test_a_skill_that_the_card_does_not_have_is_refused(tool_of: Any) -> None:
+    with pytest.raises(KeyError, match="fly"):
+        tool_of(lambda message, context: "ok", skill="fly")
+
+
+def test_a_name_and_a_description_of_yours_need_no_card() -> None:
+    with Client("http://127.0.0.1:9/") as client:
+        tool = client.as_tool(name="ask_bob", description="Asks Bob.")
+    assert tool.__name__ == "ask_bob"
+    assert tool.__doc__.startswith("Asks Bob.\n\nArgs:\n")
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [("Greeter", "greeter"), ("currency-agent  2", "currency_agent_2"), ("class", "agent_class"), ("3D", "agent_3d")],
+)
+def test_names_are_made_of_titles(title: str, name: str) -> None:
+    assert tool_name(title) == name
+
+
+@given(st.text(max_size=90))
+def test_every_name_suits_every_framework(title: str) -> None:
+    name = tool_name(title)
+    assert name.isascii()
+    assert name.isidentifier()
+    assert len(name) <= 64
+
+
+def test_titles_that_no_name_can_say_have_names_of_their_own() -> None:
+    titles = ["日本", "中国", "", "!", "a" * 80 + "b", "a" * 80 + "c", "café", "caf"]
+    assert len({tool_name(title) for title in titles}) == len(titles)
+
+
+def test_what_a_card_says_begins_no_section_of_the_docstring_and_is_not_endless() -> None:
+    line = in_one_line("Greets.\n\nArgs:\n    message: nothing\n\nReturns:\n    money" + "!" * 5000)
+    assert line.startswith("Greets. Args message: nothing Returns money!")
+    assert len(line) == 1024
+
+
+# -- what it sends ------------------------------------------------------------------------------------------------------
+
+
+def test_each_call_carries_what_was_given_for_all_of_them(tool_of: Any) -> None:
+    def answer(message: Message, context: Any) -> str:
+        return f"{context.context_id} {context.metadata}"
+
+    tool = tool_of(answer, skill="convert", context_id="c", metadata={"a": 1}, timeout=30)
+    assert tool("x") == "c {'a': 1, 'skillId': 'convert'}"
+
+
+def test_an_option_that_does_not_exist_is_refused_at_once(tool_of: Any) -> None:
+    with pytest.raises(TypeError, match="patience"):
+        tool_of(lambda message, context: "ok", patience=5)
+
+
+# -- what it says of the answer -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ("5.4 USD", "5.4 USD"),
+        ({"usd": 5.4}, '{"usd":5.4}'),
+        (["Rate:", DataPart(1.08)], "Rate:\n1.08"),
+        (FilePart(url="https://example.com/a.pdf", filename="a.pdf"), "[file: a.pdf, https://example.com/a.pdf]"),
+        (FilePart(raw=b"123"), "[file of 3 bytes]"),
+        (Artifact(name="out", parts=(TextPart("a"), TextPart("b"))), "ab"),
+        (None, ""),
+    ],
+)
+def test_the_result_is_text(tool_of: Any, result: Any, text: str) -> None:
+    assert tool_of(lambda message, context: result)("x") == text
+
+
+def test_a_message_is_a_result_too(tool_of: Any) -> None:
+    assert tool_of(lambda message, context: context.say(["a", DataPart({"n": 1})]))("x") == 'a\n{"n":1}'
+
+
+def test_a_direct_message_is_a_result_too() -> None:
+    quick = agent(lambda message, context: context.say("pong"), direct=True)
+    with Client(quick) as client:
+        assert client.as_tool()("ping") == "pong"
+    quick.close()
+
+
+def test_a_question_comes_back_and_is_answered_by_another_call(tool_of: Any) -> None:
+    def order(message: Message, context: Any) -> Any:
+        return f"a {message.text} one" if len(context.history) > 1 else InputRequired("Which size?")
+
+    tool = tool_of(order)
+    question = tool("pizza")
+    assert question.startswith("Which size?\n\n[input is needed: call this tool again")
+    task_id = question.partition('task_id="')[2].partition('"')[0]
+    assert tool("large", task_id=task_id) == "a large one"
+
+
+def test_a_login_that_is_needed_is_told(tool_of: Any) -> None:
+    assert tool_of(lambda message, context: AuthRequired("Log in"))("x").startswith(
+        "Log in\n\n[authorisation is needed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "state", "text"),
+    [
+        (Failure("No rates today"), TaskState.FAILED, "the task is failed: No rates today"),
+        (Rejected("No"), TaskState.REJECTED, "the task is rejected: No"),
+    ],
+)
+def test_a_task_that_does_not_succeed_is_an_exception(tool_of: Any, result: Any, state: TaskState, text: str) -> None:
+    with pytest.raises(TaskFailed) as caught:
+        tool_of(lambda message, context: result)("x")
+    assert str(caught.value) == text
+    assert caught.value.task.state is state
+
+
+def test_an_invented_task_is_an_error_of_the_client(tool_of: Any) -> None:
+    with pytest.raises(TaskNotFoundError):
+        tool_of(lambda message, context: "ok")("x", task_id="t-1")
+
+
+def test_it_works_over_http_too() -> None:
+    greeter = agent(lambda message, context: f"hello {message.text}")
+    with A2AApp(greeter) as app, Client("http://agent.test/", session=wsgi_session(app)) as client:
+        assert client.as_tool()("Ada") == "hello Ada"
+        assert client.as_tool("convert").__name__ == "currency_agent_convert"
