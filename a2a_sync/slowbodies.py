@@ -73,9 +73,11 @@ class SlowBodies:
                 if self._reading:
                     idle_since = time.monotonic()
                 if self._closed or time.monotonic() - idle_since > _LINGER:
-                    # Whoever comes from here on starts another one.
+                    # Whoever comes from here on starts another one; who has come just now did not.
                     self._watched = False
-                    return
+                    if self._closed or not self._reading:
+                        return
+                    self._watched = True
             self._cut_slow_ones()
 
     def _cut_slow_ones(self) -> None:
