@@ -125,10 +125,10 @@ class A2AApp:
         codecs = _speaking(versions)
         offered = offering(codecs, bindings)
         self._codecs = {version: codecs[version] for _, version in offered}
-        admission = admission_of(auth, scopes)
-        self._admit = admission or principal_in
         direct = bool(getattr(agent, "direct", False))
         card = card or described(agent)
+        admission = admission_of(auth, scopes, card)
+        self._admit = admission or principal_in
         # The first hook sees the request as it was sent: a send that comes again must look the same.
         activation = Activation(
             (

@@ -10,16 +10,20 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from a2a_sync.auth.policy import Auth as Auth
+from a2a_sync.logs import get_logger
 
 if TYPE_CHECKING:
     from a2a_sync.auth.admission import Admission
+    from a2a_sync.card import AgentCard
+
+logger = get_logger(__name__)
 
 #: The scopes that operations need, by the names of these.
 Scopes: TypeAlias = Mapping[str, str | Iterable[str]]
 
 
-def admission_of(auth: Auth | None, scopes: Scopes | None) -> Admission | None:
-    """The door that ``A2AApp(auth=…, scopes=…)`` asks for; None: it stands open.
+def admission_of(auth: Auth | None, scopes: Scopes | None, card: AgentCard) -> Admission | None:
+    """The door that ``A2AApp(auth=…, scopes=…)`` asks for; None: it stands open. `card` is what the app's author wrote.
 
     Raises:
         TypeError, ValueError: nothing can be made of these.
@@ -27,6 +31,11 @@ def admission_of(auth: Auth | None, scopes: Scopes | None) -> Admission | None:
     if auth is None:
         if scopes:
             raise ValueError("scopes= needs auth=: nobody's scopes are known without it")
+        if card.security_requirements:
+            logger.warning(
+                "the card of %r asks for credentials, and this app looks at none: give it auth=, unless what is in front of it does",
+                card.name,
+            )
         return None
     from a2a_sync.auth.admission import Admission
 

@@ -455,6 +455,20 @@ def test_what_clients_cannot_do_is_not_in_the_card() -> None:
     assert card(HostLogin(), card=own)["securityRequirements"] == [{"schemes": {"sso": {}}}]
 
 
+def test_a_card_that_asks_for_what_nobody_looks_at_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    asking = AgentCard(
+        name="asking",
+        description="",
+        version="1",
+        security_schemes={"key": HTTPAuthSecurityScheme(scheme="Bearer")},
+        security_requirements=(SecurityRequirement(schemes={"key": ()}),),
+    )
+    with served(TOKEN, card=asking), served():
+        assert not caplog.records
+    with served(card=asking):
+        assert "the card of 'asking' asks for credentials, and this app looks at none" in caplog.text
+
+
 def test_an_extended_card_says_it_too_and_needs_a_caller() -> None:
     extended = AgentCard(name="more", description="", version="1")
     with served(KEY, extended_card=extended, url="https://agent.test/") as peer:
