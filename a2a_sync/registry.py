@@ -36,7 +36,8 @@ class AgentNotFoundError(LookupError):
 class RegisteredAgent:
     """What a registry knows of one agent.
 
-    ``heard`` is the monotonic time of its last sign of life; ``always_on``: it is taken before others.
+    ``heard`` is the monotonic time of its last sign of life; ``always_on``: it is taken before others; ``asked``: there is
+    somewhere to ask for its card.
     """
 
     name: str
@@ -44,6 +45,7 @@ class RegisteredAgent:
     remote: bool
     card: AgentCard | None = None
     always_on: bool | None = None
+    asked: bool = True
     heard: float = field(default=0.0)
     _silent_until: float = field(default=0.0)
 
@@ -117,7 +119,15 @@ class AgentRegistry:
         client = Client(target, **options)
         remote = isinstance(target, (str, AgentCard))
         known = target if isinstance(target, AgentCard) else card
-        agent = RegisteredAgent(name, client, remote, known, always_on, heard=self._clock() - age)
+        agent = RegisteredAgent(
+            name,
+            client,
+            remote,
+            known,
+            always_on,
+            asked=not isinstance(target, AgentCard),
+            heard=self._clock() - age,
+        )
         with self._lock:
             before, self._agents[name] = self._agents.get(name), agent
         if before is not None:
@@ -141,11 +151,11 @@ class AgentRegistry:
     def refresh(self) -> list[str]:
         """Read the cards of all remote agents anew; the names of those that answered, for which this is a sign of life.
 
-        One after the other: call it on a thread of yours, as often as agents should be looked after.
+        Those that were registered by a card and no URL are not asked. One after the other: call it on a thread of yours, as often as agents should be looked after.
         """
         answered = []
         for agent in self._everybody():
-            if agent.remote and self._read_card(agent, refresh=True):
+            if agent.remote and agent.asked and self._read_card(agent, refresh=True):
                 agent.heard = self._clock()
                 answered.append(agent.name)
         return answered

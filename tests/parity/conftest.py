@@ -1,0 +1,59 @@
+"""Agents and servers made by a test, ended after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from a2a_sync import A2AApp, Agent, AgentCard, AgentServer, create_agent_card
+from tests.parity.wire import Wire
+
+
+@pytest.fixture
+def make():
+    """An `Agent` around a handler."""
+    made = []
+
+    def make(handler, name="tested", **attributes):
+        agent = Agent(name, **attributes)
+        agent.message(handler)
+        made.append(agent)
+        return agent
+
+    yield make
+    for agent in made:
+        agent.close()
+
+
+@pytest.fixture
+def server():
+    """An `AgentServer` around a function."""
+    made = []
+
+    def make(function, **options):
+        card = create_agent_card("tested", "An agent under test", skills={"test": "Is tested"})
+        made.append(AgentServer(card, function, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def wire():
+    """An app around a handler or executor, called over its wire in 0.3."""
+    made = []
+
+    def make(handler, **options):
+        agent = handler
+        if hasattr(handler, "execute"):
+            options = {"card": AgentCard(name="tested", description="d", version="1"), **options}
+        else:
+            agent = Agent("tested", description="An agent under test")
+            agent.message(handler)
+        made.append(A2AApp(agent, **options))
+        return Wire(made[-1])
+
+    yield make
+    for app in made:
+        app.close()

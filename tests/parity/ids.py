@@ -1,0 +1,11 @@
+"""What must have a row on the page about parity: one id for each thing that the five systems' documents name."""
+
+from __future__ import annotations
+
+#: How many things each system's documents name.
+COUNTS = {"A": 35, "B": 18, "C": 29, "D": 25, "E": 13}
+IDS = [f"{system}{number}" for system, count in COUNTS.items() for number in range(1, count + 1)]
+#: Belong to a framework that there is no bridge to.
+BRIDGES = {"C25", "C26", "C27"}
+#: Systems some of whose rows are being built.
+UNFINISHED = {"D"}

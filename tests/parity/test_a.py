@@ -1,0 +1,599 @@
+"""System A: declarative agents with a runtime of their own. The ids are those of docs/reference/parity.md."""
+
+from __future__ import annotations
+
+import threading
+from typing import ClassVar
+
+import pytest
+
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentEvents,
+    AgentSkill,
+    AgentSupervisor,
+    ApiKeyAuth,
+    Artifact,
+    BearerAuth,
+    Client,
+    DataPart,
+    Extension,
+    Failure,
+    InputRequired,
+    MemoryStore,
+    Message,
+    Principal,
+    Rejected,
+    Role,
+    SQLiteStore,
+    Stream,
+    TaskArtifactUpdateEvent,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    TaskState,
+    TextPart,
+    UnsupportedOperationError,
+)
+from a2a_sync.errors import InvalidParamsError, TransportTimeout
+from a2a_sync.executor import TaskCancelled
+from a2a_sync.testing import wsgi_session
+from tests.engine import PATIENCE, Background, Gate, eventually, texts
+
+S = TaskState
+
+
+def get(app, path, **headers):
+    return wsgi_session(app).get(f"http://agent.test{path}", headers=headers, timeout=PATIENCE)
+
+
+# -- declaring ----------------------------------------------------------------------------------------------------------
+
+
+class Greeter(Agent):
+    name = "greeter"
+    description = "Greets users"
+    version = "2.1"
+    skills: ClassVar = [AgentSkill(id="greet", name="Greet", description="Says hello", tags=["hello"])]
+
+    def handle_message(self, message, context):
+        return f"Hello, {message.text}!"
+
+
+def test_a1_an_agent_is_declared_by_attributes_with_defaults_for_all_but_its_name():
+    card = Greeter().describe()
+    assert (card.name, card.description, card.version) == ("greeter", "Greets users", "2.1")
+    bare = Agent("bare", icon_url="https://example.com/i.png").describe()
+    assert (bare.name, bare.description, bare.version, bare.skills) == ("bare", "", "0.1.0", ())
+    assert bare.icon_url == "https://example.com/i.png"
+    with pytest.raises(TypeError, match="no attribute"):
+        Agent("bare", shoe_size=43)
+
+
+def test_a2_the_card_is_a_method_that_can_be_overridden():
+    class Fancy(Greeter):
+        def describe(self):
+            return Agent("by hand", description="Written by hand").describe()
+
+    with Fancy() as agent:
+        assert agent.agent_card().name == "by hand"
+        assert agent.call("Ada").text == "Hello, Ada!"
+
+
+def test_a3_one_callback_is_all_that_an_agent_needs(make):
+    assert make(lambda message, context: message.text[::-1]).call("abc").text == "cba"
+
+
+def test_a4_a_cancel_callback_may_refuse_and_without_one_every_cancel_is_obeyed(make):
+    agent = make(lambda message, context: InputRequired("?"))
+    assert agent.cancel(agent.call("x").id).state is S.CANCELED
+
+    @agent.on_cancel
+    def keep(context):
+        raise TaskNotCancelableError("too late to stop")
+
+    task = agent.call("x")
+    with pytest.raises(TaskNotCancelableError, match="too late to stop"):
+        agent.cancel(task.id)
+    assert agent.get_task(task.id).state is S.INPUT_REQUIRED
+
+
+def test_a5_a_card_has_name_description_version_and_skills_of_four_members():
+    (skill,) = Greeter().describe().skills
+    assert (skill.id, skill.name, skill.description, skill.tags) == ("greet", "Greet", "Says hello", ("hello",))
+    with Greeter() as agent:
+        public = get(A2AApp(agent), "/.well-known/agent-card.json").json()
+    assert (public["name"], public["version"], public["skills"][0]["tags"]) == ("greeter", "2.1", ["hello"])
+
+
+def test_a6_the_context_has_ids_history_with_the_new_message_metadata_and_extensions(make):
+    seen = {}
+
+    def handler(message, context):
+        seen.update(task=context.task_id, context=context.context_id, metadata=dict(context.metadata))
+        seen.update(history=texts(context.history), extensions=dict(context.extensions))
+        return "ok"
+
+    agent = make(handler, extensions=[Extension("urn:x")])
+    task = Client(agent).send("hi", metadata={"k": 1}, extensions=["urn:x"])
+    assert seen["task"] == task.id
+    assert seen["context"] == task.context_id != ""  # one is made where the caller gave none
+    assert (seen["metadata"], seen["history"], seen["extensions"]) == ({"k": 1}, ["user: hi"], {"urn:x": True})
+
+
+REPLIES = {
+    "text": ("done", S.COMPLETED),
+    "part": (TextPart("done"), S.COMPLETED),
+    "parts": (["do", DataPart(1)], S.COMPLETED),
+    "stream": (Stream(["do", "ne"]), S.COMPLETED),
+    "generator": ((piece for piece in ("do", "ne")), S.COMPLETED),
+    "input": (InputRequired("done"), S.INPUT_REQUIRED),
+    "error": (Failure("done"), S.FAILED),
+}
+
+
+@pytest.mark.parametrize("kind", REPLIES)
+def test_a7_a_handler_replies_streams_asks_or_fails_by_what_it_returns(make, kind):
+    reply, state = REPLIES[kind]
+    assert make(lambda message, context: reply).call("go").state is state
+
+
+def test_a8_text_parts_are_made_of_text_and_the_text_of_a_message_is_all_of_them_by_lines():
+    message = Message(role=Role.USER, parts=(TextPart("one"), DataPart({}), TextPart("two")))
+    assert message.text == "one\ntwo"
+    assert Message(role=Role.USER, parts=(DataPart({}),)).text == ""
+
+
+# -- the runtime --------------------------------------------------------------------------------------------------------
+
+
+def test_a9_the_author_writes_a_callback_and_the_runtime_owns_states_history_and_storage(make):
+    store = MemoryStore()
+    agent = make(lambda message, context: "ok").start(store=store)
+    task = agent.call("hi")
+    kept = Client(A2AApp(agent, store=store)).get_task(task.id)
+    assert (kept.state, texts(kept.history), kept.artifacts) == (S.COMPLETED, ["user: hi", "agent: ok"], task.artifacts)
+
+
+def states_of(agent, text="go", task_id=None):
+    with agent.stream(text, task_id=task_id) as stream:
+        seen = [event.status.state for event in stream if hasattr(event, "status")]
+    return stream.task, seen
+
+
+def test_a10_the_states_follow_each_other_as_drawn(make):
+    def handler(message, context):
+        if message.text == "ask":
+            return InputRequired("?")
+        if message.text == "fail":
+            return Failure("no")
+        return "ok"
+
+    agent = make(handler)
+    events, told = AgentEvents(), []
+    events.on("task.transition", lambda event: told.append((event.before, event.state)))
+    agent.start(**events.watch("a"))
+    asked = agent.call("ask")
+    agent.call("go", task_id=asked.id)
+    agent.call("fail")
+    agent.cancel(agent.call("ask").id)
+    assert events.flush(PATIENCE)
+    begin = [(S.UNSPECIFIED, S.SUBMITTED), (S.SUBMITTED, S.WORKING)]
+    assert told == [
+        *begin,
+        (S.WORKING, S.INPUT_REQUIRED),
+        (S.INPUT_REQUIRED, S.WORKING),
+        (S.WORKING, S.COMPLETED),
+        *begin,
+        (S.WORKING, S.FAILED),
+        *begin,
+        (S.WORKING, S.INPUT_REQUIRED),
+        (S.INPUT_REQUIRED, S.CANCELED),
+    ]
+
+
+def test_a11_a_reply_is_an_artifact_and_a_message_in_the_history_and_completes_without_a_status_message(make):
+    def handler(message, context):
+        return InputRequired("more?", metadata={}) if message.text == "ask" else ["a", DataPart(1)]
+
+    agent = make(handler)
+    task = agent.call("go")
+    (artifact,) = task.artifacts
+    assert artifact.parts == (TextPart("a"), DataPart(1))
+    assert (task.state, task.status.message) == (S.COMPLETED, None)
+    assert task.history[-1].role is Role.AGENT
+    assert task.history[-1].parts == artifact.parts
+
+
+def test_a11_artifacts_of_several_turns_add_up(make):
+    def handler(message, context):
+        if message.text == "first":
+            context.artifact("first").write("one", last=True)
+            return InputRequired("more?")
+        return Artifact(name="second", parts=(TextPart("two"),))
+
+    agent = make(handler)
+    task = agent.call("first")
+    task = agent.call("second", task_id=task.id)
+    assert [(artifact.name, artifact.text) for artifact in task.artifacts] == [("first", "one"), ("second", "two")]
+
+
+def test_a12_a_question_stands_in_the_history_and_in_the_status_as_one_message_and_makes_no_artifact(make):
+    task = make(lambda message, context: InputRequired("Which size?")).call("pizza")
+    assert (task.state, task.artifacts) == (S.INPUT_REQUIRED, ())
+    assert task.status.message == task.history[-1]
+    assert task.text == "Which size?"
+
+
+def test_a13_a_stream_completes_with_one_artifact_and_one_message_live_and_stored_alike(make):
+    agent = make(lambda message, context: Stream(iter(["1 ", "2 ", "3"])))
+    with agent.stream("count to 3") as stream:
+        events = list(stream)
+    pieces = [event for event in events if isinstance(event, TaskArtifactUpdateEvent)]
+    assert len({piece.artifact.artifact_id for piece in pieces}) == 1
+    assert [piece.append for piece in pieces][:3] == [False, True, True]
+    assert pieces[-1].last_chunk
+    stored = agent.get_task(stream.task.id)
+    assert (stored.state, stored.status.message) == (S.COMPLETED, None)
+    assert [artifact.text for artifact in stored.artifacts] == ["1 2 3"]
+    assert stream.task.artifacts == stored.artifacts
+    assert texts(stored.history) == ["user: count to 3", "agent: 1 2 3"]
+
+
+def test_a14_an_error_fails_the_task_with_its_reason_in_the_status_and_not_in_the_history(make):
+    task = make(lambda message, context: Failure("out of dough")).call("pizza")
+    assert (task.state, task.status.message.text) == (S.FAILED, "out of dough")
+    assert (texts(task.history), task.artifacts) == (["user: pizza"], ())
+
+
+def test_a15_the_history_is_the_transcript_and_the_status_message_the_prompt(make):
+    def handler(message, context):
+        context.update("looking it up")
+        return InputRequired("Which size?") if len(context.history) == 1 else "Done."
+
+    agent = make(handler)
+    task = agent.call("pizza")
+    assert (task.status.message.text, texts(task.history)) == ("Which size?", ["user: pizza", "agent: Which size?"])
+    task = agent.call("large", task_id=task.id)
+    assert task.status.message is None
+    assert texts(task.history)[2:] == ["user: large", "agent: Done."]
+
+
+def test_a16_an_exception_fails_its_own_task_and_no_other(make):
+    gate = Gate()
+
+    def handler(message, context):
+        if message.text == "boom":
+            raise ValueError("secret")
+        gate.here()
+        return "fine"
+
+    agent = make(handler)
+    other = Background(lambda: agent.call("wait"))
+    gate.wait()
+    failed = agent.call("boom")
+    gate.open.set()
+    assert (failed.state, "secret" in failed.text) == (S.FAILED, False)
+    assert other.result().text == "fine"
+    assert agent.get_task(failed.id).state is S.FAILED
+
+
+def test_a17_a_stream_that_is_read_to_its_end_completes_and_one_that_breaks_fails(make):
+    def handler(message, context):
+        yield "a"
+        if message.text == "break":
+            raise ValueError
+
+    agent = make(handler)
+    assert states_of(agent)[1][-1] is S.COMPLETED
+    task, states = states_of(agent, "break")
+    assert states[-1] is S.FAILED
+    assert [artifact.text for artifact in task.artifacts] == ["a"]
+
+
+def test_a17_a_stream_that_is_closed_early_goes_on_to_its_end(make):
+    gate = Gate()
+
+    def handler(message, context):
+        yield "a"
+        gate.here()
+        yield "b"
+
+    agent = make(handler)
+    with agent.stream("go") as stream:
+        for event in stream:
+            if isinstance(event, TaskArtifactUpdateEvent):
+                break
+    gate.wait()
+    gate.open.set()
+    task = eventually(lambda: (task := agent.get_task(stream.task.id)).state.terminal and task)
+    assert (task.state, task.text) == (S.COMPLETED, "ab")
+
+
+def test_a18_a_plain_send_to_an_agent_that_streams_waits_for_the_whole_stream(make):
+    task = make(lambda message, context: (piece for piece in ("a", "b"))).call("go")
+    assert (task.state, task.text) == (S.COMPLETED, "ab")
+    app = A2AApp(make(lambda message, context: (piece for piece in ("a", "b"))))
+    with app, Client("http://agent.test", session=wsgi_session(app)) as client:
+        task = client.send("go", return_immediately=True)
+        assert client.wait(task.id, timeout=PATIENCE).text == "ab"
+
+
+def test_a19_messages_run_side_by_side_but_one_at_a_time_in_each_task(make):
+    both, running, most = threading.Barrier(2), [], []
+
+    def handler(message, context):
+        if message.text == "meet":
+            both.wait(PATIENCE)
+            return "met"
+        running.append(1)
+        most.append(len(running))
+        context.sleep(0.01)
+        running.pop()
+        return InputRequired("next?")
+
+    agent = make(handler)
+    pair = [Background(lambda: agent.call("meet")) for _ in range(2)]
+    assert [one.result().text for one in pair] == ["met", "met"]
+    task = agent.call("turn")
+    turns = [Background(lambda: agent.call("turn", task_id=task.id)) for _ in range(3)]
+    assert [turn.result().state for turn in turns] == [S.INPUT_REQUIRED] * 3
+    assert most == [1] * 4
+
+
+# -- several turns ------------------------------------------------------------------------------------------------------
+
+
+def pizza(message, context):
+    said = [turn.text for turn in context.history if turn.role is Role.USER]
+    return InputRequired("Which size?") if len(said) == 1 else f"One {said[1]} {said[0]}"
+
+
+def test_a20_a_message_with_a_task_id_goes_on_with_that_task_and_the_agent_sees_all_of_it(make):
+    agent = make(pizza)
+    first = agent.call("pizza")
+    second = agent.call("large", task_id=first.id)
+    assert (second.id, second.context_id, second.text) == (first.id, first.context_id, "One large pizza")
+
+
+def test_a21_what_has_not_ended_goes_on_and_what_has_or_is_unknown_does_not(make):
+    agent = make(pizza)
+    ended = agent.call("large", task_id=agent.call("pizza").id)
+    with pytest.raises(UnsupportedOperationError) as refused:
+        agent.call("more", task_id=ended.id)
+    assert refused.value.code == -32004
+    with pytest.raises(TaskNotFoundError) as refused:
+        agent.call("more", task_id="unknown")
+    assert refused.value.code == -32001
+
+
+def test_a22_two_turns_are_four_messages_of_one_task(make):
+    agent = make(pizza)
+    task = agent.call("pizza")
+    assert agent.call("large", task_id=task.id).id == task.id
+    assert texts(agent.get_task(task.id).history) == [
+        "user: pizza",
+        "agent: Which size?",
+        "user: large",
+        "agent: One large pizza",
+    ]
+
+
+# -- calling ------------------------------------------------------------------------------------------------------------
+
+
+def test_a23_a_call_takes_text_parts_or_a_message_with_ids_metadata_and_a_limit(make):
+    seen = []
+
+    def handler(message, context):
+        seen.append((message.text, context.context_id, dict(context.metadata)))
+        return InputRequired("?")
+
+    agent = make(handler)
+    agent.call("text", context_id="c", metadata={"k": 1})
+    agent.call(["parts", TextPart("two")], context_id="c")
+    agent.call(Message(role=Role.USER, parts=(TextPart("message"),), context_id="c"))
+    assert seen == [("text", "c", {"k": 1}), ("parts\ntwo", "c", {}), ("message", "c", {})]
+
+
+def test_a23_a_call_that_takes_too_long_is_given_up_and_its_task_goes_on(make):
+    gate = Gate()
+    agent = make(lambda message, context: gate.here() or "late")
+    with pytest.raises(TransportTimeout):
+        agent.call("go", timeout=0.05)
+    gate.open.set()
+    (task,) = eventually(lambda: [task for task in Client(agent).list_tasks().tasks if task.state.terminal])
+    assert agent.get_task(task.id).text == "late"
+
+
+def test_a24_every_agent_can_be_streamed_whatever_it_returns(make):
+    with make(lambda message, context: "all at once").stream("go") as stream:
+        assert [type(event).__name__ for event in stream][-1] == "TaskStatusUpdateEvent"
+        assert stream.text == "all at once"
+
+
+def test_a25_an_agent_has_call_cancel_and_get_task_of_its_own(make):
+    agent = make(lambda message, context: InputRequired("?"))
+    task = agent.call("go")
+    assert agent.get_task(task.id) == task
+    assert agent.cancel(task.id).state is S.CANCELED
+    with pytest.raises(TaskNotFoundError):
+        agent.cancel("unknown")
+    with pytest.raises(TaskNotFoundError):
+        agent.get_task("unknown")
+
+
+@pytest.mark.parametrize("end", ["completed", "canceled", "failed", "rejected"])
+def test_a25_what_has_ended_cannot_be_cancelled(make, end):
+    ends = {"completed": "ok", "failed": Failure("no"), "rejected": Rejected("no"), "canceled": InputRequired("?")}
+    agent = make(lambda message, context: ends[end])
+    task = agent.call("go")
+    if end == "canceled":
+        agent.cancel(task.id)
+    with pytest.raises(TaskNotCancelableError):
+        agent.cancel(task.id)
+    assert agent.get_task(task.id).state == end
+
+
+def test_a26_an_agent_is_started_with_a_store_under_a_name_of_the_registry(tmp_path):
+    store = f"sqlite:///{tmp_path}/tasks.db"
+    with AgentSupervisor([(Greeter, {"name": "front desk", "store": store})]) as agents:
+        assert agents.registry.list_agents() == ["front desk"]
+        task = agents["front desk"].call("Ada")
+    with Greeter().start(store=store) as again:
+        assert again.get_task(task.id).text == "Hello, Ada!"
+        with pytest.raises(RuntimeError, match="has been started"):
+            again.start()
+
+
+# -- persistence --------------------------------------------------------------------------------------------------------
+
+
+def test_a27_tasks_live_in_memory_or_in_a_store_whose_every_reader_sees_every_write(make, tmp_path):
+    path = tmp_path / "tasks.db"
+    one, other = make(pizza).start(store=SQLiteStore(path)), make(pizza).start(store=SQLiteStore(path))
+    task = one.call("pizza")
+    assert other.get_task(task.id) == task
+    assert other.call("large", task_id=task.id).text == "One large pizza"
+    assert one.get_task(task.id).state is S.COMPLETED
+    with pytest.raises(TaskNotFoundError):
+        make(pizza).get_task(task.id)
+
+
+def test_a28_the_tasks_of_a_context_are_found_newest_first(make):
+    agent = make(lambda message, context: "ok")
+    mine = [agent.call("go", context_id="c").id for _ in range(3)]
+    agent.call("go")
+    assert [task.id for task in Client(agent).list_tasks(context_id="c").tasks] == mine[::-1]
+
+
+def test_a29_tasks_are_listed_in_pages_newest_status_first_without_history_and_artifacts_unless_asked(make):
+    agent = make(lambda message, context: "ok")
+    ids = [agent.call(f"{number}").id for number in range(3)]
+    client = Client(agent)
+    page = client.list_tasks(page_size=2, history_length=0)
+    assert [task.id for task in page.tasks] == ids[:0:-1]
+    assert [(task.history, task.artifacts) for task in page.tasks] == [((), ())] * 2
+    rest = client.list_tasks(page_size=2, page_token=page.next_page_token, history_length=0)
+    assert ([task.id for task in rest.tasks], rest.next_page_token, rest.total_size) == (ids[:1], "", 3)
+    assert client.list_tasks(include_artifacts=True, status="completed").tasks[0].artifacts[0].text == "ok"
+    with pytest.raises(InvalidParamsError):
+        client.list_tasks(page_token="unknown")
+
+
+# -- around -------------------------------------------------------------------------------------------------------------
+
+
+def test_a30_agents_are_found_by_name_and_by_the_tags_of_their_skills(make):
+    with AgentSupervisor([Greeter, make(pizza, "pizza", skills={"order": "Takes orders"})]) as agents:
+        registry = agents.registry
+        assert registry.find_by_tag("hello") == ["greeter"]
+        assert registry.find_by_tag("nothing") == []
+        assert registry.get_agent_card("greeter").name == "greeter"
+        assert registry.list_agents() == ["greeter", "pizza"]
+        assert registry.unregister("pizza")
+        assert registry.list_agents() == ["greeter"]
+
+
+def test_a31_several_agents_start_together_with_one_registry_and_options_for_all_and_for_each(make, tmp_path):
+    store = SQLiteStore(tmp_path / "own.db")
+    own = make(pizza, "pizza")
+    with AgentSupervisor([Greeter, (own, {"store": store})], store="memory:") as agents:
+        assert sorted(agents) == ["greeter", "pizza"]
+        task = agents["pizza"].call("pizza")
+        assert agents.registry.submit_task("greeter", "Ada").text == "Hello, Ada!"
+        registry = agents.registry
+    assert registry.list_agents() == []
+    assert make(pizza).start(store=store).get_task(task.id).state is S.INPUT_REQUIRED
+
+
+def test_a32_calls_messages_cancels_and_transitions_are_told(make):
+    def handler(message, context):
+        return {"ask": InputRequired("?"), "fail": Failure("no"), "stream": Stream(["a", "b"])}.get(message.text, "ok")
+
+    events, told = AgentEvents(), {}
+    for name in ("agent.call", "agent.message", "agent.cancel", "task.transition"):
+        events.on(name, lambda event: told.setdefault(event.name, []).append(event))
+    with AgentSupervisor([make(handler, "a")], events=events) as agents:
+        for text in ("go", "stream", "fail", "ask"):
+            task = agents["a"].call(text)
+        agents["a"].cancel(task.id)
+        with pytest.raises(TaskNotFoundError):
+            agents["a"].call("go", task_id="unknown")
+        assert events.flush(PATIENCE)
+    assert [(event.agent, event.error) for event in told["agent.call"]] == [("a", "")] * 4 + [("a", "TASK_NOT_FOUND")]
+    assert [event.reply for event in told["agent.message"]] == ["reply", "stream", "error", "input_required"]
+    assert all(event.seconds > 0 for event in (*told["agent.call"], *told["agent.message"]))
+    assert [(event.task_id, event.error) for event in told["agent.cancel"]] == [(task.id, "")]
+    last = told["task.transition"][-1]
+    assert (last.task_id, last.before, last.state) == (task.id, S.INPUT_REQUIRED, S.CANCELED)
+
+
+def test_a33_an_app_has_an_address_versions_extensions_and_a_say_in_whose_tasks_are_seen(make):
+    agent = make(lambda message, context: str(dict(context.metadata)), extensions=[Extension("urn:x")])
+    auth = BearerAuth({"one": "a", "two": "b"})
+    app = A2AApp(agent, url="https://agents.example.com/x", versions=("1.0",), auth=auth)
+    card = get(app, "/.well-known/agent-card.json").json()
+    assert {one["url"] for one in card["supportedInterfaces"]} >= {"https://agents.example.com/x/"}
+    assert {one["protocolVersion"] for one in card["supportedInterfaces"]} == {"1.0"}
+    assert "urn:x" in [one["uri"] for one in card["capabilities"]["extensions"]]
+    assert get(app, "/.well-known/agent.json").status_code == 404  # a path of 0.3 only
+
+    def calls(token):
+        return Client(app.agent_card("http://agent.test/"), session=wsgi_session(app), auth=token)
+
+    with app, calls("one") as one, calls("two") as two:
+        task = one.send("go", metadata={"k": 1})
+        assert task.text == "{'k': 1}"
+        with pytest.raises(TaskNotFoundError):
+            two.get_task(task.id)
+
+
+def test_a34_schemes_are_verified_and_combined_the_card_is_open_and_a_refusal_says_what_is_asked_for(make):
+    both = BearerAuth({"t": "ada"}) & ApiKeyAuth({"k": "ada"}, header="X-Key")
+    either = both | BearerAuth({"root": Principal(id="root")}, name="root")
+    app = A2AApp(make(lambda message, context: context.user.id), auth=either)
+    assert get(app, "/.well-known/agent-card.json").status_code == 200
+    with app:
+
+        def status(**headers):
+            body = {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "SendMessage",
+                "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
+            }
+            headers = {name.replace("_", "-"): value for name, value in headers.items()} | {"A2A-Version": "1.0"}
+            return wsgi_session(app).post("http://agent.test/", json=body, headers=headers, timeout=PATIENCE)
+
+        refused = status()
+        assert refused.status_code == 401
+        assert "Bearer" in refused.headers["WWW-Authenticate"]
+        assert status(Authorization="Bearer t").status_code == 401
+        assert status(Authorization="Bearer t", X_Key="k").status_code == 200
+        assert status(Authorization="Bearer root").status_code == 200
+
+
+def test_a35_the_card_of_an_agent_at_an_address_is_had_without_a_server(make):
+    card = A2AApp(Greeter()).agent_card("https://agents.example.com/greeter/")
+    assert {one.url.rstrip("/") for one in card.supported_interfaces} == {"https://agents.example.com/greeter"}
+
+
+def test_a4_a_cancelled_handler_is_told_and_stops(make):
+    gate, stopped = Gate(), threading.Event()
+
+    def handler(message, context):
+        gate.reached.set()
+        try:
+            context.sleep(PATIENCE)
+        except TaskCancelled:
+            stopped.set()
+            raise
+
+    agent = make(handler)
+    waiting = Background(lambda: agent.call("go"))
+    gate.wait()
+    (task,) = Client(agent).list_tasks().tasks
+    agent.cancel(task.id)
+    assert waiting.result().state is S.CANCELED
+    assert stopped.wait(PATIENCE)

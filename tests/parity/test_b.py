@@ -1,0 +1,434 @@
+"""System B: agents as functions of a task, and a registry of them. The ids are those of docs/reference/parity.md."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentNotFoundError,
+    AgentRegistry,
+    AgentServer,
+    AgentSkill,
+    Artifact,
+    BearerAuth,
+    Client,
+    DataPart,
+    Limits,
+    Message,
+    PermissionDeniedError,
+    Role,
+    SQLiteStore,
+    Task,
+    TaskNotFoundError,
+    TaskState,
+    TaskStatus,
+    TextPart,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+    URLGuard,
+    create_agent_card,
+    get_task_result,
+)
+from a2a_sync.errors import InvalidParamsError, OverloadedError, UnsafeURLError
+from a2a_sync.testing import wsgi_session
+from tests.client.peer import peer
+from tests.engine import PATIENCE, Background, Gate, eventually
+
+S = TaskState
+CARD = create_agent_card("elsewhere", "An agent elsewhere", skills={"fly": "Flies"}, url="http://127.0.0.1:9/")
+
+
+def echo(task):
+    return task.with_artifact(f"echo: {task.message.text}", name="result")
+
+
+# -- the card -----------------------------------------------------------------------------------------------------------
+
+
+def test_b1_a_card_is_made_in_few_words_with_defaults_for_the_rest():
+    card = create_agent_card("finder", "Finds things", skills={"find": "Finds a thing"})
+    assert (card.name, card.description, card.version) == ("finder", "Finds things", "1.0.0")
+    assert [skill.id for skill in card.skills] == ["find"]
+    assert not card.capabilities.push_notifications
+    assert CARD.supported_interfaces[0].url == "http://127.0.0.1:9/"
+
+
+def test_b2_a_skill_has_media_types_of_its_own_and_needs_no_tags():
+    skill = AgentSkill.of("see", "Sees", input_modes=["image/png"], output_modes=["text/plain"])
+    assert (skill.id, skill.name, skill.input_modes, skill.output_modes) == (
+        "see",
+        "See",
+        ("image/png",),
+        ("text/plain",),
+    )
+
+
+# -- the task -----------------------------------------------------------------------------------------------------------
+
+
+def test_b3_a_task_has_a_session_its_first_message_turns_artifacts_and_a_status_with_a_time(server):
+    task = server(echo).submit_task("hi", id="t1", session_id="s1", metadata={"k": "v"})
+    assert (task.id, task.session_id, task.message.text, task.messages) == ("t1", "s1", "hi", (task.message,))
+    assert [(artifact.name, artifact.parts) for artifact in task.artifacts] == [("result", (TextPart("echo: hi"),))]
+    assert (task.status.state, task.status.timestamp.tzinfo is not None) == (S.COMPLETED, True)
+
+
+def test_b4_both_spellings_of_cancelled_are_read_and_the_protocols_is_written(server):
+    assert TaskState("cancelled") is TaskState("canceled") is S.CANCELED
+    assert str(TaskState("cancelled")) == "canceled"
+    assert {"submitted", "working", "completed", "failed", "input-required"} <= set(S)
+    declined = server(lambda task: task.with_status("cancelled")).submit_task("x")
+    assert declined.state is S.CANCELED
+
+
+def test_b5_the_log_of_statuses_of_a_run_that_went_well_has_three_entries_beside_the_messages(server):
+    task = server(echo).submit_task("hi")
+    assert [status.state for status in task.status_history] == [S.SUBMITTED, S.WORKING, S.COMPLETED]
+    assert task.status_history[-1] == task.status
+    times = [status.timestamp for status in task.status_history]
+    assert times == sorted(times)
+    assert [message.text for message in task.history] == ["hi"]
+
+
+# -- the server ---------------------------------------------------------------------------------------------------------
+
+
+def test_b6_the_executor_takes_a_task_and_returns_it_with_artifacts_and_messages(server):
+    def executor(task):
+        return task.with_message("working on it").with_artifact("a").with_artifact(DataPart({"n": 1}), name="data")
+
+    task = server(executor).submit_task("go")
+    assert (task.state, task.artifacts[0].text, task.artifact("data").parts[0].data) == (S.COMPLETED, "a", {"n": 1})
+    assert [(turn.role, turn.text) for turn in task.messages] == [(Role.USER, "go"), (Role.AGENT, "working on it")]
+    assert server(lambda task: task).submit_task("go").state is S.COMPLETED
+
+
+def test_b6_what_the_executor_raises_fails_the_task_with_its_text(server, caplog):
+    def executor(task):
+        raise ValueError("no luck")
+
+    task = server(executor).submit_task("go")
+    assert (task.state, task.status.message.text) == (S.FAILED, "no luck")
+    assert "Traceback" in caplog.text
+    nothing = server(lambda task: None).submit_task("go")
+    assert (nothing.state, nothing.text) == (S.FAILED, "the executor returned NoneType, not the task")
+
+
+def test_b7_a_submitted_task_is_returned_when_it_has_ended_and_its_id_is_not_used_twice(server):
+    runs = []
+    one = server(lambda task: runs.append(task.id) or echo(task))
+    task = one.submit_task("hi", id="t1")
+    assert (task.state, task.id, runs) == (S.COMPLETED, "t1", ["t1"])
+    assert one.submit_task("hi", id="t1") == task
+    with pytest.raises(InvalidParamsError):
+        one.submit_task("something else", id="t1")
+    assert runs == ["t1"]
+    assert one.submit_task("hi").id != one.submit_task("hi").id
+
+
+def test_b7_a_task_that_was_cancelled_or_asks_is_not_completed_when_its_executor_returns(server):
+    gate = Gate()
+
+    def executor(task):
+        if task.message.text == "ask":
+            return task.with_status("input-required", "Which?")
+        gate.here()
+        return echo(task)
+
+    one = server(executor)
+    assert (one.submit_task("ask").state, one.submit_task("ask").text) == (S.INPUT_REQUIRED, "Which?")
+    running = Background(lambda: one.submit_task("go", id="t"))
+    gate.wait()
+    assert one.cancel_task("t")
+    gate.open.set()
+    assert running.result().state is S.CANCELED
+    assert eventually(lambda: one.app.running == 0)
+    assert (one.get_task("t").state, one.get_task("t").artifacts) == (S.CANCELED, ())
+
+
+def test_b8_a_cancel_reaches_the_executor_and_says_whether_it_did_anything(server):
+    gate, stopped = Gate(), threading.Event()
+
+    def executor(task):
+        gate.reached.set()
+        eventually(lambda: task.cancelled)
+        stopped.set()
+        return task
+
+    one = server(executor)
+    running = Background(lambda: one.submit_task("go", id="t"))
+    gate.wait()
+    assert one.cancel_task("t") is True
+    assert stopped.wait(PATIENCE)
+    assert running.result().state is S.CANCELED
+    assert (one.cancel_task("t"), one.cancel_task("unknown")) == (False, False)
+    done = server(echo)
+    done.submit_task("go", id="t")
+    assert done.cancel_task("t") is False
+
+
+def test_b9_tasks_and_the_card_are_there_and_a_task_that_asked_goes_on(server):
+    def executor(task):
+        if len(task.messages) == 1:
+            return task.with_status("input-required", "Which size?")
+        return task.with_artifact(f"One {task.messages[-1].text} {task.message.text}")
+
+    one = server(executor)
+    assert (one.get_task("unknown"), one.get_agent_card().name) == (None, "tested")
+    asked = one.submit_task("pizza", id="t")
+    assert one.get_task("t") == asked
+    done = one.send_message("t", "large")
+    assert (done.id, done.state, done.text) == ("t", S.COMPLETED, "One large pizza")
+    with pytest.raises(TaskNotFoundError):
+        one.send_message("unknown", "large")
+    with pytest.raises(UnsupportedOperationError, match="completed"):
+        one.send_message("t", "more")
+
+
+def test_b9_a_server_is_called_over_the_wire_like_any_agent_and_keeps_its_tasks(tmp_path):
+    store = SQLiteStore(tmp_path / "tasks.db")
+    with AgentServer(CARD, echo, store=store) as one:
+        one.submit_task("hi", id="t1")
+        with Client("http://agent.test", session=wsgi_session(one.app)) as client:
+            assert client.send("there").text == "echo: there"
+    with AgentServer(CARD, echo, store=store) as again:
+        assert again.get_task("t1").text == "echo: hi"
+
+
+def test_b10_events_come_in_order_once_for_each_state_under_both_spellings(server):
+    def executor(task):
+        if task.message.text == "fail":
+            raise ValueError("no luck")
+        return task.with_status("input-required") if task.message.text == "ask" else echo(task)
+
+    one, told = server(executor), []
+    names = ("submitted", "working", "completed", "failed", "canceled", "cancelled")
+    for name in names:
+        one.on(f"task:{name}", lambda event, name=name: told.append((event.task_id, name)))
+    one.on("task:failed", lambda event: told.append(event.status.message.text))
+    one.submit_task("go", id="a")
+    assert told == [("a", "submitted"), ("a", "working"), ("a", "completed")]
+    one.submit_task("fail", id="b")
+    assert told[3:] == [("b", "submitted"), ("b", "working"), ("b", "failed"), "no luck"]
+    one.submit_task("ask", id="c")
+    one.cancel_task("c")
+    assert told[7:] == [("c", "submitted"), ("c", "working"), ("c", "canceled"), ("c", "cancelled")]
+    with pytest.raises(ValueError, match="finished"):
+        one.on("task:finished", print)
+
+
+def test_b10_a_listener_cannot_break_a_task(server, caplog):
+    one, told = server(echo), []
+
+    def bad(event):
+        raise RuntimeError("listener")
+
+    one.on("task:working", bad)
+    one.on("task:completed", lambda event: told.append(event.task_id))
+    assert one.submit_task("go", id="t").state is S.COMPLETED
+    assert told == ["t"]
+    assert "a listener for task:working failed" in caplog.text
+    assert not one.off("task:completed", bad)
+    assert one.off("task:working", bad)
+
+
+# -- the registry -------------------------------------------------------------------------------------------------------
+
+
+def test_b11_a_registry_lists_describes_finds_and_calls_agents_by_name(server):
+    with AgentRegistry() as registry:
+        registry.register("one", server(echo))
+        registry.register("two", server(lambda task: task.with_artifact("two")))
+        assert registry.list_agents() == ["one", "two"]
+        assert registry.get_agent_card("one").name == "tested"
+        assert registry.get_agent_card("nobody") is None
+        assert registry.find_agents_with_skill("test") == ["one", "two"]
+        assert registry.find_agents_with_skill("tes") == []
+        task = registry.submit_task("one", "hi")
+        assert task.text == "echo: hi"
+        assert registry.get_task("one", task.id).id == task.id
+        message = Message(role=Role.USER, parts=(TextPart("hi"),))
+        assert registry.submit_task("two", message).text == "two"
+        with pytest.raises(AgentNotFoundError, match="Agent not found: nobody"):
+            registry.submit_task("nobody", "hi")
+        registry.register("one", server(lambda task: task.with_artifact("another")))
+        assert (registry.submit_task("one", "hi").text, registry.list_agents()) == ("another", ["one", "two"])
+
+
+def made(text, name=""):
+    return Artifact(name=name, parts=(TextPart(text) if text else DataPart(1),))
+
+
+def said(text):
+    return Message(role=Role.AGENT, parts=(TextPart(text),))
+
+
+def task_of(artifacts=(), history=(), status=None):
+    return Task(
+        id="t", status=TaskStatus(state=S.COMPLETED, message=status), artifacts=tuple(artifacts), history=tuple(history)
+    )
+
+
+RESULTS = {
+    "named": (task_of([made("r", "result"), made("x", "notes")]), "r"),  # the document's rule, not the source's
+    "out": (task_of([made("r", "result"), made("o", "out")]), "o"),
+    "named without text": (task_of([made("", "result"), made("x", "notes")]), "x"),
+    "last artifact": (task_of([made("a"), made("b"), made("")]), "b"),
+    "agent message": (task_of([made("")], [said("h"), said("i")]), "i"),
+    "status": (task_of(status=said("s")), "s"),
+    "nothing": (task_of(), None),
+}
+
+
+@pytest.mark.parametrize("step", RESULTS)
+def test_b12_the_result_of_a_task_is_looked_for_in_an_order(step):
+    task, found = RESULTS[step]
+    assert get_task_result(task) == found
+
+
+def test_b13_remote_agents_stand_beside_local_ones_and_expire_without_a_sign_of_life(server):
+    now = [100.0]
+    with AgentRegistry(expiry=30, clock=lambda: now[0]) as registry:
+        registry.register("local", server(echo))
+        registry.register("far", CARD)
+        registry.register("old", CARD, age=29)
+        assert registry.list_remote_agents() == ["far", "old"]
+        assert registry.get_agent_card("far") == CARD
+        assert registry.find_agents_with_skill("fly") == ["far", "old"]
+        now[0] += 2
+        assert registry.list_agents() == ["local", "far"]
+        assert registry.touch("far") is True
+        assert (registry.touch("old"), registry.touch("local"), registry.touch("nobody")) == (False, False, False)
+        now[0] += 29
+        assert registry.list_remote_agents() == ["far"]
+        now[0] += 2
+        assert registry.expire() == ["far", "old"]
+        assert (registry.unregister("far"), registry.unregister("local"), registry.unregister("local")) == (
+            False,
+            True,
+            False,
+        )
+
+
+def test_b14_of_several_agents_the_first_or_one_that_is_always_on_is_taken():
+    steady = create_agent_card("steady", "An always-on agent", skills={"fly": "Flies"}, url="http://127.0.0.1:9/")
+    with AgentRegistry() as registry:
+        assert registry.find_best_agent("fly") is None
+        registry.register("first", CARD)
+        registry.register("second", CARD)
+        assert (registry.find_best_agent("fly"), registry.select_agent(["second", "first"])) == ("first", "second")
+        registry.register("steady", steady)
+        assert registry.find_best_agent("fly") == registry.resolve(skill="fly") == "steady"
+        assert registry.resolve(agent="second") == "second"
+        with pytest.raises(AgentNotFoundError):
+            registry.select_agent([])
+        with pytest.raises(ValueError, match="either agent or skill, not both"):
+            registry.resolve(agent="first", skill="fly")
+        with pytest.raises(ValueError, match="an agent or a skill"):
+            registry.resolve()
+        with pytest.raises(AgentNotFoundError, match="swim"):
+            registry.resolve(skill="swim")
+    with AgentRegistry(choose=lambda agents: agents[-1]) as registry:
+        registry.register("first", CARD)
+        registry.register("last", CARD)
+        assert registry.find_best_agent("fly") == "last"
+
+
+def test_b15_a_remote_agent_is_called_and_one_that_fails_gives_a_failed_task(server):
+    def broken(asked, line):
+        line.answer(b"out of order", 503)
+
+    with AgentRegistry() as registry, peer(broken) as far:
+        registry.register("far", "http://agent.test///", session=wsgi_session(server(echo).app))
+        assert registry.submit_task("far", "hi").text == "echo: hi"
+        card = create_agent_card("broken", "Broken", skills={"x": "X"}, url=far.url)
+        registry.register("broken", card, retry=None)
+        task = registry.submit_task("broken", "hi", metadata={"k": "v"})
+        assert (task.state, dict(task.metadata)) == (S.FAILED, {"k": "v", "agent": "broken"})
+        assert "503" in task.text
+        assert get_task_result(task) == task.text
+
+
+def test_b15_a_remote_agent_that_does_not_answer_in_time_gives_a_failed_task():
+    with AgentRegistry() as registry, peer(lambda asked, line: line.pause()) as far:
+        registry.register("slow", create_agent_card("slow", "Slow", skills={"x": "X"}, url=far.url), retry=None)
+        task = registry.submit_task("slow", "hi", timeout=0.1)
+        assert task.state is S.FAILED
+        assert "timed out" in task.text
+        assert "slow" in task.text
+
+
+# -- guards -------------------------------------------------------------------------------------------------------------
+
+
+def test_b16_a_message_that_comes_twice_is_run_once_for_its_caller_and_a_context_is_bounded(make):
+    runs, gate = [], Gate()
+
+    def handler(message, context):
+        runs.append(message.text)
+        if message.text == "hold":
+            gate.here()
+        return "ok"
+
+    auth = BearerAuth({"one": "a", "two": "b"})
+    with A2AApp(make(handler), auth=auth, limits=Limits(executions=1, waiting=0)) as app:
+        card = app.agent_card("http://agent.test/")
+        one, two = (Client(card, session=wsgi_session(app), auth=token, retry=None) for token in ("one", "two"))
+        first = one.send("hi", idempotency_key="m1")
+        assert one.send("hi", idempotency_key="m1").id == first.id
+        with pytest.raises(InvalidParamsError):
+            one.send("other", idempotency_key="m1")
+        assert two.send("hi", idempotency_key="m1").id != first.id
+        assert runs == ["hi", "hi"]
+        with pytest.raises(TaskNotFoundError):
+            two.get_task(first.id)
+        held = Background(lambda: one.send("hold", idempotency_key="m2"))
+        gate.wait()
+        repeated = Background(lambda: one.send("hold", idempotency_key="m2"))
+        with pytest.raises(OverloadedError):
+            two.send("one too many")
+        gate.open.set()
+        assert held.result().id == repeated.result().id
+        assert runs.count("hold") == 1
+        one.close()
+        two.close()
+
+
+def test_b17_secrets_come_from_the_environment_and_peers_are_told_apart_by_them(make, monkeypatch):
+    monkeypatch.setenv("PEER_TOKEN", "s3cret")
+    auth = BearerAuth({os.environ["PEER_TOKEN"]: "peer"})
+    assert "s3cret" not in repr(vars(auth))
+    with A2AApp(make(lambda message, context: context.user.id), auth=auth) as app:
+        card = app.agent_card("http://agent.test/")
+        with Client(card, session=wsgi_session(app), auth=lambda: os.environ["PEER_TOKEN"]) as client:
+            assert client.send("who am I").text == "peer"
+        with (
+            Client(card, session=wsgi_session(app), auth="s3cre") as client,
+            pytest.raises((UnauthenticatedError, PermissionDeniedError)),
+        ):
+            client.send("who am I")
+    with pytest.raises(UnsafeURLError):
+        URLGuard().check("http://127.0.0.1/hook")
+
+
+def test_b18_a_run_is_bounded_and_what_an_agent_may_use_for_a_caller_is_its_own_decision(make):
+    def handler(message, context):
+        if context.user is None:
+            raise PermissionDeniedError("only for people we know")
+        return "ok"
+
+    assert make(handler).call("go").text == "only for people we know"
+
+    def endless(message, context):
+        context.sleep(PATIENCE)
+
+    agent = Agent("endless", description="Never ends")
+    agent.message(endless)
+    with agent.start(limits=Limits(max_runtime=0.05, tick=0.02)):
+        task = agent.call("go")
+    assert task.state is S.FAILED

@@ -1,0 +1,566 @@
+"""System C: the whole of protocol 0.3, server and client. The ids are those of docs/reference/parity.md."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+
+import pytest
+
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentProvider,
+    AgentSkill,
+    Artifact,
+    AuthenticationInfo,
+    BearerAuth,
+    Client,
+    DataPart,
+    Failure,
+    FilePart,
+    InputRequired,
+    Limits,
+    MemoryStore,
+    Message,
+    Role,
+    SQLiteStore,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    TaskPushNotificationConfig,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+    create_agent_card,
+    errors,
+)
+from a2a_sync import operations as op
+from a2a_sync import types as t
+from a2a_sync.bindings import jsonrpc
+from a2a_sync.bindings.sse import BlockSource, EventReader
+from a2a_sync.errors import A2AError, InvalidParamsError, error_from_wire
+from a2a_sync.stores.base import Scope
+from a2a_sync.testing import wsgi_session
+from a2a_sync.types import new_id
+from tests.engine import PATIENCE, Background, Gate, eventually, texts
+from tests.parity.wire import CODEC, HEADERS, app_of, handler, said
+from tests.push.receiver import LOOPBACK, receiving
+
+S = TaskState
+
+
+# -- methods ------------------------------------------------------------------------------------------------------------
+
+
+def test_c1_all_ten_methods_are_answered(wire):
+    extended = create_agent_card("tested", "And more", skills={"more": "More"})
+    app = wire(handler, push=LOOPBACK, extended_card=extended, auth=BearerAuth({"t": "me"}))
+    app.call = lambda method, params=None: app.post(
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode(),
+        {**HEADERS, "Authorization": "Bearer t"},
+    )
+    task = app.call("message/send", said("ask")).result
+    assert (task["kind"], task["status"]["state"]) == ("task", "input-required")
+    config = {"taskId": task["id"], "pushNotificationConfig": {"url": "http://127.0.0.1:9/", "id": "p"}}
+    assert app.call("tasks/pushNotificationConfig/set", config).result["pushNotificationConfig"]["id"] == "p"
+    one = {"id": task["id"], "pushNotificationConfigId": "p"}
+    assert app.call("tasks/pushNotificationConfig/get", one).result["taskId"] == task["id"]
+    assert len(app.call("tasks/pushNotificationConfig/list", {"id": task["id"]}).result) == 1
+    assert app.call("tasks/pushNotificationConfig/delete", one).result is None
+    assert app.call("tasks/get", {"id": task["id"]}).result["id"] == task["id"]
+    assert app.call("tasks/cancel", {"id": task["id"]}).result["status"]["state"] == "canceled"
+    assert app.call("agent/getAuthenticatedExtendedCard", {}).result["description"] == "And more"
+    for method, params in (("message/stream", said("stream")), ("tasks/resubscribe", {"id": task["id"]})):
+        assert b'"result"' in (answer := app.call(method, params)).body or answer.error["code"] == -32004
+
+
+def test_c2_methods_are_rows_of_a_table_and_what_is_in_none_is_refused(wire):
+    app = wire(handler)
+    assert app.call("no/such").error["code"] == -32601
+    assert app.call("").error["code"] == -32600
+    streaming = {CODEC.method(row) for row in op.OPERATIONS.values() if row.streaming}
+    assert streaming == {"message/stream", "tasks/resubscribe"}
+    assert CODEC.operation("tasks/get") is op.GET_TASK
+
+
+# -- interfaces ---------------------------------------------------------------------------------------------------------
+
+
+class Counting:
+    """An executor with a configuration of its own."""
+
+    def __init__(self, step):
+        self.step = step
+        self.cancelled = []
+
+    def execute(self, context):
+        yield TaskStatusUpdateEvent(status=TaskStatus(state=S.WORKING))
+        yield TaskArtifactUpdateEvent(artifact=Artifact(parts=(TextPart(str(self.step)),)))
+        if context.message.text == "ask":
+            yield TaskStatusUpdateEvent(status=TaskStatus(state=S.INPUT_REQUIRED))
+
+    def cancel(self, context):
+        self.cancelled.append(context.task_id)
+
+
+def test_c3_an_executor_is_an_object_with_a_configuration_or_a_plain_function(wire):
+    executor = Counting(step=5)
+    app = wire(executor)
+    task = app.call("message/send", said("go")).result
+    assert (task["artifacts"][0]["parts"][0]["text"], task["status"]["state"]) == ("5", "completed")
+    waiting = app.call("message/send", said("ask")).result
+    app.call("tasks/cancel", {"id": waiting["id"]})
+    assert executor.cancelled == [waiting["id"]]
+    assert wire(handler).call("message/send", said("hi")).result["artifacts"][0]["parts"][0]["text"] == "echo: hi"
+
+
+def test_c4_the_context_of_a_run_has_ids_message_task_and_metadata(wire):
+    seen = {}
+
+    def look(message, context):
+        seen.update(task=context.task, ids=(context.task_id, context.context_id), metadata=dict(context.metadata))
+        return "ok"
+
+    task = wire(look).call("message/send", {**said("hi"), "metadata": {"k": 1}}).result
+    assert seen["ids"] == (task["id"], task["contextId"]) == (seen["task"].id, seen["task"].context_id)
+    assert (seen["metadata"], texts(seen["task"].history)) == ({"k": 1}, ["user: hi"])
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_c5_a_store_is_written_one_at_a_time_and_read_at_once(wire, tmp_path, store):
+    kept = MemoryStore() if store == "memory" else SQLiteStore(tmp_path / "tasks.db")
+    app = wire(handler, store=kept)
+    with Client(A2AApp(Agent("reader"), store=kept)) as reader, Client(app_of(app)) as writer:
+        writes = [Background(lambda n=n: writer.send(f"{n}")) for n in range(8)]
+        ids = {write.result().id for write in writes}
+        assert {task.id for task in reader.iter_tasks()} == ids
+        gone = next(iter(ids))
+        kept.delete(Scope(), gone)
+        with pytest.raises(TaskNotFoundError):
+            reader.get_task(gone)
+    kept.close()
+
+
+def test_c6_each_task_has_listeners_that_hear_everything_also_those_that_come_late(wire):
+    gate = Gate()
+
+    def slow(message, context):
+        yield "a"
+        gate.here()
+        yield "b"
+
+    app = app_of(wire(slow))
+    with Client(app) as one, Client(app) as two:
+        with one.stream("go") as stream:
+            gate.wait()
+            events = iter(stream)
+            task_id = next(events).id
+            with two.subscribe(task_id) as late:
+                gate.open.set()
+                assert [task.state for task in (late.task,) if task] in ([], [S.WORKING])
+                list(late)
+                assert late.task.artifacts[0].text == "ab"
+            list(events)
+            assert stream.task.artifacts == late.task.artifacts
+        with pytest.raises(TaskNotFoundError):
+            two.subscribe("unknown")
+        stream.close()  # once more
+
+
+def test_c7_an_app_is_made_of_executor_store_card_webhooks_and_extended_card(wire):
+    card = create_agent_card("a", "b", skills={"x": "X"})
+    extended = create_agent_card("a", "c", skills={"x": "X"})
+    app = A2AApp(Counting(1), card=card, store="memory:", push=LOOPBACK, extended_card=extended)
+    with app, Client(app) as client:
+        assert client.send("go").text == "1"
+        capabilities = client.card().capabilities
+        assert (capabilities.push_notifications, capabilities.extended_agent_card) == (True, True)
+        assert client.extended_card().description == "c"
+    with pytest.raises(TypeError, match="needs card="):
+        A2AApp(Counting(1))
+
+
+def test_c8_webhooks_are_kept_by_task_and_id_and_are_really_called(wire):
+    with receiving() as receiver:
+        app = app_of(wire(handler, push=LOOPBACK, limits=Limits(poll=0.2)))
+        with Client(app) as client:
+            task = client.send("ask")
+            credentials = AuthenticationInfo(scheme="Bearer", credentials="s3cret")
+            config = TaskPushNotificationConfig(url=receiver.url, token="t0ken", authentication=credentials)
+            made = client.create_push_config(task.id, config)
+            assert made.id
+            assert client.list_push_configs(task.id) == [made]
+            assert client.send("go", task_id=task.id).state is S.COMPLETED
+            posts = receiver.await_posts(lambda posts: any("completed" in json.dumps(p.body).lower() for p in posts))
+            headers = {name.lower(): value for name, value in posts[0].headers.items()}
+            assert headers["x-a2a-notification-token"] == "t0ken"
+            assert headers["authorization"] == "Bearer s3cret"
+            client.delete_push_config(task.id, made.id)
+            assert client.list_push_configs(task.id) == []
+
+
+def test_c9_json_rpc_is_read_and_written_with_ids_of_three_kinds():
+    for id in (None, "a", 7):
+        asked = json.dumps({"jsonrpc": "2.0", "id": id, "method": "tasks/get", "params": {"id": "t"}})
+        request = jsonrpc.read_request(asked.encode())
+        assert (request.id, request.method, request.params) == (id, "tasks/get", {"id": "t"})
+        assert json.loads(jsonrpc.write_result(id, {"k": 1})) == {"jsonrpc": "2.0", "id": id, "result": {"k": 1}}
+        written = json.loads(jsonrpc.write_error(id, TaskNotFoundError("gone"), CODEC))
+        assert (written["id"], written["error"]["code"], written["error"]["message"]) == (id, -32001, "gone")
+    with pytest.raises(jsonrpc.RpcError) as refused:
+        jsonrpc.read_request(b'{"jsonrpc":"2.0","id":[1],"method":"x"}')
+    assert (refused.value.error.code, refused.value.id) == (-32600, None)
+    with pytest.raises(jsonrpc.RpcError) as refused:
+        jsonrpc.read_request(b"{")
+    assert refused.value.error.code == -32700
+    assert type(error_from_wire(code=-32001, message="m")) is TaskNotFoundError
+    assert error_from_wire(code=-1, message="m").code == -1
+
+
+ERRORS = {
+    "parse": (errors.JSONParseError, -32700),
+    "invalid_request": (errors.InvalidRequestError, -32600),
+    "method_not_found": (errors.MethodNotFoundError, -32601),
+    "invalid_params": (errors.InvalidParamsError, -32602),
+    "internal": (errors.InternalError, -32603),
+    "server": (errors.OverloadedError, -32000),
+    "task_not_found": (errors.TaskNotFoundError, -32001),
+    "task_not_cancelable": (errors.TaskNotCancelableError, -32002),
+    "push": (errors.PushNotificationNotSupportedError, -32003),
+    "unsupported": (errors.UnsupportedOperationError, -32004),
+    "content_type": (errors.ContentTypeNotSupportedError, -32005),
+    "invalid_agent_response": (errors.InvalidAgentResponseError, -32006),
+    "extended_card": (errors.ExtendedAgentCardNotConfiguredError, -32007),
+    "unauthenticated": (errors.UnauthenticatedError, -31401),
+    "unauthorized": (errors.PermissionDeniedError, -31403),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_c10_each_error_has_its_code_a_message_and_comes_back_as_itself(name):
+    cls, code = ERRORS[name]
+    assert (cls.code, bool(cls().message)) == (code, True)
+    back = CODEC.load_error(CODEC.dump_error(cls("why")))
+    assert (type(back).code, back.message) == (code, "why")
+    assert isinstance(back, A2AError)
+
+
+# -- types --------------------------------------------------------------------------------------------------------------
+
+MESSAGE = Message(
+    role=Role.USER,
+    parts=(
+        TextPart("hi", metadata={"k": 1}),
+        FilePart(raw=b"\x00", filename="a.bin", media_type="application/octet-stream"),
+        FilePart(url="https://example.com/a", filename="a", media_type="text/plain"),
+        DataPart({"n": 1}),
+    ),
+    context_id="c",
+    task_id="t",
+    reference_task_ids=("r",),
+    extensions=("urn:x",),
+    metadata={"k": 1},
+)
+ARTIFACT = Artifact(parts=(TextPart("a"),), name="n", description="d", metadata={"k": 1}, extensions=("urn:x",))
+STATUS = TaskStatus(state=S.WORKING, message=MESSAGE)
+CONFIG = TaskPushNotificationConfig(
+    url="https://example.com/", id="p", task_id="t", token="x", authentication=AuthenticationInfo(scheme="Bearer")
+)
+TYPES = {
+    "message": MESSAGE,
+    "task": Task(id="t", context_id="c", status=STATUS, artifacts=(ARTIFACT,), history=(MESSAGE,), metadata={"k": 1}),
+    "artifact": ARTIFACT,
+    "status-update": TaskStatusUpdateEvent(task_id="t", context_id="c", status=STATUS),
+    "artifact-update": TaskArtifactUpdateEvent(
+        task_id="t", context_id="c", artifact=ARTIFACT, append=True, last_chunk=True
+    ),
+    "push": CONFIG,
+    "card": AgentCard(
+        name="a",
+        description="b",
+        version="1",
+        supported_interfaces=(AgentInterface(url="http://a/", protocol_binding="JSONRPC", protocol_version="0.3"),),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=True),
+        skills=(AgentSkill.of("x", "X", examples=["e"], input_modes=["text/plain"]),),
+        provider=AgentProvider(organization="o", url="http://o/"),
+        documentation_url="http://d/",
+        icon_url="http://i/",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_c11_each_type_is_written_and_read_back_as_it_was(name):
+    value = TYPES[name]
+    assert CODEC.load(type(value), CODEC.dump(value)) == value
+
+
+def test_c11_events_are_told_apart_by_their_kind_and_states_know_their_end():
+    for name in ("message", "task", "status-update", "artifact-update"):
+        assert type(CODEC.load_event(CODEC.dump_event(TYPES[name]))) is type(TYPES[name])
+    assert {state for state in S if state.terminal} == {S.COMPLETED, S.CANCELED, S.FAILED, S.REJECTED}
+    assert {"auth-required", "unspecified"} <= set(S)
+    assert CODEC.load(TaskStatus, {"state": "unknown"}, strict=False).state is S.UNSPECIFIED
+    with pytest.raises(InvalidParamsError):
+        CODEC.load(Message, {**CODEC.dump(MESSAGE), "parts": [{"kind": "hologram"}]})
+
+
+REQUESTS = {
+    "message/send": t.SendMessageRequest(
+        message=MESSAGE,
+        configuration=t.SendMessageConfiguration(
+            accepted_output_modes=("text/plain",), history_length=3, return_immediately=True
+        ),
+        metadata={"k": 1},
+    ),
+    "tasks/get": t.GetTaskRequest(id="t", history_length=2),
+    "tasks/cancel": t.CancelTaskRequest(id="t", metadata={"k": 1}),
+    "tasks/resubscribe": t.SubscribeToTaskRequest(id="t"),
+    "tasks/pushNotificationConfig/set": CONFIG,
+    "tasks/pushNotificationConfig/get": t.GetTaskPushNotificationConfigRequest(task_id="t", id="p"),
+    "tasks/pushNotificationConfig/list": t.ListTaskPushNotificationConfigsRequest(task_id="t"),
+    "tasks/pushNotificationConfig/delete": t.DeleteTaskPushNotificationConfigRequest(task_id="t", id="p"),
+}
+
+
+@pytest.mark.parametrize("method", REQUESTS)
+def test_c11_the_parameters_of_each_method_are_written_and_read_back(method):
+    operation = CODEC.operation(method)
+    assert CODEC.load_request(operation, CODEC.dump_request(operation, REQUESTS[method])) == REQUESTS[method]
+
+
+def test_c12_members_are_camel_case_with_a_kind_and_what_is_absent_is_left_out():
+    written = CODEC.dump(TYPES["artifact-update"])
+    assert (written["kind"], written["taskId"], written["lastChunk"]) == ("artifact-update", "t", True)
+    bare = CODEC.dump(TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=ARTIFACT))
+    assert not {"append", "lastChunk", "metadata"} & bare.keys()
+    message = CODEC.dump(Message(role=Role.USER, parts=(TextPart("x"),), message_id="m"))
+    assert message == {
+        "kind": "message",
+        "messageId": "m",
+        "role": "user",
+        "parts": [{"kind": "text", "text": "x"}],
+    }
+
+
+def test_c13_ids_are_uuids_and_never_the_same():
+    ids = {new_id() for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(str(uuid.UUID(id)) == id for id in ids)
+
+
+# -- the server ---------------------------------------------------------------------------------------------------------
+
+
+def test_c14_the_card_is_at_both_paths_calls_are_posted_and_streams_are_events(wire):
+    app = wire(handler)
+    cards = [app.request("GET", path) for path in ("/.well-known/agent.json", "/.well-known/agent-card.json")]
+    assert [card.status for card in cards] == [200, 200]
+    assert cards[0].json == cards[1].json
+    assert app.call("message/send", said("hi")).status == 200
+    with app.stream("message/stream", said("stream"), headers=HEADERS) as stream:
+        assert stream.headers["Content-Type"].startswith("text/event-stream")
+        assert list(stream.frames())
+    missing = app.request("GET", "/no/such/path")
+    assert (missing.status, missing.json["error"]["code"]) == (404, 404)
+
+
+def test_c15_a_send_waits_for_the_end_and_what_is_stored_does_not_depend_on_who_listens(wire):
+    gate = Gate()
+
+    def slow(message, context):
+        yield "a"
+        gate.here()
+        yield "b"
+
+    app = wire(slow)
+    at_once = {**said("go"), "configuration": {"blocking": False}}
+    task = app.call("message/send", at_once).result
+    assert task["status"]["state"] in ("submitted", "working")
+    gate.wait()
+    gate.open.set()
+    done = eventually(
+        lambda: (now := app.call("tasks/get", {"id": task["id"]}).result)["status"]["state"] == "completed" and now
+    )
+    assert [part["text"] for part in done["artifacts"][0]["parts"]] == ["a", "b"]
+    assert app.call("message/send", said("go")).result["status"]["state"] == "completed"
+
+
+def test_c16_a_stream_carries_each_event_as_it_was_made_and_once_however_many_listen(wire):
+    events = [frame["result"] for frame in wire(handler).events("message/stream", said("stream"))]
+    assert [event["kind"] for event in events] == ["task", *["artifact-update"] * 3, "status-update"]
+    assert [part["text"] for event in events[1:3] for part in event["artifact"]["parts"]] == ["a", "b"]
+    assert events[-1]["final"] is True
+
+
+def test_c16_a_silent_stream_is_kept_alive_and_not_ended(wire):
+    gate = Gate()
+
+    def slow(message, context):
+        gate.here()
+        return "late"
+
+    app = wire(slow, limits=Limits(heartbeat=0.02, tick=0.01))
+    with app.stream("message/stream", said("go"), headers=HEADERS) as stream:
+        frames = stream.frames()
+        beats = 0
+        for frame in frames:
+            beats += frame.field("data") is None
+            if beats == 3:
+                gate.open.set()
+        assert frame.json["result"]["status"]["state"] == "completed"
+        assert beats >= 3
+
+
+def test_c17_a_stream_cannot_be_taken_up_where_there_is_none(wire):
+    app = wire(handler)
+    unknown = app.stream("tasks/resubscribe", {"id": "unknown"}, headers={**HEADERS, "Accept": "text/event-stream"})
+    with unknown:
+        assert unknown.headers["Content-Type"].startswith("text/event-stream")
+        assert [frame.json["error"]["code"] for frame in unknown.frames()] == [-32001]
+    ended = app.call("message/send", said("hi")).result
+    assert app.call("tasks/resubscribe", {"id": ended["id"]}).error["code"] == -32004
+
+
+@pytest.mark.parametrize(("length", "kept"), [(None, 4), (0, 0), (1, 1), (3, 3), (9, 4)])
+def test_c18_as_much_history_comes_as_was_asked_for(wire, length, kept):
+    app = wire(lambda message, context: "ok" if len(context.history) > 1 else InputRequired("?"))
+    with Client("http://agent.test", session=wsgi_session(app_of(app))) as client:
+        task = client.get_task(client.send("two", task_id=client.send("one").id).id)
+        got = client.get_task(task.id, history_length=length).history
+        assert texts(got) == texts(task.history)[4 - kept :]
+    assert app.call("tasks/get", {"id": task.id, "historyLength": -1}).error["code"] == -32602
+    if length:  # in 0.3 nothing tells 0 from "not said"
+        assert len(app.call("tasks/get", {"id": task.id, "historyLength": length}).result["history"]) == kept
+
+
+def test_c19_a_cancel_stops_the_run_and_what_has_ended_is_not_cancelled(wire):
+    gate, stopped = Gate(), []
+
+    def slow(message, context):
+        if message.text == "go":
+            context.on_cancel(lambda: stopped.append(context.task_id))
+            gate.reached.set()
+            context.sleep(PATIENCE)
+        return "ok"
+
+    app = wire(slow)
+    task = app.call("message/send", {**said("go"), "configuration": {"blocking": False}}).result
+    gate.wait()
+    assert app.call("tasks/cancel", {"id": task["id"]}).result["status"]["state"] == "canceled"
+    assert stopped == [task["id"]]
+    assert app.call("tasks/cancel", {"id": task["id"]}).error["code"] == -32002
+    done = app.call("message/send", said("quick")).result
+    assert app.call("tasks/cancel", {"id": done["id"]}).error["code"] == -32002
+
+
+@pytest.mark.parametrize("member", ["messageId", "role", "parts"])
+def test_c20_a_message_without_what_it_needs_is_refused_by_name(wire, member):
+    params = said("hi")
+    del params["message"][member]
+    error = wire(handler).call("message/send", params).error
+    assert error["code"] == -32602
+    assert f"message.{member}" in error["message"]
+
+
+def test_c20_nothing_is_sent_to_what_has_ended_or_is_not_there(wire):
+    app = wire(handler)
+    assert app.call("message/send", said("x", parts=[])).error["code"] == -32602
+    ended = app.call("message/send", said("hi")).result
+    assert app.call("message/send", said("more", taskId=ended["id"])).error["code"] == -32004
+    assert app.call("message/send", said("more", taskId="unknown")).error["code"] == -32001
+    waiting = app.call("message/send", said("ask")).result
+    other = said("more", taskId=waiting["id"], contextId="another")
+    assert app.call("message/send", other).error["code"] == -32602
+
+
+def test_c21_an_executor_that_breaks_fails_its_task_and_ends_every_stream(wire):
+    def broken(message, context):
+        yield "a"
+        raise RuntimeError("secret")
+
+    app = wire(broken)
+    events = [frame["result"] for frame in app.events("message/stream", said("go"))]
+    assert (events[-1]["status"]["state"], events[-1]["final"]) == ("failed", True)
+    assert "secret" not in json.dumps(events)
+    public = wire(lambda message, context: Failure("out of stock")).call("message/send", said("go")).result
+    assert public["status"]["message"]["parts"][0]["text"] == "out of stock"
+
+
+def test_c22_webhooks_are_asked_for_without_an_id_and_deleted_of_tasks_that_are_there(wire):
+    app = wire(handler, push=LOOPBACK)
+    task = app.call("message/send", said("ask")).result
+    for id in ("one", "two"):
+        hook = {"id": id, "url": "http://127.0.0.1:9/"}
+        app.call("tasks/pushNotificationConfig/set", {"taskId": task["id"], "pushNotificationConfig": hook})
+    first = app.call("tasks/pushNotificationConfig/get", {"id": task["id"]}).result
+    assert first["pushNotificationConfig"]["id"] == "one"
+    gone = {"id": task["id"], "pushNotificationConfigId": "one"}
+    assert app.call("tasks/pushNotificationConfig/delete", gone).result is None
+    assert app.call("tasks/pushNotificationConfig/delete", {**gone, "id": "unknown"}).error["code"] == -32001
+
+
+# -- the client ---------------------------------------------------------------------------------------------------------
+
+
+def test_c23_a_client_has_every_operation_and_says_what_went_wrong(wire):
+    app = app_of(wire(handler, push=LOOPBACK))
+    with Client("http://agent.test///", version="0.3", session=wsgi_session(app)) as client:
+        assert client.card().name == "tested"
+        task = client.send("ask")
+        assert client.get_task(task.id).state is S.INPUT_REQUIRED
+        config = client.create_push_config(task.id, "http://127.0.0.1:9/")
+        assert client.get_push_config(task.id, config.id) == config
+        assert client.list_push_configs(task.id) == [config]
+        client.delete_push_config(task.id, config.id)
+        assert client.cancel_task(task.id).state is S.CANCELED
+        with client.stream("stream") as stream:
+            assert [type(event) for event in stream][-1] is TaskStatusUpdateEvent
+        with pytest.raises(TaskNotCancelableError):
+            client.cancel_task(task.id)
+        with pytest.raises(TaskNotFoundError), client.subscribe("unknown") as stream:
+            list(stream)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_c24_events_are_read_in_every_framing_with_several_lines_of_data(newline, size):
+    text = newline.join([": comment", "id: 7", 'data: {"a":', "data: 1}", "", "data: 2", "", ""]).encode()
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    rest = iter(pieces)
+    events = list(EventReader(BlockSource(lambda: next(rest, b""))))
+    assert [json.loads(event.data) for event in events] == [{"a": 1}, 2]
+
+
+def test_c28_server_client_streams_cards_and_both_directions_work_together(wire):
+    app = app_of(wire(handler))
+    with Client("http://agent.test", version="0.3", session=wsgi_session(app)) as client:
+        assert client.card().supported_interfaces
+        assert client.send("hi").text == "echo: hi"
+        with client.stream("stream") as stream:
+            list(stream)
+            assert stream.text == "ab"
+            assert client.get_task(stream.task.id).artifacts == stream.task.artifacts
+
+
+def test_c29_nothing_is_needed_but_wsgi_and_few_packages():
+    from importlib.metadata import requires
+
+    core = [line for line in requires("a2a-sync") or [] if "extra ==" not in line]
+    names = {re.split(r"[^A-Za-z0-9_.-]", line, maxsplit=1)[0].lower() for line in core}
+    assert names == {
+        "werkzeug",
+        "gunicorn",
+        "requests",
+        "urllib3",
+        "sseclient-py",
+        "dataclasses-json",
+        "click",
+    }

@@ -1,0 +1,52 @@
+"""The page about parity is complete, and what it names exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from tests.live import ROOT
+from tests.parity.ids import BRIDGES, IDS, UNFINISHED
+
+PAGE = ROOT / "docs" / "reference" / "parity.md"
+HERE = Path(__file__).parent
+
+
+def rows() -> list[list[str]]:
+    lines = [line for line in PAGE.read_text().splitlines() if re.match(r"\| [A-E]\d+ \|", line)]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines]
+
+
+def named_tests(folder: Path) -> set[str]:
+    return {
+        f"{path.relative_to(ROOT)}::{node.name}"
+        for path in folder.glob("test_*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+def test_the_page_has_a_row_for_each_thing_in_order() -> None:
+    assert [row[0] for row in rows()] == IDS
+    assert all(len(row) == 4 and all(row) for row in rows())
+
+
+def test_each_row_names_tests_that_exist_unless_it_is_marked() -> None:
+    known = named_tests(HERE)
+    for id, _, _, cell in rows():
+        if id in BRIDGES:
+            assert cell == "bridge"
+        elif cell == "not yet":
+            assert id[0] in UNFINISHED, f"{id} has no test"
+        else:
+            named = re.findall(r"`([^`]+)`", cell)
+            assert named, f"{id} names no test"
+            assert set(named) <= known, f"{id}: {set(named) - known}"
+
+
+def test_each_test_of_a_system_is_in_the_row_of_its_id() -> None:
+    shown = {test: id for id, _, _, cell in rows() for test in re.findall(r"`([^`]+)`", cell)}
+    for test in named_tests(HERE):
+        if found := re.search(r"::test_([a-e]\d+)_", test):
+            assert shown.get(test) == found[1].upper(), test

@@ -1,0 +1,139 @@
+"""An `AgentServer` beside what its parity tests show: ids, logs, executors of other kinds, its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from a2a_sync import Agent, AgentServer, AgentTask, Limits, Message, Role, SQLiteStore, TaskState, TextPart
+from a2a_sync.agentserver import status_history
+from a2a_sync.cardmaking import create_agent_card
+from a2a_sync.errors import InvalidParamsError, TransportTimeout
+from a2a_sync.types import Task, TaskStatus
+from tests.engine import Background, Gate
+
+S = TaskState
+CARD = create_agent_card("tested", "d", skills={"x": "X"})
+
+
+def echo(task):
+    return task.with_artifact(f"echo: {task.message.text}")
+
+
+@pytest.fixture
+def server():
+    made = []
+
+    def make(executor, **options):
+        made.append(AgentServer(CARD, executor, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+        one.close()
+
+
+def test_an_id_is_found_again_after_a_restart_and_events_go_on_under_it(server, tmp_path):
+    store = SQLiteStore(tmp_path / "tasks.db")
+
+    def asks(task):
+        return task.with_status("input-required") if len(task.messages) == 1 else echo(task)
+
+    server(asks, store=store).submit_task("hi", id="t1")
+    again, told = server(asks, store=store), []
+    again.on("task:completed", lambda event: told.append(event.task_id))
+    assert again.send_message("t1", "go").id == "t1"
+    assert told == ["t1"]
+    assert again._given_ids == {}
+
+
+def test_the_tasks_own_id_is_as_good_as_the_given_one(server):
+    one, ids = server(echo), []
+    one.on("task:submitted", lambda event: ids.append(event.task_id))
+    task = one.submit_task("hi")
+    assert [task.id] == ids
+    assert one.get_task(task.id) == task
+
+
+@pytest.mark.parametrize("id", ["", "é", "x" * 256])
+def test_an_id_that_no_key_can_be_is_refused(server, id):
+    with pytest.raises((ValueError, InvalidParamsError)):
+        server(echo).submit_task("hi", id=id)
+
+
+def test_a_message_keeps_what_is_in_it_and_the_executor_sees_the_given_id(server):
+    seen = []
+    message = Message(role=Role.USER, parts=(TextPart("hi"),), metadata={"k": 1}, context_id="c")
+    task = server(lambda task: seen.append((task.id, task.session_id)) or task).submit_task(message, id="t1")
+    assert (seen, task.message.metadata["k"]) == ([("t1", "c")], 1)
+
+
+def test_an_agent_and_an_executor_are_taken_too(server):
+    agent = Agent("x")
+    agent.message(lambda message, context: "from an agent")
+    one = server(agent)
+    assert one.submit_task("hi").text == "from an agent"
+    agent.direct = True
+    with pytest.raises(TypeError, match="direct"):
+        server(agent)
+    with pytest.raises(TypeError, match="function of a task"):
+        server("no function")
+
+
+def test_a_call_that_is_given_up_leaves_its_task_running(server):
+    gate = Gate()
+    one = server(lambda task: gate.here() or echo(task))
+    with pytest.raises(TransportTimeout):
+        one.submit_task("hi", id="t", timeout=0.05)
+    repeated = Background(lambda: one.submit_task("hi", id="t"))
+    gate.open.set()
+    assert repeated.result().text == "echo: hi"
+
+
+def test_artifacts_that_are_changed_replace_and_known_ones_are_not_sent_twice(server):
+    def executor(task):
+        if len(task.messages) == 1:
+            return task.with_artifact("a").with_artifact("b").with_status("input-required")
+        return task.with_artifact("c")
+
+    one = server(executor)
+    task = one.send_message(one.submit_task("hi").id, "go")
+    assert [artifact.text for artifact in task.artifacts] == ["a", "b", "c"]
+
+
+def test_a_plain_task_may_be_returned(server):
+    done = TaskStatus(state=S.REJECTED, message=Message(role=Role.AGENT, parts=(TextPart("not today"),)))
+    task = server(lambda task: Task(id=task.id, status=done)).submit_task("hi")
+    assert (task.state, task.text) == (S.REJECTED, "not today")
+
+
+def test_the_statuses_of_a_long_log_are_read_page_by_page(server):
+    def executor(task):
+        for n in range(1500):
+            task = task.with_artifact(f"{n}")
+        return task
+
+    task = server(executor).submit_task("hi")
+    assert [status.state for status in task.status_history] == [S.SUBMITTED, S.WORKING, S.COMPLETED]
+
+
+def test_where_the_log_is_gone_the_present_status_is_left(server):
+    class Forgetful:
+        def log(self, scope, task_id, *, after=0):
+            from a2a_sync.stores.base import LogPage
+
+            return LogPage(entries=(), version=9, state=S.COMPLETED, running=False, compacted=9)
+
+        def head(self, scope, task_id):
+            return type("Head", (), {"status": TaskStatus(state=S.COMPLETED)})
+
+    assert [status.state for status in status_history(Forgetful(), "t")] == [S.COMPLETED]
+
+
+def test_a_task_made_elsewhere_has_no_log():
+    task = AgentTask(id="t", status=TaskStatus(state=S.COMPLETED))
+    assert (task.status_history, task.cancelled) == ((), False)
+
+
+def test_options_go_to_the_app(server):
+    assert server(echo, limits=Limits(executions=1)).app.limits.executions == 1

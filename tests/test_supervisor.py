@@ -1,0 +1,55 @@
+"""Agents that start and end together, also when one of them cannot start."""
+
+from __future__ import annotations
+
+import pytest
+
+from a2a_sync import Agent, AgentEvents, AgentRegistry, AgentSupervisor
+from tests.engine import PATIENCE
+
+
+class One(Agent):
+    """An agent."""
+
+    def handle_message(self, message, context):
+        return "one"
+
+
+def test_two_of_one_name_are_refused_and_nothing_is_left_running():
+    with AgentRegistry() as registry:
+        first = One()
+        with pytest.raises(ValueError, match="two agents have the name 'One'"):
+            AgentSupervisor([first, One], registry=registry)
+        assert registry.list_agents() == []
+        assert first._private_app is None
+
+
+def test_two_of_one_class_have_names_of_their_own():
+    with AgentSupervisor([(One, {"name": "a"}), (One, {"name": "b"})]) as agents:
+        assert (len(agents), list(agents)) == (2, ["a", "b"])
+        assert agents.registry.submit_task("b", "hi").text == "one"
+        with pytest.raises(KeyError):
+            agents["c"]
+    agents.close()
+
+
+def test_what_it_opened_is_closed_and_what_was_handed_in_is_not(tmp_path):
+    events, told = AgentEvents(), []
+    events.on("agent.message", told.append)
+    supervisor = AgentSupervisor([(One, {"store": f"sqlite:///{tmp_path}/t.db"})], events=events)
+    supervisor["One"].call("hi")
+    supervisor.close()
+    assert supervisor._opened == []
+    assert events.flush(PATIENCE)
+    assert [event.agent for event in told] == ["One"]
+
+
+def test_interceptors_of_their_own_stay():
+    seen = []
+
+    def noting(endpoint):
+        return lambda call: seen.append(call.operation.name) or endpoint(call)
+
+    with AgentSupervisor([One], events=AgentEvents(), interceptors=[noting]) as agents:
+        agents["One"].call("hi")
+    assert seen == ["SendMessage"]
