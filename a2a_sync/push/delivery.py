@@ -154,13 +154,15 @@ class Delivery:
         what = (held.id, _origin(held.config.url), refusal.reason)
         if refusal.final or tries >= self._limits.push_attempts:
             reason = f"{refusal.reason} ({tries} tries)" if tries > 1 else refusal.reason
-            self._webhooks.settle(replace(held, tries=tries, disabled=reason), release=True)
+            if not self._webhooks.settle(replace(held, tries=tries, disabled=reason), release=True):
+                return Turn(0.0)
             logger.error("webhook %s at %s is disabled: %s after %d tries", *what, tries, extra=where)
             self._count("disabled")
             return Turn(failed=True)
         pause = _pause(tries, refusal.retry_after, self._limits)
         due_ms = time.time_ns() // 1_000_000 + int(pause * 1000)
-        self._webhooks.settle(replace(held, tries=tries, due_ms=due_ms), release=True)
+        if not self._webhooks.settle(replace(held, tries=tries, due_ms=due_ms), release=True):
+            return Turn(0.0)  # it was set again
         logger.warning("webhook %s at %s was not told: %s; again in %.0f s", *what, pause, extra=where)
         self._count("failed")
         return Turn(pause, failed=True)

@@ -140,7 +140,6 @@ class Outbox:
         # From here on known to the deciding thread only.
         self._ready: OrderedDict[_Key, StoredWebhook] = OrderedDict()
         self._active: dict[_Key, str] = {}
-        self._again: set[_Key] = set()
         self._timers: list[tuple[float, str, Scope]] = []
         self._set: dict[str, float] = {}
         self._busy: Counter[str] = Counter()
@@ -282,9 +281,8 @@ class Outbox:
 
     def _consider(self, webhook: StoredWebhook, *, free: bool) -> None:
         key = (webhook.task_id, webhook.id)
-        if key in self._active:
-            self._again.add(key)
-        elif webhook.behind and free:
+        # After its turn it is looked at again in any case.
+        if webhook.behind and free and key not in self._active:
             # A clock that was wrong makes nobody wait for longer than that.
             wait = min((webhook.due_ms - _now_ms()) / 1000, self._limits.push_longest_pause)
             if wait > 0:
@@ -353,10 +351,8 @@ class Outbox:
             if not self._busy[origin]:
                 del self._busy[origin]
             self._note(origin, turn)
-            again = 0.0 if key in self._again else turn.again
-            self._again.discard(key)
             # Also where nothing is left to tell: whether anything can come any more is to be seen.
-            self._look_at(now + (again or 0.0), webhook.scope, webhook.task_id)
+            self._look_at(now + (turn.again or 0.0), webhook.scope, webhook.task_id)
 
     def _note(self, origin: str, turn: Turn) -> None:
         """Remember whether a receiver is in trouble."""

@@ -23,14 +23,14 @@ from a2a_sync.types import (
     DeleteTaskPushNotificationConfigRequest,
     GetTaskPushNotificationConfigRequest,
 )
-from tests.engine import Gate, Served, eventually, serving
-from tests.push.receiver import LOOPBACK, Receiver, hanging, receiving, refused, state, texts
+from tests.engine import PATIENCE, Background, Gate, Served, eventually, serving
+from tests.push.receiver import LOOPBACK, Receiver, hanging, receiving, refused, state, taken, texts
 from tests.stores.test_retention import ever
 
 pytestmark = pytest.mark.timeout(60)
 
-#: Retries at once, but for the jitter.
-SWIFT = {"push_pause": 0.01, "push_longest_pause": 0.05, "poll": 0.2, "push_timeout": 5.0}
+#: Retries at once, but for the jitter; and nothing is found by looking for it now and then.
+SWIFT = {"push_pause": 0.01, "push_longest_pause": 0.05, "poll": 60.0, "push_timeout": 5.0}
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -235,6 +235,23 @@ def test_what_was_not_taken_comes_again_before_anything_else(serve, receiver, an
     assert len({post.headers["x-a2a-notification-id"] for post in receiver.tried[:4]}) == 1
 
 
+def test_each_notification_has_all_its_tries(serve, receiver):
+    receiver.plan(*[refused(), refused(), taken] * 3)
+    served = serve(count, push_attempts=3)
+    served.send("1", task_push_notification_config=receiver.config())
+    assert texts(receiver.await_end()) == ["submitted", "working", "1 ", "completed"]
+
+
+def test_a_webhook_that_is_set_again_while_its_receiver_hangs_is_told_at_its_new_address_at_once(serve, two):
+    stuck, quick = two
+    stuck.plan(then=hanging)
+    served = serve(count, push_timeout=0.5, push_pause=60.0, push_longest_pause=60.0)
+    task = served.send("1", task_push_notification_config=stuck.config(id="mine"))
+    stuck.await_count(1, tried=True)
+    create(served, quick, task.id, id="mine")
+    assert texts(quick.await_end()) == ["submitted", "working", "1 ", "completed"]
+
+
 def test_a_receiver_that_says_nothing_in_time_is_tried_again(serve, receiver):
     receiver.plan(hanging)
     served = serve(count, push_timeout=0.3)
@@ -333,7 +350,7 @@ def test_an_address_that_became_forbidden_is_not_called(serve, receiver):
 def test_a_receiver_that_hangs_holds_up_neither_the_run_nor_other_receivers(serve, two):
     stuck, quick = two
     stuck.plan(then=hanging)
-    served = serve(count, push_deliveries=4)
+    served = serve(count, push_deliveries=4, push_timeout=60.0)
     for _ in range(6):
         task = served.send("2", task_push_notification_config=stuck.config())
         assert task.state == "completed"
@@ -403,6 +420,25 @@ def test_closing_tells_what_can_be_told_at_once(serve, receiver):
     served.app.close(0.0)
     gate.open.set()
     assert texts(receiver.posts)[-1] == "failed"
+
+
+def test_closing_waits_for_posts_that_go_on(serve, receiver):
+    gate = Gate()
+
+    def slowly(line):
+        gate.here()
+        taken(line)
+
+    receiver.plan(taken, slowly)
+    served = serve(count)
+    served.send("1", task_push_notification_config=receiver.config())
+    gate.wait()
+    closing = Background(lambda: served.app._outbox.close(PATIENCE))
+    assert closing.waiting
+    gate.open.set()
+    closing.result()
+    # The slow one was taken too, but not counted so.
+    assert texts(receiver.tried) == ["submitted", "working", "1 ", "completed"]
 
 
 def test_what_was_not_told_is_told_after_a_restart_without_any_request(tmp_path, receiver):
