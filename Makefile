@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # The official SDK of protocol 0.3 cannot be installed beside the newest one.
 VENV_03 ?= .venv-interop-03
+# Agent frameworks bring very many packages along, some in versions of their own.
+VENV_FRAMEWORKS ?= .venv-frameworks
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
@@ -19,7 +21,7 @@ demo: $(VENV)/.stamp-base ## Serve an agent, call it, show what it does; results
 	@$(BIN)/python examples/demo.py demo-output
 
 test: $(VENV)/.stamp-test ## Run the tests that need nothing but Python
-	$(BIN)/python -m pytest $(PYTEST_ARGS) --ignore=tests/interop --ignore=tests/interop03 --ignore=tests/benchmarks
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --ignore=tests/interop --ignore=tests/interop03 --ignore=tests/frameworks --ignore=tests/benchmarks
 
 test-gevent: $(VENV)/.stamp-test ## Run them once more with a standard library that gevent has patched
 	$(BIN)/python -m tests.gevent_suite $(PYTEST_ARGS)
@@ -54,8 +56,15 @@ interop: $(VENV)/.stamp-test $(VENV)/.stamp-interop ## Run the tests against the
 interop-03: $(VENV)/.stamp-test $(VENV)/.stamp-interop-03
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop03
 
+.PHONY: frameworks frameworks-tests
+frameworks: ## Run the tests with agent frameworks: LangChain, Pydantic AI, OpenAI Agents
+	@$(MAKE) --no-print-directory VENV=$(VENV_FRAMEWORKS) frameworks-tests
+
+frameworks-tests: $(VENV)/.stamp-frameworks
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/frameworks
+
 clean: ## Remove everything that make has made
-	rm -rf $(VENV) $(VENV_03) demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_03) $(VENV_FRAMEWORKS) demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # One stamp for each set of packages: made again when the metadata change.
 $(VENV)/.stamp-venv:
