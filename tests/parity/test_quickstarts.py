@@ -1,0 +1,240 @@
+"""The quick start of each system, line by line with this library: it runs, and is no longer than there.
+
+Lengths are lines of code, imports included here; those of the others were counted in their own documents.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+import pytest
+from werkzeug.serving import make_server
+
+from a2a_sync import A2AApp, Agent, AgentSkill, AgentSupervisor, Client, InputRequired, TaskState
+
+S = TaskState
+
+
+class QuickStart(NamedTuple):
+    """What a reader would type, and how many lines the other system takes for it."""
+
+    code: str
+    there: int
+
+    @property
+    def lines(self) -> int:
+        return sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in self.code.splitlines())
+
+
+DEFINE = QuickStart(
+    """
+from a2a_sync import Agent
+
+class MyAgent(Agent):
+    name = "my-agent"
+    description = "Does things"
+
+    def handle_message(self, message, context):
+        return f"Got: {message.text}"
+
+task = MyAgent().call("hello")
+""",
+    11,
+)
+SERVE = QuickStart(
+    """
+from a2a_sync import A2AApp
+
+app = A2AApp(MyAgent())  # gunicorn module:app
+""",
+    4,
+)
+REMOTE = QuickStart(
+    """
+from a2a_sync import Client
+
+client = Client("https://agent.example.com")
+task = client.send("Hello!")
+for event in client.stream("Count to 5"):
+    print(event)
+""",
+    5,
+)
+TURNS = QuickStart(
+    """
+task = agent.call("order pizza")
+task = agent.call("large", task_id=task.id)
+""",
+    2,
+)
+STREAM = QuickStart(
+    """
+for event in agent.stream("research topic"):
+    process(event)
+""",
+    2,
+)
+SUPERVISE = QuickStart(
+    """
+from a2a_sync import AgentSupervisor
+
+agents = AgentSupervisor([PricingAgent, RiskAgent, SummaryAgent])
+found = agents.registry.find_by_tag("finance")
+""",
+    5,
+)
+IN_PROCESS = QuickStart(
+    """
+from a2a_sync import AgentRegistry, AgentServer, create_agent_card, get_task_result
+
+card = create_agent_card("SWE Agent", "Software engineering agent", skills={"edit": "Edit files"})
+server = AgentServer(card, lambda task: task.with_artifact("Hello from agent", name="result"))
+
+server.on("task:submitted", lambda event: events.append("submitted"))
+server.on("task:completed", lambda event: events.append("completed"))
+task = server.submit_task("Do something", id="task-1")
+
+client = AgentRegistry()
+client.register("swe", server)
+found = client.find_agents_with_skill("edit")
+result = get_task_result(client.submit_task("swe", "Fix the bug"))
+""",
+    25,
+)
+EXECUTOR = QuickStart(
+    """
+from a2a_sync import A2AApp, AgentCard, Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent, TextPart
+
+class MyExecutor:
+    def execute(self, context):
+        yield TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING))
+        yield Message(role=Role.AGENT, parts=(TextPart("Hello from my agent!"),))
+
+    def cancel(self, context):
+        pass
+
+app = A2AApp(MyExecutor(), card=AgentCard(name="My Agent", description="Says hello", version="1"), store="memory:")
+""",
+    21,
+)
+STACK = QuickStart(
+    """
+from a2a_sync import A2AApp
+
+app = A2AApp(executor, card=card, store="memory:", push=True, extended_card=extended)
+""",
+    7,
+)
+ALL = [DEFINE, SERVE, REMOTE, TURNS, STREAM, SUPERVISE, IN_PROCESS, EXECUTOR, STACK]
+
+
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.code.split("\n")[-2][:40])
+def test_no_quick_start_is_longer_than_the_one_it_stands_for(one):
+    assert 0 < one.lines <= one.there
+
+
+def typed(one, **names):
+    """The names that are there after somebody has typed this."""
+    exec(compile(one.code, "quick start", "exec"), names)  # noqa: S102
+    return names
+
+
+@pytest.fixture
+def served():
+    """The address of an app behind a real server."""
+    servers = []
+
+    def serve(app):
+        server = make_server("127.0.0.1", 0, app, threaded=True)
+        thread = threading.Thread(target=server.serve_forever, name="test-server", daemon=True)
+        thread.start()
+        servers.append((server, thread, app))
+        return f"http://127.0.0.1:{server.port}"
+
+    yield serve
+    for server, thread, app in servers:
+        app.close()
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
+
+
+def test_a_an_agent_is_defined_and_called():
+    names = typed(DEFINE)
+    assert (names["task"].state, names["task"].text) == (S.COMPLETED, "Got: hello")
+
+
+def test_a_an_agent_is_served_and_called_from_afar(served, capsys):
+    app = typed(SERVE, MyAgent=typed(DEFINE)["MyAgent"])["app"]
+    url = served(app)
+    names = typed(QuickStart(REMOTE.code.replace("https://agent.example.com", url), REMOTE.there))
+    names["client"].close()
+    assert names["task"].text == "Got: Hello!"
+    assert "Got: Count to 5" in capsys.readouterr().out
+
+
+def pizza(message, context):
+    return InputRequired("Which size?") if len(context.history) == 1 else f"One {message.text} pizza"
+
+
+def test_a_a_dialogue_goes_on_by_the_id_of_its_task():
+    agent = Agent("pizza")
+    agent.message(pizza)
+    with agent:
+        assert typed(TURNS, agent=agent)["task"].text == "One large pizza"
+
+
+def test_a_a_stream_is_read_event_by_event():
+    agent, events = Agent("researcher"), []
+
+    @agent.message
+    def research(message, context):
+        yield "first"
+        yield "second"
+
+    with agent:
+        typed(STREAM, agent=agent, process=events.append)
+    assert [event.artifact.parts[0].text for event in events[1:3]] == ["first", "second"]
+    assert events[-1].status.state is S.COMPLETED
+
+
+def agent_class(title, tag):
+    return type(title, (Agent,), {"skills": [AgentSkill.of(title.lower(), "Does it", tags=[tag])]})
+
+
+def test_a_several_agents_start_together_and_are_found_by_tag():
+    tags = {"PricingAgent": "finance", "RiskAgent": "finance", "SummaryAgent": "text"}
+    names = typed(SUPERVISE, **{title: agent_class(title, tag) for title, tag in tags.items()})
+    assert names["found"] == ["PricingAgent", "RiskAgent"]
+    assert isinstance(names["agents"], AgentSupervisor)
+    names["agents"].close()
+
+
+def test_b_agents_in_one_process_are_made_listened_to_registered_and_called():
+    names = typed(IN_PROCESS, events=(events := []))
+    task = names["task"]
+    assert (task.id, task.state, len(task.artifacts)) == ("task-1", S.COMPLETED, 1)
+    assert [status.state for status in task.status_history] == [S.SUBMITTED, S.WORKING, S.COMPLETED]
+    assert events[:2] == ["submitted", "completed"]
+    assert (names["found"], names["result"]) == (["swe"], "Hello from agent")
+    names["client"].close()
+    names["server"].close()
+
+
+def test_c_an_executor_is_written_and_served(served):
+    app = typed(EXECUTOR)["app"]
+    with Client(served(app), version="0.3") as client:
+        task = client.send("hi")
+        assert (task.state, task.status.message.text) == (S.COMPLETED, "Hello from my agent!")
+
+
+def test_e_the_whole_stack_of_a_server_is_one_call():
+    made = typed(EXECUTOR)
+    card = made["app"].agent_card()
+    app = typed(STACK, executor=made["MyExecutor"](), card=card, extended=card)["app"]
+    assert isinstance(app, A2AApp)
+    with app, Client(app) as client:
+        assert client.send("hi").status.message.text == "Hello from my agent!"
+        assert client.card().capabilities.push_notifications
+        assert client.extended_card().name == "My Agent"
