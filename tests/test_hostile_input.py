@@ -26,7 +26,7 @@ from tests.wsgi import JSON_HEADERS, Answer, Peer, message, rpc
 pytestmark = pytest.mark.timeout(60)
 
 CASES = [*v10.cases(), *v03.cases()]
-PATH_CASES = list(http_json.cases(v10.cases()))
+PATH_CASES = list(http_json.cases())
 
 
 # -- where they are sent ------------------------------------------------------------------------------------------------
@@ -149,6 +149,8 @@ def test_bad_input_over_http_json_gets_its_own_error_too(case: http_json.PathCas
 
     error = answer.error
     assert (answer.status, error["code"]) == (case.http_status, case.http_status)
+    if case.path.startswith("/v1/"):
+        assert (answer.json["message"], answer.headers["Content-Type"]) == (error["message"], "application/json")
     assert error["details"][0]["reason"] == case.error.reason
     assert case.names in error["message"]
     assert len(answer.body) < 1500

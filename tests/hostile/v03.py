@@ -109,7 +109,6 @@ def bad_configurations() -> Iterator[tuple[str, dict[str, Any]]]:
     yield f"{hook}.url", configured(pushNotificationConfig={})
     bad: list[tuple[str, Any]] = [
         ("authentication", 5),
-        ("authentication.schemes", {}),
         ("authentication.schemes", {"schemes": []}),
         ("authentication.schemes", {"schemes": "Bearer"}),
         ("authentication.schemes[0]", {"schemes": [5]}),

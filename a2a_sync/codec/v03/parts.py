@@ -83,7 +83,10 @@ class Parts:
         said = "type" if strict and value.get("kind") is None else "kind"
         kind = value.get(said)
         if kind is None:
-            kind = next((name for name in self._contents if name in value), None)
+            held = [name for name in self._contents if name in value]
+            if strict and len(held) > 1 and not self._named:
+                raise Invalid(f"has both {held[0]} and {held[1]}; a part has one content")
+            kind = held[0] if held else None
         load = self._contents.get(kind) if isinstance(kind, str) else None
         if load is not None:
             return load(value, strict, _ABOUT.found(value, strict))
