@@ -110,9 +110,10 @@ class Connection:
         Gunicorn lingers on its main thread for every connection that it closes, up to two seconds each, and answers nobody
         meanwhile. To be called when the request was read whole, else the client may lose the end of its answer.
         """
-        if self._asked_to_close and self._socket is not None and not hasattr(self._socket, "getpeercert"):
+        if self._asked_to_close and self._socket is not None:
             try:
-                self._socket.shutdown(socket.SHUT_RD)
+                if not hasattr(self._socket, "getpeercert"):
+                    self._socket.shutdown(socket.SHUT_RD)
             except OSError:
                 pass  # it has ended
 
