@@ -433,7 +433,7 @@ def test_closing_waits_for_posts_that_go_on(serve, receiver):
     served = serve(count)
     served.send("1", task_push_notification_config=receiver.config())
     gate.wait()
-    closing = Background(lambda: served.app._outbox.close(PATIENCE))
+    closing = Background(lambda: served.app._engine._outbox.close(PATIENCE))
     assert closing.waiting
     gate.open.set()
     closing.result()
