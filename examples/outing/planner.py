@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import ClassVar
 
 from a2a_sync import A2AApp, Agent, AgentRegistry, AgentSkill, Message, RequestContext
 
@@ -14,7 +13,7 @@ class Planner(Agent):
     """Plans an outing: asks when and for how many, then other agents for the rest."""
 
     name = "planner"
-    skills: ClassVar = [AgentSkill.of("plan_outing", "Plans an outing", tags=["leisure"])]
+    skills = (AgentSkill.of("plan_outing", "Plans an outing", tags=["leisure"]),)
 
     def __init__(self, registry: AgentRegistry) -> None:
         super().__init__()
