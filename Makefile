@@ -5,6 +5,11 @@ VENV ?= .venv
 VENV_03 ?= .venv-interop-03
 # Agent frameworks bring very many packages along, some in versions of their own.
 VENV_FRAMEWORKS ?= .venv-frameworks
+# The JavaScript SDKs, and what the tests have seen of each peer.
+NODE_MODULES := tests/interopjs/node_modules
+export INTEROP_RECORDS ?= $(CURDIR)/$(VENV)/interop-records
+# Where the official kits come from: an address, or the path of a clone.
+TCK ?= https://github.com/a2aproject/a2a-tck.git
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
@@ -21,13 +26,16 @@ demo: $(VENV)/.stamp-base ## Serve an agent, call it, show what it does; results
 	@$(BIN)/python examples/demo.py demo-output
 
 test: $(VENV)/.stamp-test ## Run the tests that need nothing but Python
-	$(BIN)/python -m pytest $(PYTEST_ARGS) --ignore=tests/interop --ignore=tests/interop03 --ignore=tests/frameworks --ignore=tests/benchmarks
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --ignore=tests/interop --ignore=tests/interop03 --ignore=tests/interopjs --ignore=tests/frameworks --ignore=tests/benchmarks
 
 test-gevent: $(VENV)/.stamp-test ## Run them once more with a standard library that gevent has patched
 	$(BIN)/python -m tests.gevent_suite $(PYTEST_ARGS)
 
 conformance: $(VENV)/.stamp-test ## Check every line of the protocol's requirements and write docs/conformance.md
 	$(BIN)/python -m tests.conformance
+
+tck: $(VENV)/.stamp-test ## Run the official kits, fetched from TCK=…, and compare with docs/conformance-kit.md
+	$(BIN)/python -m tests.conformance.kit --source $(TCK) $(TCK_OPTIONS)
 
 lint: $(VENV)/.stamp-dev ## Check style and formatting
 	$(BIN)/ruff check .
@@ -49,12 +57,32 @@ soak: $(VENV)/.stamp-test ## Ten minutes of mixed load with kills, and 50,000 ta
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/soak
 
-interop: $(VENV)/.stamp-test $(VENV)/.stamp-interop ## Run the tests against the official SDK, the newest release and 0.3
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop
+interop: interop-all ## Run the tests against other implementations, and compare with docs/interop.md (needs Node 20)
+	@$(BIN)/python -m tests.peers.page $(INTEROP_RECORDS)
+
+interop-page: interop-all ## Run them and write that page
+	@$(BIN)/python -m tests.peers.page $(INTEROP_RECORDS) --write
+
+interop-all:
+	@rm -rf $(INTEROP_RECORDS) && mkdir -p $(INTEROP_RECORDS)
+	@$(MAKE) --no-print-directory interop-newest
 	@$(MAKE) --no-print-directory VENV=$(VENV_03) interop-03
+	@$(MAKE) --no-print-directory interop-js
+
+interop-newest: $(VENV)/.stamp-test $(VENV)/.stamp-interop
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop
 
 interop-03: $(VENV)/.stamp-test $(VENV)/.stamp-interop-03
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop03
+
+interop-js: $(VENV)/.stamp-test $(NODE_MODULES)/.stamp
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interopjs
+
+$(NODE_MODULES)/.stamp: tests/interopjs/package.json tests/interopjs/package-lock.json
+	@command -v npm >/dev/null || { echo "Node 20 or newer, with npm, is needed for the JavaScript SDKs"; exit 1; }
+	@echo "Installing the JavaScript SDKs …"
+	@cd tests/interopjs && npm ci --silent
+	@touch $@
 
 .PHONY: frameworks frameworks-tests
 frameworks: ## Run the tests with agent frameworks: LangChain, Pydantic AI, OpenAI Agents
@@ -64,7 +92,7 @@ frameworks-tests: $(VENV)/.stamp-frameworks
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/frameworks
 
 clean: ## Remove everything that make has made
-	rm -rf $(VENV) $(VENV_03) $(VENV_FRAMEWORKS) demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_03) $(VENV_FRAMEWORKS) $(NODE_MODULES) .venv-kits demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # One stamp for each set of packages: made again when the metadata change.
 $(VENV)/.stamp-venv:

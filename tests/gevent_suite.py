@@ -54,5 +54,5 @@ def _is_left_out(item: pytest.Item) -> bool:
 if __name__ == "__main__":
     # A time limit kept by a thread would be kept by a greenlet here, which whatever hangs would not let come.
     limits = ["-o", "timeout_method=signal", "-p", "no:cacheprovider"]
-    ignored = [f"--ignore=tests/{name}" for name in ("interop", "interop03", "frameworks", "benchmarks")]
+    ignored = [f"--ignore=tests/{name}" for name in ("interop", "interop03", "interopjs", "frameworks", "benchmarks")]
     sys.exit(pytest.main([*limits, *ignored, *sys.argv[1:]], plugins=[Selection()]))

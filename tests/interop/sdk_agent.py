@@ -1,6 +1,6 @@
 """An agent built on the official SDK, for our client: ``python -m tests.interop.sdk_agent PORT``.
 
-It speaks both protocol versions at one URL, 1.0 in both bindings, and does what the first word of the message says.
+It speaks both protocol versions in both bindings at one URL, and does what the first word of the message says.
 """
 
 from __future__ import annotations
@@ -13,17 +13,34 @@ from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Task, TaskState, TaskStatus
+from a2a.server.tasks import InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
+from a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Value
 from starlette.applications import Starlette
 
 
 class Obedient(AgentExecutor):
-    """Echoes, counts, asks, waits, or fails."""
+    """Echoes, counts, asks, waits, answers with a message, sends parts back, or fails."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         command, _, argument = context.get_user_input().partition(" ")
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        if command == "message":
+            answer = Message(message_id="m-1", role=Role.ROLE_AGENT, parts=[Part(text="no task was needed")])
+            await event_queue.enqueue_event(answer)
+            return
         if context.current_task is None:
             status = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED)
             await event_queue.enqueue_event(
@@ -47,6 +64,8 @@ class Obedient(AgentExecutor):
             case "fail":
                 await updater.failed(updater.new_agent_message([Part(text="no luck")]))
                 return
+            case "parts":
+                await updater.add_artifact([*context.message.parts, Part(data=ParseDict({"seen": True}, Value()))])
             case _:
                 await updater.add_artifact([Part(text=context.get_user_input())], name="echo", last_chunk=True)
         await updater.complete()
@@ -60,18 +79,29 @@ def make_app(url: str) -> Starlette:
         name="official",
         description="An agent on the official SDK",
         version="1.0.0",
-        capabilities=AgentCapabilities(streaming=True),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=True),
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id="obey", name="Obey", description="Does as told", tags=["test"])],
         supported_interfaces=[
             AgentInterface(protocol_binding=binding, protocol_version=version, url=url)
-            for binding, version in (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"))
+            for version in ("1.0", "0.3")
+            for binding in ("JSONRPC", "HTTP+JSON")
         ],
     )
-    handler = DefaultRequestHandler(agent_executor=Obedient(), task_store=InMemoryTaskStore(), agent_card=card)
+    extended = AgentCard()
+    extended.CopyFrom(card)
+    extended.description = "For callers that are known"
+    handler = DefaultRequestHandler(
+        agent_executor=Obedient(),
+        task_store=InMemoryTaskStore(),
+        agent_card=card,
+        push_config_store=InMemoryPushNotificationConfigStore(),
+        extended_agent_card=extended,
+    )
     rpc = create_jsonrpc_routes(request_handler=handler, rpc_url="/", enable_v0_3_compat=True)
-    return Starlette(routes=[*create_agent_card_routes(agent_card=card), *rpc, *create_rest_routes(handler)])
+    rest = create_rest_routes(handler, enable_v0_3_compat=True)
+    return Starlette(routes=[*create_agent_card_routes(agent_card=card), *rpc, *rest])
 
 
 if __name__ == "__main__":

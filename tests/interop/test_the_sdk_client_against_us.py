@@ -1,4 +1,4 @@
-"""The official SDK's client against our server under gunicorn, both as they are released."""
+"""The official SDK's client against our server under gunicorn, both as they are released, in both versions that it speaks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.live import gunicorn
+from tests.peers.record import CARD, ERRORS, OLD_REST, PUSH, STREAM, THEIRS, Way, covers, departs
 
 pytest.importorskip("a2a", reason="the official SDK is not installed (make interop installs it)")
 
@@ -17,59 +18,69 @@ import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     Message,
     Part,
     Role,
+    SendMessageConfiguration,
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
 )
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
+PEER, ROLE = "python", THEIRS
+WAYS = [Way("1.0", "JSONRPC"), Way("1.0", "HTTP+JSON"), Way("0.3", "JSONRPC"), OLD_REST]
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(60), pytest.mark.parametrize("way", WAYS, ids=str)]
 
 
 @pytest.fixture(scope="module", params=["memory", "sqlite"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     store = f"sqlite:///{tmp_path_factory.mktemp('interop') / 'tasks.db'}" if request.param == "sqlite" else "memory:"
-    with gunicorn("tests.scenarios.agent:app", threads=16, environment={"SCENARIO_STORE": store}) as server:
+    with gunicorn("tests.peers.our_agent:app", threads=16, environment={"PEER_STORE": store}) as server:
         yield server.url
 
 
 @asynccontextmanager
-async def official(url: str, binding: str, *, streaming: bool) -> AsyncIterator[Any]:
-    """The SDK's client for the agent at `url`, made from its card."""
+async def official(url: str, way: Way, *, streaming: bool) -> AsyncIterator[Any]:
+    """The SDK's client for the agent at `url`, made from its card in the form of that version."""
     async with httpx.AsyncClient(timeout=30) as http:
-        card = await A2ACardResolver(http, url).get_agent_card()
-        config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[binding])
+        card = await A2ACardResolver(http, url).get_agent_card(http_kwargs={"headers": {"A2A-Version": way.version}})
+        if way.version == "1.0":
+            assert {one.protocol_version for one in card.supported_interfaces} == {"1.0", "0.3"}
+        config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[way.binding])
         yield ClientFactory(config).create(card)
 
 
-#: Where the agent is, and the binding to call it in.
-Way = tuple[str, str]
+#: Has a conversation with the agent.
+Talk = Callable[..., None]
 
 
-@pytest.fixture(params=["JSONRPC", "HTTP+JSON"])
-def way(request: pytest.FixtureRequest, url: str) -> Way:
-    return url, request.param
-
-
-def talk(way: Way, conversation: Callable[[Any], Awaitable[None]], *, streaming: bool = True) -> None:
+@pytest.fixture
+def talk(url: str, way: Way) -> Talk:
     """Have a conversation with the agent, for at most 40 seconds."""
 
-    async def main() -> None:
-        async with official(*way, streaming=streaming) as client:
-            await asyncio.wait_for(conversation(client), 40)
+    def have(conversation: Callable[[Any], Awaitable[None]], *, streaming: bool = True) -> None:
+        async def main() -> None:
+            async with official(url, way, streaming=streaming) as client:
+                await asyncio.wait_for(conversation(client), 40)
 
-    asyncio.run(main())
+        asyncio.run(main())
+
+    return have
 
 
-def request(text: str, **ids: str) -> Any:
+def request(text: str, *, at_once: bool = False, **ids: str) -> Any:
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)], **ids)
-    return SendMessageRequest(message=message)
+    return SendMessageRequest(message=message, configuration=SendMessageConfiguration(return_immediately=at_once))
 
 
 async def events(stream: Any) -> list[Any]:
@@ -80,7 +91,8 @@ def kinds(received: list[Any]) -> list[str]:
     return [event.WhichOneof("payload") for event in received]
 
 
-def test_a_blocking_send_is_answered_with_the_finished_task(way: Way) -> None:
+@covers(CARD, "SendMessage", "GetTask")
+def test_a_blocking_send_is_answered_with_the_finished_task(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         (answer,) = await events(client.send_message(request("echo Ada")))
         assert answer.task.status.state == TaskState.TASK_STATE_COMPLETED
@@ -88,10 +100,31 @@ def test_a_blocking_send_is_answered_with_the_finished_task(way: Way) -> None:
         stored = await client.get_task(GetTaskRequest(id=answer.task.id))
         assert stored == answer.task
 
-    talk(way, conversation, streaming=False)
+    talk(conversation, streaming=False)
 
 
-def test_a_stream_is_the_task_its_updates_and_its_end(way: Way) -> None:
+@covers("SendMessage")
+def test_an_answer_may_be_a_message(talk: Talk) -> None:
+    async def conversation(client: Any) -> None:
+        (answer,) = await events(client.send_message(request("message")))
+        assert answer.message.parts[0].text == "no task was needed"
+
+    talk(conversation, streaming=False)
+
+
+@covers("SendMessage", "CancelTask")
+def test_a_send_that_does_not_wait_returns_the_task_as_it_is(talk: Talk) -> None:
+    async def conversation(client: Any) -> None:
+        (answer,) = await events(client.send_message(request("wait", at_once=True)))
+        assert answer.task.status.state in (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
+        cancelled = await client.cancel_task(CancelTaskRequest(id=answer.task.id))
+        assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
+
+    talk(conversation, streaming=False)
+
+
+@covers(STREAM)
+def test_a_stream_is_the_task_its_updates_and_its_end(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         received = await events(client.send_message(request("count 5")))
         assert kinds(received) == ["task", "status_update", *["artifact_update"] * 6, "status_update"]
@@ -99,10 +132,11 @@ def test_a_stream_is_the_task_its_updates_and_its_end(way: Way) -> None:
         assert text == "1 2 3 4 5 "
         assert received[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
 
-    talk(way, conversation)
+    talk(conversation)
 
 
-def test_a_question_is_answered_in_the_same_task(way: Way) -> None:
+@covers(STREAM)
+def test_a_question_is_answered_in_the_same_task(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         asked = (await events(client.send_message(request("ask"))))[-1].status_update
         assert asked.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
@@ -112,12 +146,17 @@ def test_a_question_is_answered_in_the_same_task(way: Way) -> None:
         assert received[0].task.id == asked.task_id
         assert received[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
 
-    talk(way, conversation)
+    talk(conversation)
 
 
-def test_tasks_are_listed_page_by_page(way: Way) -> None:
+@covers("ListTasks")
+def test_tasks_are_listed_page_by_page(talk: Talk, way: Way) -> None:
     async def conversation(client: Any) -> None:
-        listed = f"listed {way[1]}"
+        if way.version == "0.3":
+            with pytest.raises(NotImplementedError):
+                await client.list_tasks(ListTasksRequest())
+            return
+        listed = f"listed {way}"
         ids = set()
         for _ in range(3):
             (answer,) = await events(client.send_message(request("echo x", context_id=listed)))
@@ -130,10 +169,11 @@ def test_tasks_are_listed_page_by_page(way: Way) -> None:
         assert {task.id for page in (first, rest) for task in page.tasks} == ids
         assert not rest.next_page_token
 
-    talk(way, conversation, streaming=False)
+    talk(conversation, streaming=False)
 
 
-def test_a_running_task_is_subscribed_to_and_cancelled(way: Way) -> None:
+@covers("SubscribeToTask", "CancelTask", ERRORS)
+def test_a_running_task_is_subscribed_to_and_cancelled(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         stream = client.send_message(request("wait"))
         task: Task = (await anext(aiter(stream))).task
@@ -159,12 +199,55 @@ def test_a_running_task_is_subscribed_to_and_cancelled(way: Way) -> None:
         with pytest.raises(UnsupportedOperationError):
             await events(client.subscribe(SubscribeToTaskRequest(id=task.id)))
 
-    talk(way, conversation)
+    talk(conversation)
 
 
-def test_an_unknown_task_is_the_sdks_own_error(way: Way) -> None:
+@covers(*PUSH)
+@departs("its client has no method for it in this binding", *PUSH[2:], way=OLD_REST)
+def test_webhooks_are_set_read_listed_and_deleted(talk: Talk, way: Way) -> None:
+    async def conversation(client: Any) -> None:
+        (asked,) = await events(client.send_message(request("ask")))
+        task_id = asked.task.id
+        for name in ("a", "b"):
+            wanted = TaskPushNotificationConfig(task_id=task_id, id=name, url=f"https://hooks.test/{name}", token="t")
+            made = await client.create_task_push_notification_config(wanted)
+            assert (made.task_id, made.id, made.url) == (task_id, name, f"https://hooks.test/{name}")
+        one = GetTaskPushNotificationConfigRequest(task_id=task_id, id="a")
+        read = await client.get_task_push_notification_config(one)
+        assert (read.id, read.url) == ("a", "https://hooks.test/a")
+
+        async def listed() -> set[str]:
+            all_of_it = ListTaskPushNotificationConfigsRequest(task_id=task_id)
+            return {config.id for config in (await client.list_task_push_notification_configs(all_of_it)).configs}
+
+        if way == OLD_REST:
+            with pytest.raises(NotImplementedError):
+                await listed()
+            return
+        assert await listed() == {"a", "b"}
+        await client.delete_task_push_notification_config(
+            DeleteTaskPushNotificationConfigRequest(task_id=task_id, id="a")
+        )
+        assert await listed() == {"b"}
+
+    talk(conversation, streaming=False)
+
+
+@covers("GetExtendedAgentCard")
+def test_our_extended_card_is_read(talk: Talk) -> None:
+    async def conversation(client: Any) -> None:
+        card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+        assert (card.name, card.description) == ("scenario", "For callers that are known")
+
+    talk(conversation)
+
+
+@covers(ERRORS)
+def test_an_unknown_task_is_the_sdks_own_error(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         with pytest.raises(TaskNotFoundError):
             await client.get_task(GetTaskRequest(id="no-such-task"))
+        with pytest.raises(TaskNotFoundError):
+            await events(client.send_message(request("hi", task_id="no-such-task")))
 
-    talk(way, conversation)
+    talk(conversation)

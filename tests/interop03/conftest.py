@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
+from tests.peers.record import pytest_runtest_makereport as pytest_runtest_makereport
+
 try:
     _release = version("a2a-sdk")
 except PackageNotFoundError:

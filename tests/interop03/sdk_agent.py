@@ -1,6 +1,7 @@
 """An agent built on the official SDK 0.3: ``python -m tests.interop03.sdk_agent PORT``.
 
-It does what the first word of the message says. ``/plain/`` is the same agent with a card that promises no streams.
+It does what the first word of the message says, in JSON-RPC and, under ``/rest``, in HTTP+JSON. ``/plain/`` is the same agent
+with a card that promises no streams.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import sys
 
 import uvicorn
 from a2a.server.agent_execution import AgentExecutor, RequestContext
-from a2a.server.apps import A2AStarletteApplication
+from a2a.server.apps import A2ARESTFastAPIApplication, A2AStarletteApplication
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentSkill, DataPart, Part, TextPart
+from a2a.server.tasks import InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, DataPart, Part, TextPart
 from a2a.utils import new_agent_text_message, new_task
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -74,14 +75,28 @@ def make_app(url: str, *, streaming: bool) -> Starlette:
         name="official",
         description="An agent on the official SDK",
         url=url,
+        preferred_transport="JSONRPC",
+        additional_interfaces=[
+            AgentInterface(transport="JSONRPC", url=url),
+            AgentInterface(transport="HTTP+JSON", url=f"{url}rest"),
+        ],
         version="1.0.0",
-        capabilities=AgentCapabilities(streaming=streaming),
+        capabilities=AgentCapabilities(streaming=streaming, push_notifications=True),
+        supports_authenticated_extended_card=True,
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id="obey", name="Obey", description="Does as told", tags=["test"])],
     )
-    handler = DefaultRequestHandler(agent_executor=Obedient(), task_store=InMemoryTaskStore())
-    return A2AStarletteApplication(agent_card=card, http_handler=handler).build()
+    extended = card.model_copy(update={"description": "For callers that are known"})
+    handler = DefaultRequestHandler(
+        agent_executor=Obedient(),
+        task_store=InMemoryTaskStore(),
+        push_config_store=InMemoryPushNotificationConfigStore(),
+    )
+    arguments = {"agent_card": card, "http_handler": handler, "extended_agent_card": extended}
+    rest = A2ARESTFastAPIApplication(**arguments).build()
+    rpc = A2AStarletteApplication(**arguments).build()
+    return Starlette(routes=[Mount("/rest", rest), Mount("/", rpc)])
 
 
 if __name__ == "__main__":

@@ -1,25 +1,28 @@
-"""The official SDK's client 0.3 against our server under gunicorn, both as they are released."""
+"""The official SDK's client 0.3 against our server under gunicorn, both as they are released, in both bindings."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx
 import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
-from a2a.client.errors import A2AClientJSONRPCError
+from a2a.client.errors import A2AClientHTTPError, A2AClientJSONRPCError
 from a2a.types import (
     DataPart,
     FilePart,
     FileWithBytes,
+    GetTaskPushNotificationConfigParams,
     Message,
     MessageSendConfiguration,
     Part,
+    PushNotificationConfig,
     Role,
     TaskIdParams,
+    TaskPushNotificationConfig,
     TaskQueryParams,
     TaskState,
     TaskStatusUpdateEvent,
@@ -27,8 +30,12 @@ from a2a.types import (
 )
 
 from tests.live import gunicorn
+from tests.peers.record import CARD, ERRORS, OLD_REST, STREAM, THEIRS, Way, covers, departs
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
+PEER, ROLE = "python-03", THEIRS
+WAYS = [Way("0.3", "JSONRPC"), OLD_REST]
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(60), pytest.mark.parametrize("way", WAYS, ids=str)]
 
 NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 
@@ -36,26 +43,46 @@ NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 @pytest.fixture(scope="module", params=["memory", "sqlite"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     store = f"sqlite:///{tmp_path_factory.mktemp('interop') / 'tasks.db'}" if request.param == "sqlite" else "memory:"
-    with gunicorn("tests.scenarios.agent:app", threads=16, environment={"SCENARIO_STORE": store}) as server:
+    with gunicorn("tests.peers.our_agent:app", threads=16, environment={"PEER_STORE": store}) as server:
         yield server.url
 
 
 @asynccontextmanager
-async def official(url: str, *, streaming: bool, path: str = NEW) -> AsyncIterator[Any]:
+async def official(url: str, way: Way, *, streaming: bool, path: str) -> AsyncIterator[Any]:
     """The SDK's client for the agent at `url`, made from its card, which it reads without naming a version."""
     async with httpx.AsyncClient(timeout=30) as http:
         card = await A2ACardResolver(http, url).get_agent_card(path)
-        yield ClientFactory(ClientConfig(httpx_client=http, streaming=streaming)).create(card)
+        config = ClientConfig(
+            httpx_client=http, streaming=streaming, supported_transports=[way.binding], use_client_preference=True
+        )
+        yield ClientFactory(config).create(card)
 
 
-def talk(url: str, conversation: Callable[[Any], Awaitable[None]], *, streaming: bool = True, path: str = NEW) -> None:
+#: Has a conversation with the agent.
+Talk = Callable[..., None]
+
+
+@pytest.fixture
+def talk(url: str, way: Way) -> Talk:
     """Have a conversation with the agent, for at most 40 seconds."""
 
-    async def main() -> None:
-        async with official(url, streaming=streaming, path=path) as client:
-            await asyncio.wait_for(conversation(client), 40)
+    def have(conversation: Callable[[Any], Awaitable[None]], *, streaming: bool = True, path: str = NEW) -> None:
+        async def main() -> None:
+            async with official(url, way, streaming=streaming, path=path) as client:
+                await asyncio.wait_for(conversation(client), 40)
 
-    asyncio.run(main())
+        asyncio.run(main())
+
+    return have
+
+
+@contextmanager
+def refused(code: int, status: int) -> Iterator[None]:
+    """The agent says no: with a code in JSON-RPC, of which HTTP+JSON leaves nothing but a status."""
+    with pytest.raises((A2AClientJSONRPCError, A2AClientHTTPError)) as caught:
+        yield
+    error = caught.value
+    assert (error.error.code if isinstance(error, A2AClientJSONRPCError) else error.status_code) in (code, status)
 
 
 def message(words: str, *more: Part, **ids: str) -> Message:
@@ -66,17 +93,19 @@ async def events(stream: Any) -> list[Any]:
     return [event async for event in stream]
 
 
+@covers(CARD)
 @pytest.mark.parametrize("path", [NEW, OLD])
-def test_the_card_is_read_at_both_paths(path: str, url: str) -> None:
+def test_the_card_is_read_at_both_paths(path: str, url: str, talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         card = client._card
         assert (card.name, card.protocol_version, card.url) == ("scenario", "0.3.0", url + "/")
         assert card.capabilities.streaming
 
-    talk(url, conversation, path=path)
+    talk(conversation, path=path)
 
 
-def test_a_blocking_send_is_answered_with_the_finished_task(url: str) -> None:
+@covers("SendMessage", "GetTask")
+def test_a_blocking_send_is_answered_with_the_finished_task(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         ((task, update),) = await events(client.send_message(message("echo Ada")))
         assert update is None
@@ -84,10 +113,11 @@ def test_a_blocking_send_is_answered_with_the_finished_task(url: str) -> None:
         assert task.artifacts[0].parts[0].root.text == "echo: Ada"
         assert await client.get_task(TaskQueryParams(id=task.id)) == task
 
-    talk(url, conversation, streaming=False)
+    talk(conversation, streaming=False)
 
 
-def test_a_send_that_does_not_block_returns_the_task_as_it_is(url: str) -> None:
+@covers("SendMessage", "CancelTask")
+def test_a_send_that_does_not_block_returns_the_task_as_it_is(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         configuration = MessageSendConfiguration(blocking=False)
         ((task, _),) = await events(client.send_message(message("wait"), configuration=configuration))
@@ -95,10 +125,11 @@ def test_a_send_that_does_not_block_returns_the_task_as_it_is(url: str) -> None:
         cancelled = await client.cancel_task(TaskIdParams(id=task.id))
         assert cancelled.status.state == TaskState.canceled
 
-    talk(url, conversation, streaming=False)
+    talk(conversation, streaming=False)
 
 
-def test_a_stream_is_the_task_its_updates_and_its_end(url: str) -> None:
+@covers(STREAM)
+def test_a_stream_is_the_task_its_updates_and_its_end(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         received = await events(client.send_message(message("count 5")))
         updates = [update for _, update in received]
@@ -114,10 +145,11 @@ def test_a_stream_is_the_task_its_updates_and_its_end(url: str) -> None:
         # The SDK puts the pieces together by its own rules.
         assert "".join(part.root.text for part in task.artifacts[0].parts) == "1 2 3 4 5 "
 
-    talk(url, conversation)
+    talk(conversation)
 
 
-def test_a_question_is_answered_in_the_same_task(url: str) -> None:
+@covers(STREAM)
+def test_a_question_is_answered_in_the_same_task(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         task, update = (await events(client.send_message(message("ask"))))[-1]
         assert (update.status.state, update.final) == (TaskState.input_required, True)
@@ -126,10 +158,11 @@ def test_a_question_is_answered_in_the_same_task(url: str) -> None:
         assert received[0][0].id == task.id
         assert received[-1][0].status.state == TaskState.completed
 
-    talk(url, conversation)
+    talk(conversation)
 
 
-def test_a_running_task_is_resubscribed_to_and_cancelled(url: str) -> None:
+@covers("SubscribeToTask", "CancelTask")
+def test_a_running_task_is_resubscribed_to_and_cancelled(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         stream = client.send_message(message("wait"))
         task, _ = await anext(aiter(stream))
@@ -150,10 +183,11 @@ def test_a_running_task_is_resubscribed_to_and_cancelled(url: str) -> None:
         assert followed[-1][1].status.state == TaskState.canceled
         assert (await events(stream))[-1][0].status.state == TaskState.canceled
 
-    talk(url, conversation)
+    talk(conversation)
 
 
-def test_files_and_data_travel_both_ways(url: str) -> None:
+@covers("SendMessage")
+def test_files_and_data_travel_both_ways(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         file = Part(root=FilePart(file=FileWithBytes(bytes="AAEC/w==", mime_type="image/png", name="a.png")))
         ((task, _),) = await events(client.send_message(message("file", file)))
@@ -165,39 +199,58 @@ def test_files_and_data_travel_both_ways(url: str) -> None:
         assert isinstance(part, DataPart)
         assert part.data == {"numbers": [1, 2, 39], "total": 42}
 
-    talk(url, conversation, streaming=False)
+    talk(conversation, streaming=False)
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "code"),
-    [
-        ("get_task", TaskQueryParams(id="no-such-task"), -32001),
-        ("cancel_task", TaskIdParams(id="no-such-task"), -32001),
-        ("cancel_task", TaskIdParams(id="FINISHED"), -32002),
-    ],
-)
-def test_errors_have_the_codes_of_0_3(method: str, params: Any, code: int, url: str) -> None:
+@covers("CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig")
+def test_a_webhook_is_set_and_read(talk: Talk) -> None:
+    async def conversation(client: Any) -> None:
+        ((task, _),) = await events(client.send_message(message("ask")))
+        wanted = PushNotificationConfig(id="a", url="https://hooks.test/a", token="secret")
+        made = await client.set_task_callback(
+            TaskPushNotificationConfig(task_id=task.id, push_notification_config=wanted)
+        )
+        assert (made.task_id, made.push_notification_config) == (task.id, wanted)
+        asked = GetTaskPushNotificationConfigParams(id=task.id, push_notification_config_id="a")
+        assert (await client.get_task_callback(asked)).push_notification_config.url == "https://hooks.test/a"
+
+    talk(conversation, streaming=False)
+
+
+@covers("GetExtendedAgentCard")
+def test_our_extended_card_is_read(talk: Talk) -> None:
+    async def conversation(client: Any) -> None:
+        assert (await client.get_card()).description == "For callers that are known"
+
+    talk(conversation)
+
+
+@covers(ERRORS)
+def test_errors_have_the_codes_of_0_3(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         ((task, _),) = await events(client.send_message(message("echo x")))
-        asked = params.model_copy(update={"id": task.id}) if params.id == "FINISHED" else params
-        with pytest.raises(A2AClientJSONRPCError) as caught:
-            await getattr(client, method)(asked)
-        assert caught.value.error.code == code
+        with refused(-32001, 404):
+            await client.get_task(TaskQueryParams(id="no-such-task"))
+        with refused(-32001, 404):
+            await client.cancel_task(TaskIdParams(id="no-such-task"))
+        with refused(-32002, 400):
+            await client.cancel_task(TaskIdParams(id=task.id))
 
-    talk(url, conversation, streaming=False)
+    talk(conversation, streaming=False)
 
 
-def test_an_error_of_a_stream_is_told(url: str) -> None:
+@covers(ERRORS)
+@departs("its client says of every refused subscription that it was no stream, with the code 400", ERRORS, way=OLD_REST)
+def test_an_error_of_a_stream_is_told(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         ((task, _), *_) = await events(client.send_message(message("echo x")))
-        for stream, code in (
-            (client.send_message(message("hi", task_id="no-such-task")), -32001),
-            (client.resubscribe(TaskIdParams(id="no-such-task")), -32001),
-            (client.resubscribe(TaskIdParams(id=task.id)), -32004),
-            (client.send_message(message("more", task_id=task.id)), -32004),
+        for stream, code, status in (
+            (client.send_message(message("hi", task_id="no-such-task")), -32001, 404),
+            (client.resubscribe(TaskIdParams(id="no-such-task")), -32001, 400),
+            (client.resubscribe(TaskIdParams(id=task.id)), -32004, 400),
+            (client.send_message(message("more", task_id=task.id)), -32004, 400),
         ):
-            with pytest.raises(A2AClientJSONRPCError) as caught:
+            with refused(code, status):
                 await events(stream)
-            assert caught.value.error.code == code
 
-    talk(url, conversation)
+    talk(conversation)

@@ -101,6 +101,7 @@ def test_the_card_that_is_served_is_an_official_card(version: str, path: str) ->
         document = Peer(app).request("GET", path, headers={"A2A-Version": version}).json
     card = official.AgentCard.model_validate(document)
     assert (card.url, card.preferred_transport, card.protocol_version) == ("https://agent.test/x/", "JSONRPC", "0.3.0")
-    assert [(one.url, one.transport) for one in card.additional_interfaces or ()] == [(card.url, "JSONRPC")]
+    offered = [(one.url, one.transport) for one in card.additional_interfaces or ()]
+    assert offered == [(card.url, "JSONRPC"), (card.url.rstrip("/"), "HTTP+JSON")]
     assert card.capabilities.streaming
     assert card.skills[0].tags == ["test"]

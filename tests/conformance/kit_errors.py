@@ -1,0 +1,101 @@
+"""Where the official kits say something else than the specification; there this project follows the specification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class KitError:
+    """Tests of a kit that a correct agent does not pass.
+
+    `tests` are their names in the kit's report, `runs` the runs in which they show, `section` that of the specification (of the
+    kit's version), `why` our own words.
+    """
+
+    tests: tuple[str, ...]
+    runs: tuple[str, ...]
+    section: str
+    why: str
+
+
+_NEW = ("everything", "everything, all that the card can promise")
+_FULL = _NEW[1:]
+_BINDINGS = ("jsonrpc", "http_json")
+
+
+def _requirement(name: str) -> tuple[str, ...]:
+    """A requirement of the kit of 1.0, in both bindings."""
+    place = "compatibility.core_operations.test_requirements"
+    return tuple(f"{place}.test_must_requirement[{name}-{binding}]" for binding in _BINDINGS)
+
+
+def _capabilities(*bindings: str, full: bool = True, plain: bool = True) -> tuple[str, ...]:
+    """The runs of the category in these bindings."""
+    names = [f"capabilities, {binding}" for binding in bindings]
+    return (*(names if plain else ()), *([f"{name}, all that the card can promise" for name in names] if full else ()))
+
+
+KIT_ERRORS: tuple[KitError, ...] = (
+    KitError(
+        ("compatibility.agent_card.test_agent_card_caching.TestAgentCardLastModified.test_last_modified_present",),
+        _NEW,
+        "1.0, 8.6.1",
+        "`Last-Modified` is something that a server may send. The test fails where it is not sent.",
+    ),
+    KitError(
+        _requirement("CORE-SEND-003"),
+        _NEW,
+        "1.0, 3.1.1",
+        "A part of a media type that the agent does not take is refused with ContentTypeNotSupportedError, as the name of the"
+        " test says too. What it asks for is a success.",
+    ),
+    KitError(
+        _requirement("CARD-EXT-001"),
+        _FULL,
+        "1.0, 13.3",
+        "The extended card needs authentication, as the name of the test says too. It asks without, and for a success.",
+    ),
+    KitError(
+        _requirement("CARD-EXT-002"),
+        _FULL,
+        "1.0, 3.1.11",
+        "The test is one of the error for a card that was promised and is not there. It asks every agent that promises one,"
+        " without authentication, and for a success.",
+    ),
+    KitError(
+        (
+            "compatibility.http_json.test_http_status.TestHttpJsonStatusCodes.test_content_type_not_supported_returns_415",
+        ),
+        _NEW,
+        "1.0, 5.4",
+        "The HTTP status of ContentTypeNotSupportedError is 400 since release 1.0.1 of the specification. The kit has that of"
+        " 1.0.0, which was 415.",
+    ),
+    KitError(
+        ("optional.quality.test_task_state_quality.test_task_state_transitions",),
+        ("quality, JSON-RPC", "quality, HTTP+JSON"),
+        "0.3, 6.3 and 7.1",
+        "A task may need input from its first message on, and a server may answer a send that says nothing of `blocking` when"
+        " the task pauses. The test wants it to be submitted or working still.",
+    ),
+    KitError(
+        ("optional.capabilities.test_push_notification_config_methods.test_get_push_notification_config",),
+        _capabilities("JSON-RPC", plain=False),
+        "0.3, 7.6",
+        "The test sets a configuration without an id and then asks for one with the id `default`, which nobody has made.",
+    ),
+    KitError(
+        ("optional.capabilities.test_message_send_capabilities.test_message_send_continue_with_contextid",),
+        _capabilities("HTTP+JSON"),
+        "0.3, 6.1",
+        "The member is `contextId`; the kit's client of HTTP+JSON looks for `context_id` alone, finds none, and sends one that it"
+        " has made up together with the id of the task, whose context is another one.",
+    ),
+    KitError(
+        ("optional.capabilities.test_transport_security.test_https_url_in_agent_card",),
+        _capabilities("JSON-RPC", "HTTP+JSON"),
+        "0.3, 4.1",
+        "HTTPS is for production. The kit runs against loopback without it, and says itself that this test fails there.",
+    ),
+)

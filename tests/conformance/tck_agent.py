@@ -1,0 +1,141 @@
+"""The agent that the official kits are run against: ``gunicorn tests.conformance.tck_agent:app``.
+
+It does what the kits' scenarios say, chosen by how the message's id begins; nothing here or in the library knows that a kit
+is calling. `KIT_VERSION` in the environment is the protocol version to serve, `KIT_AGENT` which of the apps below, `KIT_SECONDS`
+how long the kit waits for a stream.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentCard,
+    AgentSkill,
+    Artifact,
+    BearerAuth,
+    DataPart,
+    Extension,
+    FilePart,
+    InputRequired,
+    Message,
+    Part,
+    PushNotifications,
+    Rejected,
+    RequestContext,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+    URLGuard,
+)
+from a2a_sync.errors import UnauthenticatedError
+from a2a_sync.extended import CardContext
+
+VERSION = os.environ.get("KIT_VERSION", "1.0")
+
+FILE = FilePart(raw=b"tck", filename="output.txt", media_type="text/plain")
+LINK = FilePart(url="https://example.com/output.txt", filename="output.txt", media_type="text/plain")
+DATA = DataPart({"key": "value", "count": 42})
+
+Answer = Callable[[RequestContext], Any]
+
+
+def says(words: str, context: RequestContext) -> Iterator[TaskStatusUpdateEvent]:
+    """The task is completed with a message."""
+    yield TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.COMPLETED, message=context.say(words)))
+
+
+def gives(part: Part, context: RequestContext) -> Artifact:
+    """The task is completed with an artifact of one part."""
+    return Artifact(parts=(part,))
+
+
+def streams(parts: tuple[Part, ...], context: RequestContext) -> Iterator[Any]:
+    """The task works, sends one artifact in as many pieces as there are parts, and is completed."""
+    yield TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING))
+    for number, part in enumerate(parts, 1):
+        yield TaskArtifactUpdateEvent(
+            artifact=Artifact(artifact_id="output", parts=(part,)),
+            append=number > 1,
+            last_chunk=number == len(parts),
+        )
+
+
+def works(context: RequestContext) -> Iterator[Any]:
+    """The task works for twice as long as the kit waits for a stream, so that it can be subscribed to."""
+    yield TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING))
+    context.sleep(2 * float(os.environ.get("KIT_SECONDS", "2")))
+
+
+def asks(context: RequestContext) -> InputRequired:
+    return InputRequired("What next?")
+
+
+#: What is done, by how the message's id begins; the longest beginning counts.
+SCENARIOS: dict[str, Answer] = {
+    "tck-complete-task": partial(says, "Hello from TCK"),
+    "tck-artifact-text": partial(gives, TextPart("Generated text content")),
+    "tck-artifact-file": partial(gives, FILE),
+    "tck-artifact-file-url": partial(gives, LINK),
+    "tck-artifact-data": partial(gives, DATA),
+    "tck-message-response": lambda context: context.say("Direct message response"),
+    "tck-input-required": asks,
+    "tck-reject-task": lambda context: Rejected("rejected"),
+    "tck-stream-001": partial(streams, (TextPart("Stream hello from TCK"),)),
+    "tck-stream-002": lambda context: None,
+    "tck-stream-003": partial(streams, (TextPart("Stream task lifecycle"),)),
+    "tck-stream-ordering-001": partial(streams, (TextPart("Ordered output"),)),
+    "tck-stream-artifact-text": partial(streams, (TextPart("Streamed text content"),)),
+    "tck-stream-artifact-file": partial(streams, (FILE,)),
+    "tck-stream-artifact-chunked": partial(streams, (TextPart("chunk-1 "), TextPart("chunk-2"))),
+    "test-resubscribe-message-id": works,
+}
+#: What the rest gets: the kit of 0.3 has a message added to each of its tasks, or a task cancelled.
+OTHERWISE = "tck-complete-task" if VERSION == "1.0" else "tck-input-required"
+
+
+class KitAgent(Agent):
+    """Does what the scenarios of the official kits say."""
+
+    name = "a2a_sync under test"
+    skills = [AgentSkill(id="tck", name="Conformance", description="Follows the kit's scenarios", tags=["tck"])]
+    direct = True
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        known = [beginning for beginning in SCENARIOS if message.message_id.startswith(beginning)]
+        return SCENARIOS[max(known, key=len, default=OTHERWISE)](context)
+
+
+#: Where the kit listens for notifications.
+HERE = PushNotifications(guard=URLGuard(allow=("localhost", "127.0.0.1", "::1")))
+AGENT = KitAgent()
+EXTENDED = replace(AGENT.describe(), description="For callers that are known")
+
+
+def for_those_who_are_known(asked: CardContext) -> AgentCard:
+    if asked.user is None:
+        raise UnauthenticatedError("Authentication is needed for the extended card")
+    return EXTENDED
+
+
+#: What an app may have besides the agent; the kit tests what the card promises, and the refusal of what it does not promise.
+APPS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "full": {
+        "push": HERE,
+        "extended_card": for_those_who_are_known,
+        "extensions": [Extension("https://example.com/ext/v1", description="Changes nothing", params={"level": 1})],
+    },
+    "demanding": {"extensions": [Extension("urn:a2a:tck:required-extension", required=True)]},
+    "secured": {"auth": BearerAuth({"a-token-that-the-kit-does-not-know": "somebody"})},
+}
+
+app = A2AApp(AGENT, versions=(VERSION,), media_type="application/json", **APPS[os.environ.get("KIT_AGENT", "plain")])

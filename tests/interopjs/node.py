@@ -1,0 +1,127 @@
+"""The JavaScript SDKs as peers: their client in a process that does what it is told, their servers as live servers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import queue
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from tests.live import LiveServer, free_port, live_server
+from tests.peers.record import Way
+
+HERE = Path(__file__).parent
+_PATIENCE = 40.0
+
+
+class JsError(Exception):
+    """What the SDK's client threw: `kind` is the class, without the binding that it is of."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        super().__init__(told["details"])
+        # The newest SDK puts the binding in front of a name, that of 0.3 into the middle of it.
+        self.kind = re.sub("^JsonRpc|^Rest|JSONRPC", "", told["class"])
+
+
+class JsClient:
+    """A client of the SDK that is installed as `package`, for the agent at `url`."""
+
+    def __init__(self, package: str, url: str, way: Way, log: IO[bytes]) -> None:
+        self._ids = itertools.count(1)
+        self._answers: dict[int, queue.SimpleQueue[dict[str, Any]]] = {0: queue.SimpleQueue()}
+        self._log = log
+        self._process = subprocess.Popen(
+            ["node", "client.mjs", package, url, way.binding, way.version],
+            cwd=HERE,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, name="node", daemon=True)
+        self._reader.start()
+        self._next(0)
+
+    def call(self, method: str, argument: Any = None) -> Any:
+        """Call a method of the client and give its answer, as the protocol's JSON.
+
+        Raises:
+            JsError: the client threw.
+        """
+        return self._next(self._ask(method, argument))["value"]
+
+    def stream(self, method: str, argument: Any, *, stop: int = 0) -> Iterator[Any]:
+        """The events of a stream as they come; after `stop` of them the client leaves it."""
+        asked = self._ask(method, argument, stop)
+        while "event" in (told := self._next(asked)):
+            yield told["event"]
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(5)
+        self._reader.join(5)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _ask(self, method: str, argument: Any, stop: int = 0) -> int:
+        asked = next(self._ids)
+        self._answers[asked] = queue.SimpleQueue()
+        request = {"id": asked, "call": method, "stop": stop}
+        if argument is not None:
+            request["argument"] = argument
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return asked
+
+    def _next(self, asked: int) -> dict[str, Any]:
+        try:
+            told = self._answers[asked].get(timeout=_PATIENCE)
+        except queue.Empty:
+            raise AssertionError(f"node does not answer:\n{self._said()}") from None
+        if "error" in told:
+            raise JsError(told["error"])
+        return told
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line)
+            self._answers[told["id"]].put(told)
+        end = {"error": {"class": "end", "details": f"node ended:\n{self._said()}"}}
+        for waiting in list(self._answers.values()):
+            waiting.put(end)
+
+    def _said(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")
+
+
+@contextmanager
+def js_client(package: str, url: str, way: Way) -> Iterator[JsClient]:
+    with tempfile.TemporaryFile() as log:
+        client = JsClient(package, url, way, log)
+        try:
+            yield client
+        finally:
+            client.close()
+
+
+@contextmanager
+def js_server(script: str) -> Iterator[LiveServer]:
+    """An agent on the SDK, served by Node on a free port."""
+    port = free_port()
+    with live_server(["node", script, str(port)], f"http://127.0.0.1:{port}", folder=HERE) as server:
+        yield server
