@@ -28,7 +28,7 @@ from a2a_sync.exchange import Exchange, address_of, internal_error
 from a2a_sync.extended import ExtendedCard, ExtendedCardSource
 from a2a_sync.extensions import Extension
 from a2a_sync.handler import RequestHandler
-from a2a_sync.http_json_wsgi import HttpJsonService
+from a2a_sync.http_json_wsgi import HttpJsonService, SaysTwice
 from a2a_sync.idempotency import IdempotentSend
 from a2a_sync.jsonrpc_wsgi import JsonRpcService
 from a2a_sync.limits import Limits
@@ -83,7 +83,8 @@ class A2AApp:
     those that operations need, by name (``"*"``: all). `owner` is a function of a `Call` that says whose tasks are meant, by the
     id of a principal or by any other; without it everybody has their own. `bindings` are those that are served, at one URL, in the order of the card;
     `media_type` is that of all answers of ``HTTP+JSON`` in 1.0; by default ``application/json`` where the request
-    names that, else ``application/a2a+json``. Nothing is started or opened before the first request, so the app may be made before a fork.
+    names that, else ``application/a2a+json``. `files_twice` is a function of a request's headers, in lower case, that says
+    whether its caller encodes files twice, as Python's official SDK of 0.3 does over ``HTTP+JSON``. Nothing is started or opened before the first request, so the app may be made before a fork.
 
     Raises:
         ValueError: a version or binding that this library does not speak, a store URL it does not know, a negative number of proxies.
@@ -95,6 +96,7 @@ class A2AApp:
         agent: Any,
         *,
         card: AgentCard | None = None,
+        files_twice: SaysTwice | None = None,
         extended_card: ExtendedCardSource | None = None,
         signer: CardSigner | Sequence[CardSigner] | None = None,
         store: TaskStore | str | None = None,
@@ -194,7 +196,9 @@ class A2AApp:
         self._http_json = None
         if "HTTP+JSON" in served:
             dialects = {version: by_version(version, "HTTP+JSON") for version in self._codecs}
-            self._http_json = HttpJsonService(self._dispatch, dialects, served=self._codecs, media_type=media_type)
+            self._http_json = HttpJsonService(
+                self._dispatch, dialects, served=self._codecs, media_type=media_type, files_twice=files_twice
+            )
         self._respond: WSGIApplication = self.origins.around(self._answer) if self.origins else self._answer
         if trusted_proxies and seat is None:
             self._respond = TrustedProxies(self._respond, trusted_proxies)

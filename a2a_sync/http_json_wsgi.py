@@ -5,17 +5,20 @@ It finds the operation by verb and path and hands the call on. WSGI itself is `e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 from a2a_sync.bindings import http_json
 from a2a_sync.bindings.headers import UNNAMED, named_versions
 from a2a_sync.bindings.routes import OLD_PREFIX, Paths, Place, WrongVerbError
-from a2a_sync.codec import Codec
+from a2a_sync.codec import Codec, by_version
 from a2a_sync.codec.fields import shown
 from a2a_sync.errors import A2AError, VersionNotSupportedError
 from a2a_sync.exchange import Exchange, internal_error
 from a2a_sync.operations import GET_EXTENDED_CARD, Call, Endpoint
 
+#: Says of the headers of a request, in lower case, whether its caller encodes files twice.
+SaysTwice: TypeAlias = Callable[[Mapping[str, str]], bool]
 #: What goes with the answers of some operations. An extended card is for one caller (spec 13.3).
 _HEADERS = {GET_EXTENDED_CARD: {"Cache-Control": "private, no-store"}}
 
@@ -24,6 +27,7 @@ class HttpJsonService:
     """Answers HTTP+JSON requests with what `endpoint` gives. `codecs` are the versions that are served over this binding.
 
     `media_type` is that of all answers in 1.0; without it, it depends on the request. `served` are all versions of this app.
+    `files_twice` is asked about callers of 0.3.
     """
 
     def __init__(
@@ -33,12 +37,14 @@ class HttpJsonService:
         *,
         served: Iterable[str],
         media_type: str | None = None,
+        files_twice: SaysTwice | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._codecs = codecs
         self._paths = Paths(codecs)
         self._served = ", ".join(served)
         self._media_type = media_type
+        self._files_twice = files_twice if UNNAMED in codecs else None
 
     def respond(self, exchange: Exchange) -> Iterable[bytes] | None:
         """Answer one request; None where its path is none of this binding. Blocks as long as the call takes; never raises."""
@@ -65,11 +71,10 @@ class HttpJsonService:
         codec.method(operation)
         body = exchange.body() if exchange.verb == "POST" else None
         params = http_json.read_params(place, operation, exchange.query, body)
-        call = Call(
-            operation,
-            codec.load_request(operation, params),
-            exchange.context(codec.version, addressed=operation.addressed),
-        )
+        context = exchange.context(codec.version, addressed=operation.addressed)
+        if self._files_twice is not None and codec.version == UNNAMED and self._files_twice(context.headers):
+            codec = by_version(UNNAMED, "HTTP+JSON", files_twice=True)
+        call = Call(operation, codec.load_request(operation, params), context)
         if operation.streaming:
             return exchange.stream(lambda: self._endpoint(call), http_json.BareEvents(), codec)
         result = self._endpoint(call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -507,3 +508,24 @@ def test_a_wrong_verb_in_0_3_is_told_which_are_allowed(peer: Peer) -> None:
 def test_a_setting_of_media_types_is_for_1_0() -> None:
     with A2AApp(ScenarioAgent(), media_type=A2A) as app:
         assert old(Peer(app), "GET", "/v1/tasks/none").headers["Content-Type"] == PLAIN
+
+
+def test_a_caller_that_encodes_files_twice_is_understood_and_answered_in_its_way() -> None:
+    twice = base64.b64encode(base64.b64encode(b"\0\xff")).decode()
+    body = said(content=[{"text": "file"}, {"file": {"fileWithBytes": twice}}])
+
+    with A2AApp(ScenarioAgent(), files_twice=lambda headers: "python" in headers.get("user-agent", "")) as app:
+        peer = Peer(app)
+        task = old(peer, "POST", "/v1/message:send", body, User_Agent="python-httpx/0.28").json["task"]
+        copies = [
+            old(peer, "GET", f"/v1/tasks/{task['id']}", User_Agent=agent).json["artifacts"][0]["parts"][0]["file"]
+            for agent in ("python-httpx/0.28", "node")
+        ]
+        stream = json.dumps(body).encode()
+        with peer.open("POST", "/v1/message:stream", stream, {"User-Agent": "python-httpx/0.28"}) as answer:
+            assert sum(twice in str(frame.lines) for frame in answer.frames()) >= 2
+    assert [one["fileWithBytes"] for one in (task["artifacts"][0]["parts"][0]["file"], *copies)] == [
+        twice,
+        twice,
+        base64.b64encode(b"\0\xff").decode(),
+    ]

@@ -124,13 +124,12 @@ def _told(error: e.A2AError, version: str, written: dict[str, Any], message: str
         status["details"] = details
     if version != _OLD:
         return {"error": status}
-    return {"type": _named(type(error)), "code": written["code"], "message": message, "error": status}
+    return {"type": _named(error), "code": written["code"], "message": message, "error": status}
 
 
-@cache
-def _named(cls: type[e.A2AError]) -> str:
+def _named(error: e.A2AError) -> str:
     """The protocol's name of an error: that of the nearest class which has one."""
-    return next(one.__name__ for one in cls.__mro__ if one.__module__ == e.__name__)
+    return next(cls.__name__ for cls in type(error).__mro__ if cls.__module__ == e.__name__)
 
 
 class BareEvents:

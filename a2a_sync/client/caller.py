@@ -51,11 +51,13 @@ class Caller:
         interceptors: Sequence[Interceptor] = (),
         session: requests.Session | None = None,
         verify_card: Any = None,
+        files_twice: bool = False,
     ) -> None:
         self._target: Any = target
         self._timeout = Timeout.of(timeout)
         self._wanted = Wanted.of(version, binding, prefer)
         self._tenant = tenant
+        self._files_twice = files_twice
         lower = {name.lower(): value for name, value in (headers or {}).items()}
         self._surroundings = Surroundings(lower, as_uris(extensions), retry or Retry.off)
         self._interceptors = tuple(interceptors)
@@ -127,7 +129,9 @@ class Caller:
             link = local_link(self._target, self._wanted.version, self._surroundings)
             link = replace(link, card=card or link.card)
         else:
-            link = http_link(self._http, card, self._wanted, self._surroundings, deadline, self._trust)
+            link = http_link(
+                self._http, card, self._wanted, self._surroundings, deadline, self._trust, files_twice=self._files_twice
+            )
         for interceptor in reversed(self._interceptors):
             link = replace(link, endpoint=interceptor(link.endpoint))
         return link if self._tenant is None else link.marked({"tenant": self._tenant})

@@ -55,6 +55,7 @@ class Client(PushCaller):
         extensions: URIs of extensions to activate (spec 4.6).
         interceptors: put around every call, the first outermost: each takes an endpoint and gives one.
         session: a `requests.Session` of yours, taken as it is; see that your threads may share it.
+        files_twice: the agent encodes files twice, as those on Python's official SDK of 0.3 do over ``HTTP+JSON``.
         verify_card: whose signature the card must have: a `CardVerifier`, or the keys for one, such as the URL of a key set.
 
     Raises (from every method that calls the agent):

@@ -255,6 +255,8 @@ def http_link(
     surroundings: Surroundings,
     deadline: Deadline,
     trust: CardTrust | None = None,
+    *,
+    files_twice: bool = False,
 ) -> Link:
     """The way to an agent over HTTP; where `card` is not given, it is read from the agent's address, and `trust` checks it.
 
@@ -282,7 +284,8 @@ def http_link(
     interface, *others = usable_interfaces(card, wanted)
     spoken = dialect(interface.protocol_version)
     reached = [interface, *(() if http.has_secrets else stand_ins(interface, others))]
-    endpoints = [_endpoint(http, one, by_version(spoken, one.protocol_binding.upper()), trust) for one in reached]
+    codecs = [by_version(spoken, one.protocol_binding.upper(), files_twice=files_twice) for one in reached]
+    endpoints = [_endpoint(http, one, codec, trust) for one, codec in zip(reached, codecs, strict=True)]
     return Link(
         card=card,
         endpoint=_reaching(endpoints),

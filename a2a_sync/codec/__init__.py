@@ -20,6 +20,8 @@ __all__ = ["Codec", "InvalidAnswer", "by_method", "by_version"]
 _MODULES = {"1.0": "a2a_sync.codec.v10", "0.3": "a2a_sync.codec.v03"}
 #: Where a binding has a dialect of its own.
 _DIALECTS = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.proto"}
+#: The same for peers that encode files twice.
+_TWICE = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.twice"}
 
 
 class Codec(Protocol):
@@ -98,13 +100,16 @@ class Codec(Protocol):
 
 
 @cache
-def by_version(version: str, binding: str = "JSONRPC") -> Codec:
+def by_version(version: str, binding: str = "JSONRPC", *, files_twice: bool = False) -> Codec:
     """The codec of a protocol version (``Major.Minor``), as it is spoken over a binding.
+
+    `files_twice`: with a peer that encodes files twice, which some do over HTTP+JSON of 0.3.
 
     Raises:
         VersionNotSupportedError: there is none.
     """
-    module = _DIALECTS.get((version, binding)) or _MODULES.get(version)
+    spoken = version, binding
+    module = (_TWICE.get(spoken) if files_twice else None) or _DIALECTS.get(spoken) or _MODULES.get(version)
     if module is None:
         raise VersionNotSupportedError(
             f"Protocol version {version!r} is not supported; send the header A2A-Version: {', '.join(_MODULES)}"

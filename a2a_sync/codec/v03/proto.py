@@ -293,7 +293,7 @@ KINDS: Mapping[Any, Kind] = {
 }
 
 
-class _ProtoCodec(OldCodec):
+class ProtoCodec(OldCodec):
     """The one of the proto's JSON. Its methods are those of JSON-RPC, and say which operations there are."""
 
     def load_request(self, operation: op.Operation, params: Any) -> Any:
@@ -316,4 +316,4 @@ class _ProtoCodec(OldCodec):
         return isinstance(update, dict) and update.get("final") is True
 
 
-CODEC = _ProtoCodec("0.3", KINDS, METHODS, dialect="proto")
+CODEC = ProtoCodec("0.3", KINDS, METHODS, dialect="proto")

@@ -1,0 +1,68 @@
+"""The dialect of `proto` as Python's official SDK of 0.3 writes it, which encodes the bytes of files twice.
+
+Its text in base64 is taken for the bytes that a proto wants encoded. Which peers do so cannot be seen in what they send, so
+somebody has to say it. Nothing but the bytes of files differs.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync import types as t
+from a2a_sync.codec.fields import BASE64, Invalid, Kind
+from a2a_sync.codec.v03 import METHODS
+from a2a_sync.codec.v03.proto import KINDS, ProtoCodec
+
+#: Where files can be, and the members that lead there.
+_LEADING: dict[type, tuple[str, ...]] = {
+    t.Message: ("parts",),
+    t.Artifact: ("parts",),
+    t.TaskStatus: ("message",),
+    t.Task: ("status", "artifacts", "history"),
+    t.TaskStatusUpdateEvent: ("status",),
+    t.TaskArtifactUpdateEvent: ("artifact",),
+    t.SendMessageRequest: ("message",),
+}
+
+
+def _changed(value: Any, change: Callable[[bytes], bytes]) -> Any:
+    """`value` with the bytes of all files in it changed."""
+    if isinstance(value, tuple):
+        return tuple(_changed(item, change) for item in value)
+    if isinstance(value, t.FilePart) and value.raw is not None:
+        return replace(value, raw=change(value.raw))
+    names = _LEADING.get(type(value), ())
+    return replace(value, **{name: _changed(getattr(value, name), change) for name in names}) if names else value
+
+
+def _encoded(raw: bytes) -> bytes:
+    return binascii.b2a_base64(raw, newline=False)
+
+
+def _decoded(raw: bytes) -> bytes:
+    try:
+        decoded: bytes = BASE64.load(raw.decode("ascii"), True)
+    except (UnicodeDecodeError, Invalid):
+        raise Invalid("a file is not encoded twice, as this peer is said to do") from None
+    return decoded
+
+
+class _Twice:
+    """A kind of `proto` with files that are encoded once more."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self.empty = kind.empty
+
+    def load(self, value: Any, strict: bool) -> Any:
+        return _changed(self._kind.load(value, strict), _decoded)
+
+    def dump(self, value: Any) -> Any:
+        value = _changed(value, _encoded)
+        return value if self._kind.dump is None else self._kind.dump(value)
+
+
+CODEC = ProtoCodec("0.3", {cls: _Twice(kind) for cls, kind in KINDS.items()}, METHODS, dialect="twice")
