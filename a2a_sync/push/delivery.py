@@ -73,12 +73,14 @@ class Delivery:
         self._notifications = Notifications(store, most=limits.push_payload, history=limits.history)
 
     def take_turn(self, webhook: StoredWebhook, holder: str, *, stop: Callable[[], bool]) -> Turn:
-        """Claim a webhook and post to it what there is, until nothing is left, a post fails, time is up or `stop` says so.
+        """Claim a webhook and post to it what there is, until nothing is left, a post fails or time is up.
 
-        Lets no exception out.
+        Lets no exception out. Once `stop` says so the store is not asked any more.
         """
         held: StoredWebhook | None = None
         try:
+            if stop():
+                return Turn()
             held = self._webhooks.claim(webhook, holder)
             return Turn() if held is None else self._go_on(held, stop)
         except TaskNotFoundError:
@@ -93,12 +95,14 @@ class Delivery:
             page = self._store.log(held.scope, held.task_id, after=max(held.cursor, 0), limit=_PAGE)
             for number, body in self._told(held, page):
                 refusal = self._post(held, number, body) if body is not None else None
+                if stop():
+                    return Turn()
                 if refusal is not None:
                     return self._put_off(held, refusal)
                 held = replace(held, cursor=number, tries=0, due_ms=0)
                 if number >= page.version:
                     break
-                if stop() or time.monotonic() > until:
+                if time.monotonic() > until:
                     self._webhooks.settle(held, release=True)
                     return Turn(0.0)
                 if body is not None and not self._webhooks.settle(held):

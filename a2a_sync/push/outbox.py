@@ -174,6 +174,14 @@ class Outbox:
         """
         if self._thread is not None and not self._closed:
             self._inbox.quiet.wait(timeout)
+            self._closed = True
+            self._inbox.bell.set()
+            self._thread.join(_FAREWELL)
+            # What is still posted is told again by somebody else, from here on.
+            try:
+                self._store.webhooks.release(self._holder())
+            except Exception:
+                logger.exception("webhooks are still held; they are free when this process ends")
         self._closed = True
         self._inbox.bell.set()
         self._pool.close()

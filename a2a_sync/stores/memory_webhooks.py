@@ -70,6 +70,14 @@ class MemoryWebhooks:
             _swap(record, replace(webhook, open=open_, holder="" if release else webhook.holder))
             return True
 
+    def release(self, holder: str) -> None:
+        """See `Webhooks.release`."""
+        with self._lock:
+            for record in self._tasks.values():
+                for webhook in record.webhooks:
+                    if webhook.holder == holder:
+                        _swap(record, replace(webhook, holder=""))
+
     def _record_of(self, webhook: StoredWebhook) -> Record | None:
         try:
             return self._find(webhook.scope, webhook.task_id)

@@ -101,3 +101,6 @@ class Webhooks(Protocol):
 
         False, and nothing is stored, where it is gone, was set again, or is held by another one now.
         """
+
+    def release(self, holder: str) -> None:
+        """Let go of all that `holder` holds; what it settles later is refused."""

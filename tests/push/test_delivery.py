@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import InputRequired
+from a2a_sync import InputRequired, SQLiteStore
 from a2a_sync import operations as op
 from a2a_sync.codec import by_version
 from a2a_sync.push.notification import SHORTENED
@@ -439,6 +439,24 @@ def test_closing_waits_for_posts_that_go_on(serve, receiver):
     closing.result()
     # The slow one was taken too, but not counted so.
     assert texts(receiver.tried) == ["submitted", "working", "1 ", "completed"]
+
+
+def test_what_is_still_posted_when_an_app_closes_is_told_by_another_one_at_once(tmp_path, two):
+    stuck, _ = two
+    made = serving()
+    make: Callable[..., Served] = next(made)
+    store = SQLiteStore(tmp_path / "tasks.db")
+    stuck.plan(hanging)
+    first = make(count, store=store, push=LOOPBACK, **{**SWIFT, "push_timeout": 60.0})
+    first.send("1", task_push_notification_config=stuck.config())
+    stuck.await_count(1, tried=True)
+    # The other one keeps the process alive in the eyes of everybody.
+    second = make(count, store=store, push=LOOPBACK, **{**SWIFT, "poll": 0.2})
+    second.app.begin()
+    first.close()
+    assert texts(stuck.await_end()) == ["submitted", "working", "1 ", "completed"]
+    next(made, None)
+    store.close()
 
 
 def test_what_was_not_told_is_told_after_a_restart_without_any_request(tmp_path, receiver):

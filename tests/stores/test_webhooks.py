@@ -388,6 +388,17 @@ def test_a_disabled_webhook_keeps_no_log(store):
     assert store.sweep(ever(replay=True)).compacted == 1
 
 
+def test_what_somebody_held_is_free_when_it_is_released(store):
+    task_id = begin(store).head.id
+    put(store, task_id, "a", "b")
+    me = holder(store)
+    mine, other = claimed(store, task_id, "a", me), claimed(store, task_id, "b", me + "too")
+    store.webhooks.release(me)
+    assert due(store) == ["a"]
+    assert not store.webhooks.settle(replace(mine, cursor=3))
+    assert store.webhooks.settle(replace(other, cursor=3))
+
+
 @pytest.mark.parametrize("ended", ["left", "died"])
 def test_what_a_worker_held_that_is_gone_is_free(tmp_path, ended):
     with ExitStack() as stack:

@@ -261,6 +261,7 @@ class Statements:
             f" AND (hook.holder = ? OR {free})"
         )
         self.hold_webhook = f"UPDATE {p}webhooks SET holder = ? WHERE {own}"
+        self.release_webhooks = f"UPDATE {p}webhooks SET holder = NULL WHERE open = 1 AND holder = ?"
         self.settle_webhook = (
             f"UPDATE {p}webhooks SET cursor = ?, tries = ?, due_ms = ?, disabled = ?, holder = ?, open = ? = '' AND NOT"
             f" EXISTS (SELECT 1 FROM {p}tasks AS own WHERE own.key = task AND own.ended AND own.version <= ?)"

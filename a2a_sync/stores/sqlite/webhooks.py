@@ -96,6 +96,10 @@ class SQLiteWebhooks:
 
         return self._database.write(work)
 
+    def release(self, holder: str) -> None:
+        """See `Webhooks.release`."""
+        self._database.write(lambda connection: connection.execute(self._sql.release_webhooks, (holder,)))
+
 
 class WebhookRow:
     """A webhook about to be stored, encoded before the transaction."""
