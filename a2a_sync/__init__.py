@@ -53,12 +53,14 @@ _MODULES = {
     "a2a_sync.executor": ("AgentExecutor", "RequestContext", "TaskCancelled"),
     "a2a_sync.extensions": ("Extension", "Timestamps"),
     "a2a_sync.limits": ("Limits",),
+    "a2a_sync.mapper": ("Mapper", "RunEvent"),
     "a2a_sync.operations": ("Principal",),
     "a2a_sync.push": ("PushNotifications",),
     "a2a_sync.ratelimit": ("RateLimit",),
     "a2a_sync.receiver": ("PushNotification", "WebhookReceiver"),
     "a2a_sync.results": ("AuthRequired", "Failure", "InputRequired", "Rejected", "Stream"),
     "a2a_sync.registry": ("AgentNotFoundError", "AgentRegistry"),
+    "a2a_sync.runners": ("AgentRunnerExecutor", "WorkflowExecutor"),
     "a2a_sync.stores": ("MemoryStore", "SQLiteStore", "TaskStore"),
     "a2a_sync.supervisor": ("AgentSupervisor",),
     "a2a_sync.taskresult": ("get_task_result",),
@@ -134,6 +136,8 @@ if TYPE_CHECKING:
     from a2a_sync.extensions import Extension as Extension
     from a2a_sync.extensions import Timestamps as Timestamps
     from a2a_sync.limits import Limits as Limits
+    from a2a_sync.mapper import Mapper as Mapper
+    from a2a_sync.mapper import RunEvent as RunEvent
     from a2a_sync.operations import Principal as Principal
     from a2a_sync.push import PushNotifications as PushNotifications
     from a2a_sync.ratelimit import RateLimit as RateLimit
@@ -146,6 +150,8 @@ if TYPE_CHECKING:
     from a2a_sync.results import Stream as Stream
     from a2a_sync.registry import AgentNotFoundError as AgentNotFoundError
     from a2a_sync.registry import AgentRegistry as AgentRegistry
+    from a2a_sync.runners import AgentRunnerExecutor as AgentRunnerExecutor
+    from a2a_sync.runners import WorkflowExecutor as WorkflowExecutor
     from a2a_sync.stores import MemoryStore as MemoryStore
     from a2a_sync.stores import SQLiteStore as SQLiteStore
     from a2a_sync.stores import TaskStore as TaskStore
