@@ -8,12 +8,18 @@ from __future__ import annotations
 import asyncio
 import sys
 
+import httpx
 import uvicorn
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import (
+    BasePushNotificationSender,
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+    TaskUpdater,
+)
 from a2a.types import (
     AgentCapabilities,
     AgentCard,
@@ -92,11 +98,13 @@ def make_app(url: str) -> Starlette:
     extended = AgentCard()
     extended.CopyFrom(card)
     extended.description = "For callers that are known"
+    webhooks = InMemoryPushNotificationConfigStore()
     handler = DefaultRequestHandler(
         agent_executor=Obedient(),
         task_store=InMemoryTaskStore(),
         agent_card=card,
-        push_config_store=InMemoryPushNotificationConfigStore(),
+        push_config_store=webhooks,
+        push_sender=BasePushNotificationSender(httpx.AsyncClient(), webhooks),
         extended_agent_card=extended,
     )
     rpc = create_jsonrpc_routes(request_handler=handler, rpc_url="/", enable_v0_3_compat=True)
