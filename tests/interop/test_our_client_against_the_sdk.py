@@ -54,10 +54,12 @@ BREAKS = "breaks the connection of a stream instead of telling an error (3.2.3)"
 class TestOurClientInTheOldHttpJson(OurClient):
     name = "official"
 
-    @departs("takes the bytes of a file for text, and fails where they are none (6.6.1)", "SendMessage")
-    def test_files_and_data_come_back_as_they_were(self, client: Client, way: Way) -> None:
+    @departs("encodes files twice (6.6.1): they come through where the client is told so", "SendMessage")
+    def test_files_and_data_come_back_as_they_were(self, client: Client, way: Way, url: str) -> None:
         with pytest.raises((A2AError, TransportError)):
             client.send([FilePart(raw=b"\x00\xff")], return_immediately=True)
+        with Client(url, version=way.version, binding=way.binding, files_twice=True, timeout=30) as told:
+            super().test_files_and_data_come_back_as_they_were(told, way)
 
     @covers("CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig")
     @departs("has no paths for these (7.7, 7.8)", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig")

@@ -64,13 +64,15 @@ class TestOurClient(OurClient):
         assert ends == [TaskState.CANCELED]
 
     @covers("SendMessage")
-    @departs("takes the bytes of a file for text, and fails where they are none (6.6.1)", "SendMessage", way=OLD_REST)
-    def test_files_and_data_come_back_as_they_were(self, client: Client, way: Way) -> None:
+    @departs("encodes files twice (6.6.1): they come through where the client is told so", "SendMessage", way=OLD_REST)
+    def test_files_and_data_come_back_as_they_were(self, client: Client, way: Way, url: str) -> None:
         if way != OLD_REST:
             super().test_files_and_data_come_back_as_they_were(client, way)
             return
         with pytest.raises((A2AError, TransportError)):
             client.send([FilePart(raw=b"\x00\xff")], return_immediately=True)
+        with Client(url, version=way.version, binding=way.binding, files_twice=True, timeout=30) as told:
+            super().test_files_and_data_come_back_as_they_were(told, way)
 
     @covers(*PUSH)
     @departs("answers with the first webhook of a task, whatever the id that was asked for (7.6)", PUSH[1])
