@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import base64
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from a2a_sync import (
     A2AApp,
+    AgentRunnerExecutor,
     Artifact,
     Client,
     DataPart,
+    Failure,
     FilePart,
     InputRequired,
+    Mapper,
     Message,
+    PublicError,
+    RemoteTool,
     Role,
+    RunEvent,
     Task,
     TaskArtifactUpdateEvent,
     TaskNotFoundError,
@@ -22,7 +29,13 @@ from a2a_sync import (
     TaskStatus,
     TaskStatusUpdateEvent,
     TextPart,
+    WorkflowExecutor,
+    create_agent_card,
+    from_chat_messages,
+    to_chat_messages,
 )
+from a2a_sync.mapper import ToolCall, ToolResult
+from a2a_sync.runners import RunResult
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import SendMessageConfiguration, SendMessageRequest
 from tests.engine import Gate, eventually
@@ -140,6 +153,173 @@ def test_d11_a_request_says_how_it_is_to_be_answered():
     assert CODEC.load_request(operation, written) == request
 
 
+CALL = {"id": "c1", "type": "function", "function": {"name": "sum", "arguments": "{}"}}
+CHATS = [
+    {"role": "user", "content": "2 + 3?"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "5"},
+    {"role": "assistant", "content": "It is 5."},
+]
+START, END = RunEvent("run_start"), RunEvent("run_end")
+SUM = RunEvent(
+    "tool_call_result", tool_call=ToolCall(id="c1", name="sum"), tool_result=ToolResult(tool_call_id="c1", content="5")
+)
+CARD = create_agent_card("tested", "An agent under test", skills={"test": "Is tested"})
+
+
+def said(text):
+    return [RunEvent("message_start"), RunEvent("message_delta", delta=text), RunEvent("message_end")]
+
+
+@pytest.fixture
+def serve():
+    """A client of an executor."""
+    made = []
+
+    def serve(executor):
+        app = A2AApp(executor, card=CARD)
+        made.extend((client := Client(app), app))
+        return client
+
+    yield serve
+    for one in made:
+        one.close()
+
+
+class Runner:
+    """An agent or a workflow of some framework."""
+
+    def __init__(self, *events):
+        self.events = events
+        self.given = []
+
+    def run_stream(self, given, **options):
+        self.given.append(given)
+        yield from self.events
+
+
+def test_d12_text_calls_of_tools_and_their_results_go_to_chat_messages_and_back():
+    messages = from_chat_messages(CHATS)
+    assert [message.role for message in messages] == [Role.USER, Role.AGENT, Role.AGENT, Role.AGENT]
+    assert messages[1].parts[0].data["tool_call"] == {"id": "c1", "name": "sum", "arguments": "{}"}
+    assert messages[2].parts[0].data["tool_result"] == {"tool_call_id": "c1", "content": "5", "is_error": False}
+    assert to_chat_messages(messages) == CHATS
+    assert from_chat_messages(to_chat_messages(messages, lossless=True)) == messages
+    assert from_chat_messages({"role": "system", "content": "x", "id": "m"})[0].message_id == "m"
+    odd = Message(role=Role.USER, parts=PARTS)
+    assert from_chat_messages(to_chat_messages(odd, lossless=True)) == [odd]
+
+
+def test_d13_a_mapper_belongs_to_one_task_and_makes_up_ids_that_are_not_given():
+    mapper = Mapper("t", "c")
+    assert (mapper.task_id, mapper.context_id, mapper.state) == ("t", "c", S.SUBMITTED)
+    assert len({Mapper().task_id, Mapper().task_id, Mapper().context_id}) == 3
+
+
+def test_d14_each_status_has_a_builder_that_sets_the_state():
+    mapper = Mapper("t", "c")
+    told = [
+        mapper.submitted(),
+        mapper.working(),
+        mapper.input_required("Which?"),
+        mapper.status_update(S.WORKING, "again"),
+        mapper.completed("done"),
+    ]
+    assert [event.status.state for event in told] == [S.SUBMITTED, S.WORKING, S.INPUT_REQUIRED, S.WORKING, S.COMPLETED]
+    assert [event.status.message and event.status.message.text for event in told] == [
+        None,
+        None,
+        "Which?",
+        "again",
+        "done",
+    ]
+    assert (mapper.state, told[-1].task_id, told[-1].context_id) == (S.COMPLETED, "t", "c")
+    assert (Mapper().failed("why").status.message.text, Mapper().canceled().status.message) == ("why", None)
+    assert [CODEC.dump(event)["final"] for event in (told[1], told[-1], Mapper().failed("x"))] == [False, True, True]
+    artifact = Artifact(parts=PARTS)
+    assert mapper.artifact_update(artifact).artifact == artifact
+
+
+def test_d15_the_outermost_run_tells_of_its_beginning_and_end_tools_of_their_results_and_errors_of_any_run_fail():
+    mapper = Mapper()
+    silent = [RunEvent("step_start"), RunEvent("loop_iteration"), RunEvent("tool_call_start"), RunEvent("unheard_of")]
+    events = [START, START, *silent, *said("first"), SUM, END, *said("last"), END]
+    told = [mapper.map_event(event) for event in events]
+    assert [place for place, event in enumerate(told) if event is not None] == [0, 9, len(events) - 1]
+    assert told[9].artifact.name == "sum"
+    assert told[9].artifact.description == "Tool execution result"
+    assert told[9].artifact.metadata == {"tool_call_id": "c1", "tool_name": "sum", "is_error": False}
+    assert (told[-1].status.state, told[-1].status.message.text) == (S.COMPLETED, "last")
+    nested = Mapper()
+    failed = [nested.map_event(event) for event in (START, START, RunEvent("run_error"))][-1]
+    assert (failed.status.state, failed.status.message.text) == (S.FAILED, "unknown error")
+
+
+def test_d16_a_stream_of_run_events_is_mapped_as_it_comes():
+    taken = []
+
+    def events():
+        for event in (START, *said("hi"), END):
+            taken.append(event)
+            yield event
+
+    told = Mapper().map_stream(events())
+    assert next(told).status.state is S.WORKING
+    assert len(taken) == 1
+    assert [event.status.state for event in told] == [S.COMPLETED]
+
+
+def test_d17_a_task_is_made_from_a_mapper_with_a_history_that_is_given():
+    mapper = Mapper("t", "c")
+    mapper.working()
+    task = mapper.create_task()
+    assert (task.id, task.context_id, task.state, task.history) == ("t", "c", S.WORKING, ())
+    assert mapper.create_task(history=from_chat_messages(CHATS)).history[0].text == "2 + 3?"
+
+
+def test_d18_complete_gives_the_final_task_with_artifacts():
+    mapper = Mapper("t", "c")
+    list(mapper.map_stream([START, *said("done")]))
+    task = mapper.complete(artifacts=[Artifact(name="chart", parts=PARTS)])
+    assert (task.state, task.status.message.text, task.artifacts[0].name) == (S.COMPLETED, "done", "chart")
+
+
+def test_d19_an_executor_answers_at_once_or_as_a_stream_that_ends(serve):
+    client = serve(AgentRunnerExecutor(Runner(START, *said("hi"), END)))
+    task = client.send("hello")
+    assert isinstance(task, Task)
+    with client.stream("hello") as stream:
+        states = [event.status.state for event in stream if isinstance(event, TaskStatusUpdateEvent)]
+    assert (task.state, states[-1], stream.closed) == (S.COMPLETED, S.COMPLETED, True)
+
+
+def test_d20_an_agent_that_runs_is_an_executor_given_chat_messages_and_options(serve):
+    class Agent:
+        def run(self, messages, **options):
+            if options["fail"]:
+                raise PublicError("no rates")
+            return RunResult("It is 5.", [*messages, *CHATS[1:]])
+
+    task = serve(AgentRunnerExecutor(Agent(), fail=False)).send("2 + 3?", context_id="c")
+    assert (task.state, task.status.message.text, task.context_id) == (S.COMPLETED, "It is 5.", "c")
+    assert to_chat_messages(task.history) == CHATS
+    failed = serve(AgentRunnerExecutor(Agent(), fail=True)).send("2 + 3?")
+    assert (failed.state, failed.status.message.text) == (S.FAILED, "no rates")
+    runner = Runner(START, RunEvent("run_error", error="broken"))
+    assert serve(AgentRunnerExecutor(runner)).send("hi").text == "broken"
+    assert runner.given == [[{"role": "user", "content": "hi"}]]
+
+
+def test_d21_a_workflow_is_an_executor_given_text_data_and_metadata_of_which_the_later_wins(serve):
+    flow = Runner(START, *said("done"), END)
+    parts = (TextPart("go"), DataPart({"a": 1, "b": 1}), DataPart([1]))
+    task = serve(WorkflowExecutor(flow)).send(Message(role=Role.USER, parts=parts, metadata={"b": 2}))
+    assert flow.given == [{"query": "go", "a": 1, "b": 2}]
+    assert task.state is S.COMPLETED
+    broken = Runner(START, START, RunEvent("run_error", error="step 2"), END, END)
+    assert serve(WorkflowExecutor(broken)).send("go").text == "step 2"
+
+
 def test_d22_a_reader_that_leaves_holds_nobody_up(make):
     agent = make(lambda message, context: (f"{number} " for number in range(500)))
     with agent.stream("count") as stream:
@@ -156,3 +336,40 @@ def test_d23_a_client_sends_text_or_a_message_and_errors_have_code_and_message(m
         with pytest.raises(TaskNotFoundError) as refused:
             client.send("hi", task_id="unknown")
     assert (refused.value.code, refused.value.message) == (-32001, "Task not found: unknown")
+
+
+def test_d24_a_remote_tool_has_a_name_a_description_a_schema_and_a_handler_and_registers_itself(make):
+    class Tools(dict):
+        def register_func(self, name, description, schema, handler):
+            self[name] = (description, schema, handler)
+
+    with Client(make(lambda message, context: Failure("broken") if message.text == "bad" else "5.40 USD")) as client:
+        tool = RemoteTool(client)
+        assert (tool.name, tool.description) == ("remote_agent", "Call a remote AI agent to perform a task")
+        assert tool.tool()["parameters"]["required"] == ["query"]
+        named = RemoteTool(client, name="convert", description="Converts", schema={"type": "object"})
+        named.register(tools := Tools())
+        description, schema, handler = tools["convert"]
+        assert (description, schema, handler('{"query": "5 EUR"}')) == ("Converts", {"type": "object"}, "5.40 USD")
+        assert handler({"query": "bad"}) == "Remote agent failed: broken"
+        with pytest.raises(ValueError, match="invalid input"):
+            handler("{")
+    with (
+        Client("http://127.0.0.1:9/", retry=None) as nobody,
+        pytest.raises(RuntimeError, match="remote agent call failed"),
+    ):
+        RemoteTool(nobody).handler({"query": "hi"})
+
+
+def test_d24_an_agent_is_a_plain_function_too(make):
+    with Client(make(lambda message, context: message.text, name="Echo", description="Says it again")) as client:
+        tool = client.as_tool()
+        assert (tool.__name__, tool.__doc__.splitlines()[0], tool("hi")) == ("echo", "Says it again", "hi")
+
+
+def test_d25_converters_and_tools_are_for_many_threads_and_a_mapper_says_that_it_is_for_one(make):
+    assert "one thread" in Mapper.__doc__
+    with Client(make(lambda message, context: message.text)) as client, ThreadPoolExecutor(8) as pool:
+        tool = client.as_tool()
+        assert list(pool.map(tool, map(str, range(16)))) == [str(number) for number in range(16)]
+        assert all(back == CHATS for back in pool.map(lambda _: to_chat_messages(from_chat_messages(CHATS)), range(16)))

@@ -11,7 +11,21 @@ from typing import NamedTuple
 import pytest
 from werkzeug.serving import make_server
 
-from a2a_sync import A2AApp, Agent, AgentSkill, AgentSupervisor, Client, InputRequired, TaskState
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentSkill,
+    AgentSupervisor,
+    Artifact,
+    Client,
+    InputRequired,
+    Mapper,
+    Message,
+    Role,
+    RunEvent,
+    TaskState,
+    TextPart,
+)
 
 S = TaskState
 
@@ -126,7 +140,28 @@ app = A2AApp(executor, card=card, store="memory:", push=True, extended_card=exte
 """,
     7,
 )
-ALL = [DEFINE, SERVE, REMOTE, TURNS, STREAM, SUPERVISE, IN_PROCESS, EXECUTOR, STACK]
+CHATS = QuickStart(
+    """
+from a2a_sync import from_chat_messages, to_chat_messages
+
+chats = to_chat_messages(messages)
+result = agent.run(chats)
+task = mapper.create_task(history=from_chat_messages(chats))
+""",
+    4,
+)
+MAPPED = QuickStart(
+    """
+from a2a_sync import Mapper
+
+mapper = Mapper(task_id, context_id)
+for update in mapper.map_stream(agent.run_stream(chats)):
+    send(update)
+final_task = mapper.complete(artifacts)
+""",
+    7,
+)
+ALL = [DEFINE, SERVE, REMOTE, TURNS, STREAM, SUPERVISE, IN_PROCESS, EXECUTOR, STACK, CHATS, MAPPED]
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.code.split("\n")[-2][:40])
@@ -227,6 +262,33 @@ def test_c_an_executor_is_written_and_served(served):
     with Client(served(app), version="0.3") as client:
         task = client.send("hi")
         assert (task.state, task.status.message.text) == (S.COMPLETED, "Hello from my agent!")
+
+
+class Calculator:
+    """An agent of some framework."""
+
+    def run(self, chats):
+        return f"{len(chats)} messages"
+
+    def run_stream(self, chats):
+        yield RunEvent("run_start")
+        yield RunEvent("message_delta", delta=self.run(chats))
+        yield RunEvent("run_end")
+
+
+def test_d_messages_become_chat_messages_for_a_run_and_chat_messages_a_history():
+    messages = (Message(role=Role.USER, parts=(TextPart("2 + 3?"),)),)
+    names = typed(CHATS, messages=messages, agent=Calculator(), mapper=Mapper())
+    assert (names["chats"], names["result"]) == ([{"role": "user", "content": "2 + 3?"}], "1 messages")
+    assert [message.parts for message in names["task"].history] == [messages[0].parts]
+
+
+def test_d_the_events_of_a_run_are_mapped_sent_and_end_in_a_task():
+    sent, chart = [], Artifact(name="chart", parts=(TextPart("5"),))
+    given = {"task_id": "t", "context_id": "c", "chats": [], "artifacts": [chart]}
+    task = typed(MAPPED, agent=Calculator(), send=sent.append, **given)["final_task"]
+    assert [event.status.state for event in sent] == [S.WORKING, S.COMPLETED]
+    assert (task.id, task.state, task.status.message.text, task.artifacts) == ("t", S.COMPLETED, "0 messages", (chart,))
 
 
 def test_e_the_whole_stack_of_a_server_is_one_call():
