@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tests.live import ROOT
-from tests.parity.ids import BRIDGES, IDS, UNFINISHED
+from tests.parity.ids import BRIDGES, IDS
 
 PAGE = ROOT / "docs" / "reference" / "parity.md"
 HERE = Path(__file__).parent
