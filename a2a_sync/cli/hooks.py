@@ -1,0 +1,58 @@
+"""``a2a-sync hooks``: where an agent posts what happens to a task."""
+
+from __future__ import annotations
+
+import click
+
+from a2a_sync import Client, TaskPushNotificationConfig
+from a2a_sync.cli.options import json_option, task_argument, timeout_option, url_argument
+from a2a_sync.cli.text import clean_json, clean_line
+from a2a_sync.codec import by_version
+from a2a_sync.types import ListTaskPushNotificationConfigsResponse
+
+
+@click.command()
+@url_argument
+@task_argument
+@click.option("--add", metavar="WEBHOOK", help="Have the agent post to this URL.")
+@click.option("--id", "own_id", default="", metavar="ID", help="Of what is added; the one that has it is replaced.")
+@click.option(
+    "--token",
+    default="",
+    envvar="A2A_SYNC_HOOK_TOKEN",
+    metavar="TOKEN",
+    help="Sent with each post to what is added.",
+)
+@click.option("--remove", metavar="ID", help="Have the agent post no more to this one.")
+@json_option
+@timeout_option
+def hooks(
+    url: str,
+    task_id: str,
+    add: str | None,
+    own_id: str,
+    token: str,
+    remove: str | None,
+    as_json: bool,
+    timeout: float | None,
+) -> None:
+    """Show, add and remove the webhooks of the task TASK."""
+    if own_id and not add:
+        raise click.UsageError("--id goes with --add")
+    with Client(url, timeout=timeout) as client:
+        if add:
+            client.create_push_config(task_id, add, id=own_id, token=token)
+        if remove:
+            client.delete_push_config(task_id, remove)
+        found = client.list_push_configs(task_id)
+    if as_json:
+        listed = ListTaskPushNotificationConfigsResponse(configs=tuple(found))
+        click.echo(clean_json(by_version("1.0").dump(listed), indent=2))
+        return
+    for config in found:
+        click.echo(_line(config))
+
+
+def _line(config: TaskPushNotificationConfig) -> str:
+    trouble = f"  disabled: {clean_line(config.disabled, 200)}" if config.disabled else ""
+    return f"{clean_line(config.id, 80)}  {clean_line(config.url, 200)}{trouble}"
