@@ -269,8 +269,11 @@ class AgentServer:
         self._listeners.flush(_HEARING)
         return self._shown(task)
 
-    def _shown(self, task: Task, stopped: Callable[[], bool] = lambda: False) -> AgentTask:
+    def _shown(self, task: Task, stopped: Callable[[], bool] = lambda: False, scope: Scope = _OURS) -> AgentTask:
         given = task.history[0].metadata.get(_GIVEN_ID) if task.history else None
+        if given is not None and ((sent := self._store.sent(_OURS, given)) is None or sent.task_id != task.id):
+            # Whoever calls over the wire may write there what they like.
+            given = None
         return AgentTask(
             id=given or task.id,
             context_id=task.context_id,
@@ -278,9 +281,15 @@ class AgentServer:
             artifacts=task.artifacts,
             history=task.history,
             metadata=task.metadata,
-            _log=lambda: status_history(self._store, task.id),
+            _log=lambda: self._statuses(task, scope),
             _stopped=stopped,
         )
+
+    def _statuses(self, task: Task, scope: Scope) -> tuple[TaskStatus, ...]:
+        try:
+            return status_history(self._store, task.id, scope)
+        except TaskNotFoundError:
+            return (task.status,)
 
 
 def status_history(store: TaskStore, task_id: str, scope: Scope = _OURS) -> tuple[TaskStatus, ...]:
@@ -309,7 +318,7 @@ class _NamingStore(ObservedStore):
 
     def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
         given = request.message.metadata.get(_GIVEN_ID) if create else None
-        if given is not None:
+        if given is not None and scope == _OURS and request.key is not None and request.key.key == given:
             self._given_ids[request.task_id] = given
         return super().start_run(scope, request, events, create=create)
 
@@ -325,7 +334,8 @@ class _TaskExecutor:
 
     def execute(self, context: RequestContext) -> None:
         """On the run's thread."""
-        before = self._shown(context.task, lambda: context.cancelled)
+        scope = Scope(context.tenant, context.user.id if context.user is not None else "")
+        before = self._shown(context.task, lambda: context.cancelled, scope)
         context.emit(*self._changes(before, self._call(before), context))
 
     def _call(self, task: AgentTask) -> Task:

@@ -17,6 +17,7 @@ from a2a_sync.card import AgentCard
 from a2a_sync.client import Client, TaskStream
 from a2a_sync.client.content import Content, as_message
 from a2a_sync.errors import A2AError, TransportError, TransportTimeout
+from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
 from a2a_sync.types import Message, Role, Task, TaskState, TaskStatus, new_id
 
@@ -91,8 +92,13 @@ class AgentRegistry:
         self._expiry = expiry
         self._card_timeout = card_timeout
         self._clock = clock
-        self._lock = threading.Lock()
         self._agents: dict[str, RegisteredAgent] = {}
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: the parent's lock may never be released there. The agents are the same."""
+        self._lock = threading.Lock()
 
     # -- who is there --
 

@@ -27,7 +27,7 @@ class AgentSupervisor:
         options: for all of them; their own stand over these.
 
     Raises:
-        ValueError: two have the same name.
+        ValueError: two have the same name, or would share a store: each would take the tasks of the other for its own.
     """
 
     def __init__(
@@ -41,8 +41,11 @@ class AgentSupervisor:
         self.registry = registry if registry is not None else AgentRegistry()
         self._agents: dict[str, Agent] = {}
         self._opened: list[TaskStore] = []
+        given_agents = list(agents)
+        if options.get("store") not in (None, "memory:") and len(given_agents) > 1:
+            raise ValueError("each agent needs a store of its own: [(Agent, {'store': 'sqlite:///one.db'}), …]")
         try:
-            for given in agents:
+            for given in given_agents:
                 what, own = given if isinstance(given, tuple) else (given, {})
                 self._start(what() if isinstance(what, type) else what, events, {**options, **own})
         except BaseException:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_sync import Agent, AgentServer, AgentTask, Limits, Message, Role, SQLiteStore, TaskState, TextPart
+from a2a_sync import (
+    Agent,
+    AgentServer,
+    AgentTask,
+    BearerAuth,
+    Client,
+    Limits,
+    Message,
+    Role,
+    SQLiteStore,
+    TaskState,
+    TextPart,
+)
 from a2a_sync.agentserver import status_history
 from a2a_sync.cardmaking import create_agent_card
-from a2a_sync.errors import InvalidParamsError, TransportTimeout
-from a2a_sync.types import Task, TaskStatus
+from a2a_sync.errors import InvalidParamsError, TransportTimeout, UnsupportedOperationError
+from a2a_sync.testing import wsgi_session
+from a2a_sync.types import Task, TaskArtifactUpdateEvent, TaskStatus
 from tests.engine import Background, Gate
 
 S = TaskState
@@ -90,15 +103,29 @@ def test_a_call_that_is_given_up_leaves_its_task_running(server):
     assert repeated.result().text == "echo: hi"
 
 
-def test_artifacts_that_are_changed_replace_and_known_ones_are_not_sent_twice(server):
+def test_artifacts_of_earlier_turns_are_not_sent_again(server):
     def executor(task):
         if len(task.messages) == 1:
             return task.with_artifact("a").with_artifact("b").with_status("input-required")
         return task.with_artifact("c")
 
     one = server(executor)
-    task = one.send_message(one.submit_task("hi").id, "go")
-    assert [artifact.text for artifact in task.artifacts] == ["a", "b", "c"]
+    waiting = one.submit_task("hi").id
+    with Client(one) as client, client.stream("go", task_id=waiting) as stream:
+        sent = [event.artifact.text for event in stream if isinstance(event, TaskArtifactUpdateEvent)]
+    assert sent == ["c"]
+    assert [artifact.text for artifact in one.get_task(waiting).artifacts] == ["a", "b", "c"]
+
+
+def test_a_task_that_works_takes_no_message(server):
+    gate = Gate()
+    one = server(lambda task: gate.here() or echo(task))
+    running = Background(lambda: one.submit_task("hi", id="t"))
+    gate.wait()
+    with pytest.raises(UnsupportedOperationError, match="does not wait"):
+        one.send_message("t", "more")
+    gate.open.set()
+    assert running.result().state is S.COMPLETED
 
 
 def test_a_plain_task_may_be_returned(server):
@@ -137,3 +164,26 @@ def test_a_task_made_elsewhere_has_no_log():
 
 def test_options_go_to_the_app(server):
     assert server(echo, limits=Limits(executions=1)).app.limits.executions == 1
+
+
+def test_an_id_that_a_caller_claims_is_not_believed(server):
+    ids, told = [], []
+    one = server(lambda task: ids.append(task.id) or echo(task))
+    one.on("task:completed", lambda event: told.append(event.task_id))
+    claimed = Message(role=Role.USER, parts=(TextPart("hi"),), metadata={"a2a_sync.submitted_as": "t1"})
+    with Client(one) as client:
+        task = client.send(claimed)
+    assert one.submit_task("mine", id="t1").text == "echo: mine"
+    assert ids == told == [task.id, "t1"]
+
+
+def test_an_executor_sees_the_statuses_of_tasks_of_others(server):
+    seen = []
+    one = server(
+        lambda task: seen.append([s.state for s in task.status_history]) or task, auth=BearerAuth({"t": "ada"})
+    )
+    card = one.app.agent_card("http://agent.test/")
+    with Client(card, session=wsgi_session(one.app), auth="t") as client:
+        task = client.send("hi")
+    assert seen == [[S.SUBMITTED, S.WORKING]]
+    assert one.get_task(task.id) is None  # it is not the server's own

@@ -42,3 +42,16 @@ def test_a_face_without_anything_behind_it_says_so():
         LocalCalls().endpoint()
     with pytest.raises(NotImplementedError):
         LocalCalls().agent_card()
+
+
+def test_what_still_streams_ends_with_the_agent():
+    agent, gate = Agent("x"), Gate()
+    agent.message(lambda message, context: gate.here() or "ok")
+    stream = agent.stream("go")
+    gate.wait()
+    client = agent._client()
+    agent.close(timeout=0.0)
+    assert stream.closed
+    with pytest.raises(RuntimeError, match="closed"):
+        client.card()
+    gate.open.set()

@@ -53,3 +53,10 @@ def test_interceptors_of_their_own_stay():
     with AgentSupervisor([One], events=AgentEvents(), interceptors=[noting]) as agents:
         agents["One"].call("hi")
     assert seen == ["SendMessage"]
+
+
+def test_a_store_for_all_is_refused():
+    with pytest.raises(ValueError, match="a store of its own"):
+        AgentSupervisor([One, (One, {"name": "b"})], store="sqlite:///t.db")
+    with AgentSupervisor([One], store="memory:") as agents:
+        assert agents["One"].call("hi").text == "one"
