@@ -189,36 +189,50 @@ def outcome(app: A2AApp, operation: Operation, version: str) -> str:
     return "yes" if reason == "TASK_NOT_FOUND" else reason
 
 
-def outcome_in_http_json(app: A2AApp, operation: Operation) -> str:
-    """The same over HTTP+JSON of protocol 1.0."""
-    some = PARAMS["1.0"]
+def outcome_in_http_json(app: A2AApp, operation: Operation, version: str) -> str:
+    """The same over HTTP+JSON, where the params of 1.0 do for both: sends of 0.3 are read in its other dialect too."""
+    some = {**PARAMS["1.0"], "SendMessage": PARAMS[version]["SendMessage"]}
     params = some.get(operation.name, some["SendMessage"] if "Send" in operation.name else {"id": "unknown"})
-    request = write_request(operation, {} if "Card" in operation.name or operation.name == "ListTasks" else params)
+    if (version, operation.name) == ("0.3", "CreateTaskPushNotificationConfig"):
+        params = PARAMS["0.3"][operation.name]
+    bare = "Card" in operation.name or operation.name == "ListTasks"
+    request = write_request(operation, {} if bare else params, version)
     answer = wsgi_session(app).request(
         request.verb,
         f"http://agent.test{request.path}?{request.query}",
         data=request.body,
-        headers={"A2A-Version": "1.0", "Content-Type": "application/json"},
+        headers={"A2A-Version": version, "Content-Type": "application/json"},
         timeout=10,
     )
     if answer.headers.get("Content-Type") == "text/event-stream":
         return "yes"
     error = json.loads(answer.content).get("error")
     reason = error["details"][0]["reason"] if error else "yes"
+    if (version, operation.name) == ("0.3", "ListTasks"):
+        assert reason == "UNSUPPORTED_OPERATION"
+        return "not in 0.3"
     return "yes" if reason == "TASK_NOT_FOUND" else reason
 
 
 def test_the_coverage_of_operations_is_as_listed() -> None:
     agent = Agent("covered")
     agent.message(lambda message, context: "yes")
-    rows = table(REFERENCE / "coverage.md", "operation", "`Client`", "JSON-RPC 1.0", "JSON-RPC 0.3", "HTTP+JSON 1.0")
+    rows = table(
+        REFERENCE / "coverage.md",
+        "operation",
+        "`Client`",
+        "JSON-RPC 1.0",
+        "JSON-RPC 0.3",
+        "HTTP+JSON 1.0",
+        "HTTP+JSON 0.3",
+    )
     with A2AApp(agent, push=True) as app:
         for place, version in ((2, "1.0"), (3, "0.3")):
             found = {name: outcome(app, operation, version) for name, operation in OPERATIONS.items()}
             assert {row[0]: row[place] for row in rows} == found
-        assert {row[0]: row[4] for row in rows} == {
-            name: outcome_in_http_json(app, operation) for name, operation in OPERATIONS.items()
-        }
+        for place, version in ((4, "1.0"), (5, "0.3")):
+            found = {name: outcome_in_http_json(app, operation, version) for name, operation in OPERATIONS.items()}
+            assert {row[0]: row[place] for row in rows} == found
     assert all(hasattr(a2a_sync.Client, name.strip()) for row in rows if row[1] for name in row[1].split(","))
 
 
