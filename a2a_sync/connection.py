@@ -35,7 +35,10 @@ def _first(environ: dict[str, Any], keys: tuple[str, ...]) -> Any:
 
 
 def _asks_to_close(environ: dict[str, Any]) -> bool:
-    said = {word.strip().lower() for word in environ.get("HTTP_CONNECTION", "").split(",")}
+    connection = environ.get("HTTP_CONNECTION")
+    if not connection:
+        return environ.get("SERVER_PROTOCOL") == "HTTP/1.0"
+    said = {word.strip().lower() for word in connection.split(",")}
     return "close" in said or (environ.get("SERVER_PROTOCOL") == "HTTP/1.0" and "keep-alive" not in said)
 
 

@@ -6,6 +6,7 @@ It knows ``environ``, limits and content types. Which operation is asked for, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_to_bytes, urlsplit
@@ -49,6 +50,12 @@ _AS_IT_IS = "/%:@!$&'()*+,;="
 _SMALL = 64 * 1024
 
 
+@lru_cache(1024)
+def _header_name(key: str) -> str:
+    """The lower-case name of the header that stands in the environ as `key`."""
+    return key[5:].replace("_", "-").lower()
+
+
 class Exchange:
     """A request that was not read yet and the way to answer it. Used on the server's request thread.
 
@@ -74,7 +81,8 @@ class Exchange:
         self._admit = admit
         self._slow = slow
         self._added: dict[str, str] = {}
-        self._read_whole = not (request.content_length or "HTTP_TRANSFER_ENCODING" in request.environ)
+        environ = request.environ
+        self._read_whole = environ.get("CONTENT_LENGTH", "") in ("", "0") and "HTTP_TRANSFER_ENCODING" not in environ
 
     # -- the request --
 
@@ -188,11 +196,7 @@ class Exchange:
         Raises:
             InvalidRequestError: the request does not say where the app is.
         """
-        headers = {
-            key[5:].replace("_", "-").lower(): value
-            for key, value in self._request.environ.items()
-            if key.startswith("HTTP_")
-        }
+        headers = {_header_name(key): value for key, value in self._request.environ.items() if key.startswith("HTTP_")}
         last = headers.get("last-event-id", "")
         return CallContext(
             headers=headers,

@@ -34,5 +34,8 @@ def extension_headers(version: str) -> tuple[str, ...]:
 
 def named_extensions(headers: Mapping[str, str], version: str) -> tuple[str, ...]:
     """The URIs that a request asks for. `headers` have lower-case names."""
+    # Most name none, and this is asked of every request.
+    if "a2a-extensions" not in headers and "x-a2a-extensions" not in headers:
+        return ()
     values = (headers.get(name.lower(), "") for name in extension_headers(version))
     return tuple(dict.fromkeys(uri.strip() for value in values for uri in value.split(",") if uri.strip()))
