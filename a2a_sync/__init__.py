@@ -15,6 +15,7 @@ _MODULES = {
     "a2a_sync.agent": ("Agent",),
     "a2a_sync.agentevents": ("AgentEvent", "AgentEvents"),
     "a2a_sync.agentserver": ("AgentServer", "AgentTask"),
+    "a2a_sync.agenthost": ("AgentHost",),
     "a2a_sync.app": ("A2AApp",),
     "a2a_sync.auth.policy": ("Authenticator", "HostLogin"),
     "a2a_sync.auth.schemes": ("ApiKeyAuth", "BasicAuth", "BearerAuth", "MTLSAuth"),
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from a2a_sync.agent import Agent as Agent
     from a2a_sync.agentevents import AgentEvent as AgentEvent
     from a2a_sync.agentevents import AgentEvents as AgentEvents
+    from a2a_sync.agenthost import AgentHost as AgentHost
     from a2a_sync.agentserver import AgentServer as AgentServer
     from a2a_sync.agentserver import AgentTask as AgentTask
     from a2a_sync.app import A2AApp as A2AApp
@@ -143,13 +145,13 @@ if TYPE_CHECKING:
     from a2a_sync.ratelimit import RateLimit as RateLimit
     from a2a_sync.receiver import PushNotification as PushNotification
     from a2a_sync.receiver import WebhookReceiver as WebhookReceiver
+    from a2a_sync.registry import AgentNotFoundError as AgentNotFoundError
+    from a2a_sync.registry import AgentRegistry as AgentRegistry
     from a2a_sync.results import AuthRequired as AuthRequired
     from a2a_sync.results import Failure as Failure
     from a2a_sync.results import InputRequired as InputRequired
     from a2a_sync.results import Rejected as Rejected
     from a2a_sync.results import Stream as Stream
-    from a2a_sync.registry import AgentNotFoundError as AgentNotFoundError
-    from a2a_sync.registry import AgentRegistry as AgentRegistry
     from a2a_sync.runners import AgentRunnerExecutor as AgentRunnerExecutor
     from a2a_sync.runners import WorkflowExecutor as WorkflowExecutor
     from a2a_sync.stores import MemoryStore as MemoryStore

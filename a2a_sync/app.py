@@ -6,7 +6,6 @@ business.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -37,12 +36,13 @@ from a2a_sync.metrics import Metrics
 from a2a_sync.modes import InputModes
 from a2a_sync.omission import slim
 from a2a_sync.operations import Call, Endpoint, Interceptor
-from a2a_sync.operators import HEALTH, OperatorPages
+from a2a_sync.operators import HEALTH, OperatorPages, trouble_of
 from a2a_sync.origins import REFUSED, Origins
 from a2a_sync.owncard import BINDINGS, OwnCard, described, offering
 from a2a_sync.plain import host_is_served, nothing_here, only, plain_error
 from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.push import PushNotifications
+from a2a_sync.serving import ALONE, serve
 from a2a_sync.slowbodies import SlowBodies
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.tracing import traced
@@ -55,13 +55,6 @@ if TYPE_CHECKING:
 
 #: Request headers that runs may see. Never credentials: they are stored with the run.
 FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "traceparent", "tracestate")
-
-
-#: What a server with several workers is told whose tasks cannot be shared.
-ALONE = (
-    "this server has several worker processes, but its tasks live in the memory of one: give the app a store that they"
-    " share, such as store='sqlite:///tasks.db', or run one worker"
-)
 
 
 class A2AApp:
@@ -183,7 +176,7 @@ class A2AApp:
         for interceptor in (*reversed(interceptors), *limiting, *counting):
             self._endpoint = interceptor(self._endpoint)
         # What is counted is counted for the whole engine.
-        self._operators = OperatorPages(self.store, lambda: self._work.draining, metrics if seat is None else None)
+        self._operators = OperatorPages(self.trouble, metrics if seat is None else None)
         fixed = self._url is not None or self._trusted_hosts is not None
         vary = (*(() if fixed else ("Host",)), *(ADDRESS_HEADERS if trusted_proxies and not url else ()))
         self._document = CardDocument(self.agent_card, self._codecs, fixed=fixed, vary=vary, sign=sign)
@@ -216,7 +209,7 @@ class A2AApp:
         """Answer one request. Blocks the server's thread for as long as the call takes."""
         if not self._serves:
             self._serves = True
-            _serving.add(self)
+            serve(self)
         return self._respond(environ, start_response)
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -295,6 +288,10 @@ class A2AApp:
         """The card, with what this app adds to it: its address (a URL), its versions and what it can do."""
         return self._cards.public(address)
 
+    def card_text(self, request: Request, address: str) -> bytes:
+        """The card as a document, in the form that the request asks for; at `address`, where the app has no ``url``."""
+        return self._document.text(request, self._url or address)
+
     # -- the end --
 
     @property
@@ -333,14 +330,6 @@ class A2AApp:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-_serving: weakref.WeakSet[A2AApp] = weakref.WeakSet()
-
-
-def serving() -> list[A2AApp]:
-    """The apps that have answered requests in this process."""
-    return list(_serving)
 
 
 def _speaking(versions: Sequence[str]) -> dict[str, Codec]:

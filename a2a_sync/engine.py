@@ -158,8 +158,11 @@ class Seat:
         self.engine.execution.leave(self.executor)
 
     def close(self, timeout: float) -> None:
-        """`drain`, give its runs `timeout` seconds and fail what is left; the engine and its store go on. Idempotent."""
-        if not self._left:
+        """`drain`, give its runs `timeout` seconds and fail what is left; the engine and its store go on. Idempotent.
+
+        Nothing is left to do where the engine itself stops.
+        """
+        if not self._left and not self.engine.draining:
             self.engine.execution.end(self.executor, timeout, "agent removed")
             self._left = True
 

@@ -23,11 +23,10 @@ HEALTH = ("/healthz", "/readyz")
 
 
 class OperatorPages:
-    """Answers GET and HEAD for the paths in `paths`."""
+    """Answers GET and HEAD for the paths in `paths`. `trouble` says why no work can be taken now, ``""`` when it can."""
 
-    def __init__(self, store: TaskStore, stopping: Callable[[], bool], metrics: Metrics | None) -> None:
-        self._store = store
-        self._stopping = stopping
+    def __init__(self, trouble: Callable[[], str], metrics: Metrics | None) -> None:
+        self._trouble = trouble
         self._metrics = metrics
         self.paths = (*HEALTH, *(("/metrics",) if metrics is not None else ()))
 
@@ -42,13 +41,14 @@ class OperatorPages:
         response.headers["Cache-Control"] = "no-store"
         return response
 
-    def _trouble(self) -> str:
-        """Why no work can be taken now, in words that say nothing of the inside; ``""`` when it can."""
-        if self._stopping():
-            return "stopping"
-        try:
-            self._store.list(Scope("", "\0readiness"), TaskQuery(size=1))
-        except Exception:
-            logger.exception("not ready: the store cannot be read")
-            return "the store cannot be read"
-        return ""
+
+def trouble_of(store: TaskStore, *, stopping: bool) -> str:
+    """Why no work can be taken that is kept in `store`, in words that say nothing of the inside; ``""`` when it can."""
+    if stopping:
+        return "stopping"
+    try:
+        store.list(Scope("", "\0readiness"), TaskQuery(size=1))
+    except Exception:
+        logger.exception("not ready: the store cannot be read")
+        return "the store cannot be read"
+    return ""

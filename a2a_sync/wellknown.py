@@ -89,6 +89,10 @@ class CardDocument:
             return document
         return Response(document.body, headers=document.headers).make_conditional(request)
 
+    def text(self, request: Request, address: str) -> bytes:
+        """The card in the form that the request asks for."""
+        return self._document(address, self._form(request)).body
+
     def _form(self, request: Request) -> tuple[Codec, ...]:
         """The codecs to write in: one where the caller names a version that is served."""
         in_query = request.args.get(VERSION, "") if request.query_string else ""

@@ -32,11 +32,13 @@ python_use_unqualified_type_names = True
 #: Classes whose objects are handed to users: how they are made is nobody's business.
 _NOT_CONSTRUCTED = {
     "AgentExecutor",
+    "Answer",
     "ArtifactWriter",
     "Chat",
     "Entry",
     "RequestContext",
     "Role",
+    "State",
     "TaskState",
     "TaskStore",
     "TaskStream",

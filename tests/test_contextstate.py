@@ -21,7 +21,6 @@ from a2a_sync.stores.contexts import StateConflict, StoredState
 from a2a_sync.types import TaskState
 from tests.engine import PATIENCE, Background, Gate, Served, serving
 
-
 ADA = Principal(id="ada")
 
 

@@ -26,7 +26,6 @@ from a2a_sync.types import (
 )
 from tests.engine import PATIENCE, Gate, Served, serving
 
-
 ADA = Principal(id="ada")
 
 

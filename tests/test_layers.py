@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 #: The house from the ground up. A module may import modules of lower floors, and of its own folder.
 FLOORS: list[list[str]] = [
     ["errors", "fork", "limits", "logs", "tracing", "connection", "proxies", "origins"],
-    ["jsontext", "native", "urlguard", "stopping", "listeners"],
+    ["jsontext", "native", "urlguard", "stopping", "listeners", "serving"],
     ["datapart", "outbound", "slowbodies"],
     ["types"],
     ["card", "lifecycle", "taskresult", "incidents", "chatparts"],
@@ -72,7 +72,7 @@ FLOORS: list[list[str]] = [
     ["exchange", "plain"],
     ["jsonrpc_wsgi", "http_json_wsgi"],
     ["app"],
-    ["agent", "agentserver", "hosts"],
+    ["agent", "agentserver", "agenthost", "hosts"],
     ["testing", "supervisor"],
     ["gunicorn"],
     ["cli"],
@@ -111,7 +111,9 @@ SERVER = {
     "exchange",
     "jsonrpc_wsgi",
     "http_json_wsgi",
+    "agenthost",
     "hosts",
+    "serving",
     "proxies",
     "origins",
     "around",
@@ -205,7 +207,7 @@ def test_only_the_rooms_made_for_it_know_sockets_and_databases() -> None:
         "requests": {"client", "testing"},
         "urllib3": {"client", "outbound", "testing"},
         "sqlite3": {"stores"},
-        "werkzeug": {"app", "operators", "exchange", "plain", "wellknown", "proxies", "hosts", "testing"},
+        "werkzeug": {"app", "agenthost", "operators", "exchange", "plain", "wellknown", "proxies", "hosts", "testing"},
         "socket": {"connection", "hints", "client", "cli", "gunicorn", "outbound", "urlguard"},
         "sseclient": {"bindings"},
     }

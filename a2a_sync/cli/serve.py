@@ -9,7 +9,6 @@ from importlib.util import find_spec
 
 import click
 
-from a2a_sync import MemoryStore
 from a2a_sync.cli.target import TargetError, build
 
 
@@ -56,8 +55,8 @@ def serve(
 ) -> None:
     """Serve an agent with gunicorn.
 
-    MODULE:ATTRIBUTE names an A2AApp, an Agent, an AgentExecutor with a card, or a class or function that makes one of
-    them without arguments. The current folder is on the path. The URL of the card is printed when it can be read.
+    MODULE:ATTRIBUTE names an A2AApp, an AgentHost, an Agent, an AgentExecutor with a card, or a class or function that
+    makes one of them without arguments. The current folder is on the path. The URL of the card is printed when it can be read.
     """
     if gevent and find_spec("gevent") is None:
         raise click.UsageError("--gevent needs gevent: pip install 'a2a-sync[gevent]'")
@@ -86,7 +85,7 @@ def _check_target(target: str, store: str | None, url: str | None, workers: int)
         app = build(target, store=store, url=url)
     except TargetError as error:
         raise click.UsageError(str(error)) from None
-    if workers > 1 and isinstance(app.store, MemoryStore):
+    if workers > 1 and app.alone:
         raise click.UsageError(
             "several workers do not share tasks in memory; give a --store such as sqlite:///tasks.db"
         )

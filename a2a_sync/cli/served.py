@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 import a2a_sync.gunicorn as _hooks
-from a2a_sync import A2AApp
+from a2a_sync import A2AApp, AgentHost
 from a2a_sync.cli.target import TargetError, build
 from a2a_sync.gunicorn import child_exit as child_exit
 from a2a_sync.gunicorn import control_socket_disable as control_socket_disable
@@ -25,7 +25,7 @@ from a2a_sync.gunicorn import worker_exit as worker_exit
 TARGET, STORE, URL = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL"
 
 
-def app() -> A2AApp:
+def app() -> A2AApp | AgentHost:
     """The application of this worker."""
     # The library logs and leaves the rest to the program; here the program is ours.
     logging.basicConfig(
@@ -46,10 +46,12 @@ def post_worker_init(worker: Any) -> None:
 
 
 def say_address(worker: Any) -> None:
-    """Where the card can be read, said by the first worker."""
+    """Where the card can be read, or the list of them, said by the first worker."""
     if worker.age == 1:
         host, port = worker.sockets[0].getsockname()[:2]
-        print(f"Agent card: {address(host, port)}.well-known/agent-card.json", flush=True)
+        several = isinstance(worker.wsgi, AgentHost)
+        what, path = ("Agents", "agents") if several else ("Agent card", "agent-card.json")
+        print(f"{what}: {address(host, port)}.well-known/{path}", flush=True)
 
 
 def address(host: str, port: int) -> str:

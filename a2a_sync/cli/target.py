@@ -8,7 +8,7 @@ import sys
 import traceback
 from typing import Any
 
-from a2a_sync import A2AApp, Agent
+from a2a_sync import A2AApp, Agent, AgentHost
 
 
 class TargetError(Exception):
@@ -51,8 +51,8 @@ def _import(name: str) -> Any:
         raise TargetError(f"importing {name!r} failed: {type(error).__name__}: {error}") from None
 
 
-def build(target: str, *, store: str | None = None, url: str | None = None) -> A2AApp:
-    """The app that `target` names, or one made around the agent, executor or factory that it names.
+def build(target: str, *, store: str | None = None, url: str | None = None) -> A2AApp | AgentHost:
+    """The app or host that `target` names, or an app made around the agent, executor or factory that it names.
 
     `store` and `url` go into an app that is made here.
 
@@ -60,10 +60,11 @@ def build(target: str, *, store: str | None = None, url: str | None = None) -> A
         TargetError: it is none of these, or it is an app already and options were given for it.
     """
     found = _resolve(target, find(target))
-    if isinstance(found, A2AApp):
+    if isinstance(found, (A2AApp, AgentHost)):
+        kind = "A2AApp" if isinstance(found, A2AApp) else "AgentHost"
         for option, value in (("--store", store), ("--url", url)):
             if value is not None:
-                raise TargetError(f"{target!r} is an A2AApp, which has its own settings; {option} goes with an Agent")
+                raise TargetError(f"{target!r} is an {kind}, which has its own settings; {option} goes with an Agent")
         return found
     card = None if callable(getattr(found, "describe", None)) else getattr(found, "card", None)
     try:
@@ -92,4 +93,4 @@ def _resolve(target: str, found: Any) -> Any:
 def _servable(found: Any) -> bool:
     if isinstance(found, type):
         return False
-    return isinstance(found, (A2AApp, Agent)) or callable(getattr(found, "execute", None))
+    return isinstance(found, (A2AApp, Agent, AgentHost)) or callable(getattr(found, "execute", None))

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 __all__ = [
@@ -118,10 +118,9 @@ def child_exit(server: Any, worker: Any) -> None:
 
 
 def _refuse_what_cannot_be_shared(worker: Any) -> None:
-    from a2a_sync.app import ALONE, A2AApp
+    from a2a_sync.serving import ALONE, Site
 
-    app = worker.wsgi
-    if worker.cfg.workers > 1 and isinstance(app, A2AApp) and app.store.workers is None:
+    if worker.cfg.workers > 1 and isinstance(worker.wsgi, Site) and worker.wsgi.alone:
         from gunicorn.errors import AppImportError
 
         # Gunicorn prints it and stops as a whole. It says a lot more when others fail too while it stops.
@@ -139,9 +138,9 @@ def _tell_threads(worker: Any) -> None:
 
 
 def _begin(worker: Any) -> None:
-    from a2a_sync.app import A2AApp
+    from a2a_sync.serving import Site
 
-    if isinstance(worker.wsgi, A2AApp):
+    if isinstance(worker.wsgi, Site):
         worker.wsgi.begin()
 
 
@@ -202,7 +201,6 @@ def _await(condition: Callable[[], bool], seconds: float) -> None:
 
 def _apps(worker: Any) -> list[Any]:
     """What the worker serves, also inside another framework."""
-    from a2a_sync.app import A2AApp, serving
+    from a2a_sync.serving import Site, served
 
-    served: Iterable[Any] = {*serving(), worker.wsgi}
-    return [app for app in served if isinstance(app, A2AApp)]
+    return [site for site in {*served(), worker.wsgi} if isinstance(site, Site)]

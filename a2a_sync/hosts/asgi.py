@@ -10,12 +10,12 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 
-from a2a_sync.app import A2AApp
 from a2a_sync.errors import OverloadedError
 from a2a_sync.hosts.bridge import Bridge, Receive, Scope, Send, environ_of, path_below_root
 from a2a_sync.jsontext import dumps
 from a2a_sync.operations import Principal
 from a2a_sync.pool import Slot, WorkerPool
+from a2a_sync.serving import Site
 
 __all__ = ["ASGIApp", "Dispatcher"]
 
@@ -32,7 +32,7 @@ class ASGIApp:
 
     def __init__(
         self,
-        app: A2AApp,
+        app: Site,
         *,
         threads: int = 256,
         principal: Callable[[Scope], Principal | str | None] | None = None,

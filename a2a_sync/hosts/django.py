@@ -12,10 +12,10 @@ from typing import Any
 
 from werkzeug.test import run_wsgi_app
 
-from a2a_sync.app import A2AApp
 from a2a_sync.hosts.mounting import mounted
 from a2a_sync.operations import Principal
 from a2a_sync.origins import REFUSED
+from a2a_sync.serving import Site
 
 __all__ = ["database_connections", "logged_in_user", "urls"]
 
@@ -28,7 +28,7 @@ def logged_in_user(request: Any) -> Principal | None:
     return Principal(id=str(user.pk), claims={"username": user.get_username()})
 
 
-def urls(app: A2AApp, *, principal: Callable[[Any], Principal | str | None] = logged_in_user) -> list[Any]:
+def urls(app: Site, *, principal: Callable[[Any], Principal | str | None] = logged_in_user) -> list[Any]:
     """URL patterns that serve `app`; ``include`` them under a prefix of their own::
 
         urlpatterns = [path("agents/echo/", include(urls(app)))]
@@ -57,7 +57,7 @@ def urls(app: A2AApp, *, principal: Callable[[Any], Principal | str | None] = lo
     return [re_path(r"^(?P<path>.*)$", exempt(non_atomic_requests(serve)), name="a2a")]
 
 
-def _environ(app: A2AApp, request: Any, path: str) -> dict[str, Any]:
+def _environ(app: Site, request: Any, path: str) -> dict[str, Any]:
     """The environ of the app below the patterns, with the scheme and the host that Django's settings make of the request."""
     from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 
@@ -80,7 +80,7 @@ def _read_before(request: Any) -> bytes | None:
     return getattr(request, "_body", None) if request.environ.get("CONTENT_LENGTH") else None
 
 
-def _respond(app: A2AApp, environ: dict[str, Any]) -> Any:
+def _respond(app: Site, environ: dict[str, Any]) -> Any:
     from django.http import HttpResponse, StreamingHttpResponse
 
     chunks, status, headers = run_wsgi_app(app, environ)

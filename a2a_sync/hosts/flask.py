@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from a2a_sync.app import A2AApp
 from a2a_sync.hosts.mounting import mounted
 from a2a_sync.operations import Principal
 from a2a_sync.origins import REFUSED
+from a2a_sync.serving import Site
 
 __all__ = ["blueprint"]
 
@@ -21,7 +21,7 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 def blueprint(
-    app: A2AApp,
+    app: Site,
     *,
     name: str = "a2a",
     principal: Callable[[], Principal | str | None] | None = None,

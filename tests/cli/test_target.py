@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_sync import A2AApp, Client, MemoryStore, SQLiteStore, Task
+from a2a_sync import A2AApp, AgentHost, Client, MemoryStore, SQLiteStore, Task
 from a2a_sync.cli.target import TargetError, build
 
 
@@ -15,6 +15,12 @@ def test_apps_agents_executors_and_factories_of_them_become_an_app(name: str) ->
     assert isinstance(app, A2AApp)
     assert isinstance(answer, Task)
     assert answer.state == "completed"
+
+
+def test_a_host_of_several_agents_is_taken_as_it_is() -> None:
+    with build("tests.agents.many:host") as host:
+        assert isinstance(host, AgentHost)
+        assert sorted(host) == ["one", "three", "two"]
 
 
 def test_without_an_attribute_it_is_app() -> None:

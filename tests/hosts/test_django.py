@@ -22,7 +22,7 @@ from django.test import Client as Browser
 from django.test.utils import override_settings
 from django.urls import include, path, re_path
 
-from a2a_sync import A2AApp, Client, Limits, Message, RequestContext, Task, TaskNotFoundError, TaskState
+from a2a_sync import A2AApp, AgentHost, Client, Limits, Message, RequestContext, Task, TaskNotFoundError, TaskState
 from a2a_sync.hosts.django import database_connections, urls
 from a2a_sync.testing import wsgi_session
 from tests.engine import PATIENCE
@@ -400,3 +400,14 @@ def test_under_asgi_the_view_says_what_to_use_instead(make_site: MakeSite) -> No
     make_site(MIDDLEWARE=[])
     with pytest.raises(ImproperlyConfigured, match=r"a2a_sync\.hosts\.asgi\.Dispatcher"):
         asyncio.run(AsyncClient(headers={"host": "agent.test"}).get("/agents/echo" + CARD))
+
+
+def test_a_host_of_several_agents_lives_in_the_patterns(make_site: MakeSite) -> None:
+    with AgentHost({"echo": HostedAgent(), "other": HostedAgent()}) as host:
+        site = make_site(path("agents/", include(urls(host))))
+        for name in host:
+            with Client(f"http://agent.test/agents/{name}", session=wsgi_session(site)) as client:
+                assert client.send("hi").text
+                assert client.card().supported_interfaces[0].url == f"http://agent.test/agents/{name}/"
+        listed = wsgi_session(site).get("http://agent.test/agents/.well-known/agents", timeout=10).json()["agents"]
+        assert [entry["url"] for entry in listed] == [f"http://agent.test/agents/{name}/" for name in host]
