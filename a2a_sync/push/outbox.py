@@ -126,7 +126,9 @@ class Outbox:
         self._limits = limits
         self._enter = enter
         self._closed = False
-        self._pool = WorkerPool(threads=limits.push_deliveries, waiting=0, leftovers=0, name="a2a-push")
+        # A thread tells that its turn has ended a moment before it takes the next one.
+        most = limits.push_deliveries
+        self._pool = WorkerPool(threads=most, waiting=most, leftovers=0, name="a2a-push")
         self.renew()
         renew_in_child(self)
 

@@ -359,6 +359,13 @@ def test_a_receiver_that_hangs_holds_up_neither_the_run_nor_other_receivers(serv
     assert not stuck.posts
 
 
+def test_webhooks_that_wait_for_their_turn_get_it_at_once(serve, receiver):
+    served = serve(count, push_deliveries=1)
+    for _ in range(20):
+        served.send("1", task_push_notification_config=receiver.config())
+    receiver.await_posts(lambda posts: texts(posts).count("completed") == 20)
+
+
 def test_many_events_come_in_order(serve, receiver):
     served = serve(count)
     served.send("250", task_push_notification_config=receiver.config())
