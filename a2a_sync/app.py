@@ -295,6 +295,15 @@ class A2AApp:
     # -- the end --
 
     @property
+    def alone(self) -> bool:
+        """Tasks live in the memory of this process: another one would not know them."""
+        return self.store.workers is None
+
+    def trouble(self) -> str:
+        """Why no work can be taken now, in words that say nothing of the inside; ``""`` when it can."""
+        return trouble_of(self.store, stopping=self._work.draining)
+
+    @property
     def running(self) -> int:
         """Runs that this process has not ended."""
         return self._work.running
