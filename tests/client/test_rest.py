@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import Client, TaskNotFoundError, TaskState
+from a2a_sync import Client, FilePart, Task, TaskNotFoundError, TaskState, UnsupportedOperationError
 from a2a_sync.errors import (
     A2AError,
     HTTPStatusError,
@@ -133,3 +133,121 @@ def test_an_id_that_no_path_can_hold_is_not_sent(id: str) -> None:
         client.get_task(id)
 
     assert server.asked == []
+
+
+# -- protocol 0.3 -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def calling_old(script: Script, **options: Any) -> Iterator[tuple[Peer, Client]]:
+    """The same with an agent of 0.3."""
+    with peer(script) as server:
+        card = server.card()
+        interface = replace(
+            card.supported_interfaces[0], url=server.url + "/api", protocol_binding="HTTP+JSON", protocol_version="0.3"
+        )
+        with Client(replace(card, supported_interfaces=(interface,)), **options) as client:
+            yield server, client
+
+
+OLD_TASK = {"id": "t-1", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
+
+
+def test_in_0_3_a_send_is_the_json_of_its_proto_and_no_stream() -> None:
+    with calling_old(answering({"task": OLD_TASK}, 201)) as (server, client):
+        done = client.send("hi")
+    (asked,) = server.asked
+
+    assert isinstance(done, Task)
+    assert (done.id, done.state) == ("t-1", TaskState.COMPLETED)
+    assert (asked.method, asked.path) == ("POST", "/api/v1/message:send")
+    assert asked.headers["a2a-version"] == "0.3"
+    assert (asked.headers["content-type"], asked.headers["accept"]) == ("application/json", "application/json")
+    body = json.loads(asked.body)
+    assert (body["message"]["role"], body["message"]["content"]) == ("ROLE_USER", [{"text": "hi"}])
+    assert body["configuration"] == {"blocking": True}
+
+
+def test_in_0_3_the_other_operations_have_the_paths_of_its_table() -> None:
+    with calling_old(answering(OLD_TASK)) as (server, client):
+        client.get_task("a/b", history_length=3)
+        client.cancel_task("t-1", metadata={"why": "because"})
+        with pytest.raises(UnsupportedOperationError, match=r"0\.3 has no ListTasks"):
+            client.list_tasks()
+
+    assert [(asked.method, asked.path) for asked in server.asked] == [
+        ("GET", "/api/v1/tasks/a%2Fb?historyLength=3"),
+        ("POST", "/api/v1/tasks/t-1:cancel"),
+    ]
+    assert json.loads(server.asked[1].body) == {"name": "tasks/t-1"}
+
+
+def test_in_0_3_a_stream_ends_with_the_event_that_says_so() -> None:
+    update = {"taskId": "t-1", "contextId": "c", "status": {"state": "TASK_STATE_INPUT_REQUIRED"}, "final": True}
+    working = {"task": {**OLD_TASK, "status": {"state": "TASK_STATE_WORKING"}}}
+    with calling_old(streaming(working, {"statusUpdate": update})) as (server, client), client.stream("hi") as stream:
+        assert len(list(stream)) == 2
+        assert stream.state is TaskState.INPUT_REQUIRED
+
+    assert server.asked[0].path == "/api/v1/message:stream"
+
+
+def other_verb(verb: str) -> Script:
+    """A server that takes subscriptions by one verb only, as official ones do: the Python one by GET, others by POST."""
+
+    def script(asked: Asked, line: Line) -> None:
+        if asked.method == verb:
+            streaming({"task": OLD_TASK})(asked, line)
+        else:
+            line.answer({"detail": "Method Not Allowed"}, 405, Allow=verb)
+
+    return script
+
+
+@pytest.mark.parametrize(("verb", "tried"), [("POST", ["POST", "POST"]), ("GET", ["POST", "GET", "GET"])])
+def test_a_server_that_takes_the_other_verb_for_a_subscription_gets_it(verb: str, tried: list[str]) -> None:
+    with calling_old(other_verb(verb)) as (server, client):
+        for _ in range(2):
+            with client.subscribe("t-1") as stream:
+                assert [event.id for event in stream if isinstance(event, Task)] == ["t-1"]
+
+    assert [asked.method for asked in server.asked] == tried
+    assert {asked.path for asked in server.asked} == {"/api/v1/tasks/t-1:subscribe"}
+
+
+def test_a_server_that_takes_neither_is_told_from_one_that_does() -> None:
+    with calling_old(answering({"detail": "no"}, 405), retry=None) as (server, client):
+        for _ in range(2):
+            with pytest.raises(HTTPStatusError, match="405"), client.subscribe("t-1") as stream:
+                list(stream)
+
+    assert [asked.method for asked in server.asked] == ["POST", "GET"] * 2
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "cls"),
+    [
+        ({"message": "Task not found"}, 404, TaskNotFoundError),
+        ({"code": -32001, "message": "no"}, 500, TaskNotFoundError),
+        (said("TASK_NOT_FOUND", 404), 404, TaskNotFoundError),
+        ({"message": "unknown exception"}, 500, InternalError),
+        ({"message": "no Route matched with those values"}, 503, HTTPStatusError),
+        ({"detail": "Not Found"}, 404, HTTPStatusError),
+    ],
+)
+def test_in_0_3_an_error_is_known_in_every_form(body: Any, code: int, cls: type[Exception]) -> None:
+    with calling_old(answering(body, code), retry=None) as (_, client), pytest.raises(cls) as caught:
+        client.get_task("t-1")
+
+    assert type(caught.value) is cls
+
+
+def test_an_agent_that_encodes_files_twice_gets_them_so_and_is_read_so() -> None:
+    twice = "QVA4PQ=="  # of AP8=
+    artifact = {"artifactId": "a", "parts": [{"file": {"fileWithBytes": twice}}]}
+    with calling_old(answering({"task": {**OLD_TASK, "artifacts": [artifact]}}), files_twice=True) as (server, client):
+        task = client.send(FilePart(raw=b"\0\xff"))
+
+    assert isinstance(task, Task)
+    assert task.artifacts[0].parts == (FilePart(raw=b"\0\xff"),)
+    assert json.loads(server.asked[0].body)["message"]["content"] == [{"file": {"fileWithBytes": twice}}]
