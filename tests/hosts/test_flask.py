@@ -10,7 +10,7 @@ from flask import Flask, Response, abort, g, redirect, request, session
 from flask_wtf.csrf import CSRFProtect
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-from a2a_sync import A2AApp, Client, Limits, TaskNotFoundError
+from a2a_sync import A2AApp, Agent, AgentHost, Client, Limits, TaskNotFoundError
 from a2a_sync.hosts.flask import blueprint
 from a2a_sync.operations import Principal
 from a2a_sync.testing import wsgi_session
@@ -251,3 +251,16 @@ def test_a_stream_is_passed_on_as_it_comes_and_ends_with_its_client(a2a: A2AApp,
             assert stream.task is not None
             tasks.append(stream.task.id)
     assert {client.cancel_task(task).state for task in tasks} == {"canceled"}
+
+
+def test_a_host_of_several_agents_lives_in_the_blueprint_with_its_logins() -> None:
+    agent = Agent("who")
+    agent.message(lambda message, context: context.user.id)
+    site = Flask("site")
+    with AgentHost({"echo": HostedAgent(), "who": agent}) as host:
+        site.register_blueprint(blueprint(host, principal=lambda: "ada"), url_prefix="/agents")
+        with Client("http://agent.test/agents/who", session=wsgi_session(site)) as client:
+            assert client.send("hi").text == "ada"
+            assert client.card().supported_interfaces[0].url == "http://agent.test/agents/who/"
+        listed = wsgi_session(site).get("http://agent.test/agents/.well-known/agents", timeout=10).json()["agents"]
+    assert [entry["url"] for entry in listed] == [f"http://agent.test/agents/{name}/" for name in ("echo", "who")]
