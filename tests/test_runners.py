@@ -20,7 +20,9 @@ from a2a_sync import (
     Role,
     RunEvent,
     Task,
+    TaskArtifactUpdateEvent,
     TaskState,
+    TaskStatusUpdateEvent,
     TextPart,
     WorkflowExecutor,
     create_agent_card,
@@ -61,6 +63,11 @@ class Tells:
 
     def run_stream(self, given: Any, **options: Any) -> Iterator[RunEvent]:
         self.given.append(given)
+        # Kept, so that it is not closed by being forgotten.
+        self.running = self._run()
+        return self.running
+
+    def _run(self) -> Iterator[RunEvent]:
         try:
             for event in self.events:
                 if isinstance(event, Exception):
@@ -114,6 +121,7 @@ def test_the_messages_of_the_run_become_the_history_but_for_those_of_the_system(
         chats += [
             {"role": "assistant", "content": None, "tool_calls": [CALL]},
             {"role": "tool", "tool_call_id": "c1", "content": "5"},
+            {"role": "user", "content": "a reminder that the framework makes"},
         ]
         ask = {"role": "assistant", "content": "It is 5. More?"}
         return RunResult(messages=[{"role": "system", "content": "secret"}, *chats, ask])
@@ -188,8 +196,10 @@ def test_what_cannot_run_is_refused_at_once(make: Any) -> None:
 def test_a_run_that_is_told_of_is_a_task_with_results_of_tools_and_all_that_was_said(serve: Any) -> None:
     agent = Tells(RunEvent("run_start"), *said("Let me see"), SUM, *said("It is 5."), RunEvent("run_end"))
     with serve(AgentRunnerExecutor(agent)).stream("2 + 3?") as stream:
-        kinds = [type(event).__name__ for event in stream]
-    assert kinds.count("TaskArtifactUpdateEvent") == 2
+        told = list(stream)
+    states = [event.status.state for event in told if isinstance(event, (Task, TaskStatusUpdateEvent))]
+    assert (states.count(S.WORKING), states[-1]) == (1, S.COMPLETED)
+    assert sum(isinstance(event, TaskArtifactUpdateEvent) for event in told) == 2
     client = serve(AgentRunnerExecutor(agent))
     task = send(client, "2 + 3?")
     assert [artifact.name for artifact in task.artifacts] == ["sum", "result"]
@@ -217,7 +227,12 @@ def test_a_cancelled_run_is_closed_at_its_next_event(serve: Any) -> None:
         go_on.wait(PATIENCE)
         return RunEvent("step_start")
 
-    agent = Tells(RunEvent("run_start"), SUM, wait, *said("too late"), RunEvent("run_end"))
+    def too_late() -> RunEvent:
+        went_on.append(True)
+        return RunEvent("run_end")
+
+    went_on: list[bool] = []
+    agent = Tells(RunEvent("run_start"), SUM, wait, too_late)
     client = serve(AgentRunnerExecutor(agent))
     with client.stream("hi") as stream:
         for _ in stream:
@@ -228,6 +243,7 @@ def test_a_cancelled_run_is_closed_at_its_next_event(serve: Any) -> None:
     assert agent.closed.wait(PATIENCE)
     task = client.get_task(stream.task_id)
     assert (task.state, [artifact.name for artifact in task.artifacts]) == (S.CANCELED, ["sum"])
+    assert not went_on
 
 
 def test_an_async_run_is_followed_too(serve: Any) -> None:

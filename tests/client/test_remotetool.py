@@ -84,6 +84,14 @@ def test_an_agent_that_cannot_be_called_is_a_runtime_error_with_its_cause() -> N
     assert isinstance(caught.value.__cause__, ConnectError)
 
 
+def test_a_question_stands_over_what_the_task_has_made_before(tool_of: Any) -> None:
+    def draft(message: Message) -> Any:
+        yield "a draft"
+        return InputRequired("Shall I go on?")
+
+    assert tool_of(draft).handler({"query": "write"}) == "Shall I go on?"
+
+
 @pytest.mark.parametrize(
     ("result", "said"),
     [

@@ -23,12 +23,15 @@ from a2a_sync import (
     InputRequired,
     Message,
     Rejected,
+    Role,
+    Task,
     TaskFailed,
     TaskNotFoundError,
     TaskState,
+    TaskStatus,
     TextPart,
 )
-from a2a_sync.client.tools import in_one_line, tool_name
+from a2a_sync.client.tools import answer_of, in_one_line, tool_name
 from a2a_sync.testing import wsgi_session
 
 CONVERT = AgentSkill(
@@ -151,6 +154,11 @@ def test_the_result_is_text(tool_of: Any, result: Any, text: str) -> None:
 
 def test_a_message_is_a_result_too(tool_of: Any) -> None:
     assert tool_of(lambda message, context: context.say(["a", DataPart({"n": 1})]))("x") == 'a\n{"n":1}'
+
+
+def test_a_result_that_only_the_history_holds_is_found() -> None:
+    said = Message(role=Role.AGENT, parts=(DataPart({"n": 1}),))
+    assert answer_of(Task(id="t", status=TaskStatus(state=TaskState.COMPLETED), history=(said,))) == '{"n":1}'
 
 
 def test_a_direct_message_is_a_result_too() -> None:
