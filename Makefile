@@ -65,9 +65,11 @@ interop-page: interop-all ## Run them and write that page
 
 interop-all:
 	@rm -rf $(INTEROP_RECORDS) && mkdir -p $(INTEROP_RECORDS)
-	@$(MAKE) --no-print-directory interop-newest
-	@$(MAKE) --no-print-directory VENV=$(VENV_03) interop-03
-	@$(MAKE) --no-print-directory interop-js
+	@status=0; \
+	$(MAKE) --no-print-directory interop-newest || status=1; \
+	$(MAKE) --no-print-directory VENV=$(VENV_03) interop-03 || status=1; \
+	$(MAKE) --no-print-directory interop-js || status=1; \
+	exit $$status
 
 interop-newest: $(VENV)/.stamp-test $(VENV)/.stamp-interop
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop

@@ -100,10 +100,14 @@ def test_results_are_taken_by_the_official_types(name):
     is_taken()
 
 
+#: Members that are our own: written where there is something wrong, and ignored by readers (spec 5.7).
+BESIDES = {t.TaskPushNotificationConfig: {"metadata"}}
+
+
 def test_our_members_and_the_official_ones_have_the_same_names():
     for cls in EVERY_TYPE:
         if isinstance(cls, type):
-            ours = {member.name for member in KINDS[cls].members}
+            ours = {member.name for member in KINDS[cls].members} - BESIDES.get(cls, set())
             assert ours == {field.json_name for field in official(cls).DESCRIPTOR.fields}, cls
 
 
