@@ -20,7 +20,6 @@ from a2a_sync import (
     Client,
     Limits,
     Message,
-    SQLiteStore,
     Task,
     TaskNotFoundError,
     TaskState,
@@ -223,7 +222,7 @@ def test_what_all_share_is_not_given_to_one(make_host, option):
 
 
 def test_an_app_comes_with_all_its_own_settings(make_host, tmp_path: Path):
-    own = A2AApp(named("own"), store=SQLiteStore(tmp_path / "own.db"), versions=("1.0",))
+    own = A2AApp(named("own"), store=f"sqlite:///{tmp_path / 'own.db'}", versions=("1.0",))
     host = make_host("echo", agents={"own": own})
     assert host["own"] is own
     with client_of(host, "/own") as client:
@@ -486,7 +485,7 @@ def test_a_host_is_ready_when_all_its_agents_are(make_host, tmp_path: Path):
     broken.write_bytes(b"this is no database" * 100)
     host = make_host("echo")
     assert get(host, "/readyz").json() == {"status": "ok"}
-    host.add("broken", A2AApp(named("x"), store=SQLiteStore(broken)))
+    host.add("broken", A2AApp(named("x"), store=f"sqlite:///{broken}"))
     assert (get(host, "/readyz").status_code, get(host, "/healthz").status_code) == (503, 200)
     assert get(host, "/echo/readyz").status_code == 200
     host.remove("broken", timeout=0)
@@ -496,6 +495,7 @@ def test_a_host_is_ready_when_all_its_agents_are(make_host, tmp_path: Path):
 
 
 def test_one_page_counts_for_all_agents(make_host):
+    pytest.importorskip("prometheus_client")
     host = make_host("one", "two", metrics=Metrics())
     for name in host:
         with Client(host[name]) as client:
@@ -536,6 +536,7 @@ def test_a_host_with_tasks_in_memory_is_alone(make_host, tmp_path: Path):
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
+    pytest.importorskip("prometheus_client")
     counts = tmp_path / "counts"
     counts.mkdir()
     environment = {"MANY_STORE": f"sqlite:///{tmp_path / 'tasks.db'}", "PROMETHEUS_MULTIPROC_DIR": str(counts)}

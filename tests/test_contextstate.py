@@ -29,7 +29,7 @@ def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     if request.param == "memory":
         yield from serving()
     else:
-        yield from serving(lambda: SQLiteStore(tmp_path / "tasks.db"))
+        yield from serving(lambda: f"sqlite:///{tmp_path / 'tasks.db'}")
 
 
 class Shelf:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Client, InputRequired, Message, PublicError, SQLiteStore
+from a2a_sync import A2AApp, Agent, Client, InputRequired, Message, PublicError
 from a2a_sync import operations as op
 from a2a_sync.conversation import turns_of
 from a2a_sync.operations import Principal
@@ -34,7 +34,7 @@ def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     if request.param == "memory":
         yield from serving()
     else:
-        yield from serving(lambda: SQLiteStore(tmp_path / "tasks.db"))
+        yield from serving(lambda: f"sqlite:///{tmp_path / 'tasks.db'}")
 
 
 def said(turns: Any) -> list[tuple[str, str]]:

@@ -20,7 +20,6 @@ from a2a_sync import (
     InputRequired,
     Message,
     Role,
-    SQLiteStore,
     Task,
     TextPart,
 )
@@ -38,7 +37,7 @@ def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     if request.param == "memory":
         yield from serving()
     else:
-        yield from serving(lambda: SQLiteStore(tmp_path / "tasks.db"))
+        yield from serving(lambda: f"sqlite:///{tmp_path / 'tasks.db'}")
 
 
 def talk(served: Served, *texts: str, task_id: str = "") -> Any:
@@ -319,6 +318,7 @@ def test_a_run_that_asks_counts_as_one_that_returned(serve):
         def execute(self, context: Any) -> None:
             context.ask("Which?")
 
+    pytest.importorskip("prometheus_client")
     metrics = Metrics()
     card = AgentCard(name="asking", description="d", version="1")
     for target, options in ((Asking(), {"card": card}), (Agent("a"), {})):
