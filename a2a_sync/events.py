@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
 from a2a_sync.errors import A2AError, TaskNotFoundError
@@ -61,8 +62,7 @@ class EventHub:
         """Let `listener` hear of `task_id` from now on."""
         with self._lock:
             self._listeners[task_id] = (*self._listeners.get(task_id, ()), listener)
-            closed = self._closed
-        if closed:
+        if self._closed:
             listener.stop()
 
     def remove(self, task_id: str, listener: Listener) -> None:
@@ -74,6 +74,10 @@ class EventHub:
             else:
                 self._listeners.pop(task_id, None)
 
+    def listeners(self, task_id: str) -> tuple[Listener, ...]:
+        """Who listens to a task now."""
+        return self._listeners.get(task_id, ())
+
     def publish(self, task_id: str, entries: Sequence[Entry], *, ended: bool) -> None:
         """Tell the listeners of a task what was just appended; `ended` says that no run holds its token now."""
         for listener in self._listeners.get(task_id, ()):
@@ -83,23 +87,21 @@ class EventHub:
 
     def hint(self, task_id: str | None = None) -> None:
         """Something may have happened to a task (None: to any of them): its listeners look at the log."""
-        listeners = self._listeners
-        for one in [task_id] if task_id is not None else list(listeners):
-            for listener in listeners.get(one, ()):
+        for one in [task_id] if task_id is not None else list(self._listeners):
+            for listener in self.listeners(one):
                 listener.offer((), True)
 
     def fail(self, task_id: str, error: A2AError) -> None:
         """Tell the listeners of a task that its run is over and that its end could not be stored."""
-        for listener in self._listeners.get(task_id, ()):
+        for listener in self.listeners(task_id):
             listener.fail(error)
 
     def stop(self, *, but: Collection[str] = ()) -> None:
         """Wake all who wait and end all streams that are open now, but for those of some tasks."""
         with self._lock:
-            stopped = [listeners for task_id, listeners in self._listeners.items() if task_id not in but]
-        for listeners in stopped:
-            for listener in listeners:
-                listener.stop()
+            known = [listeners for task_id, listeners in self._listeners.items() if task_id not in but]
+        for listener in chain.from_iterable(known):
+            listener.stop()
 
     def close(self) -> None:
         """Nothing will be published any more: wake all who wait and end all streams, now and later ones. Idempotent."""
@@ -217,7 +219,8 @@ class Subscription:
         entries: list[Entry] = []
         ended = False
         try:
-            batch = self._queue.get(timeout=timeout) if self._worth_waiting(timeout) else self._queue.get_nowait()
+            waits = timeout > 0 and not (self._missed or self.stopped or self._error is not None)
+            batch = self._queue.get(waits, timeout)
             while batch is not None:
                 entries += batch[0]
                 ended = batch[1]
@@ -229,9 +232,6 @@ class Subscription:
         # Cleared before the log is read, and set only after an append: what is missed from here on is read there.
         missed, self._missed = self._missed, False
         return entries, ended, missed
-
-    def _worth_waiting(self, timeout: float) -> bool:
-        return timeout > 0 and not (self._missed or self.stopped or self._error is not None)
 
     def hint(self) -> None:
         """Something was appended that is not in the queue: the next `take` says that something was missed."""

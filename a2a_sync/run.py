@@ -69,7 +69,7 @@ class Run:
         self.unstored = ""
         self.emitted = False
         self.executor = executor
-        self._hub = hub
+        self.hub = hub
         self._create = create
         self._on_over = on_over
         self._lock = threading.RLock()
@@ -107,9 +107,9 @@ class Run:
                     self.unstored = "internal error: the start of the run was lost"
                     raise
                 self._state = self.started.head.status.state
-                self._hub.publish(request.task_id, self.started.entries, ended=False)
+                self.hub.publish(request.task_id, self.started.entries, ended=False)
                 for forgotten in self.started.forgotten:
-                    self._hub.publish(forgotten, (), ended=True)
+                    self.hub.publish(forgotten, (), ended=True)
                 if self._decided is not None:
                     self._decided.set()
             return self.started
@@ -119,7 +119,7 @@ class Run:
         with self._lock:
             self.started = started
             self._state = started.head.status.state
-        self._hub.publish(self.request.task_id, started.entries, ended=False)
+        self.hub.publish(self.request.task_id, started.entries, ended=False)
 
     def begin_direct(self) -> None:
         """Let the run begin without a task; see `decide`."""
@@ -310,7 +310,7 @@ class Run:
             self.unstored = reason
             # Whoever waits must not wait for an end that may never come.
             error = incident(logger, "a run's end could not be stored", self._extra())
-            self._hub.fail(self.request.task_id, error)
+            self.hub.fail(self.request.task_id, error)
 
     # -- ending from outside --
 
@@ -340,7 +340,7 @@ class Run:
         except (RunRevoked, TaskEnded, TaskNotFoundError):
             entries = ()
         self._over = True
-        self._hub.publish(self.request.task_id, entries, ended=True)
+        self.hub.publish(self.request.task_id, entries, ended=True)
 
     def _is_stored(self) -> bool:
         """The store took the start of this run, though it said otherwise."""
@@ -359,7 +359,7 @@ class Run:
     def lost(self) -> None:
         """The token is gone: the task was ended elsewhere, maybe in another process. Followers look at the log."""
         self._over = True
-        self._hub.hint(self.request.task_id)
+        self.hub.hint(self.request.task_id)
         self.stop()
 
     def within(self, task_id: str) -> bool:
@@ -382,7 +382,7 @@ class Run:
         entries = self.store.append(self.started.token, events, end=end)
         self.last_event = time.monotonic()
         self._over = self._over or end
-        self._hub.publish(self.request.task_id, entries, ended=end)
+        self.hub.publish(self.request.task_id, entries, ended=end)
         return entries
 
     def _earlier_artifacts(self) -> list[str]:

@@ -9,6 +9,9 @@ from hypothesis import settings
 
 from a2a_sync.native import patched
 
+#: The package's own plugin, also where it was installed before it had one.
+pytest_plugins = ["a2a_sync.testing.plugin"]
+
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 settings.load_profile("repeatable")
 

@@ -222,8 +222,11 @@ class Page:
         self._server.enter_context(server)
 
     def _environment(self) -> dict[str, str]:
-        """The page's own modules first, then the package that is tested."""
-        return {"PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)])}
+        """The page's own modules first, then the package that is tested, with its plugin."""
+        return {
+            "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]),
+            "PYTEST_PLUGINS": "a2a_sync.testing.plugin",
+        }
 
 
 def _program(words: list[str]) -> list[str]:

@@ -120,8 +120,7 @@ class Surroundings:
 class Link:
     """The way to one agent.
 
-    ``streams_sends``: a blocking send goes as a stream there. ``can_break``: there is a network in between. ``repeats``:
-    the agent knows a send again by its key.
+    ``streams_sends``: a blocking send goes as a stream there. ``repeats``: the agent knows a send again by its key.
     """
 
     card: AgentCard
@@ -130,7 +129,6 @@ class Link:
     version: str
     surroundings: Surroundings
     streams_sends: bool
-    can_break: bool
     repeats: bool
     tenant: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -235,7 +233,7 @@ class Link:
             alarms=self.surroundings.alarms,
             task_id=task_id,
             last_event_id=last_event_id,
-            resumption=resumption if self.can_break and self.surroundings.retry else None,
+            resumption=resumption if self.surroundings.retry else None,
         )
         self.surroundings.add(stream)
         return stream
@@ -295,7 +293,6 @@ def http_link(
         # A stream outlives idle limits on its way, and names the task before anything can go wrong. The official servers of
         # 0.3 have no way to refuse one over HTTP+JSON but to break it.
         streams_sends=bool(card.capabilities.streaming) and (spoken, interface.protocol_binding.upper()) != BREAKING,
-        can_break=True,
         repeats=any(extension.uri == IDEMPOTENT_SEND for extension in card.capabilities.extensions),
         tenant=interface.tenant,
         extensions=surroundings.extensions,
@@ -336,7 +333,6 @@ def local_link(target: Any, version: str | None, surroundings: Surroundings) -> 
         surroundings=surroundings,
         # Nothing idles here, and a plain send made by a run can be served on that run's own thread.
         streams_sends=False,
-        can_break=False,
         repeats=False,
         headers=surroundings.headers,
         extensions=surroundings.extensions,

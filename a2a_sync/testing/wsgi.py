@@ -1,9 +1,9 @@
-"""Test an agent without a socket: the real client over the real WSGI app, streaming included::
+"""The client without a socket: a transport for `requests` that calls a WSGI application, streaming included::
 
     session = wsgi_session(app)
     with Client("http://agent.test", session=session) as client: ...
 
-Nothing here needs pytest.
+The application runs on the thread of its caller. Nothing is known here of agents and tasks.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import requests
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 from urllib3 import HTTPHeaderDict, HTTPResponse
+from urllib3.exceptions import ProtocolError
 from werkzeug.test import EnvironBuilder
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
-
-__all__ = ["WSGIAdapter", "wsgi_session"]
 
 
 class WSGIAdapter(BaseAdapter):
     """A transport for `requests` that calls a WSGI application on the calling thread.
 
     Bodies are not collected: each chunk that the application yields is a read, and closing the response closes the
-    application's iterable, as a server does when a client leaves.
+    application's iterable, as a server does when a client leaves. A `ConnectionError` that the application raises while it
+    is read breaks the connection.
     """
 
     def __init__(self, app: WSGIApplication) -> None:
@@ -107,7 +107,11 @@ class _Body(io.RawIOBase):
     def read1(self, size: int = -1) -> bytes:
         """The next chunk, or the part of it that fits; ``b""`` at the end."""
         while not self._left:
-            chunk = next(self._chunks, None)
+            try:
+                chunk = next(self._chunks, None)
+            except ConnectionError as error:
+                self.close()
+                raise ProtocolError("Connection broken", error) from error
             if chunk is None:
                 self.close()
                 return b""

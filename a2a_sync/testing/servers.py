@@ -1,0 +1,191 @@
+"""Real servers on loopback: in this process over a real socket, or gunicorn in processes of its own. Every wait is bounded."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess  # nosec B404
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+HOST = "127.0.0.1"
+_PATIENCE = 20.0
+
+
+@contextmanager
+def socket_server(app: WSGIApplication) -> Iterator[str]:
+    """Serve `app`, an object of this process, on a free port of loopback; gives the URL, without a slash at its end.
+
+    Each request has a thread of its own. Requests that have not ended when the block ends are left to themselves.
+    """
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        def log(self, type: str, message: str, *args: Any) -> None:
+            """Tests show their own failures."""
+
+    server = make_server(HOST, 0, app, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="a2a-testing-server", daemon=True)
+    thread.start()
+    try:
+        yield f"http://{HOST}:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join(_PATIENCE)
+        server.server_close()
+
+
+class LiveServer:
+    """A server process and where it listens. ``url`` has no slash at its end."""
+
+    def __init__(self, url: str, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
+        self.url = url
+        self._process = process
+        self._output = output
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port, for tests that speak to the socket themselves."""
+        parts = urlsplit(self.url)
+        return parts.hostname or HOST, parts.port or 80
+
+    @property
+    def pid(self) -> int:
+        """The process that was started (gunicorn's arbiter, not its workers)."""
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """All that the server has written to its standard output and error so far."""
+        number = self._output.fileno()
+        # Read at a place of our own: the server writes on at the one it shares with us.
+        return os.pread(number, os.fstat(number).st_size, 0).decode(errors="replace")
+
+    def await_answer(self, seconds: float = _PATIENCE) -> None:
+        """Wait until the server answers HTTP, whatever the answer.
+
+        Raises:
+            AssertionError: it ended, or did not answer in time; with its output.
+        """
+        deadline = time.monotonic() + seconds
+        while not self._answers(max(0.1, deadline - time.monotonic())):
+            # Waiting for its end is the pause between two attempts.
+            code = self._ended(0.05)
+            if code is not None or time.monotonic() > deadline:
+                raise AssertionError(f"the server does not answer (exit code {code}):\n{self.log}")
+
+    def _answers(self, seconds: float) -> bool:
+        connection = http.client.HTTPConnection(*self.address, timeout=seconds)
+        try:
+            connection.request("GET", "/")
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+        return True
+
+    def _ended(self, seconds: float) -> int | None:
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def terminate(self, seconds: float = 15.0) -> int:
+        """Ask the server to stop, as a service manager does, and give its exit code. Idempotent.
+
+        Raises:
+            AssertionError: it did not stop in time and was killed; with its output.
+        """
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            if self._ended(seconds) is None:
+                self.kill()
+                raise AssertionError(f"the server did not stop within {seconds:g} seconds:\n{self.log}")
+        return int(self._process.returncode)
+
+    def kill(self) -> None:
+        """End the server and its workers at once; they are alone in a process group of their own."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait(5)
+
+
+@contextmanager
+def live_server(
+    command: Sequence[str],
+    url: str,
+    *,
+    environment: Mapping[str, str] | None = None,
+    wait: float = _PATIENCE,
+    listener: socket.socket | None = None,
+    folder: Path | None = None,
+) -> Iterator[LiveServer]:
+    """Run `command`, which serves HTTP at `url`; it answers when the block begins and is gone when the block ends.
+
+    `folder` is where it runs, else here. `listener` is a socket that the command inherits under its own number; it is closed
+    here.
+    """
+    variables = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(  # no shell: a list, and the test's own  # nosec B603
+            list(command),
+            cwd=folder,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=[] if listener is None else [listener.fileno()],
+            start_new_session=True,
+        )
+        if listener is not None:
+            # From here on only the server's own copy listens: when it is gone, connections are refused.
+            listener.close()
+        server = LiveServer(url, process, output)
+        try:
+            server.await_answer(wait)
+            yield server
+            server.terminate()
+        finally:
+            server.kill()
+
+
+@contextmanager
+def gunicorn_server(
+    target: str,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    wait: float = _PATIENCE,
+    folder: Path | None = None,
+) -> Iterator[LiveServer]:
+    """Serve ``module:attribute`` with gunicorn on a free port of loopback; `options` are gunicorn's own.
+
+    Without options it has one worker with eight threads. Modules are found from `folder`, where the server runs, and where
+    this process finds them::
+
+        with gunicorn_server("greeter:app", "--threads", "32") as server:
+            Client(server.url).send("Ada")
+    """
+    path = os.pathsep.join([str(folder or Path.cwd()), *filter(None, sys.path)])
+    # The socket is made here and handed over, so no other process can take the port in between.
+    with socket.create_server((HOST, 0), backlog=1024) as listener:
+        command = [sys.executable, "-m", "gunicorn", "--bind", f"fd://{listener.fileno()}", "--no-control-socket"]
+        command += ["--graceful-timeout", "5", target, *(options or ("--threads", "8"))]
+        url = f"http://{HOST}:{listener.getsockname()[1]}"
+        variables = {"PYTHONPATH": path, **(environment or {})}
+        with live_server(command, url, environment=variables, wait=wait, listener=listener, folder=folder) as server:
+            yield server
