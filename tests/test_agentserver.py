@@ -34,9 +34,10 @@ def echo(task):
 
 @pytest.fixture
 def server():
-    made = []
+    made, stores = [], []
 
     def make(executor, **options):
+        stores.extend(filter(None, [options.get("store")]))
         made.append(AgentServer(CARD, executor, **options))
         return made[-1]
 
@@ -44,6 +45,8 @@ def server():
     for one in made:
         one.close()
         one.close()
+    for store in stores:
+        store.close()
 
 
 def test_an_id_is_found_again_after_a_restart_and_events_go_on_under_it(server, tmp_path):

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, AgentCard, AgentServer, create_agent_card
+from a2a_sync import A2AApp, Agent, AgentCard, AgentServer, SQLiteStore, create_agent_card
 from tests.parity.wire import Wire
 
 
 @pytest.fixture
-def make():
+def sqlite(tmp_path):
+    """Stores over one file, closed after everything that uses them."""
+    stores = []
+
+    def make():
+        stores.append(SQLiteStore(tmp_path / "tasks.db"))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def make(sqlite):
     """An `Agent` around a handler."""
     made = []
 
@@ -25,7 +39,7 @@ def make():
 
 
 @pytest.fixture
-def server():
+def server(sqlite):
     """An `AgentServer` around a function."""
     made = []
 
@@ -40,7 +54,7 @@ def server():
 
 
 @pytest.fixture
-def wire():
+def wire(sqlite):
     """An app around a handler or executor, called over its wire in 0.3."""
     made = []
 

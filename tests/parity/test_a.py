@@ -26,7 +26,6 @@ from a2a_sync import (
     Principal,
     Rejected,
     Role,
-    SQLiteStore,
     Stream,
     TaskArtifactUpdateEvent,
     TaskNotCancelableError,
@@ -151,7 +150,8 @@ def test_a9_the_author_writes_a_callback_and_the_runtime_owns_states_history_and
     store = MemoryStore()
     agent = make(lambda message, context: "ok").start(store=store)
     task = agent.call("hi")
-    kept = Client(A2AApp(agent, store=store)).get_task(task.id)
+    with A2AApp(agent, store=store) as app, Client(app) as client:
+        kept = client.get_task(task.id)
     assert (kept.state, texts(kept.history), kept.artifacts) == (S.COMPLETED, ["user: hi", "agent: ok"], task.artifacts)
 
 
@@ -449,9 +449,8 @@ def test_a26_an_agent_is_started_with_a_store_under_a_name_of_the_registry(tmp_p
 # -- persistence --------------------------------------------------------------------------------------------------------
 
 
-def test_a27_tasks_live_in_memory_or_in_a_store_whose_every_reader_sees_every_write(make, tmp_path):
-    path = tmp_path / "tasks.db"
-    one, other = make(pizza).start(store=SQLiteStore(path)), make(pizza).start(store=SQLiteStore(path))
+def test_a27_tasks_live_in_memory_or_in_a_store_whose_every_reader_sees_every_write(make, sqlite):
+    one, other = make(pizza).start(store=sqlite()), make(pizza).start(store=sqlite())
     task = one.call("pizza")
     assert other.get_task(task.id) == task
     assert other.call("large", task_id=task.id).text == "One large pizza"
@@ -495,8 +494,8 @@ def test_a30_agents_are_found_by_name_and_by_the_tags_of_their_skills(make):
         assert registry.list_agents() == ["greeter"]
 
 
-def test_a31_several_agents_start_together_with_one_registry_and_options_for_all_and_for_each(make, tmp_path):
-    store = SQLiteStore(tmp_path / "own.db")
+def test_a31_several_agents_start_together_with_one_registry_and_options_for_all_and_for_each(make, sqlite):
+    store = sqlite()
     own = make(pizza, "pizza")
     with AgentSupervisor([Greeter, (own, {"store": store})], store="memory:") as agents:
         assert sorted(agents) == ["greeter", "pizza"]

@@ -22,7 +22,6 @@ from a2a_sync import (
     Message,
     PermissionDeniedError,
     Role,
-    SQLiteStore,
     Task,
     TaskNotFoundError,
     TaskState,
@@ -190,8 +189,8 @@ def test_b9_tasks_and_the_card_are_there_and_a_task_that_asked_goes_on(server):
         one.send_message("t", "more")
 
 
-def test_b9_a_server_is_called_over_the_wire_like_any_agent_and_keeps_its_tasks(tmp_path):
-    store = SQLiteStore(tmp_path / "tasks.db")
+def test_b9_a_server_is_called_over_the_wire_like_any_agent_and_keeps_its_tasks(sqlite):
+    store = sqlite()
     with AgentServer(CARD, echo, store=store) as one:
         one.submit_task("hi", id="t1")
         with Client("http://agent.test", session=wsgi_session(one.app)) as client:

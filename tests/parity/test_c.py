@@ -28,7 +28,6 @@ from a2a_sync import (
     MemoryStore,
     Message,
     Role,
-    SQLiteStore,
     Task,
     TaskArtifactUpdateEvent,
     TaskNotCancelableError,
@@ -134,10 +133,10 @@ def test_c4_the_context_of_a_run_has_ids_message_task_and_metadata(wire):
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_c5_a_store_is_written_one_at_a_time_and_read_at_once(wire, tmp_path, store):
-    kept = MemoryStore() if store == "memory" else SQLiteStore(tmp_path / "tasks.db")
+def test_c5_a_store_is_written_one_at_a_time_and_read_at_once(wire, sqlite, store):
+    kept = MemoryStore() if store == "memory" else sqlite()
     app = wire(handler, store=kept)
-    with Client(A2AApp(Agent("reader"), store=kept)) as reader, Client(app_of(app)) as writer:
+    with A2AApp(Agent("reader"), store=kept) as other, Client(other) as reader, Client(app_of(app)) as writer:
         writes = [Background(lambda n=n: writer.send(f"{n}")) for n in range(8)]
         ids = {write.result().id for write in writes}
         assert {task.id for task in reader.iter_tasks()} == ids

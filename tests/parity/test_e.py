@@ -17,7 +17,6 @@ from a2a_sync import (
     Limits,
     Message,
     Role,
-    SQLiteStore,
     Task,
     TaskState,
     TextPart,
@@ -182,7 +181,7 @@ def test_e11_the_card_at_the_old_path_says_what_the_agent_can_do(wire):
     assert card["url"].startswith("http://agent.test")
 
 
-def test_e12_what_people_stumble_over_is_taken_care_of(make, tmp_path):
+def test_e12_what_people_stumble_over_is_taken_care_of(make, sqlite):
     # Names in both directions, and a kind on everything that has one.
     assert json.loads(json.dumps(CODEC.dump(MESSAGE)))["referenceTaskIds"] == ["r"]
     assert all(CODEC.dump(TYPES[name])["kind"] == name for name in ("message", "task", "status-update"))
@@ -199,7 +198,7 @@ def test_e12_what_people_stumble_over_is_taken_care_of(make, tmp_path):
         gate.open.set()
         assert client.wait(task_id, timeout=PATIENCE).text == "ok"
     # Any store will do, and any path.
-    for store in (None, "memory:", SQLiteStore(tmp_path / "tasks.db")):
+    for store in (None, "memory:", sqlite()):
         with A2AApp(make(handler), store=store) as other, Client(other) as client:
             assert client.send("hi").text == "echo: hi"
     with pytest.raises(ValueError, match="store must be"):
