@@ -18,6 +18,7 @@ from a2a_sync import (
     Client,
     DataPart,
     InputRequired,
+    Limits,
     Message,
     Role,
     Task,
@@ -30,6 +31,7 @@ from a2a_sync.metrics import Metrics
 from a2a_sync.types import SendMessageRequest, TaskState
 from tests.engine import PATIENCE, Gate, Served, collect, serving
 from tests.live import gunicorn
+from tests.test_leases import lose, meet
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -618,6 +620,39 @@ def test_any_process_of_the_store_goes_on(tmp_path: Path) -> None:
     assert task.text == "pizza: large with tuna"
     for app in apps:
         app.close()
+
+
+def test_a_run_that_begins_again_after_its_worker_died_knows_the_answers(tmp_path: Path) -> None:
+    began, died = threading.Event(), threading.Event()
+
+    def patient(message: Message, context: Any) -> str:
+        size = context.ask("Which size?")
+        if not died.is_set():
+            began.set()
+            context.sleep(60)
+        return f"{message.text}, {size}, {context.ask('Which topping?')}"
+
+    apps = []
+    for _ in range(2):
+        agent = Agent("patient", on_worker_lost="retry")
+        agent.message(patient)
+        store = f"sqlite:///{tmp_path / 'tasks.db'}"
+        apps.append(A2AApp(agent, store=store, limits=Limits(beat=0.1, tick=0.05)))
+    first, second = apps
+    with Client(first) as before, Client(second) as after:
+        asked = before.send("pizza")
+        assert isinstance(asked, Task)
+        before.send("large", task_id=asked.id, return_immediately=True)
+        assert began.wait(PATIENCE)
+        lose(first)
+        died.set()
+        meet(second)
+        assert after.wait(asked.id, timeout=2 * PATIENCE).text == "Which topping?"
+        done = after.send("tuna", task_id=asked.id)
+    assert isinstance(done, Task)
+    assert done.text == "pizza, large, tuna"
+    for app in apps:
+        app.close(0)
 
 
 @pytest.mark.live
