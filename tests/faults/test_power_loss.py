@@ -13,8 +13,8 @@ import pytest
 from a2a_sync import SQLiteStore
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import Scope, TaskQuery
+from a2a_sync.testing.storecontract.making import chunk, message, status
 from a2a_sync.types import TaskState
-from tests.stores.contract import chunk, message, status
 
 NOBODY = Scope()
 TASKS = 4

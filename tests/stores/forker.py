@@ -12,7 +12,7 @@ import traceback
 import warnings
 
 from a2a_sync.stores.sqlite import SQLiteStore
-from tests.stores.contract import MINE, PATIENCE, begin, chunk
+from a2a_sync.testing.storecontract.making import MINE, PATIENCE, begin, chunk
 
 
 def write(store: SQLiteStore, chunks: int = 50) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from a2a_sync.stores.base import TaskQuery
 from a2a_sync.stores.memory import MemoryStore
+from a2a_sync.testing.storecontract import StoreContract
+from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, message, status
 from a2a_sync.types import Role, TaskState, new_id
-from tests.stores.contract import MINE, NOON, StoreContract, begin, chunk, done, message, status
 
 
 class TestMemoryStore(StoreContract):

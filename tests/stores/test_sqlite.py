@@ -24,6 +24,19 @@ from a2a_sync.errors import StoreError
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import AlreadySent, Scope, TaskQuery
 from a2a_sync.stores.sqlite import SQLiteStore
+from a2a_sync.testing.storecontract import StoreContract
+from a2a_sync.testing.storecontract.making import (
+    MINE,
+    PATIENCE,
+    begin,
+    chunk,
+    done,
+    ids,
+    message,
+    send,
+    status,
+    together,
+)
 from a2a_sync.types import (
     Artifact,
     AuthenticationInfo,
@@ -34,19 +47,6 @@ from a2a_sync.types import (
     TaskState,
 )
 from tests.engine import Background
-from tests.stores.contract import (
-    MINE,
-    PATIENCE,
-    StoreContract,
-    begin,
-    chunk,
-    done,
-    ids,
-    message,
-    send,
-    status,
-    together,
-)
 
 ROOT = Path(__file__).parents[2]
 
@@ -331,7 +331,7 @@ def test_greenlets_go_on_while_one_waits_for_the_lock(path):
         from gevent import monkey; monkey.patch_all()
         import sqlite3, sys, gevent
         from a2a_sync.stores.sqlite import SQLiteStore
-        from tests.stores.contract import begin, chunk
+        from a2a_sync.testing.storecontract.making import begin, chunk
         store = SQLiteStore(sys.argv[1], busy_timeout=20)
         run = begin(store)
         other = sqlite3.connect(sys.argv[1], isolation_level=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from a2a_sync.stores.sqlite import SQLiteStore
-from tests.stores.contract import begin, chunk
+from a2a_sync.testing.storecontract.making import begin, chunk
 
 
 def main(path: str, tasks: str, chunks: str) -> None:

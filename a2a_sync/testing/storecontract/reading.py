@@ -1,0 +1,163 @@
+"""What is read: the log, and the task that it adds up to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_sync.lifecycle import LogEvent
+from a2a_sync.operations import RunRequest
+from a2a_sync.stores.base import TaskBusy, TaskQuery
+from a2a_sync.testing.storecontract.making import MINE, begin, chunk, done, message, resume, status
+from a2a_sync.types import Artifact, DataPart, FilePart, Message, Role, TaskArtifactUpdateEvent, TaskState, TextPart
+
+
+class Reading:
+    """See the module; a part of `StoreContract`."""
+
+    # -- the log --------------------------------------------------------------------------------------------------------
+
+    def test_numbers_ascend_by_one_and_are_never_used_again(self, store: Any) -> None:
+        run = begin(store)
+        task_id, numbers = run.head.id, [entry.number for entry in run.entries]
+        numbers += [entry.number for entry in store.append(run.token, [chunk(task_id, "1"), chunk(task_id, "2")])]
+        with pytest.raises(TaskBusy):
+            resume(store, task_id)
+        numbers += [entry.number for entry in store.append(run.token, [message(task_id, role=Role.AGENT)], end=True)]
+        numbers += [entry.number for entry in resume(store, task_id).entries]
+        numbers += [entry.number for entry in store.interrupt(MINE, task_id, [status(task_id, TaskState.FAILED)])]
+        assert numbers == list(range(1, 10))
+        assert store.head(MINE, task_id).version == 9
+        assert [entry.number for entry in store.log(MINE, task_id).entries] == numbers
+
+    def test_the_log_is_read_in_pages_after_a_cursor(self, store: Any) -> None:
+        run = begin(store)
+        store.append(run.token, [chunk(run.head.id, str(n), append=n > 0) for n in range(20)])
+        whole = store.log(MINE, run.head.id)
+        assert (whole.version, whole.state, whole.running) == (23, TaskState.WORKING, True)
+        read, after = [], 0
+        while after < whole.version:
+            page = store.log(MINE, run.head.id, after=after, limit=7)
+            assert 1 <= len(page.entries) <= 7
+            read += page.entries
+            after = read[-1].number
+        assert tuple(read) == whole.entries
+        assert [entry.event.artifact.text for entry in read[3:]] == [str(n) for n in range(20)]
+
+    def test_nothing_follows_the_last_entry_or_a_cursor_beyond_it(self, store: Any) -> None:
+        task_id = done(store)
+        done(store)
+        for after in (4, 5, 10**6):
+            page = store.log(MINE, task_id, after=after)
+            assert (page.entries, page.version, page.state, page.running) == ((), 4, TaskState.COMPLETED, False)
+        assert store.log(MINE, task_id, after=-1) == store.log(MINE, task_id)
+
+    def test_every_kind_of_content_comes_back_as_it_went_in(self, store: Any) -> None:
+        parts = (
+            TextPart(
+                "a\u0000b \U0001f40d", metadata={"k": {"deep": [1, 2.5, None, True]}}, filename="f", media_type="t/x"
+            ),
+            FilePart(raw=bytes(range(256)), filename="b.bin", media_type="application/octet-stream"),
+            FilePart(url="https://example.com/x?y=%20"),
+            DataPart({"n": 10**15, "list": [], "none": None}),
+            DataPart(None),
+        )
+        told = Message(
+            role=Role.USER,
+            parts=parts,
+            message_id="m",
+            task_id="t",
+            context_id="c",
+            metadata={"m": 1},
+            extensions=("https://example.com/e",),
+            reference_task_ids=("r1", "r2"),
+        )
+        made = TaskArtifactUpdateEvent(
+            task_id="t",
+            context_id="c",
+            artifact=Artifact(
+                parts=parts, artifact_id="a", name="n", description="d", metadata={"x": "y"}, extensions=("e",)
+            ),
+            last_chunk=True,
+            metadata={"z": 0},
+        )
+        asked = status("t", TaskState.INPUT_REQUIRED, text="Which size?", metadata={"asked": True})
+        events: list[LogEvent] = [told, status("t", TaskState.WORKING, at=None), made, asked]
+        run = store.start_run(MINE, RunRequest(message=told), events[:2], create=True)
+        store.append(run.token, events[2:])
+        assert [entry.event for entry in store.log(MINE, "t").entries] == events
+        task = store.load(MINE, "t").task
+        assert task.history == (told,)
+        assert task.artifacts == (made.artifact,)
+        assert task.status == store.head(MINE, "t").status == asked.status
+        assert store.list(MINE, TaskQuery(artifacts=True)).tasks == (task,)
+
+    # -- the folded task ------------------------------------------------------------------------------------------------
+
+    def test_the_newest_messages_are_the_history_that_is_asked_for(self, store: Any) -> None:
+        run = begin(store, text="0")
+        for n in range(1, 6):
+            store.append(run.token, [chunk(run.head.id, "x"), message(run.head.id, str(n), role=Role.AGENT)])
+
+        def texts(history: int | None) -> list[str]:
+            return [told.text for told in store.load(MINE, run.head.id, history=history).task.history]
+
+        assert texts(None) == texts(6) == texts(100) == ["0", "1", "2", "3", "4", "5"]
+        assert texts(2) == ["4", "5"]
+        assert texts(1) == ["5"]
+        assert texts(0) == []
+
+    def test_artifacts_are_folded_in_the_order_of_their_first_chunk(self, store: Any) -> None:
+        run = begin(store)
+        task_id = run.head.id
+        store.append(run.token, [chunk(task_id, "b1", artifact_id="b"), chunk(task_id, "a1")])
+        store.append(run.token, [chunk(task_id, "b2", artifact_id="b", append=True), chunk(task_id, "new")])
+        stored = store.load(MINE, task_id, history=0)
+        assert [(a.artifact_id, [part.text for part in a.parts]) for a in stored.task.artifacts] == [
+            ("b", ["b1", "b2"]),
+            ("a", ["new"]),
+        ]
+        assert (stored.version, stored.running) == (7, True)
+        assert store.load(MINE, task_id, artifacts=False).task.artifacts == ()
+
+    def test_many_chunks_fold_the_same_however_often_and_whenever_they_are_read(self, store: Any) -> None:
+        run = begin(store)
+        task_id, written = run.head.id, 0
+        for size in (10, 90, 1, 200, 1, 64):
+            store.append(run.token, [chunk(task_id, f"{n} ", append=n > 0) for n in range(written, written + size)])
+            written += size
+            for _ in range(2):
+                task = store.load(MINE, task_id).task
+                assert task.artifacts[0].text == "".join(f"{n} " for n in range(written))
+                assert len(task.artifacts[0].parts) == written
+        store.append(run.token, [chunk(task_id, "replaced"), chunk(task_id, "other", artifact_id="b")], end=True)
+        assert [artifact.text for artifact in store.load(MINE, task_id).task.artifacts] == ["replaced", "other"]
+
+    def test_metadata_of_status_events_adds_up_to_the_tasks(self, store: Any) -> None:
+        run = begin(store)
+        task_id = run.head.id
+        store.append(run.token, [status(task_id, TaskState.WORKING, metadata={"a": 1, "b": {"x": 1}})])
+        store.append(
+            run.token,
+            [
+                status(task_id, TaskState.WORKING, metadata={"b": [2]}),
+                status(task_id, TaskState.WORKING, metadata={"c": None}),
+            ],
+        )
+        store.append(run.token, [chunk(task_id, "x")], end=True)
+        expected = {"a": 1, "b": [2], "c": None}
+        assert store.head(MINE, task_id).metadata == expected
+        assert store.load(MINE, task_id).task.metadata == expected
+        assert store.list(MINE, TaskQuery()).tasks[0].metadata == expected
+        assert resume(store, task_id).head.metadata == expected
+
+    def test_what_a_caller_was_given_does_not_change_later(self, store: Any) -> None:
+        run = begin(store)
+        before, head = store.load(MINE, run.head.id), store.head(MINE, run.head.id)
+        store.append(
+            run.token, [chunk(run.head.id, "x"), status(run.head.id, TaskState.COMPLETED, metadata={"a": 1})], end=True
+        )
+        assert before.task.state is head.status.state is TaskState.WORKING
+        assert before.task.artifacts == ()
+        assert before.task.metadata == head.metadata == {}
