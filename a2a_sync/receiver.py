@@ -20,6 +20,7 @@ from a2a_sync import jsontext
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE, NOTIFICATION_TOKEN
 from a2a_sync.codec import InvalidAnswer, by_version
 from a2a_sync.errors import InternalError, JSONParseError
+from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
 from a2a_sync.types import JSON, AuthenticationInfo, StreamResponse, Task
 from a2a_sync.urlguard import URLGuard
@@ -76,7 +77,8 @@ class WebhookReceiver:
         authentication: the credentials that were given with the webhook.
         keys: who may have signed: the URL of a key set (https), a key set, a JWK, PEM text, keys by their names, or a list
             of these. What is not signed is refused then. Needs the extra ``a2a-sync[signing]``.
-        url: the address of this webhook as agents know it; a signature that names another one is refused.
+        url: the address of this webhook as agents know it; a signature that names another one is refused. Without it another
+            webhook of the same agent could pass on to this one what it was told itself.
         issuer: who must have signed; None: whoever has one of the keys.
         window: how old a signature may be, in seconds, and for how long notifications are known again.
         on_notification: called with each notification, on the thread of the request. What it raises makes the agent post
@@ -114,9 +116,16 @@ class WebhookReceiver:
 
             self._signatures = Signatures(keys, url=url, issuer=issuer, window=window, guard=guard)
         self._most = most
-        self._waiting: queue.Queue[PushNotification] = queue.Queue(remember)
-        self._handle = on_notification or self._waiting.put_nowait
-        self._known = _Known(window, remember)
+        self._handle = on_notification or self._keep
+        self._window = window
+        self._remember = remember
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: what waits is the parent's, as are the locks."""
+        self._waiting: queue.Queue[PushNotification] = queue.Queue(self._remember)
+        self._known = _Known(self._window, self._remember)
 
     # -- taking --
 
@@ -128,8 +137,12 @@ class WebhookReceiver:
         Raises:
             RefusedNotification: it is not what it should be. Nothing is remembered of it.
         """
-        notification = self._checked(headers, body)
-        return notification if self._known.is_new(notification.id) else None
+        headers = {name.lower(): value for name, value in headers.items()}
+        return self._taken(headers, self._sender(headers), body)
+
+    def forget(self, notification: PushNotification) -> None:
+        """What `receive` gave was not taken after all: when it is posted again, it is given again. Answer with an error."""
+        self._known.forget(notification)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI interface: answers a POST, at whatever path."""
@@ -149,21 +162,26 @@ class WebhookReceiver:
     def _take(self, environ: WSGIEnvironment) -> tuple[int, str]:
         if environ["REQUEST_METHOD"] != "POST":
             return 405, "notifications are posted"
-        headers = {key[5:].replace("_", "-"): value for key, value in environ.items() if key.startswith("HTTP_")}
-        notification = self.receive(headers, self._body(environ))
+        headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key[:5] == "HTTP_"}
+        # Strangers do not get so far as to have a body read.
+        claims = self._sender(headers)
+        notification = self._taken(headers, claims, self._body(environ))
         if notification is None:
             return 204, ""
         try:
             self._handle(notification)
         except queue.Full:
-            self._known.forget(notification.id)
+            self.forget(notification)
             return 503, "too much is waiting"
         except Exception:
             # It comes again: by then whatever is wrong may be right.
-            self._known.forget(notification.id)
+            self.forget(notification)
             logger.exception("a notification was not taken", extra={"task_id": notification.task_id})
             return 500, "not taken"
         return 204, ""
+
+    def _keep(self, notification: PushNotification) -> None:
+        self._waiting.put_nowait(notification)
 
     def _body(self, environ: WSGIEnvironment) -> bytes:
         length = environ.get("CONTENT_LENGTH") or ""
@@ -194,30 +212,38 @@ class WebhookReceiver:
 
     # -- checks --
 
-    def _checked(self, given: Mapping[str, str], body: bytes) -> PushNotification:
-        headers = {name.lower(): value for name, value in given.items()}
+    def _sender(self, headers: Mapping[str, str]) -> Mapping[str, Any]:
+        """See that the headers are those of somebody who may post here; what that one has signed."""
         if self._authentication is not None:
             wanted = f"{self._authentication.scheme} {self._authentication.credentials}"
             if not _same(_folded(headers.get("authorization", "")), _folded(wanted)):
                 raise RefusedNotification(401, "the credentials are not those of this webhook")
         if isinstance(self._token, str):
             self._check_token(headers, self._token)
-        own_id = headers.get(NOTIFICATION_ID.lower(), "")
-        claims = self._check_signature(headers, body, own_id) if self._signatures is not None else {}
+        return self._claims(headers) if self._signatures is not None else {}
+
+    def _taken(self, headers: Mapping[str, str], claims: Mapping[str, Any], body: bytes) -> PushNotification | None:
+        """What the body says, if it is what its sender may say; None where it came before."""
+        if self._signatures is not None and not _same(
+            str(claims.get("request_body_sha256", "")), hashlib.sha256(body).hexdigest()
+        ):
+            raise RefusedNotification(401, "the signature is of another body")
         if len(body) > self._most:
             raise RefusedNotification(413, "too large")
         event, version = _read(body)
         task_id = event.id if isinstance(event, Task) else event.task_id
         if self._token is not None and not isinstance(self._token, str):
             self._check_token(headers, self._token(task_id))
-        return PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
+        own_id = headers.get(NOTIFICATION_ID.lower(), "")
+        notification = PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
+        return notification if self._known.is_new(notification) else None
 
     def _check_token(self, headers: Mapping[str, str], wanted: str | None) -> None:
         given = next((headers[name] for name in _TOKENS if name in headers), "")
         if wanted is None or not _same(given, wanted):
             raise RefusedNotification(401, "the token is not that of this webhook")
 
-    def _check_signature(self, headers: Mapping[str, str], body: bytes, own_id: str) -> Mapping[str, Any]:
+    def _claims(self, headers: Mapping[str, str]) -> Mapping[str, Any]:
         token = headers.get(NOTIFICATION_SIGNATURE.lower(), "")
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if not token and scheme.lower() == "bearer":
@@ -231,40 +257,42 @@ class WebhookReceiver:
             raise RefusedNotification(503, "the keys cannot be read now") from None
         except ValueError as wrong:
             raise RefusedNotification(401, f"the signature does not hold: {wrong}") from None
-        if not _same(str(claims.get("request_body_sha256", "")), hashlib.sha256(body).hexdigest()):
-            raise RefusedNotification(401, "the signature is of another body")
-        if "jti" in claims and claims["jti"] != own_id:
+        if "jti" in claims and claims["jti"] != headers.get(NOTIFICATION_ID.lower(), ""):
             raise RefusedNotification(401, "the signature is of another notification")
         return claims
 
 
 class _Known:
-    """Ids of notifications that came not long ago."""
+    """Notifications that came not long ago. Who posts chooses their ids, and so one agent's say nothing of another's tasks."""
 
     def __init__(self, seconds: float, most: int) -> None:
         self._seconds = seconds
         self._most = most
         self._lock = threading.Lock()
-        self._since: OrderedDict[str, float] = OrderedDict()
+        self._since: OrderedDict[tuple[str, str, str], float] = OrderedDict()
 
-    def is_new(self, notification_id: str) -> bool:
+    def is_new(self, notification: PushNotification) -> bool:
         """It did not come before; from now on it did. What has no id is always new."""
-        if not notification_id:
+        if not notification.id:
             return True
-        now = time.monotonic()
+        key, now = _key(notification), time.monotonic()
         with self._lock:
             while self._since and (
                 len(self._since) >= self._most or next(iter(self._since.values())) < now - self._seconds
             ):
                 self._since.popitem(last=False)
-            if notification_id in self._since:
+            if key in self._since:
                 return False
-            self._since[notification_id] = now
+            self._since[key] = now
             return True
 
-    def forget(self, notification_id: str) -> None:
+    def forget(self, notification: PushNotification) -> None:
         with self._lock:
-            self._since.pop(notification_id, None)
+            self._since.pop(_key(notification), None)
+
+
+def _key(notification: PushNotification) -> tuple[str, str, str]:
+    return str(notification.claims.get("iss", "")), notification.task_id, notification.id
 
 
 def _read(body: bytes) -> tuple[Any, str]:

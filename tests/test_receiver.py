@@ -197,6 +197,21 @@ def test_what_is_forged_replayed_or_meant_for_others_is_refused(forgery):
     assert refused(receiver, headers, body) == 401
 
 
+def test_a_time_that_is_written_as_text_is_read_too():
+    receiver = WebhookReceiver(keys=KEYS)
+    assert receiver.receive(signed(iat=str(int(time.time()))), BODY) is not None
+    assert refused(receiver, signed(iat="5")) == 401
+
+
+def test_a_child_has_locks_and_a_line_of_its_own():
+    receiver = WebhookReceiver(token="t0ken")
+    assert post(receiver, **TOKEN, **{"X-A2A-Notification-Id": "t/1"})[0] == 204
+    with receiver._known._lock, receiver._waiting.mutex:
+        receiver.renew()
+        assert post(receiver, **TOKEN, **{"X-A2A-Notification-Id": "t/2"})[0] == 204
+    assert [one.id for one in receiver.notifications(timeout=0)] == ["t/2"]
+
+
 def test_keys_that_cannot_be_read_are_the_receivers_trouble(monkeypatch):
     receiver = WebhookReceiver(
         keys="http://127.0.0.1:9/jwks.json", guard=URLGuard(allow=["127.0.0.1"], schemes=["http"])
@@ -236,6 +251,42 @@ def test_what_comes_twice_is_given_once():
     # Who does not number its notifications cannot be known again.
     assert receiver.receive(TOKEN, BODY) is not None
     assert receiver.receive(TOKEN, BODY) is not None
+
+
+def test_nobody_makes_what_others_tell_look_like_something_that_came_before():
+    tokens = {"mine": "my token", "yours": "your token"}
+    receiver = WebhookReceiver(token=tokens.get)
+    for task_id in tokens:
+        body = json.dumps({"statusUpdate": {**STATUS, "taskId": task_id}}).encode()
+        headers = {"X-A2A-Notification-Token": tokens[task_id], "X-A2A-Notification-Id": "yours/2"}
+        taken = receiver.receive(headers, body)
+        assert taken is not None
+        assert taken.task_id == task_id
+        assert receiver.receive(headers, body) is None
+
+
+def test_what_a_view_could_not_take_is_given_again():
+    receiver = WebhookReceiver(token="secret")
+    headers = {"X-A2A-Notification-Token": "secret", "X-A2A-Notification-Id": "t/1"}
+    first = receiver.receive(headers, BODY)
+    assert first is not None
+    receiver.forget(first)
+    assert receiver.receive(headers, BODY) == first
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"token": "secret"}, {"authentication": AuthenticationInfo(scheme="Bearer", credentials="x")}, {"keys": KEYS}],
+)
+def test_of_strangers_no_body_is_read(options):
+    class Unread:
+        def read(self, size: int) -> bytes:
+            raise AssertionError("a stranger's body is read")
+
+    answered: list[str] = []
+    environ = {"REQUEST_METHOD": "POST", "CONTENT_LENGTH": "1000", "wsgi.input": Unread()}
+    WebhookReceiver(**options)(environ, lambda status, headers: answered.append(status))
+    assert answered == ["401 Unauthorized"]
 
 
 def test_what_was_refused_is_not_remembered():

@@ -111,5 +111,6 @@ class KeySet:
             return None
         try:
             return self._jwt.PyJWK(value)
-        except self._jwt.PyJWTError:
+        except (self._jwt.PyJWTError, TypeError, ValueError):
+            # The library looks at some members without seeing what they are.
             return None

@@ -212,7 +212,8 @@ def _of_set(keys: Sequence[Any]) -> Iterator[TrustedKey]:
     for one in keys:
         if not isinstance(one, Mapping) or one.get("use", "sig") != "sig":
             continue
-        if "verify" not in (one.get("key_ops") or ["verify"]):
+        uses = one.get("key_ops")
+        if isinstance(uses, list) and uses and "verify" not in uses:
             continue
         try:
             yield _of_jwk(one)

@@ -82,6 +82,6 @@ class Signatures:
             leeway=_LEEWAY,
             options={"require": ["iat"], "verify_aud": bool(self._url)},
         )
-        if claims["iat"] < time.time() - self._window - _LEEWAY:
+        if int(claims["iat"]) < time.time() - self._window - _LEEWAY:
             raise self._jwt.ExpiredSignatureError("it is too old")
         return claims

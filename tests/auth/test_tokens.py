@@ -305,7 +305,13 @@ def test_without_keys_nobody_comes_in_and_the_fault_is_the_servers(
 
 
 def test_what_is_not_understood_in_a_key_set_is_passed_over(server: Peer, issuer: Issuer) -> None:
-    issuer.extra = [7, {"kty": "XY"}, {"kty": "oct", "k": "c2VjcmV0", "kid": "one"}, {**jwk("two"), "use": "enc"}]
+    issuer.extra = [
+        7,
+        {"kty": "XY"},
+        {"kty": "oct", "k": "c2VjcmV0", "kid": "one"},
+        {**jwk("two"), "use": "enc"},
+        {**jwk("two"), "alg": ["ES256"]},
+    ]
     with served(read_from(server)) as one:
         assert who(one, bearer(token()))["id"] == "ada"
         assert one.call("SendMessage", message(), headers=bearer(token("two"))).status == 401

@@ -125,6 +125,7 @@ def test_keys_of_a_set_that_are_for_something_else_or_not_known_are_passed_over(
     others = [
         {**JWK, "use": "enc"},
         {**JWK, "key_ops": ["encrypt"]},
+        {"kty": "new", "key_ops": 5},
         {"kty": "oct", "k": "c2VjcmV0"},
         {"kty": "new"},
         {**JWK, "x": "!"},
