@@ -7,7 +7,6 @@ an `AgentExecutor`; what the handler returns becomes events as `results` says.
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from a2a_sync.app import A2AApp
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
-_building = threading.Lock()
 
 
 class Agent(LocalCalls):
@@ -181,11 +179,12 @@ class Agent(LocalCalls):
         """
         from a2a_sync.app import A2AApp
 
-        with _building:
-            if self._private_app is not None:
-                raise RuntimeError(f"agent {self._display_name()!r} has been started; close() it first")
-            self._private_app = A2AApp(self, **options)
-        return self
+        if self._private_app is None:
+            made = A2AApp(self, **options)
+            if self._keep("_private_app", made) is made:
+                return self
+            made.close(0)
+        raise RuntimeError(f"agent {self._display_name()!r} has been started; close() it first")
 
     def endpoint(self) -> Endpoint:
         """The endpoint of the private app."""
@@ -196,17 +195,19 @@ class Agent(LocalCalls):
         return self._app().agent_card()
 
     def _app(self) -> A2AApp:
-        if self._private_app is None:
+        app = self._private_app
+        if app is None:
             from a2a_sync.app import A2AApp
 
-            with _building:
-                if self._private_app is None:
-                    self._private_app = A2AApp(self)
-        return self._private_app
+            made = A2AApp(self)
+            app = self._keep("_private_app", made)
+            if app is not made:
+                made.close(0)
+        return app
 
     def close(self, timeout: float = 5.0) -> None:
         """End the private app, if there is one: its runs get `timeout` seconds."""
-        app, self._private_app = self._private_app, None
+        app = vars(self).pop("_private_app", None)
         if app is not None:
             app.close(timeout)
         self._drop_client()

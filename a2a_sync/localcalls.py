@@ -5,8 +5,7 @@ Only a face: each method is one of a `Client` over the object itself, made at th
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from a2a_sync.operations import Endpoint
 from a2a_sync.types import Message, Metadata, Task
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 #: Seconds that a call or a cancel waits by default, and a look at a task.
 _WAIT = 60.0
 _LOOK = 5.0
-_making = threading.Lock()
+_T = TypeVar("_T")
 
 
 class LocalCalls:
@@ -85,16 +84,19 @@ class LocalCalls:
         return self._client().cancel_task(task_id, metadata=metadata, timeout=timeout)
 
     def _client(self) -> Client:
-        if self._own_client is None:
+        client = self._own_client
+        if client is None:
             from a2a_sync.client import Client
 
-            with _making:
-                if self._own_client is None:
-                    self._own_client = Client(self)
-        return self._own_client
+            client = self._keep("_own_client", Client(self))
+        return client
+
+    def _keep(self, name: str, made: _T) -> _T:
+        """`made`, from now on; or what another thread has made meanwhile. Made under no lock: it calls what users wrote."""
+        return cast(_T, vars(self).setdefault(name, made))
 
     def _drop_client(self) -> None:
         """End what was called this way."""
-        client, self._own_client = self._own_client, None
+        client = vars(self).pop("_own_client", None)
         if client is not None:
             client.close()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from a2a_sync.errors import OverloadedError
+from a2a_sync.fork import renew_in_child
 from a2a_sync.operations import Call, Endpoint
 
 #: Callers that are remembered; those that have been quiet for longest are forgotten first.
@@ -34,9 +35,14 @@ class RateLimit:
         self._each = seconds / calls
         self._seconds = seconds
         self._key = key or _caller
-        self._lock = threading.Lock()
+        self.renew()
+        renew_in_child(self)
         #: For each caller, when all calls will be free again.
         self._free_at: OrderedDict[str, float] = OrderedDict()
+
+    def renew(self) -> None:
+        """In a forked child: the parent's lock may never be released there. What was counted stays."""
+        self._lock = threading.Lock()
 
     def __call__(self, endpoint: Endpoint) -> Endpoint:
         """The interceptor. The thread of a call is never held up."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from a2a_sync import Agent, Client
@@ -35,6 +37,21 @@ def test_an_agent_calls_another_one_from_its_handler():
     outer.message(lambda message, context: inner.call(message.text).text + "!")
     with inner, outer:
         assert outer.call("hi").text == "HI!"
+
+
+def test_an_agent_may_ask_another_one_what_it_says_of_itself():
+    inner = Agent("inner", skills={"fly": "Flies"})
+
+    class Outer(Agent):
+        def describe(self):
+            return replace(super().describe(), skills=inner.agent_card().skills)
+
+        def handle_message(self, message, context):
+            return "ok"
+
+    with inner, Outer() as outer:
+        assert Background(lambda: outer.call("hi")).result().text == "ok"
+        assert outer.agent_card().skills[0].id == "fly"
 
 
 def test_a_face_without_anything_behind_it_says_so():

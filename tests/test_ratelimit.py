@@ -30,6 +30,13 @@ def listed(peer: Peer, token: str = "", address: str = "10.0.0.1", **options: An
     return peer.call("ListTasks", {}, headers=headers, environ={"REMOTE_ADDR": address}, **options)
 
 
+def test_a_child_does_not_wait_for_its_parents_lock(now: list[float]) -> None:
+    limit = RateLimit(1, 60)
+    with A2AApp(agent(), interceptors=[limit]) as app, limit._lock:
+        limit.renew()
+        assert [listed(Peer(app)).status for _ in range(2)] == [200, 429]
+
+
 def test_a_caller_who_calls_too_often_is_told_when_to_come_back(now: list[float]) -> None:
     with A2AApp(agent(), interceptors=[RateLimit(3, 60)]) as app:
         peer = Peer(app)
