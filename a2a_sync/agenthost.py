@@ -265,7 +265,9 @@ class AgentHost(Mapping[str, A2AApp]):
 
     def _mounted(self) -> list[A2AApp]:
         """The apps with engines of their own."""
-        return [app for name, app in list(self._apps.items()) if self._seats[name].executor is None]
+        # One that is being removed has no seat any more.
+        seats = [(self._seats.get(name), app) for name, app in list(self._apps.items())]
+        return [app for seat, app in seats if seat is not None and seat.executor is None]
 
     def __enter__(self) -> AgentHost:
         return self

@@ -177,12 +177,15 @@ class AgentServer:
         task = self._client.get_task(real, history_length=0)
         if not task.state.interrupted:
             raise UnsupportedOperationError(f"The task does not wait for a message: it is {task.state}")
+        self._note(real, task_id)
         return self._done(self._client.send(message, task_id=real, timeout=timeout))
 
     def cancel_task(self, task_id: str) -> bool:
         """Cancel a task and tell its executor (`AgentTask.cancelled`); False if there is none, or none that has not ended."""
+        real = self._real_id(task_id)
         try:
-            self._client.cancel_task(self._real_id(task_id))
+            self._note(real, task_id)
+            self._client.cancel_task(real)
         except (TaskNotFoundError, TaskNotCancelableError):
             return False
         self._listeners.flush(_HEARING)
@@ -258,10 +261,12 @@ class AgentServer:
     def _real_id(self, task_id: str) -> str:
         """The protocol's id of a task that was submitted as `task_id`."""
         sent = self._store.sent(_OURS, task_id)
-        if sent is None:
-            return task_id
-        self._given_ids.setdefault(sent.task_id, task_id)
-        return sent.task_id
+        return task_id if sent is None else sent.task_id
+
+    def _note(self, real: str, given: str) -> None:
+        """What is about to happen to a task is told under its given id, also if it was submitted before this process began."""
+        if real != given and not self._store.head(_OURS, real).status.state.terminal:
+            self._given_ids.setdefault(real, given)
 
     def _done(self, task: Task | Message) -> AgentTask:
         if isinstance(task, Message):

@@ -147,6 +147,15 @@ class AgentRegistry:
             agent.client.close()
         return agent is not None
 
+    def _drop(self, agent: RegisteredAgent) -> bool:
+        """Forget this agent; False where another one has its name by now."""
+        with self._lock:
+            if self._agents.get(agent.name) is not agent:
+                return False
+            del self._agents[agent.name]
+        agent.client.close()
+        return True
+
     def touch(self, name: str) -> bool:
         """A remote agent gave a sign of life; False if there is none with this name, or it has expired."""
         agent = next((one for one in self._alive() if one.name == name and one.remote), None)
@@ -168,8 +177,9 @@ class AgentRegistry:
 
     def expire(self) -> list[str]:
         """Forget the agents that have expired; their names. Without it they stay unseen, and `refresh` can revive them."""
-        alive = {agent.name for agent in self._alive()}
-        return [agent.name for agent in self._everybody() if agent.name not in alive and self.unregister(agent.name)]
+        everybody = self._everybody()
+        alive = self._alive(everybody)
+        return [agent.name for agent in everybody if agent not in alive and self._drop(agent)]
 
     def list_agents(self) -> list[str]:
         """The names of all agents."""
@@ -298,8 +308,8 @@ class AgentRegistry:
         with self._lock:
             return list(self._agents.values())
 
-    def _alive(self) -> list[RegisteredAgent]:
-        agents = self._everybody()
+    def _alive(self, among: list[RegisteredAgent] | None = None) -> list[RegisteredAgent]:
+        agents = self._everybody() if among is None else among
         if self._expiry is None:
             return agents
         oldest = self._clock() - self._expiry

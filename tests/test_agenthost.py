@@ -435,6 +435,22 @@ def test_an_agent_that_comes_back_finds_its_tasks(make_host):
         client.get_task(task_id)
 
 
+def test_who_is_looked_at_while_it_is_removed_is_in_nobodys_way(make_host):
+    host = make_host("one")
+    host.add("own", A2AApp(named("own"), store="memory:"))
+
+    class Apps(dict):
+        def items(self):
+            seen = list(super().items())
+            if "own" in self:
+                host.remove("own", timeout=0)
+            return seen
+
+    host._apps = Apps(host._apps)
+    assert host.running == 0
+    assert list(host) == ["one"]
+
+
 def test_an_app_of_its_own_is_closed_when_it_is_removed(make_host):
     own = A2AApp(named("own"))
     host = make_host(agents={"own": own})

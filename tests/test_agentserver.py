@@ -63,6 +63,16 @@ def test_an_id_is_found_again_after_a_restart_and_events_go_on_under_it(server, 
     assert again._given_ids == {}
 
 
+def test_ids_of_tasks_that_have_ended_are_not_remembered(server):
+    made = server(echo)
+    made.submit_task("hi", id="t1")
+    assert made.get_task("t1").id == "t1"
+    assert not made.cancel_task("t1")
+    with pytest.raises(UnsupportedOperationError):
+        made.send_message("t1", "more")
+    assert made._given_ids == {}
+
+
 def test_the_tasks_own_id_is_as_good_as_the_given_one(server):
     one, ids = server(echo), []
     one.on("task:submitted", lambda event: ids.append(event.task_id))

@@ -99,6 +99,24 @@ def test_streams_and_cancels_go_to_the_agent_and_their_errors_come_through(serve
     agent.close()
 
 
+def test_who_comes_while_others_expire_stays():
+    now = [0.0]
+    newcomers = []
+
+    def clock():
+        while newcomers:
+            registry.register(newcomers.pop(), card("x"))
+        return now[0]
+
+    with AgentRegistry(expiry=10, clock=clock) as registry:
+        registry.register("old", card("x"))
+        registry.register("again", card("x"))
+        now[0] = 100.0
+        newcomers += ["new", "again"]
+        assert registry.expire() == ["old"]
+        assert sorted(registry.list_agents()) == ["again", "new"]
+
+
 def test_many_threads_register_find_and_forget():
     with AgentRegistry() as registry:
 
