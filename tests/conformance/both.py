@@ -72,7 +72,7 @@ def _said_v03(event: dict[str, Any]) -> tuple[str, Any]:
 @H.line("DUAL-04", Level.MUST, "streams of both versions tell the same in one order")
 def streams_tell_the_same(at: Speaker) -> None:
     gate = new_name()
-    id = at.begin(f"hold {gate}")["id"]
+    id = at.begin(f"ticks {gate} 3")["id"]
     at.until(id, "WORKING")
     with at.open("SubscribeToTask", {"id": id}) as one, old(at).open("SubscribeToTask", {"id": id}) as other:
         streams = [one.results(), other.results()]

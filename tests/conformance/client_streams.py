@@ -29,8 +29,8 @@ def streams_are_read_in_every_form(lab: Lab) -> None:
     head, comma, tail = second.partition(", ")
     for newline in ("\n", "\r\n", "\r"):
         lines = [
-            ": a comment",
             f"data:{first}",
+            ": a comment",
             "retry: 10",
             "unknown: field",
             "",

@@ -173,6 +173,8 @@ def what_is_not_offered_is_not_asked_for(lab: Lab) -> None:
         assert isinstance(client.send("hi"), Task)
         with client.stream("hi") as events:
             assert len(list(events)) == 1
+        with pytest.raises(e.UnsupportedOperationError):
+            client.extended_card()
         assert set(stage.operations) == {"SendMessage"}
 
 
@@ -245,9 +247,9 @@ def credentials_are_in_headers(lab: Lab) -> None:
 
 @F.line("V1-CLIST-01", Level.MUST, "a list ends where there is no further token")
 def lists_end(lab: Lab) -> None:
-    def page(token: str | None) -> Callable[[Asked, Line], None]:
+    def page(token: str | None, *tasks: Any) -> Callable[[Asked, Line], None]:
         members = {
-            "tasks": [task()],
+            "tasks": tasks,
             "pageSize": 1,
             "totalSize": 3,
             **({} if token is None else {"nextPageToken": token}),
@@ -256,9 +258,10 @@ def lists_end(lab: Lab) -> None:
 
     for binding in BINDINGS:
         for last in ("", None):
-            script = steps(page("p-2"), page("p-3"), page(last))
+            # A page may be empty and not the last one.
+            script = steps(page("p-2", task()), page("p-3"), page(last, task()))
             with staged(binding, parts={"ListTasks": script}) as stage, lab.client(stage.url) as client:
-                assert len(list(client.iter_tasks(page_size=1))) == 3
+                assert len(list(client.iter_tasks(page_size=1))) == 2
                 assert stage.operations == ["ListTasks"] * 3
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from a2a_sync import Task, TaskState
 from a2a_sync import errors as e
-from tests.client.peer import Asked, Line
+from tests.client.peer import Asked, Line, Script
 from tests.conformance.clients import call_everything
 from tests.conformance.stage import (
     Stage,
@@ -94,20 +94,31 @@ def _refusing(number: int) -> Any:
 
 @G.line("V03-C-04", Level.MUST, "a stream ends at its final event, or where it ends", ways=_CLIENT)
 def streams_end(lab: Lab) -> None:
-    held = threading.Event()
+    held, left = threading.Event(), []
 
-    def held_open(asked: Asked, line: Line) -> None:
-        line.start_stream()
-        for event in (old_task("working"), old_status("completed", final=True)):
-            line.event(enveloped(asked, event)["result"])
-        held.wait(PATIENCE)
+    def held_open(state: str) -> Script:
+        def script(asked: Asked, line: Line) -> None:
+            line.start_stream()
+            for event in (old_task("working"), old_status(state, final=True)):
+                line.event(enveloped(asked, event)["result"])
+            left.append(held.wait(PATIENCE))
 
-    for part in (held_open, [old_task("working"), old_status("completed", final=False)]):
+        return script
+
+    ended = [old_task("working"), old_status("completed", final=False)]
+    for part, state in (
+        (held_open("completed"), TaskState.COMPLETED),
+        (held_open("input-required"), TaskState.INPUT_REQUIRED),
+        (ended, TaskState.COMPLETED),
+    ):
+        held.clear()
         with staged(parts={"SendStreamingMessage": part}) as stage, lab.client(_at(stage).url) as client:
             with client.stream("hi") as events:
                 assert len(list(events)) == 2
             assert events.task is not None
-            assert events.task.state is TaskState.COMPLETED
+            assert events.task.state is state
+            # The client has not waited for the agent.
+            assert False not in left
             held.set()
             assert [operation_of(asked)[0] for asked in stage.asked] == ["SendStreamingMessage"]
 
@@ -117,6 +128,7 @@ def older_agents_are_understood(lab: Lab) -> None:
     artifact = {"artifactId": "a-1", "parts": [{"text": "x"}]}
     without_kinds = {"id": "t-1", "contextId": "c-1", "status": {"state": "completed"}, "artifacts": [artifact]}
     with staged(parts={"GetTask": without_kinds}) as stage:
+        stage.card = None
         bare = old_card(f"{stage.url}/api")
         del bare["preferredTransport"], bare["protocolVersion"]
         stage.parts["/.well-known/agent.json"] = bare

@@ -148,6 +148,14 @@ def webhooks_are_told_in_order(at: Speaker) -> None:
         told = [text for text in texts(receiver.await_end()) if text.isdigit()]
         assert told == [str(number + 1) for number in range(10)]
         assert elsewhere.tried == []
+    with receiving() as receiver:
+        receiver.plan(refused(500))
+        gate = new_name()
+        configuration = {"taskPushNotificationConfig": {"url": receiver.url}, "returnImmediately": True}
+        id = at.on("near").task(f"hold {gate}", configuration=configuration)["id"]
+        receiver.await_count(2, tried=True)
+        at.on("near").release(gate)
+        at.on("near").until(id, "COMPLETED")
 
 
 # -- protocol 0.3 -------------------------------------------------------------------------------------------------------

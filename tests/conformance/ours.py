@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -59,6 +59,12 @@ def _mute() -> dict[str, Any]:
     return {"card": replace(Obliging().describe(), capabilities=AgentCapabilities(streaming=False))}
 
 
+def _signed() -> dict[str, Any]:
+    # Canonical forms differ where text is not ASCII.
+    card = replace(Obliging().describe(), description="Does as told, na\u00efvely \U0001f355")
+    return {"card": card, "signer": CardSigner(private_pem(), kid=KID), "url": f"http://{HOST}/"}
+
+
 def _secured() -> dict[str, Any]:
     plain = Obliging().describe()
     secret = AgentSkill(id="secret", name="Secret", description="For those who may know", tags=["inside"])
@@ -79,7 +85,7 @@ MADE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
     "mute": lambda: ({}, _mute()),
     "push": lambda: ({}, {"push": True}),
     "near": lambda: ({}, {"push": LOOPBACK, "limits": _limits(push_attempts=3, push_pause=0.2)}),
-    "signed": lambda: ({}, {"signer": CardSigner(private_pem(), kid=KID), "url": f"http://{HOST}/"}),
+    "signed": lambda: ({}, _signed()),
     "promised": lambda: ({}, {"extended_card": lambda context: None}),
     "demanding": lambda: ({}, {"extensions": [Extension(NEEDED, required=True)]}),
     "secured": lambda: ({}, _secured()),
@@ -93,17 +99,19 @@ MADE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to break the library, for a section whose checks must find it. `says` is what is wrong with it.
+    """A way to break the library; the checks of the line `number` must find it. `says` is what is wrong with it.
 
     `app` stands for `A2AApp` (a subclass, or a function that takes its arguments), `wsgi` may change the app that was made
-    and gives what answers its requests, `client` stands for `Client`.
+    and gives what answers its requests, `client` stands for `Client`. `inside` is entered around all of it, for faults that
+    are nowhere near the outside.
     """
 
-    section: str
+    number: str
     says: str
     app: Callable[..., A2AApp] = A2AApp
     wsgi: Callable[[A2AApp], Any] = lambda app: app
     client: Callable[..., Client] = Client
+    inside: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 class Ours(System):

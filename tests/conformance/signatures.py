@@ -10,6 +10,7 @@ import json
 import socket
 import ssl
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
+from a2a_sync import Client
 from a2a_sync.errors import CardSignatureError, ConnectError
 from tests.certificates import Authority
 from tests.client.peer import peer
@@ -101,7 +103,9 @@ def the_form_has_what_was_said(at: Speaker) -> None:
     assert signed["capabilities"]["pushNotifications"] is False
     assert "documentationUrl" not in signed
     key = private_key().public_key()
-    silent = {**signed, "capabilities": {"streaming": True}}
+    said = {name: value for name, value in signed["capabilities"].items() if value is not False}
+    assert any(holds(one, canonical(signed), key) for one in signed["signatures"])
+    silent = {**signed, "capabilities": said}
     louder = {**signed, "documentationUrl": ""}
     for other in (silent, louder):
         assert not any(holds(one, canonical(other), key) for one in signed["signatures"])
@@ -131,12 +135,18 @@ def _jwk(**members: Any) -> dict[str, Any]:
     return {"kty": "EC", "crv": "P-256", **point, "kid": KID, "alg": "ES256", "use": "sig", **members}
 
 
-def _trusts(lab: Lab, stage: Stage, document: dict[str, Any], **members: Any) -> bool:
+def _trusts(
+    lab: Lab,
+    stage: Stage,
+    document: dict[str, Any],
+    call: Callable[[Client], Any] = lambda client: client.get_task("t-1"),
+    **members: Any,
+) -> bool:
     """A client that trusts the suite's key calls the agent that has this card."""
     stage.card = document
     with lab.client(stage.url, verify_card={"keys": [_jwk(**members)]}, retry=None) as client:
         try:
-            client.get_task("t-1")
+            call(client)
         except CardSignatureError:
             return False
     return True
@@ -160,6 +170,10 @@ def signatures_are_insisted_on(lab: Lab) -> None:
         ):
             assert not _trusts(lab, stage, document)
         assert len(stage.asked) == asked
+        stage.card = signed
+        for document, trusted in ((signed, True), (plain, False), ({**signed, "description": "Another"}, False)):
+            stage.parts["GetExtendedAgentCard"] = document
+            assert _trusts(lab, stage, signed, lambda client: client.extended_card()) is trusted
 
 
 @F.line("V1-CCARD-04", Level.MUST_NOT, "keys whose time is over, or that were revoked, are not used")

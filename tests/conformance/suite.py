@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import pytest
+
 
 class Level(StrEnum):
     """How much a line asks for. The last two are not the specification's: what official SDKs do, and what we chose."""
@@ -118,6 +120,10 @@ def place(number: str) -> tuple[int, str]:
 
 
 Check = Callable[[Any], None]
+
+
+#: What a check raises that fails; pytest's own is no `Exception`.
+FAILURES = (Exception, pytest.fail.Exception)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import http.client
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -171,7 +172,10 @@ class Speaker:
         """Any request, and the whole answer."""
         answer = self._site.open(verb, path, body, headers)
         try:
-            data = b"".join(iter(answer.chunk, b""))
+            data, deadline = b"", time.monotonic() + PATIENCE
+            while piece := answer.chunk():
+                data += piece
+                assert time.monotonic() < deadline, f"the answer does not end: {data[:200]!r}"
         finally:
             answer.close()
         return Reply(answer.status, answer.headers, data, self.rest)

@@ -39,6 +39,13 @@ def the_last_update_is_final(at: Speaker) -> None:
     for text in ("count 2", "ask", "reject"):
         finals = [event.get("final", False) for event in stream(at, text)]
         assert finals == [False] * (len(finals) - 1) + [True]
+    gate = new_name()
+    with at.open("SendStreamingMessage", message_v03(f"outside {gate}")) as events:
+        updates = (event for event in events.results() if event["kind"] == "status-update")
+        waiting = next(updates)
+        release(at, gate)
+        assert (waiting["status"]["state"], waiting["final"]) == ("auth-required", False)
+        assert [event["final"] for event in updates] == [True]
 
 
 @G.line("V03-STRM-05", Level.MUST, "tasks/resubscribe goes on with a stream")

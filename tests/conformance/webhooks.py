@@ -86,7 +86,10 @@ def a_configuration_is_read(at: Speaker) -> None:
 @C.line("V1-PUSHC-05", Level.MUST, "an unknown configuration is not found")
 def an_unknown_configuration_is_not_found(at: Speaker) -> None:
     push = at.on("push")
-    _get(push, _task(push), "no-such-config").refuses("TaskNotFound")
+    id = _task(push)
+    _get(push, id, "no-such-config").refuses("TaskNotFound")
+    _create(push, id, id="another")
+    _get(push, id, "no-such-config").refuses("TaskNotFound")
 
 
 @C.line("V1-PUSHC-06", Level.MUST, "all of a task are listed")

@@ -1,0 +1,315 @@
+"""Encoding and validation, broken."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from a2a_sync import A2AApp, Message, Role, TextPart, operations, types
+from a2a_sync.operations import Call
+from tests.conformance.breaking import (
+    Answer,
+    answering,
+    asking_with,
+    deep,
+    in_parameters,
+    leaves,
+    telling,
+    with_requests,
+)
+from tests.conformance.ours import Variant
+
+
+def snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda found: "_" + found[0].lower(), name)
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(map(str.capitalize, rest))
+
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
+
+def _times(change: Any) -> Any:
+    return telling(leaves(lambda leaf: change(leaf) if isinstance(leaf, str) and _TIME.fullmatch(leaf) else leaf))
+
+
+def _in_oslo(moment: str) -> str:
+    return datetime.fromisoformat(moment).astimezone(timezone(timedelta(hours=2))).isoformat()
+
+
+#: Every member that a request may have.
+_KNOWN = {"jsonrpc", "method", "params", "text", "raw", "url", "data", "file"} | {
+    _camel(field.name)
+    for cls in vars(types).values()
+    if isinstance(cls, type) and is_dataclass(cls)
+    for field in fields(cls)
+}
+
+
+def _strictly(members: dict[str, Any]) -> dict[str, Any]:
+    """A reader that minds unknown members: it is made to read something that it cannot."""
+    unknown = {name for name in members if name not in _KNOWN and "_" not in name}
+    return {"jsonrpc": "2.0", "id": "c-1", "method": "nothing"} if unknown else members
+
+
+def _states(members: dict[str, Any]) -> dict[str, Any]:
+    state = members.get("state")
+    return {**members, "state": state.removeprefix("TASK_STATE_").lower()} if isinstance(state, str) else members
+
+
+def _parts(change: Any) -> Any:
+    def within(members: dict[str, Any]) -> dict[str, Any]:
+        parts = members.get("parts")
+        return {**members, "parts": [change(part) for part in parts]} if isinstance(parts, list) else members
+
+    return deep(within)
+
+
+def _late(app: A2AApp) -> Any:
+    """A task is begun before the request is looked at."""
+
+    def change(answer: Answer) -> None:
+        if answer.environ["REQUEST_METHOD"] == "POST" and answer.error is not None:
+            message = Message(role=Role.USER, parts=(TextPart("echo"),), message_id=types.new_id())
+            app.endpoint()(Call(operations.SEND_MESSAGE, types.SendMessageRequest(message=message)))
+
+    return answering(change)(app)
+
+
+def _without_violations(answer: Answer) -> None:
+    value = answer.value
+    if answer.error is None:
+        return
+    for name in ("data", "details"):
+        if name in value["error"]:
+            value["error"][name] = [one for one in value["error"][name] if "fieldViolations" not in one]
+    answer.value = value
+
+
+def _any_length(request: Any) -> Any:
+    if getattr(request, "history_length", None) is not None and request.history_length < 0:
+        return replace(request, history_length=None)
+    configuration = getattr(request, "configuration", None)
+    return replace(request, configuration=_any_length(configuration)) if configuration is not None else request
+
+
+def _boundless(agent: Any, **options: Any) -> A2AApp:
+    return A2AApp(agent, **{**options, "limits": replace(options["limits"], body=10**9)})
+
+
+BROKEN: dict[str, Variant] = {
+    "snake case": Variant(
+        "V1-ENC-01",
+        "members have the names of the proto: `context_id`",
+        wsgi=telling(deep(lambda members: {snake(name): value for name, value in members.items()})),
+    ),
+    "states of 0.3": Variant(
+        "V1-ENC-02", "states are `completed`, not `TASK_STATE_COMPLETED`", wsgi=telling(deep(_states))
+    ),
+    "zero offset": Variant(
+        "V1-ENC-03", "times end with `+00:00` in place of `Z`", wsgi=_times(lambda text: text[:-1] + "+00:00")
+    ),
+    "whole seconds": Variant(
+        "V1-ENC-04", "times have no fraction", wsgi=_times(lambda text: re.sub(r"\.\d+Z", "Z", text))
+    ),
+    "local times": Variant("V1-ENC-05", "times are those of the server's zone", wsgi=_times(_in_oslo)),
+    "kind in parts": Variant(
+        "V1-ENC-06", "parts have a `kind` too, as in 0.3", wsgi=telling(_parts(lambda part: {"kind": "text", **part}))
+    ),
+    "two contents": Variant(
+        "V1-ENC-06",
+        "parts have every content, most of them empty",
+        wsgi=telling(_parts(lambda part: {"url": "", **part})),
+    ),
+    "bytes for URLs": Variant(
+        "V1-ENC-07",
+        "bytes are written in the alphabet for URLs, without padding",
+        wsgi=telling(
+            _parts(
+                lambda part: (
+                    {**part, "raw": part["raw"].translate(str.maketrans("+/", "-_")).rstrip("=")}
+                    if "raw" in part
+                    else part
+                )
+            )
+        ),
+    ),
+    "camel case only": Variant(
+        "V1-ENC-08",
+        "names of the proto are passed over in requests",
+        wsgi=asking_with(deep(lambda members: {name: value for name, value in members.items() if "_" not in name})),
+    ),
+    "null is a value": Variant(
+        "V1-ENC-09", "null is of a wrong type", wsgi=asking_with(leaves(lambda leaf: [] if leaf is None else leaf))
+    ),
+    "no null in data": Variant(
+        "V1-ENC-10",
+        "a data part that holds null comes back as an empty object",
+        wsgi=telling(_parts(lambda part: {**part, "data": {}} if part.get("data", 0) is None else part)),
+    ),
+    "objects only": Variant(
+        "V1-ENC-11",
+        "data that is no object is wrapped into one",
+        wsgi=telling(
+            _parts(
+                lambda part: (
+                    {**part, "data": {"value": part["data"]}}
+                    if isinstance(part.get("data"), (int, float, str, list))
+                    else part
+                )
+            )
+        ),
+    ),
+    "names of enums only": Variant(
+        "V1-ENC-12",
+        "the number of an enum's value is refused",
+        wsgi=in_parameters("role", lambda role: str(role)),
+    ),
+    "one alphabet": Variant(
+        "V1-ENC-13",
+        "bytes in the alphabet for URLs are refused",
+        wsgi=in_parameters("raw", lambda raw: "?" if set("-_") & set(raw) else raw),
+    ),
+    "padding required": Variant(
+        "V1-ENC-13",
+        "bytes without padding are refused",
+        wsgi=in_parameters("raw", lambda raw: raw if len(raw) % 4 == 0 else "?"),
+    ),
+    "offset ignored": Variant(
+        "V1-ENC-14",
+        "a time is read without its offset",
+        wsgi=in_parameters("statusTimestampAfter", lambda text: re.sub(r"[+-]\d\d:\d\d$", "Z", text)),
+    ),
+    "rounded": Variant(
+        "V1-ENC-15",
+        "a fraction is cut off where an integer belongs",
+        wsgi=in_parameters(
+            "historyLength", lambda value: re.sub(r"\..*", "", value) if isinstance(value, str) else int(value)
+        ),
+    ),
+    "no numbers in texts": Variant(
+        "V1-ENC-15",
+        "an integer in a text is refused",
+        wsgi=asking_with(
+            deep(
+                lambda members: {
+                    n: [] if n == "historyLength" and isinstance(v, str) else v for n, v in members.items()
+                }
+            )
+        ),
+    ),
+    "strict": Variant("V1-ENC-16", "a request with an unknown member is refused", wsgi=asking_with(deep(_strictly))),
+    "nulls": Variant(
+        "V1-ENC-17",
+        "members of a task that are not set are null",
+        wsgi=telling(deep(lambda members: {"metadata": None, **members} if "status" in members else members)),
+    ),
+    "no astral planes": Variant(
+        "V1-ENC-18",
+        "characters outside of the basic plane become question marks",
+        wsgi=telling(
+            leaves(lambda leaf: re.sub("[\U00010000-\U0010ffff]", "?", leaf) if isinstance(leaf, str) else leaf)
+        ),
+    ),
+    "composed": Variant(
+        "V1-ENC-18",
+        "combining marks get lost",
+        wsgi=telling(leaves(lambda leaf: re.sub("[\u0300-\u036f]", "", leaf) if isinstance(leaf, str) else leaf)),
+    ),
+    "no message": Variant(
+        "V1-VAL-01",
+        "a send without a message is an empty message",
+        wsgi=asking_with(
+            deep(
+                lambda members: (
+                    {
+                        **members,
+                        "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "echo"}]}},
+                    }
+                    if members.get("method") == "SendMessage" and not members.get("params")
+                    else members
+                )
+            )
+        ),
+    ),
+    "message ids made up": Variant(
+        "V1-VAL-02",
+        "a message without an id gets one",
+        wsgi=asking_with(
+            deep(
+                lambda members: (
+                    {**members, "messageId": members.get("messageId") or "m-1"} if "parts" in members else members
+                )
+            )
+        ),
+    ),
+    "role by default": Variant(
+        "V1-VAL-03",
+        "a message without a role is the user's",
+        wsgi=asking_with(deep(lambda members: {"role": "ROLE_USER", **members} if "parts" in members else members)),
+    ),
+    "unspecified role": Variant(
+        "V1-VAL-03",
+        "`ROLE_UNSPECIFIED` is the user's",
+        wsgi=in_parameters("role", lambda role: "ROLE_USER" if role == "ROLE_UNSPECIFIED" else role),
+    ),
+    "no parts": Variant(
+        "V1-VAL-04",
+        "a message without parts is taken",
+        wsgi=in_parameters("parts", lambda parts: parts or [{"text": "echo"}]),
+    ),
+    "first content": Variant(
+        "V1-VAL-05",
+        "of two contents of a part the first is taken",
+        wsgi=asking_with(_parts(lambda part: {"text": part["text"]} if "text" in part else part)),
+    ),
+    "everything a text": Variant(
+        "V1-VAL-06",
+        "an id of another type is made a text",
+        wsgi=in_parameters("id", lambda id: id if isinstance(id, (str, int)) else str(id)),
+    ),
+    "looked at too late": Variant("V1-VAL-07", "an invalid send leaves a task behind", wsgi=_late),
+    "members not named": Variant("V1-VAL-08", "errors do not name the member", wsgi=answering(_without_violations)),
+    "unknown state": Variant(
+        "V1-VAL-09",
+        "a state that does not exist filters nothing",
+        wsgi=in_parameters(
+            "status",
+            lambda state: state if str(state).removeprefix("TASK_STATE_") in types.TaskState.__members__ else None,
+        ),
+    ),
+    "any length": Variant(
+        "V1-VAL-10",
+        "a negative length of history means all of it",
+        app=with_requests(_any_length, operations.SEND_MESSAGE, operations.GET_TASK, operations.LIST_TASKS),
+    ),
+    "events without context": Variant(
+        "V1-VAL-11",
+        "status events lack their context",
+        wsgi=telling(
+            deep(
+                lambda members: (
+                    {n: v for n, v in members.items() if n != "contextId"}
+                    if {"taskId", "status"} <= members.keys()
+                    else members
+                )
+            )
+        ),
+    ),
+    "artifacts without id": Variant(
+        "V1-VAL-11",
+        "artifacts lack their id",
+        wsgi=telling(deep(lambda members: {n: v for n, v in members.items() if n != "artifactId"})),
+    ),
+    "boundless": Variant("V1-VAL-12", "a body may be of any size", app=_boundless),
+    "empty parts": Variant(
+        "V1-VAL-13",
+        "a part without content is an empty text",
+        wsgi=asking_with(_parts(lambda part: part or {"text": ""})),
+    ),
+}
