@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from a2a_sync import clock
 from a2a_sync.artifacts import ArtifactWriter, Content, to_parts
 from a2a_sync.contextstate import State
 from a2a_sync.conversation import conversation
@@ -303,7 +304,7 @@ class RequestContext:
         Raises:
             TaskCancelled: it was.
         """
-        self._at_home(lambda: self._run.cancel_event.wait(seconds))
+        self._at_home(lambda: clock.sleep(self._run.cancel_event, seconds))
         self.check_cancelled()
 
     def on_cancel(self, callback: Callable[[], None]) -> None:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 import weakref
-from collections.abc import Callable
 
+from a2a_sync import clock
 from a2a_sync.events import EventHub
 from a2a_sync.fork import renew_in_child
 from a2a_sync.limits import Limits
@@ -28,16 +27,13 @@ _BREATH = 0.05
 class Sweeper:
     """Sweeps `store` every `Limits.sweep` seconds on one thread, named ``a2a-sweep``, that `start` starts.
 
-    Processes that share a store do so each at its own time. `clock` gives seconds since 1970.
+    Processes that share a store do so each at its own time.
     """
 
-    def __init__(
-        self, store: TaskStore, hub: EventHub, limits: Limits, *, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, store: TaskStore, hub: EventHub, limits: Limits) -> None:
         self._store = store
         self._hub = hub
         self._limits = limits
-        self._clock = clock
         self._over = False
         self.renew()
         renew_in_child(self)
@@ -84,7 +80,7 @@ class Sweeper:
         return swept.more
 
     def _before(self, age: float | None) -> int | None:
-        return None if age is None else int((self._clock() - age) * 1000)
+        return None if age is None else clock.time_ns() // 1_000_000 - int(age * 1000)
 
     def close(self) -> None:
         """Look no more. Idempotent."""
@@ -95,7 +91,7 @@ class Sweeper:
 def _look(sweeper: weakref.ref[Sweeper], stop: threading.Event, seconds: float) -> None:
     """The thread. It does not keep alive an app that nobody uses any more."""
     pause = random.uniform(0.1, 1.0) * min(seconds, _FIRST)
-    while not stop.wait(pause):
+    while not clock.wait(stop, pause):
         pause = seconds * random.uniform(0.5, 1.5)
         own = sweeper()
         if own is None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextvars
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from a2a_sync import clock
 from a2a_sync.dialogue import WaitsForAnswer
 from a2a_sync.errors import A2AError, OverloadedError, PublicError, TaskNotFoundError
 from a2a_sync.events import EventHub
@@ -218,7 +218,7 @@ class Run:
             self._on_over(self)
 
     def _execute(self) -> None:
-        self.began = self.last_event = time.monotonic()
+        self.began = self.last_event = clock.monotonic()
         if self.cancel_event.is_set():
             raise TaskCancelled(self.request.task_id)
         if self._state is TaskState.SUBMITTED:
@@ -380,7 +380,7 @@ class Run:
     def _append(self, events: Sequence[LogEvent], *, end: bool) -> tuple[Entry, ...]:
         assert self.started is not None
         entries = self.store.append(self.started.token, events, end=end)
-        self.last_event = time.monotonic()
+        self.last_event = clock.monotonic()
         self._over = self._over or end
         self.hub.publish(self.request.task_id, entries, ended=end)
         return entries

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from a2a_sync import clock
 from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
@@ -31,8 +32,7 @@ from a2a_sync.types import (
 
 def utc_now() -> datetime:
     """Now in UTC, cut to milliseconds (spec 5.6.1)."""
-    now = datetime.now(UTC)
-    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+    return datetime.fromtimestamp(clock.time_ns() // 1_000_000 / 1000, UTC)
 
 
 def status_event(request: RunRequest, state: TaskState, text: str = "") -> TaskStatusUpdateEvent:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 
+from a2a_sync import clock
 from a2a_sync.fork import renew_in_child
 from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
@@ -66,9 +66,9 @@ class Watchdog:
                     logger.exception("no thread for the watchdog: time limits are not kept until the next run")
 
     def _run(self) -> None:
-        last_busy = time.monotonic()
-        while not self._stop.wait(self._tick):
-            now = time.monotonic()
+        last_busy = clock.monotonic()
+        while not clock.wait(self._stop, self._tick):
+            now = clock.monotonic()
             if self._runs or self._unstored:
                 last_busy = now
                 self._look(now)

@@ -46,10 +46,11 @@ def chunks(count: int, last: Any) -> Iterator[Any]:
 
 def sweep(served: Served, later: float) -> None:
     """What the sweeper of `served` would do so many seconds from now."""
-    sweeper = served.app._engine.sweeper
-    sweeper._clock = lambda: time.time() + later
-    while sweeper.sweep():
-        pass
+    moment = time.time_ns() + int(later * 1e9)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("a2a_sync.clock.time_ns", lambda: moment)
+        while served.app._engine.sweeper.sweep():
+            pass
 
 
 def test_ended_tasks_go_after_a_week_and_waiting_ones_after_a_month(serve: Callable[..., Served]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from a2a_sync import clock
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import (
@@ -135,7 +135,7 @@ class Record:
         if change.status is not None:
             self.order = Cursor(time_ms(change.status.timestamp), old.id)
         if not running:
-            self.rest = time.time()
+            self.rest = clock.time_ns() / 1e9
         self.head = TaskHead(
             id=old.id,
             context_id=old.context_id,

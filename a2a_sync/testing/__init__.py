@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 _MODULES = {
     "a2a_sync.testing.cuts": ("CutStreams",),
+    "a2a_sync.testing.fakeclock": ("FakeClock",),
     "a2a_sync.testing.reaching": ("client_of", "outline"),
     "a2a_sync.testing.scripted": ("Cut", "Hold", "Pause", "ScriptedAgent"),
     "a2a_sync.testing.servers": ("LiveServer", "gunicorn_server", "socket_server"),
@@ -21,6 +22,7 @@ __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
     from a2a_sync.testing.cuts import CutStreams as CutStreams
+    from a2a_sync.testing.fakeclock import FakeClock as FakeClock
     from a2a_sync.testing.reaching import client_of as client_of
     from a2a_sync.testing.reaching import outline as outline
     from a2a_sync.testing.scripted import Cut as Cut

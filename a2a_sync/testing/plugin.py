@@ -13,9 +13,19 @@ import pytest
 
 if TYPE_CHECKING:
     from a2a_sync.client import Client
+    from a2a_sync.testing.fakeclock import FakeClock
     from a2a_sync.testing.servers import LiveServer
 
 pytest.register_assert_rewrite("a2a_sync.testing.storecontract")
+
+
+@pytest.fixture
+def a2a_clock() -> Iterator[FakeClock]:
+    """A `FakeClock`, which begins at the real time and stands still. Name it before the fixtures that make apps."""
+    from a2a_sync.testing.fakeclock import FakeClock
+
+    with FakeClock() as clock:
+        yield clock
 
 
 @pytest.fixture

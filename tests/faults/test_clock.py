@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as real
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +25,14 @@ class Clock:
     def __init__(self) -> None:
         self.ahead = timedelta(0)
 
-    def now(self, zone: real.tzinfo) -> real.datetime:
-        return real.datetime.now(zone) + self.ahead
-
     def time_ns(self) -> int:
-        return int(self.now(real.UTC).timestamp() * 1e9)
+        return int((datetime.now(UTC) + self.ahead).timestamp() * 1e9)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("a2a_sync.stamp.datetime", clock)
-    monkeypatch.setattr("a2a_sync.stores.sqlite._now_ms", lambda: clock.time_ns() // 1_000_000)
-    monkeypatch.setattr("a2a_sync.stores.records.time.time", lambda: clock.time_ns() / 1e9)
+    monkeypatch.setattr("a2a_sync.clock.time_ns", clock.time_ns)
     return clock
 
 

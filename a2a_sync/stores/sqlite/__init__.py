@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from a2a_sync import clock
 from a2a_sync.errors import StoreError
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest
@@ -344,7 +344,7 @@ class SQLiteStore:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return clock.time_ns() // 1_000_000
 
 
 def _held(token: RunToken, row: HeadRow | None) -> HeadRow:

@@ -1,0 +1,169 @@
+"""A clock that stands still until a test sets it: a week goes by at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+
+from a2a_sync import clock
+
+#: Nothing here waits longer, in seconds of the real clock.
+_PATIENCE = 10.0
+#: How often those who wait look at this clock.
+_LOOK = 0.002
+#: Threads that look after something take breaths that are no part of any plan.
+_BREATH = 1.0
+#: The threads of an app that look after something by this clock.
+_KEEPERS = ("a2a-sweep", "a2a-watchdog")
+_PUT_IN = ("time_ns", "monotonic", "wait", "sleep")
+
+
+class _Wait:
+    """Somebody who waits for this clock, and on which thread."""
+
+    def __init__(self, due: float, *, agent: bool) -> None:
+        self.due = due
+        self.agent = agent
+        self.thread = threading.current_thread()
+        self.over = False
+
+
+class FakeClock:
+    """Stands in for the clock of the library while its ``with`` block lasts, in the whole process.
+
+    Tasks get their times from it; their age (`Limits.keep_ended` and its like), the limits of runs (`Limits.max_runtime`,
+    `Limits.idle_timeout`) and ``context.sleep`` go by it. Heartbeats, pauses between attempts and time-outs of calls do not.
+    Make it before the app. `now` is where it begins; real time by default. From any thread, one at a time::
+
+        with FakeClock() as clock, client_of(agent) as client:
+            task = client.send("wait an hour", return_immediately=True)
+            clock.await_sleeper()
+            clock.advance(3600)
+            assert client.wait(task.id, timeout=10).text == "done"
+
+    Raises:
+        ValueError: `now` has no time zone.
+        RuntimeError: (``with``) there is one already.
+    """
+
+    def __init__(self, now: datetime | None = None) -> None:
+        if now is not None and now.tzinfo is None:
+            raise ValueError("now: a time zone is needed")
+        self._now = (now or datetime.now(UTC)).astimezone(UTC)
+        self._passed = time.monotonic()
+        self._lock = threading.Lock()
+        self._waiting: list[_Wait] = []
+        self._over = True
+
+    # -- for tests --
+
+    @property
+    def now(self) -> datetime:
+        """The time of day, in UTC. Set, it jumps, as if somebody had set the machine's clock: nobody's wait ends by that."""
+        return self._now
+
+    @now.setter
+    def now(self, value: datetime) -> None:
+        if value.tzinfo is None:
+            raise ValueError("now: a time zone is needed")
+        self._now = value.astimezone(UTC)
+
+    def advance(self, by: float | timedelta) -> None:
+        """Let time go by, in seconds. Whose time has come has been woken when this returns.
+
+        What the library itself does then (removing old tasks, ending runs past their limit) has been done, too.
+        """
+        passing = by if isinstance(by, timedelta) else timedelta(seconds=by)
+        if passing < timedelta(0):
+            raise ValueError("time does not go back; set `now`")
+        self._await(self._is_settled, "the app's threads wait")
+        with self._lock:
+            self._now += passing
+            self._passed += passing.total_seconds()
+            woken = [waiting for waiting in self._waiting if waiting.due <= self._passed]
+        self._await(lambda: all(self._is_done(waiting) for waiting in woken), "those who were woken go on")
+
+    def await_sleeper(self, count: int = 1) -> None:
+        """Wait until so many agents are in ``context.sleep``.
+
+        Raises:
+            AssertionError: there were less for 10 seconds.
+        """
+        self._await(lambda: len(self._sleepers()) >= count, f"{count} agents sleep")
+
+    # -- in place of the clock --
+
+    def time_ns(self) -> int:
+        """See `a2a_sync.clock`."""
+        passed = self._now - datetime(1970, 1, 1, tzinfo=UTC)
+        return (passed.days * 86_400 + passed.seconds) * 1_000_000_000 + passed.microseconds * 1000
+
+    def monotonic(self) -> float:
+        """See `a2a_sync.clock`."""
+        return self._passed
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """See `a2a_sync.clock`."""
+        return self._wait(event, seconds, agent=False)
+
+    def sleep(self, event: threading.Event, seconds: float) -> bool:
+        """See `a2a_sync.clock`."""
+        return self._wait(event, seconds, agent=True)
+
+    def _wait(self, event: threading.Event, seconds: float, *, agent: bool) -> bool:
+        with self._lock:
+            waiting = _Wait(self._passed + seconds, agent=agent)
+            self._waiting.append(waiting)
+        try:
+            if seconds < _BREATH and not agent:
+                return event.wait(seconds)
+            while not (found := event.wait(_LOOK)) and waiting.due > self._passed and not self._over:
+                pass
+            return found
+        finally:
+            with self._lock:
+                self._waiting.remove(waiting)
+                waiting.over = True
+
+    def _sleepers(self) -> list[_Wait]:
+        return [waiting for waiting in list(self._waiting) if waiting.agent]
+
+    def _is_settled(self) -> bool:
+        """The threads that look after something have come so far that they wait: else they would miss what goes by now."""
+        waiting = {waiting.thread for waiting in list(self._waiting)}
+        own = {thread for thread in threading.enumerate() if thread.name in _KEEPERS} - self._earlier
+        return own <= waiting
+
+    def _is_done(self, waiting: _Wait) -> bool:
+        """An agent has woken; a thread that looks after something has looked, and waits again."""
+        if waiting.agent or not waiting.over:
+            return waiting.over
+        return not waiting.thread.is_alive() or any(again.thread is waiting.thread for again in list(self._waiting))
+
+    def _await(self, condition: Callable[[], bool], what: str) -> None:
+        until, pause = time.monotonic() + _PATIENCE, threading.Event()
+        while not condition():
+            if time.monotonic() > until:
+                raise AssertionError(f"{what}: not within {_PATIENCE:g} seconds")
+            pause.wait(_LOOK)
+
+    def __enter__(self) -> FakeClock:
+        if any(isinstance(getattr(getattr(clock, name), "__self__", None), FakeClock) for name in _PUT_IN):
+            raise RuntimeError("there is a fake clock already")
+        self._real = {name: getattr(clock, name) for name in _PUT_IN}
+        self._over = False
+        # Those that wait for the machine's clock.
+        self._earlier = set(threading.enumerate())
+        for name in _PUT_IN:
+            setattr(clock, name, getattr(self, name))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name, function in self._real.items():
+            setattr(clock, name, function)
+        self._over = True
