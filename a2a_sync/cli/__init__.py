@@ -21,7 +21,7 @@ from a2a_sync.cli.send import send
 from a2a_sync.cli.serve import serve
 from a2a_sync.cli.tasks import cancel, get, list_tasks
 from a2a_sync.cli.text import say
-from a2a_sync.errors import A2AError, TransportError
+from a2a_sync.errors import A2AError, TransportError, UnauthenticatedError
 
 __all__ = ["main"]
 
@@ -33,7 +33,12 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except A2AError as error:
-            say(f"Error: {error.message}", error=True)
+            hint = (
+                "; credentials come with --auth, A2A_SYNC_AUTH or the URL"
+                if isinstance(error, UnauthenticatedError)
+                else ""
+            )
+            say(f"Error: {error.message}{hint}", error=True)
             sys.exit(1)
         except TransportError as error:
             say(f"Error: {error}", error=True)

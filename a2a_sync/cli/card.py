@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from a2a_sync import AgentCard, Client
-from a2a_sync.cli.options import json_option, timeout_option, url_argument
+from a2a_sync.cli.options import auth_option, json_option, timeout_option, url_argument
 from a2a_sync.cli.text import clean_json, clean_line, rich_console
 from a2a_sync.codec import by_version
 
@@ -16,10 +16,11 @@ from a2a_sync.codec import by_version
 @url_argument
 @click.option("--extended", is_flag=True, help="The card for callers who may see more.")
 @json_option
+@auth_option
 @timeout_option
-def card(url: str, extended: bool, as_json: bool, timeout: float | None) -> None:
+def card(url: str, extended: bool, as_json: bool, auth: str | None, timeout: float | None) -> None:
     """Show the card of the agent at URL."""
-    with Client(url) as client:
+    with Client(url, auth=auth) as client:
         found = client.extended_card(timeout=timeout) if extended else client.card(timeout=timeout)
     if as_json:
         click.echo(clean_json(by_version("1.0").dump(found), indent=2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from a2a_sync import Client, TaskPushNotificationConfig
-from a2a_sync.cli.options import json_option, task_argument, timeout_option, url_argument
+from a2a_sync.cli.options import auth_option, json_option, task_argument, timeout_option, url_argument
 from a2a_sync.cli.text import clean_json, clean_line
 from a2a_sync.codec import by_version
 from a2a_sync.types import ListTaskPushNotificationConfigsResponse
@@ -25,6 +25,7 @@ from a2a_sync.types import ListTaskPushNotificationConfigsResponse
 )
 @click.option("--remove", metavar="ID", help="Have the agent post no more to this one.")
 @json_option
+@auth_option
 @timeout_option
 def hooks(
     url: str,
@@ -34,12 +35,13 @@ def hooks(
     token: str,
     remove: str | None,
     as_json: bool,
+    auth: str | None,
     timeout: float | None,
 ) -> None:
     """Show, add and remove the webhooks of the task TASK."""
     if own_id and not add:
         raise click.UsageError("--id goes with --add")
-    with Client(url, timeout=timeout) as client:
+    with Client(url, auth=auth, timeout=timeout) as client:
         if add:
             client.create_push_config(task_id, add, id=own_id, token=token)
         if remove:

@@ -18,8 +18,22 @@ def _agent_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
+def _secret(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    # The value is not shown: a terminal's text ends up in many places.
+    if value is not None and not (value and value.isascii() and value.isprintable()):
+        raise click.BadParameter("credentials are printable ASCII", ctx, param)
+    return value
+
+
 url_argument = click.argument("url", metavar="URL", callback=_agent_url)
 task_argument = click.argument("task_id", metavar="TASK")
+auth_option = click.option(
+    "--auth",
+    envvar="A2A_SYNC_AUTH",
+    metavar="SECRET",
+    callback=_secret,
+    help="A token or API key, sent as the card says; in A2A_SYNC_AUTH other users do not see it.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON as the protocol has it.")
 timeout_option = click.option(
     "--timeout",

@@ -26,7 +26,7 @@ from a2a_sync import (
     TransportError,
 )
 from a2a_sync.cli.files import Folder
-from a2a_sync.cli.options import json_option, timeout_option, url_argument
+from a2a_sync.cli.options import auth_option, json_option, timeout_option, url_argument
 from a2a_sync.cli.show import Transcript
 from a2a_sync.cli.text import clean_json, clean_line, say
 from a2a_sync.codec import by_version
@@ -56,6 +56,7 @@ CANCEL_PATIENCE = 10.0
     metavar="DIR",
     help="Save every artifact here. Without it files go into a2a-TASK in the current folder.",
 )
+@auth_option
 @timeout_option
 def send(
     url: str,
@@ -66,6 +67,7 @@ def send(
     context_id: str,
     as_json: bool,
     out: Path | None,
+    auth: str | None,
     timeout: float | None,
 ) -> None:
     """Send TEXT to the agent at URL and show its answer.
@@ -75,7 +77,7 @@ def send(
     line for each event.
     """
     message = Message(role=Role.USER, parts=_parts(text, files), task_id=task_id, context_id=context_id)
-    exchange = _Exchange(url, task_id, timeout)
+    exchange = _Exchange(url, auth, task_id, timeout)
     transcript = Transcript(data=out is None)
     show: Callable[[StreamResponse], None] = _nothing
     if as_json and stream:
@@ -128,8 +130,9 @@ def _on_interrupt(act: Callable[..., None]) -> Iterator[None]:
 class _Exchange:
     """One message and what comes of it. `task` is the task as far as it is known, also after a failure."""
 
-    def __init__(self, url: str, task_id: str, timeout: float | None) -> None:
+    def __init__(self, url: str, auth: str | None, task_id: str, timeout: float | None) -> None:
         self._url = url
+        self._auth = auth
         self._task_id = task_id
         self._end = None if timeout is None else time.monotonic() + timeout
         self._interrupted = False
@@ -140,7 +143,7 @@ class _Exchange:
 
     def run(self, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         """Send, call `show` with each event, and return the answer."""
-        with Client(self._url) as client:
+        with Client(self._url, auth=self._auth) as client:
             streaming = client.card(timeout=self._left()).capabilities.streaming
             with _on_interrupt(self._interrupt):
                 return self._stream(client, message, show) if streaming else self._poll(client, message, show)
@@ -197,7 +200,7 @@ class _Exchange:
             return
         say(f"cancelling task {self._task_id}")
         try:
-            with Client(self._url) as client:
+            with Client(self._url, auth=self._auth) as client:
                 task = client.cancel_task(self._task_id, timeout=CANCEL_PATIENCE)
             say(f"task {task.id} is {task.state}")
         except (A2AError, TransportError) as error:

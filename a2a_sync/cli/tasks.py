@@ -8,7 +8,7 @@ import click
 
 from a2a_sync import Client, Task, TaskState
 from a2a_sync.cli.files import Folder
-from a2a_sync.cli.options import json_option, task_argument, timeout_option, url_argument
+from a2a_sync.cli.options import auth_option, json_option, task_argument, timeout_option, url_argument
 from a2a_sync.cli.show import Transcript
 from a2a_sync.cli.text import clean_json, clean_line, say
 from a2a_sync.codec import by_version
@@ -21,10 +21,11 @@ _STATES = [str(state) for state in TaskState if state is not TaskState.UNSPECIFI
 @task_argument
 @json_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Save artifacts here.")
+@auth_option
 @timeout_option
-def get(url: str, task_id: str, as_json: bool, out: Path | None, timeout: float | None) -> None:
+def get(url: str, task_id: str, as_json: bool, out: Path | None, auth: str | None, timeout: float | None) -> None:
     """Show the task TASK of the agent at URL: its state and its artifacts."""
-    with Client(url) as client:
+    with Client(url, auth=auth) as client:
         task = client.get_task(task_id, timeout=timeout)
     if as_json:
         click.echo(clean_json(by_version("1.0").dump(task), indent=2))
@@ -41,10 +42,13 @@ def get(url: str, task_id: str, as_json: bool, out: Path | None, timeout: float 
 @click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 100), help="At most so many.")
 @json_option
+@auth_option
 @timeout_option
-def list_tasks(url: str, context_id: str, state: str | None, limit: int, as_json: bool, timeout: float | None) -> None:
+def list_tasks(
+    url: str, context_id: str, state: str | None, limit: int, as_json: bool, auth: str | None, timeout: float | None
+) -> None:
     """List the tasks of the agent at URL, the newest first."""
-    with Client(url) as client:
+    with Client(url, auth=auth) as client:
         page = client.list_tasks(context_id=context_id, status=state, page_size=limit, timeout=timeout)
     if as_json:
         click.echo(clean_json(by_version("1.0").dump(page), indent=2))
@@ -64,10 +68,11 @@ def _line(task: Task) -> str:
 @url_argument
 @task_argument
 @json_option
+@auth_option
 @timeout_option
-def cancel(url: str, task_id: str, as_json: bool, timeout: float | None) -> None:
+def cancel(url: str, task_id: str, as_json: bool, auth: str | None, timeout: float | None) -> None:
     """Cancel the task TASK of the agent at URL."""
-    with Client(url) as client:
+    with Client(url, auth=auth) as client:
         task = client.cancel_task(task_id, timeout=timeout)
     if as_json:
         click.echo(clean_json(by_version("1.0").dump(task), indent=2))
