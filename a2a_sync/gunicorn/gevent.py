@@ -69,7 +69,8 @@ def pre_request(worker: Any, req: Any) -> None:
 
 def post_request(worker: Any, req: Any, environ: Any, resp: Any) -> None:
     """A connection waits for its next request. Gunicorn calls this after each request, on its greenlet."""
-    if worker.alive and "gunicorn.socket" in environ:
+    # Also where the worker stops meanwhile: gunicorn decided to keep the connection before it called the app.
+    if "gunicorn.socket" in environ:
         _idle[getcurrent()] = environ["gunicorn.socket"]
 
 
@@ -77,7 +78,10 @@ def _end_idle_connections(worker: Any) -> None:
     while worker.alive:
         time.sleep(_for_threads._LOOK)
     time.sleep(_LINGER)
-    for connection in list(_idle.values()):
-        with contextlib.suppress(OSError):
-            # The greenlet reads the end of the requests, and ends.
-            connection.shutdown(socket.SHUT_RD)
+    # Until the process ends: whoever is still being answered is idle later.
+    while True:
+        for connection in list(_idle.values()):
+            with contextlib.suppress(OSError):
+                # The greenlet reads the end of the requests, and ends.
+                connection.shutdown(socket.SHUT_RD)
+        time.sleep(_for_threads._LOOK)
