@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 FLOORS: list[list[str]] = [
     ["errors", "clock", "fork", "limits", "logs", "tracing", "connection", "proxies", "origins"],
     ["jsontext", "native", "urlguard", "stopping", "listeners", "serving"],
-    ["datapart", "outbound", "slowbodies"],
+    ["datapart", "outbound", "slowbodies", "publickeys"],
     ["types"],
     ["card", "lifecycle", "taskresult", "incidents", "chatparts"],
     ["operations", "cardrules", "modes", "bounds"],

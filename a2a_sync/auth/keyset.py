@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any
 
-from a2a_sync import jsontext
-from a2a_sync.errors import InternalError, JSONParseError
+from a2a_sync.errors import InternalError
 from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
 from a2a_sync.outbound import NoAnswer, Outbound
+from a2a_sync.publickeys import TrustedKey, named, read_key_set
 
 logger = get_logger(__name__)
 
@@ -26,17 +24,15 @@ _PAUSE = 60.0
 _PAUSE_FAILED = 10.0
 _TIMEOUT = 5.0
 _MOST_BYTES = 512 * 1024
-_MOST_KEYS = 100
 
 
 class KeySet:
-    """The keys at `url`, read through `outbound`. `jwt` is the library. Safe from many threads and across forks."""
+    """The keys at `url`, read through `outbound`. Safe from many threads and across forks."""
 
-    def __init__(self, url: str, outbound: Outbound, jwt: Any) -> None:
+    def __init__(self, url: str, outbound: Outbound) -> None:
         self._url = url
         self._outbound = outbound
-        self._jwt = jwt
-        self._keys: list[Any] = []
+        self._keys: tuple[TrustedKey, ...] = ()
         self._read_at = self._next_at = float("-inf")
         self.renew()
         renew_in_child(self)
@@ -46,27 +42,22 @@ class KeySet:
         self._changed = threading.Condition()
         self._busy = False
 
-    def keys(self, kid: str) -> Sequence[Any]:
+    def keys(self, kid: str) -> tuple[TrustedKey, ...]:
         """The keys that may have signed a token which names `kid` (``""``: none). Blocks while they are read.
 
         Raises:
             InternalError: there are none, and they cannot be read now.
         """
         now = time.monotonic()
-        found = self._matching(kid)
+        found = named(self._keys, kid)
         if now >= self._read_at + _FRESH or (not found and now >= self._next_at):
             self._read(must=not self._keys or not found)
-            found = self._matching(kid)
+            found = named(self._keys, kid)
         if not self._keys or now > self._read_at + _USABLE:
             raise InternalError(
                 "the keys that tokens are checked with cannot be read; try again later", retry_after=10.0
             )
         return found
-
-    def _matching(self, kid: str) -> list[Any]:
-        if not kid:
-            return self._keys
-        return [key for key in self._keys if key.key_id == kid]
 
     def _read(self, *, must: bool) -> None:
         """Read the keys, if it is time; one thread does it, and who cannot do without them waits."""
@@ -83,34 +74,20 @@ class KeySet:
             self._keys = self._fetched()
             self._read_at = time.monotonic()
             self._next_at = self._read_at + _PAUSE
-        except (NoAnswer, JSONParseError, ValueError) as error:
+        except (NoAnswer, ValueError) as error:
             logger.warning("the keys that tokens are checked with could not be read: %s", error)
         finally:
             with self._changed:
                 self._busy = False
                 self._changed.notify_all()
 
-    def _fetched(self) -> list[Any]:
+    def _fetched(self) -> tuple[TrustedKey, ...]:
         answer = self._outbound.request(
             "GET", self._url, headers={"Accept": "application/json"}, timeout=_TIMEOUT, most=_MOST_BYTES
         )
         if answer.status != 200 or not answer.whole:
             raise ValueError(f"HTTP {answer.status}, {len(answer.body)} bytes")
-        value = jsontext.loads(answer.body)
-        listed = value.get("keys") if isinstance(value, dict) else None
-        if not isinstance(listed, list):
-            raise ValueError("the answer is no key set")
-        keys = [key for one in listed[:_MOST_KEYS] if (key := self._key(one)) is not None]
+        keys = read_key_set(answer.body)
         if not keys:
             raise ValueError("the key set has no key that can be used")
         return keys
-
-    def _key(self, value: Any) -> Any:
-        """A public key for signatures; None for what is something else or not understood, as the RFC wants it."""
-        if not isinstance(value, dict) or value.get("kty") == "oct" or value.get("use", "sig") != "sig":
-            return None
-        try:
-            return self._jwt.PyJWK(value)
-        except (self._jwt.PyJWTError, TypeError, ValueError):
-            # The library looks at some members without seeing what they are.
-            return None

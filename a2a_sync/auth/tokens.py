@@ -13,13 +13,12 @@ from a2a_sync.card import HTTPAuthSecurityScheme, SecurityScheme
 from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import Principal
 from a2a_sync.outbound import Outbound
+from a2a_sync.publickeys import ALGORITHMS
 from a2a_sync.urlguard import URLGuard
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-#: What a public key may be used for. None of these can be forged by who knows the key.
-ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 SYMMETRIC = ("HS256", "HS384", "HS512")
 #: A token that is longer is not looked at.
 _LONGEST = 16 * 1024
@@ -78,15 +77,14 @@ class JWTAuth(Authenticator):
         self._audience = audience
         self._leeway = leeway
         self._identify = identify or (lambda claims: claims["sub"])
-        self._algorithms = _fitting(algorithms, SYMMETRIC if isinstance(key, bytes) else ASYMMETRIC)
+        self._algorithms = _fitting(algorithms, SYMMETRIC if isinstance(key, bytes) else ALGORITHMS)
         self._required = ["exp", "iss", "aud", *([] if identify else ["sub"])]
         if jwks_url is not None:
             guard = guard or URLGuard(filter(None, [urlsplit(jwks_url).hostname]), schemes=["https"])
             guard.check(jwks_url)
-            self._keys: Callable[[str], Sequence[Any]] = KeySet(jwks_url, Outbound(guard), self._jwt).keys
+            self._set: KeySet | None = KeySet(jwks_url, Outbound(guard))
         else:
-            one = _checked(key)
-            self._keys = lambda kid: (one,)
+            self._set, self._key = None, _checked(key)
 
     def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
         token = bearer_token(environ)
@@ -109,11 +107,11 @@ class JWTAuth(Authenticator):
             raise UnauthenticatedError("the token is too long")
         try:
             # The header is read to find the key, and believed in nothing.
-            kid = self._jwt.get_unverified_header(token).get("kid", "")
+            header = self._jwt.get_unverified_header(token)
         except self._jwt.PyJWTError:
             raise UnauthenticatedError("the token cannot be read") from None
         wrong = "the token is signed with a key that is not known here"
-        for key in self._keys(kid):
+        for key in self._candidates(header.get("kid", ""), header.get("alg", "")):
             try:
                 claims: dict[str, Any] = self._jwt.decode(
                     token,
@@ -133,6 +131,12 @@ class JWTAuth(Authenticator):
             else:
                 return claims
         raise UnauthenticatedError(wrong)
+
+    def _candidates(self, kid: str, algorithm: str) -> Iterable[Any]:
+        """The keys that a token may have been signed with which says this of itself."""
+        if self._set is None:
+            return (self._key,)
+        return [key.key for key in self._set.keys(kid) if not key.objection(algorithm)]
 
 
 def _library() -> Any:

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from a2a_sync.auth.keyset import KeySet
 from a2a_sync.outbound import Outbound
-from a2a_sync.signing.keys import ALGORITHMS, TrustedKey, need_libraries, trusted_keys
+from a2a_sync.publickeys import ALGORITHMS, TrustedKey, named, trusted_keys
+from a2a_sync.signing.keys import need_libraries
 from a2a_sync.signing.notifications import audience
 from a2a_sync.urlguard import URLGuard
 
@@ -36,7 +37,7 @@ class Signatures:
         if isinstance(keys, str) and "://" in keys:
             guard = guard or URLGuard(filter(None, [urlsplit(keys).hostname]), schemes=["https"])
             guard.check(keys)
-            self._set = KeySet(keys, Outbound(guard), self._jwt)
+            self._set = KeySet(keys, Outbound(guard))
         else:
             self._keys = trusted_keys(keys)
 
@@ -66,10 +67,8 @@ class Signatures:
 
     def _candidates(self, kid: str, algorithm: str) -> Iterator[Any]:
         """The keys that it may have been made with."""
-        if self._set is not None:
-            yield from (key for key in self._set.keys(kid) if key.algorithm_name == algorithm)
-        for key in self._keys:
-            if key.kid in ("", kid) and not key.objection(algorithm):
+        for key in named(self._keys, kid) if self._set is None else self._set.keys(kid):
+            if not key.objection(algorithm):
                 yield key.key
 
     def _decoded(self, token: str, key: Any, algorithm: str) -> Mapping[str, Any]:

@@ -13,8 +13,9 @@ from a2a_sync import jsontext
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import by_version
 from a2a_sync.errors import CardSignatureError, JSONParseError, TransportError
+from a2a_sync.publickeys import ALGORITHMS, TrustedKey, named, read_key_set, trusted_keys
 from a2a_sync.signing.canonical import canonical_forms, version_of
-from a2a_sync.signing.keys import ALGORITHMS, TrustedKey, need_libraries, trusted_keys
+from a2a_sync.signing.keys import need_libraries
 
 #: Reads what is at a URL: its body, if the answer is a success. Raises `TransportError`.
 Fetch: TypeAlias = Callable[[str], bytes]
@@ -124,10 +125,10 @@ class CardVerifier:
 
     def _trusted(self, header: Mapping[str, Any], kid: str, fetch: Fetch | None) -> Iterator[TrustedKey]:
         """The keys that the signature may have been made with."""
-        yield from _named(self._keys, kid)
+        yield from named(self._keys, kid)
         if self._ask is not None:
             given = self._ask(header)
-            yield from () if given is None else _named(trusted_keys(given), kid)
+            yield from () if given is None else named(trusted_keys(given), kid)
         jku = header.get("jku")
         for known in filter(None, (self._set, self._jku.get(jku) if isinstance(jku, str) else None)):
             yield from known.keys(kid, fetch)
@@ -140,10 +141,6 @@ class CardVerifier:
 
 class _Refused(Exception):
     """Why a signature does not count."""
-
-
-def _named(keys: tuple[TrustedKey, ...], kid: str) -> tuple[TrustedKey, ...]:
-    return tuple(key for key in keys if key.kid in ("", kid))
 
 
 def _texts(signature: Any) -> tuple[str, str]:
@@ -168,7 +165,8 @@ def _header(protected: str) -> dict[str, Any]:
 
 
 class _KeySet:
-    """A key set at a URL, as it was read last."""
+    """A key set at a URL, as it was read last. Unlike `auth.keyset` it trusts nothing that is older than its time: a client can
+    do without an agent, a server cannot do without its callers."""
 
     def __init__(self, url: str, refresh: float) -> None:
         parts = urlsplit(url)
@@ -187,22 +185,19 @@ class _KeySet:
         """
         at, keys = self._read
         age = time.monotonic() - at
-        found = _named(keys, kid)
+        found = named(keys, kid)
         if age >= self._refresh or (not found and age >= min(_PAUSE, self._refresh)):
             if fetch is None:
                 raise _Refused(f"nothing here can read {self.url}")
             keys = self._fetched(fetch)
             self._read = (time.monotonic(), keys)
-            found = _named(keys, kid)
+            found = named(keys, kid)
         return found
 
     def _fetched(self, fetch: Fetch) -> tuple[TrustedKey, ...]:
         try:
-            value = jsontext.loads(fetch(self.url))
+            return read_key_set(fetch(self.url))
         except TransportError as error:
             raise _Refused(f"the key set cannot be read: {error}") from error
-        except JSONParseError:
-            value = None
-        if not isinstance(value, dict) or not isinstance(value.get("keys"), list):
-            raise _Refused(f"what is at {self.url} is no key set")
-        return trusted_keys(value)
+        except ValueError:
+            raise _Refused(f"what is at {self.url} is no key set") from None

@@ -317,6 +317,24 @@ def test_what_is_not_understood_in_a_key_set_is_passed_over(server: Peer, issuer
         assert one.call("SendMessage", message(), headers=bearer(token("two"))).status == 401
 
 
+@pytest.mark.parametrize(
+    "said",
+    [{"exp": 1.0}, {"nbf": 4e9}, {"revoked": {}}, {"key_ops": ["encrypt"]}, {"alg": "RS512"}, {"kid": "two"}],
+    ids=["expired", "not valid yet", "revoked", "for something else", "for another algorithm", "of another name"],
+)
+def test_a_key_counts_only_for_what_its_set_says_of_it(server: Peer, issuer: Issuer, said: dict[str, Any]) -> None:
+    issuer.kids = ["two"]
+    issuer.extra = [{**jwk("one"), **said}]
+    assert "a key that is not known here" in refusal(read_from(server), token())
+
+
+def test_a_key_without_a_name_is_good_for_every_name(server: Peer, issuer: Issuer) -> None:
+    issuer.kids = []
+    issuer.extra = [{name: value for name, value in jwk("one").items() if name != "kid"}]
+    with served(read_from(server)) as one:
+        assert who(one, bearer(token()))["id"] == "ada"
+
+
 def test_a_token_that_names_no_key_is_tried_with_all(server: Peer, issuer: Issuer) -> None:
     issuer.kids = ["one", "two"]
     claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "exp": time.time() + 600}
