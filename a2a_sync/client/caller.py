@@ -5,6 +5,7 @@ Which operations there are is known to `client.client`; what a call over a link 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from urllib.parse import urlsplit
 
 from a2a_sync.card import AgentCard
-from a2a_sync.client.cards import Wanted, choose_interface, made_absolute
+from a2a_sync.client.cards import FOR_EVER, Kept, Wanted, choose_interface, made_absolute
 from a2a_sync.client.link import CallOptions, Link, Surroundings, as_uris, check_options, http_link, local_link
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.timeouts import Deadline, Timeout
-from a2a_sync.errors import UnsupportedOperationError
+from a2a_sync.errors import A2AError, TransportError, UnsupportedOperationError
+from a2a_sync.logs import get_logger
 from a2a_sync.native import at_home
 from a2a_sync.operations import GET_EXTENDED_CARD, Interceptor
 from a2a_sync.types import GetExtendedAgentCardRequest
@@ -29,7 +31,11 @@ if TYPE_CHECKING:
     from a2a_sync.client.trust import CardTrust
 
 
+logger = get_logger(__name__)
+
 _RETRY = Retry()
+#: When a card is looked for again that could not be read, in seconds.
+_TRY_AGAIN = 60.0
 
 
 class Caller:
@@ -87,7 +93,7 @@ class Caller:
 
     @at_home
     def card(self, *, refresh: bool = False, timeout: float | None = None) -> AgentCard:
-        """The agent's card: read once and kept, read again with `refresh`."""
+        """The agent's card: read once and kept for as long as its server says, read again with `refresh`."""
         if refresh:
             self._link = None
         return self._connect(self._deadline(timeout)).card
@@ -110,7 +116,9 @@ class Caller:
         if self._http is not None:
             card = made_absolute(card, self._http.home)
         if link is self._link:
-            self._link = self._linked(card, deadline) if card.supported_interfaces else replace(link, card=card)
+            self._link = (
+                self._linked(card, deadline) if card.supported_interfaces else replace(link, card=card, kept=FOR_EVER)
+            )
         return card
 
     def _connect(self, deadline: Deadline) -> Link:
@@ -121,16 +129,46 @@ class Caller:
             if given is not None and self._trust is not None:
                 self._trust.check(given, deadline)
             self._link = link = self._linked(given, deadline)
+        elif link.kept.until < time.monotonic():
+            link = self._fresh(link, deadline)
         return link
 
-    def _linked(self, card: AgentCard | None, deadline: Deadline) -> Link:
-        """The way to the agent of `card`; where that is not given, the agent is asked for it."""
+    def _fresh(self, old: Link, deadline: Deadline) -> Link:
+        """The way by a card that was looked at just now, or by the old one where that cannot be."""
+        from a2a_sync.client.freshness import look_again
+
+        assert self._http is not None
+        # Others go on with the old card meanwhile, and if this fails so does everybody for a while.
+        until = time.monotonic() + _TRY_AGAIN
+        link = self._link = replace(old, kept=old.kept._replace(until=until))
+        found = look_again(self._http, old.kept, self._wanted.version or "1.0", self._trust, deadline)
+        if found is None:
+            return link
+        try:
+            same = found.card is None or found.card == old.card
+            new = replace(old, kept=found.kept) if same else self._linked(found.card, deadline, found.kept)
+        except (A2AError, TransportError, ValueError) as error:
+            logger.info("the new card of %s cannot be used (%s); the one from before is", old.agent, error)
+            return link
+        if self._link is link:
+            self._link = new
+        return new
+
+    def _linked(self, card: AgentCard | None, deadline: Deadline, kept: Kept = FOR_EVER) -> Link:
+        """The way to the agent of `card`, which holds as `kept` says; where that is not given, the agent is asked for it."""
         if self._http is None:
             link = local_link(self._target, self._wanted.version, self._surroundings)
             link = replace(link, card=card or link.card)
         else:
             link = http_link(
-                self._http, card, self._wanted, self._surroundings, deadline, self._trust, files_twice=self._files_twice
+                self._http,
+                card,
+                self._wanted,
+                self._surroundings,
+                deadline,
+                self._trust,
+                files_twice=self._files_twice,
+                kept=kept,
             )
         for interceptor in reversed(self._interceptors):
             link = replace(link, endpoint=interceptor(link.endpoint))

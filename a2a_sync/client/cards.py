@@ -5,7 +5,9 @@ Fetching is a function that is handed in: this room knows neither HTTP nor socke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -18,6 +20,8 @@ from a2a_sync.errors import CardNotFoundError, JSONParseError, VersionNotSupport
 
 #: Where cards are, relative to the agent's URL; the second is that of old agents.
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+#: A card is not asked for more often than that, in seconds, whatever its server says.
+LEAST_AGE = 1.0
 #: Bindings and versions that this client speaks.
 SUPPORTED = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3"))
 
@@ -30,12 +34,57 @@ def candidates(url: str) -> list[str]:
     return [url, *well_known] if parts.path.endswith(".json") else [*well_known, url]
 
 
-def fetch_card(
-    get: Callable[[str], tuple[int, bytes]], url: str, check: Callable[[dict[str, Any]], None] | None = None
-) -> AgentCard:
-    """The card of the agent at `url`, with the URLs of its interfaces made absolute.
+class Page(NamedTuple):
+    """What is at a URL: the status of the answer, its body and its headers."""
 
-    `get` gives status and body; `check` raises where the JSON of a card may not be trusted.
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class Kept(NamedTuple):
+    """Where a card was found, by which validator it is asked for again (empty: none), and until when it holds.
+
+    ``until`` is in seconds of the monotonic clock. Cards that nobody has dated hold for ever, those that were handed in too.
+    """
+
+    place: str = ""
+    etag: str = ""
+    until: float = math.inf
+
+    @classmethod
+    def of(cls, place: str, headers: Mapping[str, str]) -> Kept:
+        """What the headers of a card say of it (spec 8.6, RFC 9111)."""
+        said = {name.lower(): value for name, value in headers.items()}
+        age = _max_age(said.get("cache-control", ""))
+        if age is None:
+            return cls(place, said.get("etag", ""))
+        spent = _seconds(said.get("age", "")) or 0
+        return cls(place, said.get("etag", ""), time.monotonic() + max(age - spent, LEAST_AGE))
+
+
+#: How long a card holds that nobody has dated, or that was handed in.
+FOR_EVER = Kept()
+
+
+def _max_age(control: str) -> int | None:
+    directives = dict(part.strip().lower().partition("=")[::2] for part in control.split(","))
+    if {"no-cache", "no-store"} & directives.keys():
+        return 0
+    return _seconds(directives.get("max-age", ""))
+
+
+def _seconds(text: str) -> int | None:
+    text = text.strip().strip('"')
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def fetch_card(
+    get: Callable[[str], Page], url: str, check: Callable[[dict[str, Any]], None] | None = None
+) -> tuple[AgentCard, Kept]:
+    """The card of the agent at `url`, with the URLs of its interfaces made absolute, and how long it holds.
+
+    `get` gives what is at a URL; `check` raises where the JSON of a card may not be trusted.
 
     Raises:
         CardNotFoundError: nowhere; it says what was tried.
@@ -43,17 +92,17 @@ def fetch_card(
     """
     tried = []
     for place in candidates(url):
-        status, body = get(place)
-        found: AgentCard | str = f"HTTP {status}"
-        if status == 200:
-            found = _read_card(body, place, check)
+        page = get(place)
+        found: AgentCard | str = f"HTTP {page.status}"
+        if page.status == 200:
+            found = read_card(page.body, place, check)
         if isinstance(found, AgentCard):
-            return found
+            return found, Kept.of(place, page.headers)
         tried.append(f"{_without_query(place)}: {found}")
     raise CardNotFoundError("no agent card found; tried " + "; ".join(tried), phase="card", agent=_without_query(url))
 
 
-def _read_card(body: bytes, place: str, check: Callable[[dict[str, Any]], None] | None) -> AgentCard | str:
+def read_card(body: bytes, place: str, check: Callable[[dict[str, Any]], None] | None) -> AgentCard | str:
     """The card, or why it is none."""
     try:
         value: Any = jsontext.loads(body)

@@ -23,6 +23,7 @@ import urllib3
 from requests.auth import AuthBase
 from urllib3 import exceptions as u3
 
+from a2a_sync.client.cards import Page
 from a2a_sync.client.connections import Adapter, Session, timed_body
 from a2a_sync.client.credentials import checked_header, display, may_know, split_credentials
 from a2a_sync.client.failures import Where as Where
@@ -162,8 +163,8 @@ class HttpTransport:
             raise failure(error, where, deadline) from error
         return HttpAnswer(response, where, deadline, self._alarms)
 
-    def get(self, url: str, *, headers: Mapping[str, str], where: Where, deadline: Deadline) -> tuple[int, bytes]:
-        """Status and body of `url`, redirects followed.
+    def get(self, url: str, *, headers: Mapping[str, str], where: Where, deadline: Deadline) -> Page:
+        """What is at `url`, redirects followed.
 
         Raises:
             TransportError: as `open`.
@@ -175,7 +176,7 @@ class HttpTransport:
                 break
             answer.close()
             url = urljoin(url, target)
-        return answer.status, answer.read()
+        return Page(answer.status, answer.read(), answer.headers)
 
     def close(self) -> None:
         """Close the connections that are kept. A session that was handed in stays open."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from a2a_sync.bindings.headers import VERSION
 from a2a_sync.card import AgentCard, AgentInterface
-from a2a_sync.client.cards import Wanted, dialect, fetch_card, stand_ins, usable_interfaces
+from a2a_sync.client.cards import FOR_EVER, Kept, Wanted, dialect, fetch_card, stand_ins, usable_interfaces
 from a2a_sync.client.local import LocalEndpoint
 from a2a_sync.client.repeating import again, persist
 from a2a_sync.client.resume import Resumption
@@ -133,6 +133,7 @@ class Link:
     tenant: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     extensions: tuple[str, ...] = ()
+    kept: Kept = FOR_EVER
 
     def marked(self, options: CallOptions) -> Link:
         """This link for one call with `options`: the link itself where they say nothing of it.
@@ -255,8 +256,11 @@ def http_link(
     trust: CardTrust | None = None,
     *,
     files_twice: bool = False,
+    kept: Kept = FOR_EVER,
 ) -> Link:
     """The way to an agent over HTTP; where `card` is not given, it is read from the agent's address, and `trust` checks it.
+
+    `kept` says how long a given card holds.
 
     Raises:
         CardNotFoundError, TransportError: the card cannot be read.
@@ -271,15 +275,15 @@ def http_link(
         where = Where("card", http.agent)
         # Once: nothing has ever come from there, and it may be no agent at all.
         whom = _Whom(http.agent, surroundings)
-        card = fetch_card(
+        card, kept = fetch_card(
             lambda url: again(
                 whom, deadline, lambda: http.get(url, headers=headers, where=where, deadline=deadline), once=True
             ),
             http.home,
             None if trust is None else lambda document: trust.check(document, deadline),
         )
-    http.heed(card)
     interface, *others = usable_interfaces(card, wanted)
+    http.heed(card)
     spoken = dialect(interface.protocol_version)
     reached = [interface, *(() if http.has_secrets else stand_ins(interface, others))]
     codecs = [by_version(spoken, one.protocol_binding.upper(), files_twice=files_twice) for one in reached]
@@ -296,6 +300,7 @@ def http_link(
         repeats=any(extension.uri == IDEMPOTENT_SEND for extension in card.capabilities.extensions),
         tenant=interface.tenant,
         extensions=surroundings.extensions,
+        kept=kept,
     )
 
 

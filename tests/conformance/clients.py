@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from a2a_sync.types import FilePart, Role
 from tests.client.peer import Asked, Line, Script, steps
 from tests.conformance.encoding import members
 from tests.conformance.stage import (
+    CARD_PATH,
     REST,
     RPC,
     RPC_03,
@@ -146,13 +148,35 @@ def unknown_bindings_are_passed_over(lab: Lab) -> None:
 # -- cards --------------------------------------------------------------------------------------------------------------
 
 
-F.without_check(
-    "V1-CCARD-01",
-    Level.SHOULD,
-    "cards are kept and asked for anew as their headers say",
-    Verdict.UNMET,
-    "a client reads its agent's card once and keeps it for as long as it lives: there is no second request that a tag could save",
-)
+@F.line("V1-CCARD-01", Level.SHOULD, "cards are kept and asked for anew as their headers say")
+def cards_are_kept_as_their_headers_say(lab: Lab) -> None:
+    seen: list[str | None] = []
+
+    def dated(document: Any, **headers: str) -> Script:
+        def script(asked: Asked, line: Line) -> None:
+            seen.append(asked.headers.get("if-none-match"))
+            if seen[-1] is None:
+                line.answer(document, ETag='"one"', Cache_Control="max-age=300", **headers)
+            else:
+                line.answer(b"", 304, ETag='"one"', Cache_Control="max-age=300")
+
+        return script
+
+    with staged() as stage, lab.client(stage.url) as client:
+        stage.parts[CARD_PATH] = dated(stage.card)
+        client.get_task("t-1")
+        client.get_task("t-1")
+        assert seen == [None]
+    seen.clear()
+    with staged() as stage, lab.client(stage.url) as client:
+        stage.parts[CARD_PATH] = dated(stage.card, Age="300")
+        client.get_task("t-1")
+        # No card is asked for more often than each second.
+        threading.Event().wait(1.1)
+        client.get_task("t-1")
+        client.get_task("t-1")
+        assert seen == [None, '"one"']
+        assert len(stage.asked) == 3
 
 
 @F.line("V1-CCARD-02", Level.SHOULD, "the extended card takes the place of the public one")

@@ -12,6 +12,7 @@ from a2a_sync import Client
 from a2a_sync import operations as op
 from a2a_sync.bindings.sse import BlockSource
 from a2a_sync.client.caller import Caller
+from a2a_sync.client.cards import Kept
 from a2a_sync.client.http import HttpAnswer
 from a2a_sync.client.link import Link
 from a2a_sync.client.rpc import JsonRpcEndpoint
@@ -362,6 +363,23 @@ BROKEN: dict[str, Variant] = {
         inside=replaced("a2a_sync.client.link", "usable_interfaces", _first_of_all),
     ),
     "any certificate": Variant("V1-CSEL-05", "certificates are not looked at", client=posting(_unverified)),
+    "never old": Variant(
+        "V1-CCARD-01",
+        "a card is kept for ever",
+        inside=replaced("a2a_sync.client.cards", "_max_age", lambda _: lambda control: None),
+    ),
+    "always whole cards": Variant(
+        "V1-CCARD-01",
+        "a card that is too old is asked for without its tag",
+        client=posting(lambda request: request["headers"].pop("If-None-Match", None)),
+    ),
+    "never kept": Variant(
+        "V1-CCARD-01",
+        "a card is asked for at every call",
+        inside=replaced(
+            Kept, "of", lambda of: classmethod(lambda cls, place, headers: of(place, headers)._replace(until=0.0))
+        ),
+    ),
     "public card stays": Variant(
         "V1-CCARD-02", "the extended card is given and forgotten", inside=replaced(Caller, "extended_card", _kept_card)
     ),
@@ -380,7 +398,7 @@ BROKEN: dict[str, Variant] = {
     "strict cards": Variant(
         "V1-CCARD-06",
         "unknown members of a card are errors",
-        inside=replaced("a2a_sync.client.cards", "_read_card", _strict),
+        inside=replaced("a2a_sync.client.cards", "read_card", _strict),
     ),
     "one error": Variant("V1-CERR-01", "all errors are of one class", client=around_calls(_generic)),
     "reasons unread": Variant(
