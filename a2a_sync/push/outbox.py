@@ -12,10 +12,9 @@ import secrets
 import threading
 import time
 import weakref
-from collections import Counter, OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from urllib.parse import urlsplit
 
 from a2a_sync.errors import A2AError, OverloadedError, TaskNotFoundError
 from a2a_sync.events import EventHub
@@ -25,13 +24,12 @@ from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.pool import WorkerPool
 from a2a_sync.push.delivery import Delivery, Turn
+from a2a_sync.push.line import Line
 from a2a_sync.stores.base import Scope, TaskStore
 from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.tracing import outgoing, traced
 
 logger = get_logger(__name__)
-
-_Key = tuple[str, str]
 
 #: Another process that tells of an entry is most likely the one that tells the webhooks too: it gets so many seconds.
 _OTHERS_FIRST = 0.3
@@ -45,8 +43,6 @@ _SCAN = 1000
 _AFTER_FAULT = 5.0
 #: How long `Outbox.close` waits for the posts that go on, in seconds.
 _FAREWELL = 1.0
-#: Receivers that are remembered to be in trouble.
-_MOST_TROUBLED = 1000
 
 
 class _Ear:
@@ -140,12 +136,9 @@ class Outbox:
         self._ears: dict[str, _Ear] = {}
         self._name = secrets.token_hex(4)
         # From here on known to the deciding thread only.
-        self._ready: OrderedDict[_Key, StoredWebhook] = OrderedDict()
-        self._active: dict[_Key, str] = {}
+        self._line = Line(self._limits.push_deliveries)
         self._timers: list[tuple[float, str, Scope]] = []
         self._set: dict[str, float] = {}
-        self._busy: Counter[str] = Counter()
-        self._troubled: OrderedDict[str, None] = OrderedDict()
         self._next_scan = 0.0
 
     # -- from any thread --
@@ -230,7 +223,7 @@ class Outbox:
 
     def _note_quiet(self) -> None:
         inbox = self._inbox
-        if not (self._active or self._ready):
+        if self._line.idle:
             inbox.quiet.set()
             # What came in between was not counted.
             if inbox.ears or inbox.turns:
@@ -290,36 +283,22 @@ class Outbox:
             self._consider(webhook, free=True)
 
     def _consider(self, webhook: StoredWebhook, *, free: bool) -> None:
-        key = (webhook.task_id, webhook.id)
         # After its turn it is looked at again in any case.
-        if webhook.behind and free and key not in self._active:
+        if webhook.behind and free and not self._line.active(webhook):
             # A clock that was wrong makes nobody wait for longer than that.
             wait = min((webhook.due_ms - _now_ms()) / 1000, self._limits.push_longest_pause)
             if wait > 0:
                 self._look_at(time.monotonic() + wait, webhook.scope, webhook.task_id)
             else:
-                self._ready[key] = webhook
+                self._line.add(webhook)
 
     # -- turns --
 
     def _begin_turns(self) -> None:
-        for key, webhook in list(self._ready.items()):
-            if len(self._active) >= self._limits.push_deliveries:
-                return
-            origin = _origin(webhook)
-            if self._may_begin(origin):
-                del self._ready[key]
-                self._begin(key, origin, webhook)
+        while (webhook := self._line.next()) is not None:
+            self._begin(webhook)
 
-    def _may_begin(self, origin: str) -> bool:
-        """There is a place for one more turn at this receiver: none takes more than a quarter, those in trouble half of all."""
-        most = self._limits.push_deliveries
-        if origin not in self._troubled:
-            return self._busy[origin] < max(1, most // 4)
-        troubled = sum(count for known, count in self._busy.items() if known in self._troubled)
-        return self._busy[origin] < 1 and troubled < max(1, most // 2)
-
-    def _begin(self, key: _Key, origin: str, webhook: StoredWebhook) -> None:
+    def _begin(self, webhook: StoredWebhook) -> None:
         try:
             if self._enter is not None:
                 self._enter()
@@ -327,10 +306,8 @@ class Outbox:
         except Exception as error:
             if not isinstance(error, OverloadedError):
                 logger.exception("a webhook cannot be told now; it is tried again", extra={"task_id": webhook.task_id})
-            self._look_at(time.monotonic() + _AFTER_FAULT, webhook.scope, webhook.task_id)
+            self._inbox.end(webhook, Turn(_AFTER_FAULT))
             return
-        self._active[key] = origin
-        self._busy[origin] += 1
         ear = self._ears.get(webhook.task_id)
         try:
             slot.submit(partial(self._take_turn, webhook, ear.trace if ear is not None else {}, self._inbox))
@@ -355,22 +332,9 @@ class Outbox:
     def _end_turns(self, now: float) -> None:
         while self._inbox.turns:
             webhook, turn = self._inbox.turns.popleft()
-            key = (webhook.task_id, webhook.id)
-            origin = self._active.pop(key)
-            self._busy[origin] -= 1
-            if not self._busy[origin]:
-                del self._busy[origin]
-            self._note(origin, turn)
+            self._line.end(webhook, failed=turn.failed)
             # Also where nothing is left to tell: whether anything can come any more is to be seen.
             self._look_at(now + (turn.again or 0.0), webhook.scope, webhook.task_id)
-
-    def _note(self, origin: str, turn: Turn) -> None:
-        """Remember whether a receiver is in trouble."""
-        self._troubled.pop(origin, None)
-        if turn.failed:
-            self._troubled[origin] = None
-            if len(self._troubled) > _MOST_TROUBLED:
-                self._troubled.popitem(last=False)
 
 
 def _decide(outbox: weakref.ref[Outbox], bell: threading.Event) -> None:
@@ -389,10 +353,6 @@ def _decide(outbox: weakref.ref[Outbox], bell: threading.Event) -> None:
         if pause is None:
             return
         del own
-
-
-def _origin(webhook: StoredWebhook) -> str:
-    return urlsplit(webhook.config.url).netloc.rpartition("@")[2].lower()
 
 
 def _now_ms() -> int:
