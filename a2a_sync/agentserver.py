@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from a2a_sync.agentevents import TRANSITION, AgentEvent, ObservedStore
@@ -16,6 +15,7 @@ from a2a_sync.app import A2AApp
 from a2a_sync.card import AgentCard
 from a2a_sync.client import Client
 from a2a_sync.client.content import Content, as_message
+from a2a_sync.closing import Closes
 from a2a_sync.errors import A2AError, PublicError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from a2a_sync.executor import Event, RequestContext
 from a2a_sync.lifecycle import Entry, LogEvent
@@ -107,7 +107,7 @@ def _said(content: Content) -> Message:
 TaskFunction = Callable[[AgentTask], Task]
 
 
-class AgentServer:
+class AgentServer(Closes):
     """An agent for this process, made of a card and a function: ``AgentServer(card, lambda task: task.with_artifact("Hi"))``.
 
     Parameters:
@@ -248,14 +248,6 @@ class AgentServer:
         if self._opened:
             self._store.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     # -- ids and shapes --
 
     def _real_id(self, task_id: str) -> str:
@@ -339,8 +331,7 @@ class _TaskExecutor:
 
     def execute(self, context: RequestContext) -> None:
         """On the run's thread."""
-        scope = Scope(context.tenant, context.user.id if context.user is not None else "")
-        before = self._shown(context.task, lambda: context.cancelled, scope)
+        before = self._shown(context.task, lambda: context.cancelled, context._run.scope)
         context.emit(*self._changes(before, self._call(before), context))
 
     def _call(self, task: AgentTask) -> Task:

@@ -190,10 +190,13 @@ def test_an_id_that_a_caller_claims_is_not_believed(server):
     assert ids == told == [task.id, "t1"]
 
 
-def test_an_executor_sees_the_statuses_of_tasks_of_others(server):
+@pytest.mark.parametrize("options", [{}, {"owner": lambda call: "team" if call.context.principal else None}])
+def test_an_executor_sees_the_statuses_of_tasks_of_others(server, options):
     seen = []
     one = server(
-        lambda task: seen.append([s.state for s in task.status_history]) or task, auth=BearerAuth({"t": "ada"})
+        lambda task: seen.append([s.state for s in task.status_history]) or task,
+        auth=BearerAuth({"t": "ada"}),
+        **options,
     )
     card = one.app.agent_card("http://agent.test/")
     with Client(card, session=wsgi_session(one.app), auth="t") as client:
