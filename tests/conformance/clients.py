@@ -26,7 +26,7 @@ from tests.conformance.stage import (
     staged,
     task,
 )
-from tests.conformance.suite import F, Level, Verdict
+from tests.conformance.suite import F, Level
 from tests.conformance.system import Lab
 from tests.conformance.wire import ERROR_INFO, REFUSALS
 
@@ -367,15 +367,3 @@ def answers_are_read_leniently(lab: Lab) -> None:
 
 def _answering(answer: Any, code: int, media_type: str) -> Script:
     return lambda asked, line: line.answer(answer, code, Content_Type=media_type)
-
-
-_LATER = "there is no receiver for webhooks yet"
-for _number, _level, _says in (
-    ("01", Level.MUST, "a receiver answers with a 2xx"),
-    ("02", Level.MUST, "it checks credentials and token"),
-    ("03", Level.MUST, "it takes only tasks that it expects"),
-    ("04", Level.SHOULD, "what comes twice has one effect"),
-    ("05", Level.CHOICE, "it understands events of 1.0 and tasks of 0.3"),
-    ("06", Level.SHOULD, "it bounds what it takes, and speaks HTTPS"),
-):
-    F.without_check(f"V1-HOOK-{_number}", _level, _says, Verdict.ABSENT, _LATER)

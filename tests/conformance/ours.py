@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from a2a_sync import A2AApp, AgentCapabilities, AgentSkill, Client, Limits, MemoryStore
+from a2a_sync import A2AApp, AgentCapabilities, AgentSkill, Client, Limits, MemoryStore, WebhookReceiver
 from a2a_sync.auth.schemes import ApiKeyAuth, BasicAuth, BearerAuth
 from a2a_sync.extensions import Extension
 from a2a_sync.operations import Principal
@@ -164,6 +164,9 @@ class Ours(System):
 
     def client(self, target: Any, **options: Any) -> Client:
         return self._variant.client(target, **options)
+
+    def receiver(self, **options: Any) -> WebhookReceiver:
+        return WebhookReceiver(**options)
 
     def close(self) -> None:
         for server in self._servers.values():

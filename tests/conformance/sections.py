@@ -20,6 +20,7 @@ for _module in (
     "access",
     "clients",
     "client_streams",
+    "receivers",
     "v03",
     "v03_streams",
     "v03_offers",

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from werkzeug.datastructures import Headers
 
-from a2a_sync import Client
+from a2a_sync import Client, WebhookReceiver
 from tests.conformance.suite import Way
 from tests.conformance.wire import PATIENCE, Events, Reply, Request, Site, request
 from tests.engine import Background, eventually
@@ -102,6 +102,14 @@ class System(ABC):
         """
         raise NotOffered("client")
 
+    def receiver(self, **options: Any) -> WebhookReceiver:
+        """A webhook of the system under test, as `a2a_sync.WebhookReceiver` makes it.
+
+        Raises:
+            NotOffered: only a server is tested.
+        """
+        raise NotOffered("receiver")
+
     @abstractmethod
     def close(self) -> None:
         """End everything."""
@@ -122,6 +130,10 @@ class Lab:
     def client(self, target: Any, **options: Any) -> Client:
         """A client of `target`, as `a2a_sync.Client` makes it; use it with ``with``."""
         return self._system.client(target, **{"timeout": PATIENCE, **options})
+
+    def receiver(self, **options: Any) -> WebhookReceiver:
+        """A webhook, as `a2a_sync.WebhookReceiver` makes it."""
+        return self._system.receiver(**options)
 
 
 class Speaker:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from a2a_sync import Client
+from a2a_sync import Client, WebhookReceiver
 from a2a_sync import operations as op
 from a2a_sync.bindings.sse import BlockSource
 from a2a_sync.client.caller import Caller
@@ -22,6 +22,7 @@ from a2a_sync.client.wire import WireEndpoint
 from a2a_sync.errors import A2AError, HTTPStatusError, VersionNotSupportedError
 from a2a_sync.lifecycle import ArtifactFold
 from a2a_sync.operations import Call, Endpoint
+from a2a_sync.receiver import RefusedNotification, _Known
 from tests.conformance.breaking import around_calls, deep, posting, replaced
 from tests.conformance.ours import Variant
 from tests.conformance.variants.encoding import snake
@@ -324,6 +325,28 @@ def _insisting(_: Any) -> Any:
     return property(lambda self: True)
 
 
+def _half_checked(_: Any) -> Any:
+    def sender(self: Any, headers: Any) -> Any:
+        if isinstance(self._token, str):
+            self._check_token(headers, self._token)
+        return {}
+
+    return sender
+
+
+def _only_new(read: Any) -> Any:
+    def event(body: bytes) -> Any:
+        if b'"kind"' in body:
+            raise RefusedNotification(400, "no event")
+        return read(body)
+
+    return event
+
+
+def _unbounded(make: Any) -> Any:
+    return lambda self, **options: make(self, **{**options, "most": 10**9, "remember": 10**6})
+
+
 BROKEN: dict[str, Variant] = {
     "no version": Variant(
         "V1-CVER-01", "requests name no version", client=_headers(lambda headers: headers.pop("A2A-Version", None))
@@ -465,5 +488,30 @@ BROKEN: dict[str, Variant] = {
         "V1-CREST-02",
         "`application/a2a+json` is not read",
         inside=replaced(WireEndpoint, "_result", _only_json),
+    ),
+    "nobody asked who posts": Variant(
+        "V1-HOOK-02",
+        "a webhook's token is checked and its credentials are not",
+        inside=replaced(WebhookReceiver, "_sender", _half_checked),
+    ),
+    "tasks unexpected": Variant(
+        "V1-HOOK-03",
+        "a webhook takes any task",
+        inside=replaced(WebhookReceiver, "_check_token", lambda _: lambda *a: None),
+    ),
+    "told twice, taken twice": Variant(
+        "V1-HOOK-04",
+        "what a webhook is told twice counts twice",
+        inside=replaced(_Known, "is_new", lambda _: lambda *a: True),
+    ),
+    "notifications of 1.0": Variant(
+        "V1-HOOK-05",
+        "a webhook does not understand tasks of 0.3",
+        inside=replaced("a2a_sync.receiver", "_read", _only_new),
+    ),
+    "unbounded webhooks": Variant(
+        "V1-HOOK-06",
+        "a webhook takes whatever comes",
+        inside=replaced(WebhookReceiver, "__init__", _unbounded),
     ),
 }
