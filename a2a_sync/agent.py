@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from a2a_sync.asynchronous import iterate, run_coroutine
 from a2a_sync.card import AgentCard, AgentExtension, AgentProvider, Skills, as_skills
+from a2a_sync.closing import Closes
 from a2a_sync.dialogue import WaitsForAnswer
 from a2a_sync.executor import Event, RequestContext
 from a2a_sync.extensions import Extension
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
-class Agent(LocalCalls):
+class Agent(LocalCalls, Closes):
     """An agent, declared by class attributes or by arguments of the same names.
 
     ``handle_message(message, context)`` runs on a worker thread, once per message; it may be ``async def`` or a generator.
@@ -211,14 +211,6 @@ class Agent(LocalCalls):
         if app is not None:
             app.close(timeout)
         self._drop_client()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Executed:

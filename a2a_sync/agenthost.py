@@ -9,7 +9,6 @@ import hashlib
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.wrappers import Request, Response
@@ -17,6 +16,7 @@ from werkzeug.wrappers import Request, Response
 from a2a_sync import jsontext
 from a2a_sync.app import A2AApp
 from a2a_sync.bindings.headers import VERSION
+from a2a_sync.closing import Closes
 from a2a_sync.engine import Engine, Seat
 from a2a_sync.errors import InvalidRequestError
 from a2a_sync.exchange import address_of
@@ -41,7 +41,7 @@ _TAKEN = frozenset({"healthz", "readyz", "metrics"})
 _SHARED = frozenset({"store", "limits", "push", "metrics", "url", "seat"})
 
 
-class AgentHost(Mapping[str, A2AApp]):
+class AgentHost(Closes, Mapping[str, A2AApp]):
     """Several agents in one application: ``AgentHost({"echo": echo, "sum": sum_})`` serves them at ``/echo`` and ``/sum``.
 
     An agent is an `Agent`, an executor that describes itself, or an `A2AApp` with all its own settings. The agents (but for
@@ -268,14 +268,6 @@ class AgentHost(Mapping[str, A2AApp]):
         # One that is being removed has no seat any more.
         seats = [(self._seats.get(name), app) for name, app in list(self._apps.items())]
         return [app for seat, app in seats if seat is not None and seat.executor is None]
-
-    def __enter__(self) -> AgentHost:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _entry(name: str, base: str, card: bytes) -> bytes:

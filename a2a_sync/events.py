@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
+from a2a_sync.closing import Closes
 from a2a_sync.errors import A2AError, TaskNotFoundError
 from a2a_sync.fork import renew_in_child
 from a2a_sync.incidents import incident
@@ -110,7 +111,7 @@ class EventHub:
         self.stop()
 
 
-class Waiter:
+class Waiter(Closes):
     """Wakes one thread when a task pauses (or, with `ended`, when its run has ended).
 
     A hint like all of this room: what it tells may belong to an earlier run, so look at the store before you believe it.
@@ -173,12 +174,6 @@ class Waiter:
     def close(self) -> None:
         """Stop listening."""
         self._hub.remove(self._task_id, self)
-
-    def __enter__(self) -> Waiter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class Subscription:

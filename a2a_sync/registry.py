@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from a2a_sync.card import AgentCard
 from a2a_sync.client import Client, TaskStream
 from a2a_sync.client.content import Content, as_message
+from a2a_sync.closing import Closes
 from a2a_sync.errors import A2AError, TransportError, TransportTimeout
 from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
@@ -67,7 +67,7 @@ def first(agents: Sequence[RegisteredAgent]) -> RegisteredAgent:
     return next((agent for agent in agents if agent.preferred), agents[0])
 
 
-class AgentRegistry:
+class AgentRegistry(Closes):
     """Agents by name, in the order in which they were registered. Safe from many threads; nothing is asked under a lock.
 
     Parameters:
@@ -340,14 +340,6 @@ class AgentRegistry:
         """Forget all agents. Idempotent."""
         for agent in self._everybody():
             self.unregister(agent.name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _failed(name: str, message: Content, error: TransportError, metadata: Any) -> Task:

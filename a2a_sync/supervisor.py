@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from a2a_sync.agent import Agent
 from a2a_sync.agentevents import AgentEvents
+from a2a_sync.closing import Closes
 from a2a_sync.registry import AgentRegistry
 from a2a_sync.stores.base import TaskStore
 
@@ -15,7 +15,7 @@ from a2a_sync.stores.base import TaskStore
 Supervised: TypeAlias = "Agent | type[Agent] | tuple[Agent | type[Agent], Mapping[str, Any]]"
 
 
-class AgentSupervisor:
+class AgentSupervisor(Closes):
     """Starts `agents` with the options of `Agent.start`, registers them by name, and ends them in the end.
 
     ``with AgentSupervisor([Greeter, (Counter, {"store": "sqlite:///tasks.db"})]) as agents: agents["greeter"].call("hi")``
@@ -89,11 +89,3 @@ class AgentSupervisor:
             agent.close(timeout)
         while self._opened:
             self._opened.pop().close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

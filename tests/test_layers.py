@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 
 #: The house from the ground up. A module may import modules of lower floors, and of its own folder.
 FLOORS: list[list[str]] = [
-    ["errors", "clock", "fork", "limits", "logs", "tracing", "connection", "proxies", "origins"],
+    ["errors", "clock", "closing", "fork", "limits", "logs", "tracing", "connection", "proxies", "origins"],
     ["jsontext", "native", "urlguard", "stopping", "listeners", "serving"],
     ["datapart", "outbound", "slowbodies", "publickeys"],
     ["types"],

@@ -8,8 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
 
 from a2a_sync.card import AgentCard
@@ -17,6 +16,7 @@ from a2a_sync.client.cards import FOR_EVER, Kept, Wanted, choose_interface, made
 from a2a_sync.client.link import CallOptions, Link, Surroundings, as_uris, check_options, http_link, local_link
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.timeouts import Deadline, Timeout
+from a2a_sync.closing import Closes
 from a2a_sync.errors import A2AError, TransportError, UnsupportedOperationError
 from a2a_sync.logs import get_logger
 from a2a_sync.native import at_home
@@ -38,7 +38,7 @@ _RETRY = Retry()
 _TRY_AGAIN = 60.0
 
 
-class Caller:
+class Caller(Closes):
     """The base of `Client`, whose description tells what the arguments mean."""
 
     def __init__(
@@ -197,14 +197,6 @@ class Caller:
         self._surroundings.close()
         if self._http is not None:
             self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._http.agent if self._http is not None else self._target!r})"

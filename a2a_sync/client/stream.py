@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Iterator
 from itertools import chain
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from a2a_sync.client.timeouts import Alarm, AlarmClock
+from a2a_sync.closing import Closes
 from a2a_sync.errors import StreamInterrupted, TransportError, TransportTimeout
 from a2a_sync.lifecycle import Fold, ends_run
 from a2a_sync.native import at_home
@@ -45,7 +45,7 @@ class CannotBeFollowed(StreamInterrupted):
     """The stream was cut, and its agent lets nobody follow a task that works: only looking at it now and then is left."""
 
 
-class TaskStream:
+class TaskStream(Closes):
     """Iterates over the events of one task (`Task`, `TaskStatusUpdateEvent`, `TaskArtifactUpdateEvent`), or over the one
     `Message` of an agent that answers without a task.
 
@@ -274,14 +274,6 @@ class TaskStream:
         alarm, self._alarm = self._alarm, None
         if alarm is not None:
             self._alarms.cancel(alarm)
-
-    def __enter__(self) -> TaskStream:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<TaskStream task={self.task_id!r} {self.state}{' closed' if self.closed else ''}>"
