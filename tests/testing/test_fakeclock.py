@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from a2a_sync import A2AApp, Limits, TaskNotFoundError, TaskState, clock
 from a2a_sync.testing import FakeClock, Hold, Pause, ScriptedAgent, client_of
-from tests.engine import PATIENCE, eventually
+from tests.engine import PATIENCE, Background, eventually
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -61,6 +62,23 @@ def test_no_app_is_so_new_that_it_misses_what_goes_by(a2a_clock: FakeClock, a2a_
         a2a_clock.advance(8 * DAY)
         with pytest.raises(TaskNotFoundError):
             client.get_task(task.id)
+
+
+def test_time_does_not_go_by_before_the_threads_of_an_app_wait_for_it(a2a_clock: FakeClock) -> None:
+    ready, woken = threading.Event(), threading.Event()
+
+    def keep() -> None:
+        ready.wait(PATIENCE)
+        clock.wait(threading.Event(), 60)
+        woken.set()
+
+    threading.Thread(target=keep, name="a2a-sweep", daemon=True).start()
+    before, caller = a2a_clock.now, Background(lambda: a2a_clock.advance(60))
+    assert not woken.wait(0.05)
+    assert (a2a_clock.now, caller.waiting) == (before, True)
+    ready.set()
+    caller.result()
+    assert woken.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("limit", ["max_runtime", "idle_timeout"])
