@@ -19,16 +19,16 @@ from a2a_sync.bindings.headers import VERSION
 from a2a_sync.closing import Closes
 from a2a_sync.engine import Engine, Seat
 from a2a_sync.errors import InvalidRequestError
-from a2a_sync.exchange import address_of
 from a2a_sync.limits import Limits
 from a2a_sync.metrics import Metrics
-from a2a_sync.operators import HEALTH, OperatorPages, trouble_of
-from a2a_sync.origins import Origins
-from a2a_sync.plain import host_is_served, only, plain_error
-from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.push import PushNotifications
 from a2a_sync.serving import serve
 from a2a_sync.stores.base import Scope, TaskStore
+from a2a_sync.wsgi.exchange import address_of
+from a2a_sync.wsgi.operators import HEALTH, OperatorPages, trouble_of
+from a2a_sync.wsgi.origins import Origins
+from a2a_sync.wsgi.plain import host_is_served, only, plain_error
+from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -7,7 +7,6 @@ business.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.wrappers import Request
@@ -19,34 +18,35 @@ from a2a_sync.auth import Auth, Scopes, admission_of
 from a2a_sync.auth.ownership import Owner, owned
 from a2a_sync.auth.policy import principal_in
 from a2a_sync.card import AgentCard, AgentExtension
+from a2a_sync.closing import Closes
 from a2a_sync.codec import Codec, by_version
-from a2a_sync.connection import Connection
 from a2a_sync.engine import Engine, Seat
 from a2a_sync.errors import A2AError, InvalidRequestError, VersionNotSupportedError
-from a2a_sync.exchange import Exchange, address_of, internal_error
 from a2a_sync.extended import ExtendedCard, ExtendedCardSource
 from a2a_sync.extensions import Extension
 from a2a_sync.handler import RequestHandler
-from a2a_sync.http_json_wsgi import HttpJsonService, SaysTwice
 from a2a_sync.idempotency import IdempotentSend
-from a2a_sync.jsonrpc_wsgi import JsonRpcService
 from a2a_sync.limits import Limits
 from a2a_sync.logs import placed
 from a2a_sync.metrics import Metrics
 from a2a_sync.modes import InputModes
 from a2a_sync.omission import slim
 from a2a_sync.operations import Call, Endpoint, Interceptor
-from a2a_sync.operators import HEALTH, OperatorPages, trouble_of
-from a2a_sync.origins import REFUSED, Origins
 from a2a_sync.owncard import BINDINGS, OwnCard, described, offering
-from a2a_sync.plain import host_is_served, nothing_here, only, plain_error
-from a2a_sync.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.push import PushNotifications
 from a2a_sync.serving import ALONE, serve
-from a2a_sync.slowbodies import SlowBodies
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.tracing import traced
-from a2a_sync.wellknown import CARD_PATH, KEYS_PATH, OLD_CARD_PATH, CardDocument, key_set
+from a2a_sync.wsgi.connection import Connection
+from a2a_sync.wsgi.exchange import Exchange, address_of, internal_error
+from a2a_sync.wsgi.http_json import HttpJsonService, SaysTwice
+from a2a_sync.wsgi.jsonrpc import JsonRpcService
+from a2a_sync.wsgi.operators import HEALTH, OperatorPages, trouble_of
+from a2a_sync.wsgi.origins import REFUSED, Origins
+from a2a_sync.wsgi.plain import host_is_served, nothing_here, only, plain_error
+from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
+from a2a_sync.wsgi.slowbodies import SlowBodies
+from a2a_sync.wsgi.wellknown import CARD_PATH, KEYS_PATH, OLD_CARD_PATH, CardDocument, key_set
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "traceparent", "tracestate")
 
 
-class A2AApp:
+class A2AApp(Closes):
     """An agent as a WSGI application: ``gunicorn module:app --threads 32``.
 
     `agent` is an `Agent`, or any `AgentExecutor` together with `card`. `extended_card` is what those get who ask for more, a
@@ -89,7 +89,6 @@ class A2AApp:
         agent: Any,
         *,
         card: AgentCard | None = None,
-        files_twice: SaysTwice | None = None,
         extended_card: ExtendedCardSource | None = None,
         signer: CardSigner | Sequence[CardSigner] | None = None,
         store: TaskStore | str | None = None,
@@ -97,6 +96,7 @@ class A2AApp:
         versions: Sequence[str] = ("1.0", "0.3"),
         bindings: Sequence[str] = BINDINGS,
         media_type: str | None = None,
+        files_twice: SaysTwice | None = None,
         limits: Limits | None = None,
         headers: Iterable[str] = FORWARDED_HEADERS,
         trusted_hosts: Sequence[str] | None = None,
@@ -331,14 +331,6 @@ class A2AApp:
         self._closed = True
         self._slow.close()
         self._work.release()
-
-    def __enter__(self) -> A2AApp:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _speaking(versions: Sequence[str]) -> dict[str, Codec]:

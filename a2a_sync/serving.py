@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from a2a_sync.limits import Limits
-from a2a_sync.origins import Origins
+from a2a_sync.wsgi.origins import Origins
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

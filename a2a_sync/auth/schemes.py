@@ -24,9 +24,9 @@ from a2a_sync.card import (
     MutualTlsSecurityScheme,
     SecurityScheme,
 )
-from a2a_sync.connection import peer_certificate
 from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import Principal
+from a2a_sync.wsgi.connection import peer_certificate
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

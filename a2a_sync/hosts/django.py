@@ -14,8 +14,8 @@ from werkzeug.test import run_wsgi_app
 
 from a2a_sync.hosts.mounting import mounted
 from a2a_sync.operations import Principal
-from a2a_sync.origins import REFUSED
 from a2a_sync.serving import Site
+from a2a_sync.wsgi.origins import REFUSED
 
 __all__ = ["database_connections", "logged_in_user", "urls"]
 

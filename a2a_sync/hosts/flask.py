@@ -12,8 +12,8 @@ from typing import Any
 
 from a2a_sync.hosts.mounting import mounted
 from a2a_sync.operations import Principal
-from a2a_sync.origins import REFUSED
 from a2a_sync.serving import Site
+from a2a_sync.wsgi.origins import REFUSED
 
 __all__ = ["blueprint"]
 

@@ -19,7 +19,6 @@ from a2a_sync.auth.policy import principal_in
 from a2a_sync.bindings.headers import VERSION, named_extensions
 from a2a_sync.bindings.sse import frame
 from a2a_sync.codec import Codec
-from a2a_sync.connection import Connection
 from a2a_sync.errors import (
     A2AError,
     ContentTypeNotSupportedError,
@@ -34,9 +33,10 @@ from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Call, CallContext, Principal
 from a2a_sync.places import Places
-from a2a_sync.slowbodies import SlowBodies
-from a2a_sync.streaming import HEADERS as STREAM_HEADERS
-from a2a_sync.streaming import Envelope, EventStreamBody
+from a2a_sync.wsgi.connection import Connection
+from a2a_sync.wsgi.slowbodies import SlowBodies
+from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
+from a2a_sync.wsgi.streaming import Envelope, EventStreamBody
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

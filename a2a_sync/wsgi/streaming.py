@@ -13,12 +13,12 @@ from typing import Protocol
 
 from a2a_sync.bindings.sse import comment, frame
 from a2a_sync.codec import Codec
-from a2a_sync.connection import Connection
 from a2a_sync.errors import A2AError
 from a2a_sync.events import PolledStream
 from a2a_sync.incidents import incident
 from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
+from a2a_sync.wsgi.connection import Connection
 
 logger = get_logger(__name__)
 

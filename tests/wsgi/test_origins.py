@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Agent, ApiKeyAuth
-from a2a_sync.origins import Origins
+from a2a_sync.wsgi.origins import Origins
 from tests.wsgi import CARD, HOST, Peer, message, rpc
 
 PAGE = "https://page.example"

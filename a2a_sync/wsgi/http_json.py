@@ -14,8 +14,8 @@ from a2a_sync.bindings.routes import OLD_PREFIX, Paths, Place, WrongVerbError
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.codec.fields import shown
 from a2a_sync.errors import A2AError, VersionNotSupportedError
-from a2a_sync.exchange import Exchange, internal_error
 from a2a_sync.operations import GET_EXTENDED_CARD, Call, Endpoint
+from a2a_sync.wsgi.exchange import Exchange, internal_error
 
 #: Says of the headers of a request, in lower case, whether its caller encodes files twice.
 SaysTwice: TypeAlias = Callable[[Mapping[str, str]], bool]

@@ -10,7 +10,7 @@ from a2a_sync.bindings import http_json
 from a2a_sync.bindings.routes import OLD_PREFIX
 from a2a_sync.codec import by_version
 from a2a_sync.errors import MethodNotFoundError
-from a2a_sync.wellknown import CARD_PATH
+from a2a_sync.wsgi.wellknown import CARD_PATH
 
 
 def only(method: str, allowed: str) -> Response:

@@ -12,7 +12,7 @@ import pytest
 from werkzeug.serving import make_server
 
 from a2a_sync import A2AApp, Agent, Limits
-from a2a_sync.slowbodies import SlowBodies
+from a2a_sync.wsgi.slowbodies import SlowBodies
 from tests.engine import PATIENCE, eventually
 
 
@@ -76,19 +76,49 @@ def test_what_takes_too_long_is_cut_and_what_was_read_is_not() -> None:
     bodies.close()
 
 
+def threads_since(others: set[threading.Thread]) -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "a2a-bodies" and one not in others]
+
+
 def test_the_thread_ends_when_it_is_closed_and_comes_back_when_it_is_needed() -> None:
     others = set(threading.enumerate())
-
-    def threads() -> list[threading.Thread]:
-        return [one for one in threading.enumerate() if one.name == "a2a-bodies" and one not in others]
-
-    bodies = SlowBodies(60)
-    assert not threads(), "making it starts nothing"
+    bodies = SlowBodies(60, Watch())
+    assert not threads_since(others), "making it starts nothing"
     for _ in range(2):
         bodies.end(bodies.begin(Line()))
-        assert len(threads()) == 1
+        assert len(threads_since(others)) == 1
         bodies.close()
-        eventually(lambda: not threads())
+        eventually(lambda: not threads_since(others))
+
+
+def test_many_apps_share_one_thread_and_each_has_its_own_time() -> None:
+    others = set(threading.enumerate())
+    watch = Watch()
+    patient = [SlowBodies(600, watch) for _ in range(20)]
+    waiting = [Line() for _ in patient]
+    for bodies, line in zip(patient, waiting, strict=True):
+        bodies.begin(line)
+    hasty, slow = SlowBodies(0.1, watch), Line()
+    hasty.begin(slow)
+
+    assert len(threads_since(others)) == 1
+    assert slow.was_cut.wait(PATIENCE)
+    assert not any(line.was_cut.is_set() for line in waiting)
+    hasty.close()
+    assert len(threads_since(others)) == 1, "the others are still watched"
+    for bodies in patient:
+        bodies.close()
+    eventually(lambda: not threads_since(others))
+
+
+def test_what_was_idle_is_watched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slowbodies, "_LINGER", 0.0)
+    bodies = SlowBodies(0.1, Watch())
+    bodies.end(bodies.begin(Line()))
+    eventually(lambda: not bodies.watched)
+    slow = Line()
+    bodies.begin(slow)
+    assert slow.was_cut.wait(PATIENCE)
 
 
 def test_a_forked_child_watches_nothing_of_its_parents() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from a2a_sync.connection import Connection
+from a2a_sync.wsgi.connection import Connection
 
 
 @pytest.fixture

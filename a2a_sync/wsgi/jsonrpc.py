@@ -12,8 +12,8 @@ from a2a_sync.bindings.headers import UNNAMED, named_versions
 from a2a_sync.codec import Codec, by_method
 from a2a_sync.codec.fields import shown
 from a2a_sync.errors import A2AError, VersionNotSupportedError
-from a2a_sync.exchange import Exchange, internal_error
 from a2a_sync.operations import Call, Endpoint
+from a2a_sync.wsgi.exchange import Exchange, internal_error
 
 
 class JsonRpcService:

@@ -28,12 +28,12 @@ from a2a_sync import (
 )
 from a2a_sync.bindings.jsonrpc import EventEnvelope
 from a2a_sync.codec import by_version
-from a2a_sync.connection import Connection
 from a2a_sync.errors import UnsupportedOperationError
 from a2a_sync.events import Subscription
 from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import LogPage, Scope, TaskQuery
-from a2a_sync.streaming import EventStreamBody
+from a2a_sync.wsgi.connection import Connection
+from a2a_sync.wsgi.streaming import EventStreamBody
 from tests.scenarios.agent import ScenarioAgent
 from tests.wsgi import JSON_HEADERS, Frame, OpenAnswer, Peer, message, rpc
 

@@ -9,7 +9,7 @@ from werkzeug.exceptions import NotFound
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from a2a_sync import A2AApp, Agent
-from a2a_sync.proxies import TrustedProxies
+from a2a_sync.wsgi.proxies import TrustedProxies
 from tests.wsgi import CARD, HOST, Answer, Peer, message
 
 FORWARDED = {
