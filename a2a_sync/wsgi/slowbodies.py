@@ -49,7 +49,11 @@ class Watch:
                     self._changed.notify()
                 return
             self._runs = True
-        threading.Thread(target=self._run, name="a2a-bodies", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="a2a-bodies", daemon=True).start()
+        except RuntimeError:
+            self._runs = bodies.watched = False
+            raise
 
     def remove(self, bodies: SlowBodies) -> None:
         """Look at it no more. Where it was the last one, the thread ends."""

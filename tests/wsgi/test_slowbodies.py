@@ -12,7 +12,8 @@ import pytest
 from werkzeug.serving import make_server
 
 from a2a_sync import A2AApp, Agent, Limits
-from a2a_sync.wsgi.slowbodies import SlowBodies
+from a2a_sync.wsgi import slowbodies
+from a2a_sync.wsgi.slowbodies import SlowBodies, Watch
 from tests.engine import PATIENCE, eventually
 
 
