@@ -206,7 +206,7 @@ def test_a_time_that_is_written_as_text_is_read_too():
 def test_a_child_has_locks_and_a_line_of_its_own():
     receiver = WebhookReceiver(token="t0ken")
     assert post(receiver, **TOKEN, **{"X-A2A-Notification-Id": "t/1"})[0] == 204
-    with receiver._known._lock, receiver._waiting.mutex:
+    with receiver._known._lock:
         receiver.renew()
         assert post(receiver, **TOKEN, **{"X-A2A-Notification-Id": "t/2"})[0] == 204
     assert [one.id for one in receiver.notifications(timeout=0)] == ["t/2"]
