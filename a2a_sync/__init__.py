@@ -30,7 +30,7 @@ _MODULES = {
     ),
     "a2a_sync.cardmaking": ("create_agent_card",),
     "a2a_sync.cardrules": ("validate_card",),
-    "a2a_sync.chatmessages": ("from_chat_messages", "to_chat_messages"),
+    "a2a_sync.chat.messages": ("from_chat_messages", "to_chat_messages"),
     "a2a_sync.client": ("Chat", "Client", "Retry", "TaskStream", "Timeout"),
     "a2a_sync.client.placing": ("ApiKey",),
     "a2a_sync.client.remotetool": ("RemoteTool",),
@@ -108,8 +108,8 @@ if TYPE_CHECKING:
     from a2a_sync.card import AgentSkill as AgentSkill
     from a2a_sync.cardmaking import create_agent_card as create_agent_card
     from a2a_sync.cardrules import validate_card as validate_card
-    from a2a_sync.chatmessages import from_chat_messages as from_chat_messages
-    from a2a_sync.chatmessages import to_chat_messages as to_chat_messages
+    from a2a_sync.chat.messages import from_chat_messages as from_chat_messages
+    from a2a_sync.chat.messages import to_chat_messages as to_chat_messages
     from a2a_sync.client import Chat as Chat
     from a2a_sync.client import Client as Client
     from a2a_sync.client import Retry as Retry

@@ -1,6 +1,6 @@
 """Executors over agents and workflows of frameworks: anything with ``run`` or ``run_stream``.
 
-Thin faces of `AgentExecutor`: `chatmessages` makes their input, `mapper` reads what they tell, and the engine does the rest.
+Thin faces of `AgentExecutor`: `chat.messages` makes their input, `mapper` reads what they tell, and the engine does the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from a2a_sync.asynchronous import iterate, run_coroutine
-from a2a_sync.chatmessages import from_chat_messages, to_chat_messages
+from a2a_sync.chat.messages import from_chat_messages, to_chat_messages
 from a2a_sync.executor import Event, RequestContext
 from a2a_sync.mapper import Mapper, RunEvent
 from a2a_sync.results import final_events

@@ -26,7 +26,7 @@ FLOORS: list[list[str]] = [
     ["jsontext", "native", "urlguard", "stopping", "listeners", "serving"],
     ["datapart", "outbound", "publickeys", "wsgi.slowbodies"],
     ["types"],
-    ["card", "lifecycle", "taskresult", "incidents", "chatparts"],
+    ["card", "lifecycle", "taskresult", "incidents", "chat.parts"],
     ["operations", "cardrules", "modes", "bounds"],
     ["codec", "extensions", "cardmaking", "owncard", "auth", "ratelimit", "stores.base", "stores.contexts"],
     [
@@ -43,7 +43,7 @@ FLOORS: list[list[str]] = [
         "conversation",
         "dialogue",
         "artifacts",
-        "chatmessages",
+        "chat",
     ],
     [
         "events",

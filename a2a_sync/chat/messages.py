@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any
 
-from a2a_sync.chatparts import (
+from a2a_sync.chat.parts import (
     MARK,
     NO_DIFFERENCE,
     call_of,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_sync import A2AApp, Agent, Client, DataPart, FilePart, Message, Role, TextPart
-from a2a_sync.chatmessages import MEMBER, from_chat_messages, to_chat_messages
-from a2a_sync.chatparts import MARK
+from a2a_sync.chat.messages import MEMBER, from_chat_messages, to_chat_messages
+from a2a_sync.chat.parts import MARK
 from a2a_sync.codec import by_version
 from tests.strategies import JSON, MESSAGES, NAME, TEXT
 
