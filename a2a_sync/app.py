@@ -13,7 +13,6 @@ from werkzeug.wrappers import Request
 
 from a2a_sync import tracing
 from a2a_sync.activation import Activation
-from a2a_sync.around import AroundRun, Surrounded
 from a2a_sync.auth import Auth, Scopes, admission_of
 from a2a_sync.auth.ownership import Owner, owned
 from a2a_sync.auth.policy import principal_in
@@ -34,6 +33,7 @@ from a2a_sync.omission import slim
 from a2a_sync.operations import Call, Endpoint, Interceptor
 from a2a_sync.owncard import BINDINGS, OwnCard, described, offering
 from a2a_sync.push import PushNotifications
+from a2a_sync.runs.around import AroundRun, Surrounded
 from a2a_sync.serving import ALONE, serve
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.tracing import traced

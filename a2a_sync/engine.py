@@ -13,7 +13,6 @@ from typing import Any
 from a2a_sync.auth.ownership import owner_of
 from a2a_sync.errors import OverloadedError
 from a2a_sync.events import EventHub
-from a2a_sync.execution import Execution
 from a2a_sync.limits import Limits
 from a2a_sync.metrics import Metrics
 from a2a_sync.neighbours import Neighbours
@@ -23,6 +22,7 @@ from a2a_sync.push import PushNotifications
 from a2a_sync.push.configs import PushConfigs
 from a2a_sync.push.outbox import Outbox
 from a2a_sync.retention import Sweeper
+from a2a_sync.runs.execution import Execution
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import Scope, TaskStore
 
@@ -60,6 +60,8 @@ class Engine:
             self.push_configs = self._push(PushNotifications() if push is True else push)
 
     def _push(self, push: PushNotifications) -> PushConfigs:
+        if not isinstance(push, PushNotifications):
+            raise TypeError(f"push takes True, False or PushNotifications(…), not a {type(push).__name__}")
         enter = self.neighbours.enter if self.neighbours is not None else None
         count = self.metrics.count_notification if self.metrics is not None else None
         outbox = self._outbox = push.outbox(self.store, self.hub, self.limits, enter=enter, count=count)

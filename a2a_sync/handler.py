@@ -24,7 +24,6 @@ from a2a_sync.errors import (
     UnsupportedOperationError,
 )
 from a2a_sync.events import EventHub, PolledStream, SingleItemStream, Waiter
-from a2a_sync.execution import Execution, Place
 from a2a_sync.extended import ExtendedCard
 from a2a_sync.following import Streams, task_ended, with_history
 from a2a_sync.idempotency import check_same
@@ -33,6 +32,7 @@ from a2a_sync.modes import InputModes
 from a2a_sync.operations import Call, CallContext, RunRequest, SendKey, StreamItem
 from a2a_sync.paging import read_page_token, since_ms, write_page_token
 from a2a_sync.push.configs import NoPushConfigs, PushConfigs
+from a2a_sync.runs.execution import Execution, Place
 from a2a_sync.stores.base import (
     AlreadySent,
     Scope,

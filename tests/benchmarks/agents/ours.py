@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from a2a_sync import A2AApp, Agent, AgentSkill, InputRequired, Limits, MemoryStore, Message, RequestContext
 from a2a_sync.operations import RunRequest
-from a2a_sync.run import status_event
+from a2a_sync.runs.run import status_event
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import Scope, TaskStore
 from a2a_sync.types import Artifact, Role, TaskArtifactUpdateEvent, TaskState, TextPart, new_id

@@ -448,7 +448,7 @@ def test_a_run_that_comes_while_the_watchdog_leaves_is_watched(serve, monkeypatc
             asked.append(served.begin("hold"))
         return may_leave()
 
-    monkeypatch.setattr("a2a_sync.watchdog._IDLE_SECONDS", 0.0)
+    monkeypatch.setattr("a2a_sync.runs.watchdog._IDLE_SECONDS", 0.0)
     watchdog._may_leave = leave_late
     served.send("fine")
     eventually(lambda: asked and served.get(asked[0]).state is S.FAILED, "the time limit")
@@ -525,7 +525,7 @@ def test_a_time_limit_that_the_store_refuses_to_note_is_tried_again(serve, caplo
 
 
 def test_the_watchdog_leaves_when_there_is_nothing_to_watch_and_comes_back(serve, monkeypatch):
-    monkeypatch.setattr("a2a_sync.watchdog._IDLE_SECONDS", 0.0)
+    monkeypatch.setattr("a2a_sync.runs.watchdog._IDLE_SECONDS", 0.0)
     gate = Gate()
     served = serve(hold(gate), max_runtime=0.1)
     assert served.send("fine").state is S.COMPLETED
@@ -712,7 +712,7 @@ def test_a_start_that_was_overtaken_by_close_leaves_no_trace(serve):
 
 
 def test_a_run_that_was_stopped_before_it_began_stores_nothing(serve, monkeypatch):
-    monkeypatch.setattr("a2a_sync.execution._FAREWELL_SECONDS", 0.0)
+    monkeypatch.setattr("a2a_sync.runs.execution._FAREWELL_SECONDS", 0.0)
     served = serve(hold(Gate()), store=MemoryStore())
     enter = served.app._engine.execution._enter
 
@@ -729,7 +729,7 @@ def test_a_run_that_was_stopped_before_it_began_stores_nothing(serve, monkeypatc
 
 
 def test_a_run_that_was_stopped_while_it_began_still_gets_its_end(serve, monkeypatch):
-    monkeypatch.setattr("a2a_sync.execution._FAREWELL_SECONDS", 0.0)
+    monkeypatch.setattr("a2a_sync.runs.execution._FAREWELL_SECONDS", 0.0)
 
     class Closing(MemoryStore):
         def start_run(self, *args, **options):

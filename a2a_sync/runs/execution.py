@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from a2a_sync.cancelling import CancelHandlers, no_message
 from a2a_sync.errors import OverloadedError, TaskNotCancelableError, TaskNotFoundError
 from a2a_sync.events import EventHub
 from a2a_sync.fork import renew_in_child
@@ -22,11 +21,12 @@ from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.pool import Slot, WorkerPool
-from a2a_sync.run import Run, current_run
+from a2a_sync.runs.cancelling import CancelHandlers, no_message
+from a2a_sync.runs.run import Run, current_run
+from a2a_sync.runs.watchdog import Watchdog
 from a2a_sync.stamp import status_event
 from a2a_sync.stores.base import HeldRun, RunRevoked, Scope, StartedRun, TaskEnded, TaskStore
 from a2a_sync.types import Message, Metadata, TaskState
-from a2a_sync.watchdog import Watchdog
 
 logger = get_logger(__name__)
 

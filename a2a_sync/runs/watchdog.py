@@ -9,7 +9,7 @@ from a2a_sync.fork import renew_in_child
 from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.pool import Slot
-from a2a_sync.run import Run
+from a2a_sync.runs.run import Run
 
 logger = get_logger(__name__)
 

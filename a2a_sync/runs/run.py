@@ -25,8 +25,8 @@ from a2a_sync.lifecycle import Entry, IllegalTransition, LogEvent, check, ends_r
 from a2a_sync.logs import get_logger, placed
 from a2a_sync.native import Way, on_native_thread, way_home
 from a2a_sync.operations import RunRequest
+from a2a_sync.runs.stopping import StopSignal
 from a2a_sync.stamp import Stamp, status_event
-from a2a_sync.stopping import StopSignal
 from a2a_sync.stores.base import RunRevoked, Scope, StartedRun, StoreConflict, StoredTask, TaskEnded, TaskStore
 from a2a_sync.tracing import traced
 from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent

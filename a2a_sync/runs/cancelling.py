@@ -15,7 +15,7 @@ from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.pool import Slot, WorkerPool
-from a2a_sync.run import Run
+from a2a_sync.runs.run import Run
 from a2a_sync.stores.base import Scope, StartedRun, StoredTask, TaskStore
 from a2a_sync.types import Message, Metadata, Role
 

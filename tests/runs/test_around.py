@@ -21,8 +21,8 @@ from a2a_sync import (
     TaskNotCancelableError,
     TaskState,
 )
-from a2a_sync.around import Surrounded
 from a2a_sync.card import AgentCard
+from a2a_sync.runs.around import Surrounded
 from tests.engine import PATIENCE, Background, Gate, eventually
 
 Around = Callable[[RequestContext], AbstractContextManager[None]]
