@@ -15,7 +15,7 @@ from a2a_sync.errors import OverloadedError
 from a2a_sync.events import EventHub
 from a2a_sync.limits import Limits
 from a2a_sync.metrics import Metrics
-from a2a_sync.neighbours import Neighbours
+from a2a_sync.neighbours.joined import Neighbours
 from a2a_sync.operations import Call, Endpoint
 from a2a_sync.places import Places
 from a2a_sync.push import PushNotifications

@@ -33,7 +33,7 @@ from a2a_sync.types import GetTaskRequest, Role, SendMessageRequest, TextPart
 from tests.agents.many import named
 from tests.engine import PATIENCE, Background, Gate, eventually
 from tests.live import LiveServer, gunicorn
-from tests.test_leases import lose, meet
+from tests.neighbours.test_leases import lose, meet
 
 URL = "http://agents.test"
 LIST = "/.well-known/agents"
@@ -194,6 +194,8 @@ def test_what_cannot_be_an_agent_takes_no_name(make_host):
         host.add("x", object())
     host.add("x", named("x"))
     assert list(host) == ["x"]
+    with pytest.raises(TypeError, match="mapping of names to agents, not a list"):
+        AgentHost([named("x")])
 
 
 def test_a_root_that_does_not_exist_is_refused(make_host):

@@ -31,7 +31,7 @@ from a2a_sync.metrics import Metrics
 from a2a_sync.types import SendMessageRequest, TaskState
 from tests.engine import PATIENCE, Gate, Served, collect, serving
 from tests.live import gunicorn
-from tests.test_leases import lose, meet
+from tests.neighbours.test_leases import lose, meet
 
 
 @pytest.fixture(params=["memory", "sqlite"])

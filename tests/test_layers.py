@@ -48,8 +48,8 @@ FLOORS: list[list[str]] = [
     [
         "events",
         "pool",
-        "hints",
-        "leases",
+        "neighbours.hints",
+        "neighbours.leases",
         "executor",
         "stamp",
         "paging",
@@ -211,7 +211,7 @@ def test_only_the_rooms_made_for_it_know_sockets_and_databases() -> None:
         "urllib3": {"client", "outbound", "testing"},
         "sqlite3": {"stores"},
         "werkzeug": {"app", "agenthost", "wsgi", "hosts", "testing"},
-        "socket": {"wsgi", "hints", "client", "cli", "gunicorn", "outbound", "urlguard", "testing"},
+        "socket": {"wsgi", "neighbours", "client", "cli", "gunicorn", "outbound", "urlguard", "testing"},
         "sseclient": {"bindings"},
     }
     for module, path in modules().items():

@@ -25,7 +25,7 @@ from a2a_sync import (
     TaskState,
     TextPart,
 )
-from a2a_sync.leases import Leases
+from a2a_sync.neighbours.leases import Leases
 from a2a_sync.operations import RunRequest
 from a2a_sync.stamp import status_event
 from a2a_sync.stores.base import HeldRun, RunRevoked, Scope

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from a2a_sync.events import EventHub
-from a2a_sync.hints import ChangePoll, Hints, hints_folder
-from a2a_sync.leases import Leases
 from a2a_sync.limits import Limits
+from a2a_sync.neighbours.hints import ChangePoll, Hints, hints_folder
+from a2a_sync.neighbours.leases import Leases
 from a2a_sync.runs.execution import Execution
 from a2a_sync.stores.base import Workers
 
