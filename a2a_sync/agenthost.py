@@ -72,6 +72,8 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
         trusted_proxies: int = 0,
         **options: Any,
     ) -> None:
+        if agents is not None and not isinstance(agents, Mapping):
+            raise TypeError(f"agents is a mapping of names to agents, not a {type(agents).__name__}")
         self._seats: dict[str, Seat] = {}
         self._apps: dict[str, A2AApp] = {}
         self._engine = Engine(store, limits or Limits(), self._executor_of, metrics=metrics, push=push)

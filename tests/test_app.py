@@ -477,6 +477,11 @@ def test_an_app_with_a_store_that_is_not_known_cannot_be_built(store: Any) -> No
         A2AApp(ScenarioAgent(), store=store)
 
 
+def test_what_push_takes_is_said_where_it_is_something_else() -> None:
+    with pytest.raises(TypeError, match=r"push takes True, False or PushNotifications\(…\), not a str"):
+        A2AApp(ScenarioAgent(), push="https://hooks.example.com/")
+
+
 def test_an_app_whose_card_says_so_does_not_stream() -> None:
     agent = ScenarioAgent()
     card = replace(agent.describe(), capabilities=AgentCapabilities(streaming=False))

@@ -105,7 +105,8 @@ def as_requirement(auth: Auth) -> Requirement:
         return auth
     if callable(auth) and not isinstance(auth, type):
         return _Function(auth)
-    raise TypeError(f"auth takes BearerAuth(…) and its like, or a function of environ; not {auth!r:.60}")
+    # It may be a secret, so it is not shown.
+    raise TypeError(f"auth takes BearerAuth(…) and its like, or a function of environ; not a {type(auth).__name__}")
 
 
 def as_principal(said: Said) -> Principal | None:

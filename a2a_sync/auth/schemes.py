@@ -14,7 +14,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 from a2a_sync.auth.policy import Authenticator, Said, as_principal
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: A function that is given a secret and says whose it is, or the secrets themselves with who has them.
 Verify: TypeAlias = Callable[[str], Said] | Mapping[str, Principal | str]
+
+_Function = TypeVar("_Function", bound=Callable[..., Said])
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _LOOPBACK = ("127.0.0.0/8", "::1")
@@ -134,7 +136,7 @@ class BasicAuth(Authenticator):
         super().__init__()
         self.name = name
         self.scheme = HTTPAuthSecurityScheme(scheme="Basic")
-        self._verify = _Passwords(verify) if isinstance(verify, Mapping) else verify
+        self._verify = _Passwords(verify) if isinstance(verify, Mapping) else _callable(verify)
 
     def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
         sent = _authorization(environ, "basic")
@@ -262,13 +264,22 @@ def _known(said: Said, otherwise: str) -> Principal:
     return principal
 
 
+def _callable(verify: _Function) -> _Function:
+    if not callable(verify):
+        # It may be the secret itself, so it is not shown.
+        raise TypeError(
+            f"what verifies is a function, or a mapping of secrets to those who have them; not a {type(verify).__name__}"
+        )
+    return verify
+
+
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
 def _verifier(verify: Verify) -> Callable[[str], Said]:
     if not isinstance(verify, Mapping):
-        return verify
+        return _callable(verify)
     if not all(verify):
         raise ValueError("a secret cannot be empty")
     # What is compared is digests, of which nobody can choose a prefix: how long it takes says nothing of the secrets.

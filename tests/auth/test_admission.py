@@ -326,6 +326,22 @@ def test_mistakes_in_the_ways_are_told_at_once() -> None:
         A2AApp(Known(), auth=KEY, scopes={"Send": "read"})
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda secret: A2AApp(Known(), auth=secret),
+        lambda secret: A2AApp(Known(), auth={secret: "ada"}),
+        BearerAuth,
+        BasicAuth,
+        lambda secret: ApiKeyAuth(secret, header="X"),
+    ],
+)
+def test_a_secret_where_something_else_belongs_is_refused_and_not_shown(made: Any) -> None:
+    with pytest.raises(TypeError, match="function") as refused:
+        made("s3cret")
+    assert "s3cret" not in str(refused.value)
+
+
 def test_no_repr_shows_a_secret() -> None:
     ways = [BearerAuth({"s3cret": "ada"}), ApiKeyAuth({"s3cret": "ada"}, header="X"), BasicAuth({"ada": "s3cret"})]
 
