@@ -115,6 +115,8 @@ class WebhookReceiver:
             from a2a_sync.signing.tokens import Signatures
 
             self._signatures = Signatures(keys, url=url, issuer=issuer, window=window, guard=guard)
+            if not (url or token or authentication):
+                logger.warning("this receiver takes what was signed for any other webhook: give it url=")
         self._most = most
         self._handle = on_notification or self._keep
         self._window = window

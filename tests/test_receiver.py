@@ -197,6 +197,15 @@ def test_what_is_forged_replayed_or_meant_for_others_is_refused(forgery):
     assert refused(receiver, headers, body) == 401
 
 
+def test_a_receiver_that_takes_what_was_meant_for_others_says_so(caplog):
+    headers = signed(url="https://mallory.example/hook")
+    assert refused(WebhookReceiver(keys=KEYS, url=URL), headers) == 401
+    WebhookReceiver(keys=KEYS, token="t0ken")
+    assert "any other webhook" not in caplog.text
+    assert WebhookReceiver(keys=KEYS).receive(headers, BODY) is not None
+    assert "any other webhook" in caplog.text
+
+
 def test_a_time_that_is_written_as_text_is_read_too():
     receiver = WebhookReceiver(keys=KEYS)
     assert receiver.receive(signed(iat=str(int(time.time()))), BODY) is not None
