@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
+from a2a_sync.threads import start_thread
 
 logger = get_logger(__name__)
 
@@ -74,15 +75,18 @@ class Listeners:
                 logger.error("%d events wait for their listeners; dropped one more", _LINE)
                 return False
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="a2a-listeners", daemon=True)
-                self._thread.start()
+                self._thread = start_thread("a2a-listeners", self._serve)
             return True
 
     def flush(self, timeout: float) -> bool:
         """Wait for at most `timeout` seconds until all that was told has been heard. A listener itself need not wait."""
-        thread = self._thread
-        if thread is None or thread is threading.current_thread():
-            return thread is None
+        with self._lock:
+            # The lock is held until a thread that has just begun is known here.
+            thread = self._thread
+        if thread is threading.current_thread():
+            return False
+        if thread is None and self._line.empty():
+            return True
         heard = threading.Event()
         return self._put(heard) and heard.wait(timeout)
 

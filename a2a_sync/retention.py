@@ -15,6 +15,7 @@ from a2a_sync.fork import renew_in_child
 from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.stores.base import Expiry, TaskStore
+from a2a_sync.threads import start_thread
 
 logger = get_logger(__name__)
 
@@ -50,13 +51,7 @@ class Sweeper:
             return
         with self._lock:
             if self._thread is None:
-                arguments = (weakref.ref(self), self._stop, self._limits.sweep)
-                self._thread = threading.Thread(target=_look, args=arguments, name="a2a-sweep", daemon=True)
-                try:
-                    self._thread.start()
-                except RuntimeError:
-                    self._thread = None
-                    logger.exception("no thread to remove old tasks; it is tried again")
+                self._thread = start_thread("a2a-sweep", _look, weakref.ref(self), self._stop, self._limits.sweep)
 
     def sweep(self) -> bool:
         """Remove and compact some of what is too old; True when there is more.

@@ -116,7 +116,12 @@ class AlarmClock:
             if self._alarms[0][2] is alarm and not start:
                 self._changed.notify()
         if start:
-            threading.Thread(target=self._run, name="a2a-alarms", daemon=True).start()
+            try:
+                threading.Thread(target=self._run, name="a2a-alarms", daemon=True).start()
+            except RuntimeError:
+                # The call fails, for nobody would end it; the next one finds a thread or fails as well.
+                self._running, alarm.act = False, None
+                raise
         return alarm
 
     def cancel(self, alarm: Alarm) -> None:

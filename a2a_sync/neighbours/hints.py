@@ -20,6 +20,7 @@ from pathlib import Path
 
 from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
+from a2a_sync.threads import start_thread
 
 logger = get_logger(__name__)
 
@@ -196,8 +197,7 @@ class ChangePoll:
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="a2a-poll", daemon=True)
-                    self._thread.start()
+                    self._thread = start_thread("a2a-poll", self._run)
 
     def _run(self) -> None:
         last: object = None

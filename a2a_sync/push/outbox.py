@@ -27,6 +27,7 @@ from a2a_sync.push.delivery import Delivery, Turn
 from a2a_sync.push.line import Line
 from a2a_sync.stores.base import Scope, TaskStore
 from a2a_sync.stores.webhooks import StoredWebhook
+from a2a_sync.threads import start_thread
 from a2a_sync.tracing import outgoing, traced
 
 logger = get_logger(__name__)
@@ -149,13 +150,7 @@ class Outbox:
             return
         with self._lock:
             if self._thread is None:
-                arguments = (weakref.ref(self), self._inbox.bell)
-                self._thread = threading.Thread(target=_decide, args=arguments, name="a2a-outbox", daemon=True)
-                try:
-                    self._thread.start()
-                except RuntimeError:
-                    self._thread = None
-                    logger.exception("no thread to tell webhooks; it is tried again")
+                self._thread = start_thread("a2a-outbox", _decide, weakref.ref(self), self._inbox.bell)
 
     def follow(self, scope: Scope, task_id: str) -> None:
         """A webhook of this task was set, or a run on it has begun: look at it now, and listen to it."""

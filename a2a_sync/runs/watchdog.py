@@ -10,6 +10,7 @@ from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.pool import Slot
 from a2a_sync.runs.run import Run
+from a2a_sync.threads import start_thread
 
 logger = get_logger(__name__)
 
@@ -58,12 +59,7 @@ class Watchdog:
             return
         with self._lock:
             if self._thread is None and not self._stop.is_set():
-                self._thread = threading.Thread(target=self._run, name="a2a-watchdog", daemon=True)
-                try:
-                    self._thread.start()
-                except RuntimeError:
-                    self._thread = None
-                    logger.exception("no thread for the watchdog: time limits are not kept until the next run")
+                self._thread = start_thread("a2a-watchdog", self._run)
 
     def _run(self) -> None:
         last_busy = clock.monotonic()
