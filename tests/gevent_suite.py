@@ -20,6 +20,7 @@ LEFT_OUT = {
     "tests/test_asynchronous.py::test_a_loop_inside_a_loop_gets_a_thread_of_its_own": "here that is a thread of a pool",
     "tests/test_asynchronous.py::test_async_handlers_run_side_by_side_under_gevent": "starts a patched process of its own",
     "tests/test_events.py::test_a_queue_that_was_emptied_in_the_moment": "replaces a method, which gevent's queues forbid",
+    "tests/stores/test_contexts.py": "starts processes of its own",
     "tests/test_layers.py": "reads the sources, which are the same",
     "tests/test_docs.py::test_a_page_that_is_wrong_is_found_out": "tests the tests",
 }
