@@ -91,6 +91,17 @@ FLOORS: list[list[str]] = [
 ]
 #: Rooms of the two sides of the wire, which meet in `operations` only.
 SERVER = {
+    "asynchronous",
+    "limits",
+    "mapper",
+    "metrics",
+    "neighbours",
+    "paging",
+    "places",
+    "ratelimit",
+    "retention",
+    "stamp",
+    "urlguard",
     "auth",
     "bounds",
     "omission",
