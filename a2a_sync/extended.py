@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import by_version
@@ -92,8 +92,14 @@ class ExtendedCard:
         """`card` with signatures over its form of `version`. Those of its author are over the one of 1.0."""
         if self._sign is not None and card.supported_interfaces:
             card = replace(card, signatures=())
-            return replace(card, signatures=self._sign(by_version(version).dump(card)))
+            return replace(card, signatures=tuple(made for form in _forms(card, version) for made in self._sign(form)))
         return card if version == "1.0" else replace(card, signatures=())
+
+
+def _forms(card: AgentCard, version: str) -> list[Any]:
+    """The JSON of `card` in every binding, each form once: over which one it goes is not known here."""
+    forms = [by_version(version, binding).dump(card) for binding in ("JSONRPC", "HTTP+JSON")]
+    return forms[:1] if forms[0] == forms[1] else forms
 
 
 def _seen(request: GetExtendedAgentCardRequest, context: CallContext) -> CardContext:

@@ -98,8 +98,36 @@ def test_an_example_s_card_is_read_in_the_words_of_this_dialect():
     assert card.security_schemes == {"key": c.APIKeySecurityScheme(location="header", name="X-API-Key")}
     assert card.security_requirements == (c.SecurityRequirement(schemes={"key": ()}),)
     assert [one.protocol_binding for one in card.supported_interfaces] == ["JSONRPC", "HTTP+JSON"]
-    # What is written is the other dialect, which most servers answer in.
-    assert PROTO.dump(card)["securitySchemes"] == {"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
+
+
+SCHEMES = [
+    c.APIKeySecurityScheme(location="header", name="X-API-Key", description="a key"),
+    c.HTTPAuthSecurityScheme(scheme="Bearer", bearer_format="JWT"),
+    c.OAuth2SecurityScheme(flow=c.ClientCredentialsOAuthFlow(token_url="https://t.test/", scopes={"read": "reads"})),
+    c.OpenIdConnectSecurityScheme(open_id_connect_url="https://id.test/"),
+    c.MutualTlsSecurityScheme(),
+]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: type(scheme).__name__)
+def test_a_card_s_schemes_are_written_in_the_words_of_both_dialects(scheme):
+    interface = c.AgentInterface(url="https://a.test/", protocol_binding="HTTP+JSON", protocol_version="0.3")
+    card = c.AgentCard(
+        name="known",
+        description="with schemes",
+        version="1",
+        supported_interfaces=(interface,),
+        security_schemes={"it": scheme},
+        default_input_modes=("text/plain",),
+        default_output_modes=("text/plain",),
+        skills=(c.AgentSkill(id="a", name="A", description="does", tags=("b",)),),
+    )
+    written = PROTO.dump(card)["securitySchemes"]["it"]
+    own = {name: value for name, value in written.items() if name.endswith("SecurityScheme")}
+    other = {name: value for name, value in written.items() if name not in own}
+    for words in (own, other, written):
+        assert len(words) > 0
+        assert PROTO.load(c.AgentCard, {**PROTO.dump(card), "securitySchemes": {"it": words}}) == card
 
 
 # -- from the objects and back ------------------------------------------------------------------------------------------

@@ -174,6 +174,14 @@ def test_a_client_trusts_a_card_that_is_signed_and_the_extended_one_as_well(
         assert client.extended_card().description == "Does more"
 
 
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_an_extended_card_of_0_3_is_signed_as_each_binding_writes_its_schemes(binding: str, serve: Serve) -> None:
+    app = serve(extended_card=SECURED)
+
+    with connect(app, SIGNER.public_jwk, binding=binding, version="0.3") as client:
+        assert set(client.extended_card().security_schemes) == {"bearer", "code"}
+
+
 def test_a_client_calls_nobody_whose_card_is_not_signed_by_somebody_it_trusts(serve: Serve) -> None:
     for app, said in ((serve(), "made by another key"), (serve(signer=None), "the card is not signed")):
         with connect(app, STRANGER.public_jwk) as client:

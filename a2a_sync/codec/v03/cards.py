@@ -215,22 +215,27 @@ def _optional_text(value: dict[str, Any], name: str, strict: bool) -> str:
     return text
 
 
-AGENT_CARD = _Card(
-    c.AgentCard,
-    required("name", TEXT),
-    required("description", TEXT),
-    Member("provider", AGENT_PROVIDER),
-    required("version", TEXT),
-    optional("documentation_url", TEXT),
-    optional("icon_url", TEXT),
-    required("capabilities", AGENT_CAPABILITIES),
-    Member("security_schemes", mapping(SECURITY_SCHEME)),
-    SECURITY,
-    required("default_input_modes", TEXTS),
-    required("default_output_modes", TEXTS),
-    required("skills", many(AGENT_SKILL)),
-    Member("signatures", many(AGENT_CARD_SIGNATURE)),
-)
+def agent_card(scheme: Kind) -> Record:
+    """How a card is read and written; `scheme` is how a security scheme is."""
+    return _Card(
+        c.AgentCard,
+        required("name", TEXT),
+        required("description", TEXT),
+        Member("provider", AGENT_PROVIDER),
+        required("version", TEXT),
+        optional("documentation_url", TEXT),
+        optional("icon_url", TEXT),
+        required("capabilities", AGENT_CAPABILITIES),
+        Member("security_schemes", mapping(scheme)),
+        SECURITY,
+        required("default_input_modes", TEXTS),
+        required("default_output_modes", TEXTS),
+        required("skills", many(AGENT_SKILL)),
+        Member("signatures", many(AGENT_CARD_SIGNATURE)),
+    )
+
+
+AGENT_CARD = agent_card(SECURITY_SCHEME)
 _RECORDS = (
     AGENT_PROVIDER,
     AGENT_EXTENSION,

@@ -4,7 +4,7 @@ Names of states and roles, of a message's content and of a file's differ from th
 ``kind``. The specification shows that other dialect for this binding too, so what is written in it is read here. A
 configuration without ``blocking`` does not block: what a proto leaves out is false, and official clients leave it out.
 
-Official readers refuse members that they do not know, so nothing is written that is not in the proto. It has no
+Official readers refuse members that they do not know, so nothing is written that is not in the proto, cards apart. It has no
 ``referenceTaskIds``, and a cancel has no metadata.
 """
 
@@ -14,12 +14,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from a2a_sync import card as c
 from a2a_sync import operations as op
 from a2a_sync import types as t
+from a2a_sync.codec import v10
 from a2a_sync.codec.fields import FLAG, INT32, MOMENT, STRUCT, TEXT, Kind, Scalar, many, names, unexpected
 from a2a_sync.codec.records import Member, OneOf, Record, load_member, required
 from a2a_sync.codec.v03 import KINDS as KIND_JSON
-from a2a_sync.codec.v03 import METHODS, OldCodec, requests, tasks
+from a2a_sync.codec.v03 import METHODS, OldCodec, cards, requests, tasks
 from a2a_sync.codec.v03.parts import DATA, METADATA, File, Parts
 from a2a_sync.codec.v03.tasks import EXTENSIONS, HISTORY_LENGTH, TEXTS
 from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
@@ -280,11 +282,17 @@ _RECORDS = (
     Record(t.DeleteTaskPushNotificationConfigRequest, _TASK_ID, required("id", TEXT)),
     PUSH_CONFIGS,
 )
-#: How each type of the model is read and written. Cards are those of the other dialect.
+#: Some clients know a scheme by the proto's words and stumble where these are missing, others by the other dialect's.
+_SCHEME = Scalar(
+    cards.SECURITY_SCHEME.load,
+    lambda scheme: {**v10.SECURITY_SCHEME.dump(scheme), **cards.SECURITY_SCHEME.dump(scheme)},
+)
+#: How each type of the model is read and written. Cards are those of the other dialect, but for their schemes.
 KINDS: Mapping[Any, Kind] = {
     **KIND_JSON,
     **{record.cls: record for record in _RECORDS},
     **dict.fromkeys((t.Part, t.TextPart, t.FilePart, t.DataPart), PART),
+    c.AgentCard: cards.agent_card(_SCHEME),
     t.Task: _Either(TASK, tasks.TASK),
     t.SendMessageResponse: SEND_MESSAGE_RESPONSE,
     t.StreamResponse: STREAM_RESPONSE,
