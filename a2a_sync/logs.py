@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
-    """Where in the protocol the current code runs."""
+    """The call and the run that the current code belongs to. It follows context variables into threads and coroutines."""
 
     method: str = ""
     task_id: str = ""
@@ -26,11 +26,6 @@ class Place(NamedTuple):
 
 _NOWHERE = Place()
 _place: contextvars.ContextVar[Place] = contextvars.ContextVar("a2a_sync_place", default=_NOWHERE)
-
-
-def current_place() -> Place:
-    """The call and the run that the current code belongs to. Follows context variables into threads and coroutines."""
-    return _place.get()
 
 
 class placed:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Agent, Client, Message, RequestContext, Task
-from a2a_sync.logs import ContextFilter, current_place, get_logger, placed
+from a2a_sync.logs import ContextFilter, get_logger, placed
 
 
 def test_a_record_of_the_library_says_where_it_was_made(caplog: pytest.LogCaptureFixture) -> None:
@@ -54,7 +54,9 @@ def test_a_filter_puts_the_same_on_records_of_user_code_in_a_run() -> None:
 
 
 def test_outside_of_any_call_there_is_no_place() -> None:
-    assert current_place() == ("", "", "")
+    record = logging.makeLogRecord({})
+    assert ContextFilter().filter(record)
+    assert (record.method, record.task_id, record.context_id) == ("", "", "")
 
 
 def test_an_exception_of_a_handler_is_logged_with_its_task(caplog: pytest.LogCaptureFixture) -> None:
