@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from a2a_sync.auth.ownership import owner_of
+from a2a_sync.auth.ownership import OWNER_MARK, owner_of
 from a2a_sync.errors import OverloadedError
 from a2a_sync.events import EventHub
 from a2a_sync.limits import Limits
@@ -123,7 +123,7 @@ class Seat:
     @staticmethod
     def named_by(scope: Scope) -> str:
         """The name of the seat that a scope belongs to."""
-        return scope.owner.partition("/")[0]
+        return scope.owner.partition(OWNER_MARK)[0]
 
     def around(self, endpoint: Endpoint) -> Endpoint:
         """`endpoint` for the tasks of this seat."""
@@ -131,8 +131,8 @@ class Seat:
         def seated(call: Call) -> Any:
             if self._left:
                 raise OverloadedError("this agent is not served any more")
-            # No name of a seat has a slash in it, so nobody's id leads to another seat.
-            owner = f"{self.name}/{owner_of(call.context)}"
+            # Nobody's id has the mark in it, so none leads to another seat, or from an app beside it to one of these.
+            owner = f"{self.name}{OWNER_MARK}{owner_of(call.context)}"
             return endpoint(replace(call, context=replace(call.context, owner=owner)))
 
         return seated

@@ -15,6 +15,9 @@ from a2a_sync.operations import Call, CallContext, Endpoint
 #: Says whose tasks a call means: an id, or None for the caller's own. May raise an `A2AError`.
 Owner: TypeAlias = Callable[[Call], str | None]
 
+#: Stands between an agent of several and its caller in the owner of a task, and in nobody's id.
+OWNER_MARK = "\x1f"
+
 
 def owner_of(context: CallContext) -> str:
     """Whose tasks a call means: of whom the author named, else of its caller; ``""`` where there is nobody."""
@@ -32,6 +35,8 @@ def owned(owner: Owner, endpoint: Endpoint) -> Endpoint:
             return endpoint(call)
         if not isinstance(named, str):
             raise TypeError(f"owner= gives the id of an owner, or None, not {type(named).__name__}")
+        if OWNER_MARK in named:
+            raise ValueError("owner= gave an id with a control character that no id may have")
         return endpoint(replace(call, context=replace(call.context, owner=named)))
 
     return of_owner

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from a2a_sync.auth.ownership import OWNER_MARK
 from a2a_sync.card import SecurityScheme
 from a2a_sync.operations import Principal
 
@@ -110,14 +111,16 @@ def as_requirement(auth: Auth) -> Requirement:
 
 
 def as_principal(said: Said) -> Principal | None:
-    """What such a function gave. Nobody has an empty id: it is that of the tasks without an owner."""
-    if isinstance(said, str):
-        return Principal(id=said) if said else None
-    if said is None or (isinstance(said, Principal) and not said.id):
+    """What such a function gave.
+
+    Nobody has an empty id: it is that of the tasks without an owner. Nor one with `OWNER_MARK`, wherever it may come from.
+    """
+    principal = Principal(id=said) if isinstance(said, str) else said
+    if principal is None:
         return None
-    if not isinstance(said, Principal):
+    if not isinstance(principal, Principal):
         raise TypeError(f"a caller is a Principal, an id or None, not {type(said).__name__}")
-    return said
+    return principal if principal.id and OWNER_MARK not in principal.id else None
 
 
 def principal_in(environ: Mapping[str, Any]) -> Principal | None:

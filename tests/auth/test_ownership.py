@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, BearerAuth, InputRequired, Principal, PushNotifications, URLGuard
+from a2a_sync import A2AApp, Agent, AgentHost, BearerAuth, InputRequired, Principal, PushNotifications, URLGuard
 from a2a_sync import operations as op
 from a2a_sync.bindings.http_json import write_request
 from a2a_sync.codec import by_version
@@ -284,3 +285,28 @@ def test_what_is_no_id_lets_nobody_in(said: Any) -> None:
 
     assert answer.error["code"] == -32603
     assert json.loads(answer.body)["id"] == 1
+
+
+def test_nobodys_id_leads_to_the_tasks_of_an_agent_among_several(tmp_path: Path) -> None:
+    """Also not through an app beside their host, over the same file."""
+    store = f"sqlite:///{tmp_path / 'tasks.db'}"
+    agent = Agent("asking")
+    agent.message(lambda message, context: InputRequired("and?"))
+    claimed = {"slash": "echo/ada", "mark": "echo\x1fada"}
+    with (
+        AgentHost({"echo": agent}, store=store, auth=BearerAuth(KNOWN)) as host,
+        A2AApp(
+            agent, store=store, auth=BearerAuth({token: Principal(id=id) for token, id in claimed.items()})
+        ) as beside,
+    ):
+        task = started_in(Peer(host), "/echo")
+        assert WAYS[0].send(Peer(beside), op.GET_TASK, {"id": task}, "slash").error["code"] == -32001
+        assert WAYS[0].send(Peer(beside), op.GET_TASK, {"id": task}, "mark").status == 401
+
+
+def started_in(peer: Peer, path: str) -> str:
+    headers = {"A2A-Version": "1.0", "Content-Type": "application/json", "Authorization": "Bearer ada"}
+    with peer.open("POST", f"{path}/", rpc("SendMessage", message()), headers) as opened:
+        answer = Answer(opened.status, opened.headers, opened.chunk())
+    task: str = answer.result["task"]["id"]
+    return task
