@@ -86,7 +86,7 @@ const card = {
 };
 const extended = async () => ({ ...card, description: 'For callers that are known' });
 const requestHandler = new DefaultRequestHandler(
-  card, new InMemoryTaskStore(), new Obedient(), undefined, undefined, { send: async () => {} }, extended,
+  card, new InMemoryTaskStore(), new Obedient(), undefined, undefined, undefined, extended,
 );
 const userBuilder = UserBuilder.noAuthentication;
 

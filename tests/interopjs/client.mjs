@@ -1,13 +1,15 @@
-// A client of the JavaScript SDK that does what it is told: `node client.mjs PACKAGE URL BINDING VERSION`.
+// A client of the JavaScript SDK that does what it is told: `node client.mjs PACKAGE URL BINDING VERSION CREDENTIALS`.
 //
 // One JSON object a line comes in, {"id", "call", "argument", "stop"}: a method of the SDK's client and its one argument, as the
 // protocol's JSON; "stop" is the number of events after which a stream is left. What comes back names the same id: {"value"}
 // for an answer, {"event"} for each event of a stream and then {"done": true}, {"error"} for what was thrown.
+//
+// CREDENTIALS is JSON: "headers" go with every request, "renewed" instead of them once the agent has asked for others.
 
 import { createInterface } from 'node:readline';
 import { inspect } from 'node:util';
 
-const [name, url, binding, version] = process.argv.slice(2);
+const [name, url, binding, version, credentials] = process.argv.slice(2);
 const types = await import(name);
 const sdk = await import(`${name}/client`);
 
@@ -43,15 +45,30 @@ const request = (call, argument) =>
 const answer = (call, value) =>
   typed && ANSWERS[call] && value ? types[ANSWERS[call](value)].toJSON(value) : (value ?? null);
 
+// Credentials are sent as the SDK offers it: with every request, and anew once it has been told that they are not those.
+let lastStatus;
+const watched = async (...request) => {
+  const response = await fetch(...request);
+  lastStatus = response.status;
+  return response;
+};
+const { headers, renewed } = JSON.parse(credentials);
+const fetchImpl = sdk.createAuthenticatingFetchWithRetry(watched, {
+  headers: async () => headers ?? {},
+  shouldRetryWithHeaders: async (_, response) =>
+    (response.status === 401 && response.headers.has('WWW-Authenticate') ? renewed : undefined),
+});
+
 // With a card of 1.0 the newest SDK speaks 1.0; it speaks 0.3 where the card is one of 0.3 and it was told to be compatible.
 async function connect() {
-  const preferences = { preferredTransports: [binding] };
-  if (!typed || version === '1.0') {
-    return new sdk.ClientFactory(sdk.ClientFactoryOptions.createFrom(sdk.ClientFactoryOptions.default, preferences)).createFromUrl(url);
-  }
-  const old = { legacyCompat: { enabled: true } };
-  const transports = [new sdk.JsonRpcTransportFactory(old), new sdk.RestTransportFactory(old)];
-  const factory = new sdk.ClientFactory({ ...preferences, transports, cardResolver: new sdk.DefaultAgentCardResolver(old) });
+  const old = typed && version === '0.3' ? { legacyCompat: { enabled: true } } : {};
+  const options = { fetchImpl, ...old };
+  const factory = new sdk.ClientFactory({
+    preferredTransports: [binding],
+    transports: [new sdk.JsonRpcTransportFactory(options), new sdk.RestTransportFactory(options)],
+    cardResolver: new sdk.DefaultAgentCardResolver(old),
+  });
+  if (!old.legacyCompat) return factory.createFromUrl(url);
   const answer = await fetch(`${url}/.well-known/agent-card.json`, { headers: { 'A2A-Version': '0.3' } });
   return factory.createFromAgentCard(await answer.json());
 }
@@ -59,7 +76,13 @@ async function connect() {
 const client = await connect();
 const say = (object) => process.stdout.write(`${JSON.stringify(object)}\n`);
 
-const told = (error) => ({ class: error.constructor?.name ?? 'none', details: inspect(error, { depth: 4 }) });
+const told = (error) => ({ class: error.constructor?.name ?? 'none', details: inspect(error, { depth: 4 }), status: lastStatus });
+
+// What the newest SDK has for those who are told of tasks: the type of 1.0, and a function for what comes in the form of 0.3.
+async function readNotification(body) {
+  if (version === '1.0') return types.StreamResponse.fromJSON(body);
+  return (await import(`${name}/compat/v0_3`)).legacyPushNotificationToV1StreamResponse(body);
+}
 
 async function act({ id, call, argument, stop }) {
   try {
@@ -68,6 +91,7 @@ async function act({ id, call, argument, stop }) {
       const bindings = { _JsonRpcTransport: 'JSONRPC', _RestTransport: 'HTTP+JSON' };
       return say({ id, value: [protocolName ?? bindings[constructor.name], protocolVersion ?? version] });
     }
+    if (call === 'readNotification') return say({ id, value: types.StreamResponse.toJSON(await readNotification(argument)) });
     const options = {};
     const result = argument === undefined ? client[call](options) : client[call](request(call, argument), options);
     if (typeof result?.[Symbol.asyncIterator] !== 'function') {

@@ -6,7 +6,8 @@ import express from 'express';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AgentCard, Role, TaskState } from 'a2a-newest';
-import { AgentEvent, DefaultRequestHandler, InMemoryTaskStore } from 'a2a-newest/server';
+import { createLegacyAwarePushNotificationSender } from 'a2a-newest/compat/v0_3/server';
+import { AgentEvent, DefaultRequestHandler, InMemoryPushNotificationStore, InMemoryTaskStore } from 'a2a-newest/server';
 import { agentCardHandler, jsonRpcHandler, restHandler, UserBuilder } from 'a2a-newest/server/express';
 
 const port = Number(process.argv[2]);
@@ -89,8 +90,10 @@ const document = {
 };
 const card = AgentCard.fromJSON(document);
 const extended = AgentCard.fromJSON({ ...document, description: 'For callers that are known' });
+const webhooks = new InMemoryPushNotificationStore();
 const requestHandler = new DefaultRequestHandler(
-  card, new InMemoryTaskStore(), new Obedient(), undefined, undefined, { send: async () => {} }, async () => extended,
+  card, new InMemoryTaskStore(), new Obedient(), undefined, webhooks, createLegacyAwarePushNotificationSender(webhooks),
+  async () => extended,
 );
 const userBuilder = UserBuilder.noAuthentication;
 const legacyCompat = { enabled: true };

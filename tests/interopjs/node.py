@@ -9,7 +9,7 @@ import re
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -22,23 +22,29 @@ _PATIENCE = 40.0
 
 
 class JsError(Exception):
-    """What the SDK's client threw: `kind` is the class, without the binding that it is of."""
+    """What the SDK's client threw: `kind` is the class, without the binding that it is of; `status` that of the last answer."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         super().__init__(told["details"])
         # The newest SDK puts the binding in front of a name, that of 0.3 into the middle of it.
         self.kind = re.sub("^JsonRpc|^Rest|JSONRPC", "", told["class"])
+        self.status: int = told.get("status", 0)
 
 
 class JsClient:
-    """A client of the SDK that is installed as `package`, for the agent at `url`."""
+    """A client of the SDK that is installed as `package`, for the agent at `url`.
 
-    def __init__(self, package: str, url: str, way: Way, log: IO[bytes]) -> None:
+    `credentials`: ``headers`` are sent with every request, ``renewed`` in place of them after the agent has said 401.
+    """
+
+    def __init__(
+        self, package: str, url: str, way: Way, log: IO[bytes], credentials: Mapping[str, Mapping[str, str]]
+    ) -> None:
         self._ids = itertools.count(1)
         self._answers: dict[int, queue.SimpleQueue[dict[str, Any]]] = {0: queue.SimpleQueue()}
         self._log = log
         self._process = subprocess.Popen(
-            ["node", "client.mjs", package, url, way.binding, way.version],
+            ["node", "client.mjs", package, url, way.binding, way.version, json.dumps(credentials)],
             cwd=HERE,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -110,9 +116,9 @@ class JsClient:
 
 
 @contextmanager
-def js_client(package: str, url: str, way: Way) -> Iterator[JsClient]:
+def js_client(package: str, url: str, way: Way, **credentials: Mapping[str, str]) -> Iterator[JsClient]:
     with tempfile.TemporaryFile() as log:
-        client = JsClient(package, url, way, log)
+        client = JsClient(package, url, way, log, credentials)
         try:
             yield client
         finally:

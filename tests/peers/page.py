@@ -62,6 +62,12 @@ and `tests/interopjs` (`make interop`), which fail where it is wrong; `make inte
 **yes**: tests passed. A number: the other one goes its own way there, as the note below the table says, with the section of the
 specification. A test holds that too, so the note goes when the other one changes. Names of files are not compared in HTTP+JSON of
 0.3, whose proto has none.
+
+Beside the tables: clients of the official SDKs, the newest for Python and both for JavaScript, authenticate with bearer tokens
+and API keys, and are told 401 and 403 where they may not call. What their servers post to webhooks is taken by
+`WebhookReceiver`, and what ours posts is read by what the newest ones have for it. Of a webhook's token and credentials, servers
+on the newest SDK for JavaScript send the credentials, those on the last one of 0.3 the token: a receiver that wants both refuses
+them.
 """
 
 
