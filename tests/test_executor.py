@@ -10,8 +10,8 @@ import pytest
 
 from a2a_sync import Agent, Extension
 from a2a_sync import operations as op
-from a2a_sync.errors import InternalError
 from a2a_sync.artifacts import to_parts
+from a2a_sync.errors import InternalError
 from a2a_sync.executor import AgentExecutor, TaskCancelled
 from a2a_sync.operations import Principal
 from a2a_sync.types import (
