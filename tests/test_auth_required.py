@@ -109,7 +109,9 @@ def test_a_stream_that_is_read_late_ends_where_its_run_did(agent: Any, card: Any
             "POST", "/", rpc("message/stream", message_v03("go")), {"Content-Type": "application/json"}
         ) as late:
             task = peer.call("ListTasks", {}).result["tasks"][0]["id"]
-            eventually(lambda: peer.call("GetTask", {"id": task}).result["status"]["state"] == "TASK_STATE_AUTH_REQUIRED")
+            eventually(
+                lambda: peer.call("GetTask", {"id": task}).result["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
+            )
             assert peer.call("SendMessage", message("done", taskId=task)).result["task"]["id"] == task
             events = list(late.events())
 
