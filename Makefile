@@ -10,6 +10,8 @@ NODE_MODULES := tests/interopjs/node_modules
 export INTEROP_RECORDS ?= $(CURDIR)/$(VENV)/interop-records
 # Where the official kits come from: an address, or the path of a clone.
 TCK ?= https://github.com/a2aproject/a2a-tck.git
+# Tests mostly wait for servers, so more of them at a time than there are cores. JOBS=0 is one after the other.
+JOBS ?= 4
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
@@ -26,7 +28,7 @@ demo: $(VENV)/.stamp-base ## Serve an agent, call it, show what it does; results
 	@$(BIN)/python examples/demo.py demo-output
 
 test: $(VENV)/.stamp-test ## Run the tests that need nothing but Python
-	$(BIN)/python -m pytest $(PYTEST_ARGS) --ignore=tests/interop --ignore=tests/interop03 --ignore=tests/interopjs --ignore=tests/frameworks --ignore=tests/benchmarks
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -n $(JOBS) --dist loadfile --no-loadscope-reorder --ignore=tests/interop --ignore=tests/interop03 --ignore=tests/interopjs --ignore=tests/frameworks --ignore=tests/benchmarks
 
 test-gevent: $(VENV)/.stamp-test ## Run them once more with a standard library that gevent has patched
 	$(BIN)/python -m tests.gevent_suite $(PYTEST_ARGS)

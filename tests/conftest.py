@@ -23,3 +23,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """What takes minutes is run only where it is asked for by name."""
     named = any("soak" in argument for argument in config.args)
     return True if collection_path.name == "soak" and not named else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, files that take long go first: none of them is left over at the end."""
+    if hasattr(config, "workerinput"):
+        long = {item.path for item in items if item.get_closest_marker("live") or item.get_closest_marker("timeout")}
+        items.sort(key=lambda item: item.path not in long)

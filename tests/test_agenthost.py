@@ -301,7 +301,7 @@ def test_a_hundred_agents_share_their_threads(make_host):
 
     before = threads()
     host = make_host(*[f"agent{n}" for n in range(100)], limits=Limits(tick=0.05, executions=4))
-    assert threads() == before
+    assert threads() <= before  # those of earlier tests may end meanwhile
     assert len(host) == len(get(host, LIST).json()["agents"]) == 100
     for name in host:
         with Client(host[name]) as client:

@@ -90,7 +90,6 @@ def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 # Threads of the app draw random pauses while requests are drawn; Hypothesis takes that for the doing of a strategy.
-@pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("version", GRAMMARS)
 def test_damaged_requests_never_hurt(version: str, world: World) -> None:

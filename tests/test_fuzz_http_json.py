@@ -122,7 +122,6 @@ def judge_error(path: str, request: HttpRequest, answer: Answer) -> None:
 
 
 # Threads of the app draw random pauses while requests are drawn; Hypothesis takes that for the doing of a strategy.
-@pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("version", GRAMMARS)
 def test_damaged_requests_over_http_json_never_hurt(version: str, world: World) -> None:

@@ -372,7 +372,7 @@ def _attempt(call: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before its work", "after its work"])
-@pytest.mark.parametrize("number", range(22))
+@pytest.mark.parametrize("number", range(18))
 def test_a_fault_at_any_one_call_of_the_store(
     number: int, after: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
