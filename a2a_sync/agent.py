@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from a2a_sync.asynchronous import iterate, run_coroutine
 from a2a_sync.card import AgentCard, AgentExtension, AgentProvider, Skills, as_skills
 from a2a_sync.closing import Closes
 from a2a_sync.dialogue import WaitsForAnswer
@@ -114,9 +114,9 @@ class Agent(LocalCalls, Closes):
     def _handle(self, context: RequestContext) -> Iterator[Event] | None:
         value = self.handle_message(context.message, context)
         if inspect.iscoroutine(value):
-            value = run_coroutine(value, context)
+            value = _asynchronous().run_coroutine(value, context)
         if inspect.isasyncgen(value):
-            value = iterate(value, context)
+            value = _asynchronous().iterate(value, context)
         if isinstance(value, Stream):
             ChunkStream(context).send(value.chunks)
         elif inspect.isgenerator(value):
@@ -141,7 +141,7 @@ class Agent(LocalCalls, Closes):
     def _ask_to_cancel(self, context: RequestContext) -> None:
         asked = self.handle_cancel(context)
         if inspect.iscoroutine(asked):
-            run_coroutine(asked, context)
+            _asynchronous().run_coroutine(asked, context)
 
     # -- the card --
 
@@ -226,3 +226,10 @@ class _Executed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._agent, name)
+
+
+def _asynchronous() -> ModuleType:
+    """What runs coroutines. Loading it loads asyncio, which most agents have no use for."""
+    from a2a_sync import asynchronous
+
+    return asynchronous

@@ -8,8 +8,8 @@ understands answers; asking is the context's.
 
 from __future__ import annotations
 
-import asyncio
 import re
+import sys
 import threading
 from collections.abc import Iterable, Sequence
 
@@ -114,7 +114,9 @@ def _short(text: str) -> str:
 def here() -> object:
     """Where this is called: the thread, and the task of asyncio. What a handler started is somewhere else."""
     try:
-        task = asyncio.current_task()
+        # Where there is a task, asyncio is loaded; loading it costs more than all of this room.
+        asyncio = sys.modules.get("asyncio")
+        task = asyncio.current_task() if asyncio is not None else None
     except RuntimeError:
         task = None
     return threading.get_ident(), task
