@@ -60,24 +60,37 @@ FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "tracepare
 class A2AApp(Closes):
     """An agent as a WSGI application: ``gunicorn module:app --threads 32``.
 
-    `agent` is an `Agent`, or any `AgentExecutor` together with `card`. `extended_card` is what those get who ask for more, a
-    card or a function of a `CardContext` that gives one. `signer` signs both cards (it needs `url`); several do it one after the
-    other. `store` is a `TaskStore` or a URL
-    (``sqlite:///tasks.db``, ``memory:``); without one tasks live in memory. `url` is the public address; without it the
-    card takes it from each request. `trusted_hosts` are the names by which the app may be called (None: any, and then shared
-    caches may not keep the card). `cors` are the origins whose web pages may call it, besides its own.
-    `trusted_proxies` is how many proxies in front of the app tell the truth in ``X-Forwarded-For``, ``-Proto``, ``-Host``
-    and ``-Prefix``; without it nobody is believed. `headers` are the request headers, in lower case, that handlers may see.
-    `around_run` is called with the context of each run, and what it returns is entered around the agent's code, on the run's
-    thread. `extensions` are what clients may ask for besides the protocol, added to those of the agent and of the card.
-    `interceptors` are put around every call, the first outermost: each takes an endpoint and gives one. `metrics`
-    counts what happens and adds ``/metrics``. `push` switches push notifications on, as it says or with its defaults (True).
-    `auth` says who may call: `BearerAuth` and its like, combined by ``&`` and ``|``, or a function of ``environ``; `scopes` are
-    those that operations need, by name (``"*"``: all). `owner` is a function of a `Call` that says whose tasks are meant, by the
-    id of a principal or by any other; without it everybody has their own. `bindings` are those that are served, at one URL, in the order of the card;
-    `media_type` is that of all answers of ``HTTP+JSON`` in 1.0; by default ``application/json`` where the request
-    names that, else ``application/a2a+json``. `files_twice` is a function of a request's headers, in lower case, that says
-    whether its caller encodes files twice, as Python's official SDK of 0.3 does over ``HTTP+JSON``. Nothing is started or opened before the first request, so the app may be made before a fork.
+    Nothing is started or opened before the first request, so the app may be made before a fork.
+
+    Parameters:
+        agent: an `Agent`, or any `AgentExecutor` together with `card`.
+        extended_card: what those get who ask for more: a card, or a function of a `CardContext` that gives one.
+        signer: signs both cards (it needs `url`); several do it one after the other.
+        store: a `TaskStore` or a URL (``sqlite:///tasks.db``, ``memory:``); without one tasks live in memory.
+        url: the public address; without it the card takes it from each request.
+        versions: those of the protocol that are served, preferred first.
+        bindings: those that are served, at one URL, in the order of the card.
+        media_type: that of all answers of ``HTTP+JSON`` in 1.0; by default ``application/json`` where the request names
+            that, else ``application/a2a+json``.
+        files_twice: a function of a request's headers, in lower case, that says whether its caller encodes files twice, as
+            Python's official SDK of 0.3 does over ``HTTP+JSON``.
+        limits: the numbers that bound it.
+        headers: the request headers, in lower case, that handlers may see.
+        trusted_hosts: the names by which the app may be called (None: any, and then shared caches may not keep the card).
+        trusted_proxies: how many proxies in front of the app tell the truth in ``X-Forwarded-For``, ``-Proto``, ``-Host`` and
+            ``-Prefix``; without it nobody is believed.
+        around_run: called with the context of each run; what it returns is entered around the agent's code, on the run's
+            thread.
+        extensions: what clients may ask for besides the protocol, added to those of the agent and of the card.
+        interceptors: put around every call, the first outermost: each takes an endpoint and gives one.
+        metrics: counts what happens and adds ``/metrics``.
+        push: switches push notifications on, as it says or with its defaults (True).
+        auth: who may call: `BearerAuth` and its like, combined by ``&`` and ``|``, or a function of ``environ``.
+        scopes: those that operations need, by name (``"*"``: all).
+        owner: a function of a `Call` that says whose tasks are meant, by the id of a principal or by any other; without it
+            everybody has their own.
+        cors: the origins whose web pages may call it, besides its own.
+        seat: the place of this app among several; given by an `AgentHost`.
 
     Raises:
         ValueError: a version or binding that this library does not speak, a store URL it does not know, a negative number of proxies.
@@ -166,11 +179,7 @@ class A2AApp(Closes):
         self._places = engine.places
         self._slow = SlowBodies(self.limits.body_time)
         handler: Endpoint = self._handler if seat is None else seat.around(self._handler)
-        if owner is not None:
-            handler = owned(owner, handler)
-        if self.limits.history_part is not None:
-            handler = slim(self.limits.history_part, handler)
-        self._endpoint: Endpoint = activation.around(self._places.guard(handler))
+        self._endpoint = activation.around(self._places.guard(self._owned(handler, owner)))
         limiting = (admission.around,) if admission is not None and admission.limits_operations else ()
         counting = (metrics.count_calls,) if metrics is not None else ()
         for interceptor in (*reversed(interceptors), *limiting, *counting):
@@ -186,18 +195,25 @@ class A2AApp(Closes):
         self._card_paths = (CARD_PATH, OLD_CARD_PATH) if "0.3" in self._codecs else (CARD_PATH,)
         served = {binding for binding, _ in offered}
         self._jsonrpc = JsonRpcService(self._dispatch, self._codecs) if "JSONRPC" in served else None
-        self._http_json = None
-        if "HTTP+JSON" in served:
-            dialects = {version: by_version(version, "HTTP+JSON") for version in self._codecs}
-            self._http_json = HttpJsonService(
-                self._dispatch, dialects, served=self._codecs, media_type=media_type, files_twice=files_twice
-            )
+        self._http_json = self._rest(media_type, files_twice) if "HTTP+JSON" in served else None
         self._respond: WSGIApplication = self.origins.around(self._answer) if self.origins else self._answer
         if trusted_proxies and seat is None:
             self._respond = TrustedProxies(self._respond, trusted_proxies)
         self._closed = False
         # Who serves several looks after them itself.
         self._serves = seat is not None
+
+    def _owned(self, handler: Endpoint, owner: Owner | None) -> Endpoint:
+        """`handler`, for the tasks of whom `owner` names, and without what is too large to send back."""
+        if owner is not None:
+            handler = owned(owner, handler)
+        return handler if self.limits.history_part is None else slim(self.limits.history_part, handler)
+
+    def _rest(self, media_type: str | None, files_twice: SaysTwice | None) -> HttpJsonService:
+        dialects = {version: by_version(version, "HTTP+JSON") for version in self._codecs}
+        return HttpJsonService(
+            self._dispatch, dialects, served=self._codecs, media_type=media_type, files_twice=files_twice
+        )
 
     # -- WSGI --
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from a2a_sync import A2AApp, Agent, Limits
@@ -188,6 +190,15 @@ def _reap(pid: int, exited: list[int]) -> bool:
     if found:
         exited.append(os.waitstatus_to_exitcode(status))
     return bool(found)
+
+
+STORES = ("memory", "sqlite")
+
+
+def serving_over(kind: str, folder: Path) -> Iterator[Callable[..., Served]]:
+    """`serving`, each app with a store of its own of this kind (one of `STORES`)."""
+    numbers = itertools.count()
+    return serving(None if kind == "memory" else lambda: f"sqlite:///{folder}/{next(numbers)}.db")
 
 
 def serving(store_factory: Callable[[], Any] | None = None) -> Iterator[Callable[..., Served]]:

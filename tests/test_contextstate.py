@@ -19,17 +19,14 @@ from a2a_sync.operations import Principal
 from a2a_sync.stores.base import Scope
 from a2a_sync.stores.contexts import StateConflict, StoredState
 from a2a_sync.types import TaskState
-from tests.engine import PATIENCE, Background, Gate, Served, serving
+from tests.engine import PATIENCE, STORES, Background, Gate, Served, serving_over
 
 ADA = Principal(id="ada")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=STORES)
 def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    if request.param == "memory":
-        yield from serving()
-    else:
-        yield from serving(lambda: f"sqlite:///{tmp_path / 'tasks.db'}")
+    yield from serving_over(request.param, tmp_path)
 
 
 class Shelf:

@@ -24,17 +24,14 @@ from a2a_sync.types import (
     TaskStatus,
     TextPart,
 )
-from tests.engine import PATIENCE, Gate, Served, serving
+from tests.engine import PATIENCE, STORES, Gate, Served, serving_over
 
 ADA = Principal(id="ada")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=STORES)
 def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    if request.param == "memory":
-        yield from serving()
-    else:
-        yield from serving(lambda: f"sqlite:///{tmp_path / 'tasks.db'}")
+    yield from serving_over(request.param, tmp_path)
 
 
 def said(turns: Any) -> list[tuple[str, str]]:

@@ -29,17 +29,14 @@ from a2a_sync.card import AgentCard
 from a2a_sync.dialogue import MARK, NO, YES, Answer, Dialogue, chosen, yes_or_no
 from a2a_sync.metrics import Metrics
 from a2a_sync.types import SendMessageRequest, TaskState
-from tests.engine import PATIENCE, Gate, Served, collect, serving
+from tests.engine import PATIENCE, STORES, Gate, Served, collect, serving_over
 from tests.live import gunicorn
 from tests.neighbours.test_leases import lose, meet
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=STORES)
 def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    if request.param == "memory":
-        yield from serving()
-    else:
-        yield from serving(lambda: f"sqlite:///{tmp_path / 'tasks.db'}")
+    yield from serving_over(request.param, tmp_path)
 
 
 def talk(served: Served, *texts: str, task_id: str = "") -> Any:

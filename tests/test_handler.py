@@ -43,18 +43,14 @@ from a2a_sync.types import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from tests.engine import PATIENCE, Background, Gate, collect, eventually, serving, texts
+from tests.engine import PATIENCE, STORES, Background, Gate, collect, eventually, serving, serving_over, texts
 
 S = TaskState
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=STORES)
 def serve(request, tmp_path):
-    if request.param == "memory":
-        yield from serving()
-    else:
-        numbers = itertools.count()
-        yield from serving(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db")
+    yield from serving_over(request.param, tmp_path)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import pytest
@@ -12,18 +11,14 @@ from a2a_sync import operations as op
 from a2a_sync.errors import InvalidParamsError, OverloadedError, TaskNotFoundError, UnsupportedOperationError
 from a2a_sync.operations import IDEMPOTENT_SEND, Principal
 from a2a_sync.types import Message, Task, TaskState, new_id
-from tests.engine import Background, Gate, Served, collect, eventually, serving
+from tests.engine import STORES, Background, Gate, Served, collect, eventually, serving_over
 
 S = TaskState
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=STORES)
 def serve(request, tmp_path):
-    if request.param == "memory":
-        yield from serving()
-    else:
-        numbers = itertools.count()
-        yield from serving(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db")
+    yield from serving_over(request.param, tmp_path)
 
 
 class Counting:

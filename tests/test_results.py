@@ -22,18 +22,14 @@ from a2a_sync.types import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from tests.engine import collect, serving, texts
+from tests.engine import STORES, collect, serving_over, texts
 
 S = TaskState
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=STORES)
 def serve(request, tmp_path):
-    if request.param == "memory":
-        yield from serving()
-    else:
-        numbers = iter(range(100))
-        yield from serving(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db")
+    yield from serving_over(request.param, tmp_path)
 
 
 @dataclass

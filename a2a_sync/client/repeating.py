@@ -129,15 +129,16 @@ def in_time(whom: Whom, deadline: Deadline, error: Exception) -> None:
     Raises:
         TransportTimeout: it does not.
     """
-    if isinstance(error, TransportTimeout) and deadline.expired:
+    if not deadline.expired:
+        return
+    if isinstance(error, TransportTimeout):
         raise error
-    if deadline.expired:
-        raise TransportTimeout(
-            f"the overall limit ran out ({told(error)})",
-            phase=getattr(error, "phase", ""),
-            agent=whom.agent,
-            task_id=getattr(error, "task_id", ""),
-        ) from error
+    raise TransportTimeout(
+        f"the overall limit ran out ({told(error)})",
+        phase=getattr(error, "phase", ""),
+        agent=whom.agent,
+        task_id=getattr(error, "task_id", ""),
+    ) from error
 
 
 def _rest(whom: Whom, patience: Patience, error: Exception, deadline: Deadline) -> bool:

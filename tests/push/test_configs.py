@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -19,20 +18,16 @@ from a2a_sync.types import (
     ListTaskPushNotificationConfigsRequest,
     TaskPushNotificationConfig,
 )
-from tests.engine import Served, serving
+from tests.engine import STORES, Served, serving_over
 
 #: Where nobody listens.
 URL = "http://127.0.0.1:9/hook"
 LOOPBACK = PushNotifications(guard=URLGuard(allow=["127.0.0.1"]))
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=STORES)
 def serve(request, tmp_path):
-    if request.param == "memory":
-        yield from serving()
-    else:
-        numbers = itertools.count()
-        yield from serving(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db")
+    yield from serving_over(request.param, tmp_path)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import itertools
 import threading
 
 import pytest
@@ -18,7 +17,19 @@ from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.types import Artifact, CancelTaskRequest, Task, TaskArtifactUpdateEvent, TaskState, TextPart
 from a2a_sync.types import TaskStatus as Status
 from a2a_sync.types import TaskStatusUpdateEvent as StatusEvent
-from tests.engine import PATIENCE, Background, Gate, Served, collect, eventually, in_child, serving, texts
+from tests.engine import (
+    PATIENCE,
+    STORES,
+    Background,
+    Gate,
+    Served,
+    collect,
+    eventually,
+    in_child,
+    serving,
+    serving_over,
+    texts,
+)
 
 S = TaskState
 
@@ -28,13 +39,9 @@ def serve():
     yield from serving()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=STORES)
 def serve_any(request, tmp_path):
-    if request.param == "memory":
-        yield from serving()
-    else:
-        numbers = itertools.count()
-        yield from serving(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db")
+    yield from serving_over(request.param, tmp_path)
 
 
 def engine_threads():

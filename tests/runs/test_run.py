@@ -22,18 +22,14 @@ from a2a_sync.types import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from tests.engine import PATIENCE, Background, Gate, Served, collect, eventually, serving, texts
+from tests.engine import PATIENCE, STORES, Background, Gate, Served, collect, eventually, serving_over, texts
 
 S = TaskState
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=STORES)
 def serve(request, tmp_path):
-    if request.param == "memory":
-        yield from serving()
-    else:
-        numbers = itertools.count()
-        yield from serving(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db")
+    yield from serving_over(request.param, tmp_path)
 
 
 def status(state):
