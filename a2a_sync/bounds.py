@@ -5,7 +5,7 @@ Numbers that nobody has a reason to change stand here, the others are `Limits`. 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from a2a_sync import jsontext
 from a2a_sync.errors import InvalidParamsError
@@ -15,6 +15,8 @@ from a2a_sync.types import Metadata, SendMessageRequest
 #: The longest id that a client may choose, in characters, and the most members of a list of ids, URIs or media types.
 LONGEST_ID = 256
 LONGEST_LIST = 100
+#: The longest request header that is stored with a run, in characters.
+LONGEST_HEADER = 8190
 
 
 def check_bounds(request: SendMessageRequest, limits: Limits) -> None:
@@ -43,6 +45,29 @@ def check_bounds(request: SendMessageRequest, limits: Limits) -> None:
         _check_metadata("message.metadata", message.metadata, limits.metadata)
     if request.configuration is not None:
         _check_list("configuration.acceptedOutputModes", request.configuration.accepted_output_modes)
+
+
+def check_query(tenant: str, context_id: str = "", page_token: str = "") -> None:
+    """See that a request which stores nothing names nothing longer than can exist.
+
+    Raises:
+        InvalidParamsError: it does; the member is named.
+    """
+    _check_id("tenant", tenant)
+    _check_id("contextId", context_id)
+    if len(page_token) > 10 * LONGEST_ID:
+        raise InvalidParamsError.at("pageToken", f"must have at most {10 * LONGEST_ID} characters")
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """See that the request headers which a run keeps are of a bounded size.
+
+    Raises:
+        InvalidParamsError: one is longer than `LONGEST_HEADER`.
+    """
+    for name, value in headers.items():
+        if len(value) > LONGEST_HEADER:
+            raise InvalidParamsError.at(name, f"must have at most {LONGEST_HEADER} characters")
 
 
 def _check_id(name: str, text: str) -> None:

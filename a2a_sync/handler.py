@@ -15,7 +15,7 @@ from typing import Any
 from a2a_sync import operations as op
 from a2a_sync import tracing
 from a2a_sync.auth.ownership import owner_of
-from a2a_sync.bounds import check_bounds
+from a2a_sync.bounds import check_bounds, check_headers, check_query
 from a2a_sync.card import AgentCapabilities
 from a2a_sync.errors import (
     InvalidParamsError,
@@ -200,6 +200,8 @@ class RequestHandler:
             webhook = self._push.of_send(scope, config, context, message.task_id, create=create)
             # It holds credentials, which no run needs.
             configuration = replace(configuration, task_push_notification_config=None)
+        headers = {name: context.headers[name] for name in self._headers if name in context.headers}
+        check_headers(headers)
         run_request = RunRequest(
             message=message,
             configuration=configuration,
@@ -208,7 +210,7 @@ class RequestHandler:
             tenant=request.tenant,
             extensions=context.activated,
             trace=tracing.incoming(context.headers),
-            headers={name: context.headers[name] for name in self._headers if name in context.headers},
+            headers=headers,
             key=key,
             webhook=webhook,
         )
@@ -295,6 +297,7 @@ class RequestHandler:
     def list_tasks(self, request: ListTasksRequest, context: CallContext) -> ListTasksResponse:
         """ListTasks (spec 3.1.4): newest status first; the page token is bound to its filter."""
         _check_history_length(request.history_length, "historyLength")
+        check_query(request.tenant, request.context_id, request.page_token)
         size = 50 if request.page_size is None else request.page_size
         # spec 3.1.4: up to 100 may be asked for, and a server may return fewer.
         if not 1 <= size <= max(100, self._limits.page):

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-#: The headers that make up a trace context.
-HEADERS = ("traceparent", "tracestate")
+#: Longer values are not passed on, in characters (W3C Trace Context 3.3.1.5 asks for 512 of a state).
+_LONGEST_PARENT = 256
+_LONGEST_STATE = 512
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 _trace: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVar("a2a_sync_trace", default=None)
@@ -24,10 +25,14 @@ _trace: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVa
 
 def incoming(headers: Mapping[str, str]) -> dict[str, str]:
     """The trace context among a request's headers (names in lower case); empty where there is none or a broken one."""
-    found = _TRACEPARENT.fullmatch(headers.get("traceparent", ""))
+    parent = headers.get("traceparent", "")
+    if not parent or len(parent) > _LONGEST_PARENT:
+        return {}
+    found = _TRACEPARENT.fullmatch(parent)
     if found is None or found[1] == "ff" or not found[2].strip("0") or not found[3].strip("0"):
         return {}
-    return {name: headers[name] for name in HEADERS if headers.get(name)}
+    state = headers.get("tracestate", "")
+    return {"traceparent": parent, **({"tracestate": state} if 0 < len(state) <= _LONGEST_STATE else {})}
 
 
 def outgoing() -> dict[str, str]:

@@ -27,6 +27,13 @@ def test_a_broken_trace_is_no_trace(broken: str) -> None:
     assert incoming({"traceparent": broken, "tracestate": "a=b"}) == {}
 
 
+def test_long_values_are_not_passed_on() -> None:
+    assert incoming({"traceparent": f"{PARENT}-{'x' * 300}"}) == {}
+    assert incoming({"traceparent": PARENT, "tracestate": "a=" + "b" * 511}) == {"traceparent": PARENT}
+    longest = {"traceparent": PARENT, "tracestate": "a=" + "b" * 510}
+    assert incoming(longest) == longest
+
+
 def test_a_trace_is_continued_with_a_parent_of_our_own() -> None:
     headers = {"traceparent": PARENT, "tracestate": "vendor=1", "cookie": "no"}
     with traced("test", incoming(headers)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from a2a_sync.bounds import LONGEST_ID
 from a2a_sync.codec import Codec, InvalidAnswer
 from a2a_sync.errors import A2AError, InvalidParamsError, InvalidRequestError, JSONParseError
 from a2a_sync.jsontext import MAX_ANSWER_DEPTH, dumps, loads
@@ -54,6 +55,9 @@ def read_request(body: bytes) -> RpcRequest:
     request_id = value.get("id")
     if not isinstance(request_id, (str, int, type(None))) or isinstance(request_id, bool):
         raise RpcError(InvalidRequestError("id must be a string, an integer or null"))
+    # Every event of a stream repeats it.
+    if request_id is not None and len(str(request_id)) > LONGEST_ID:
+        raise RpcError(InvalidRequestError(f"id must have at most {LONGEST_ID} characters"))
     if value.get("jsonrpc") != "2.0":
         raise RpcError(InvalidRequestError('jsonrpc must be "2.0"'), request_id)
     method = value.get("method")

@@ -15,6 +15,8 @@ from a2a_sync import errors as e
 from a2a_sync import operations as o
 
 TENANT = "tenant"
+#: How much of a verb that is not answered an error repeats, in characters.
+LONGEST_VERB = 32
 #: What the paths of 0.3 begin with, and therefore no tenant's name where both versions are served.
 OLD_PREFIX = "v1"
 #: Tenants that cannot be the first segment of a path: clients take dots out, and the others begin paths themselves.
@@ -68,7 +70,7 @@ class WrongVerbError(e.MethodNotFoundError):
     status = "UNIMPLEMENTED"
 
     def __init__(self, verb: str, allowed: str) -> None:
-        super().__init__(f"{verb} is not answered here; allowed: {allowed}")
+        super().__init__(f"{verb[:LONGEST_VERB]} is not answered here; allowed: {allowed}")
         self.allowed = allowed
 
 

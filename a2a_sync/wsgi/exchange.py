@@ -19,6 +19,7 @@ from a2a_sync.auth.policy import principal_in
 from a2a_sync.bindings.headers import VERSION, named_extensions
 from a2a_sync.bindings.sse import frame
 from a2a_sync.codec import Codec
+from a2a_sync.codec.fields import shown
 from a2a_sync.errors import (
     A2AError,
     ContentTypeNotSupportedError,
@@ -46,6 +47,8 @@ logger = get_logger(__name__)
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {413: "Content Too Large"}
 #: What may stand in a path as it is; a percent sign belongs to what is encoded already.
 _AS_IT_IS = "/%:@!$&'()*+,;="
+#: The longest URL, in characters, that an app takes for its own address; cards repeat it for every interface.
+_LONGEST_ADDRESS = 1024
 #: A body up to this size is read even of callers who are refused: closing before it has come would cost them the answer.
 _SMALL = 64 * 1024
 
@@ -140,7 +143,7 @@ class Exchange:
         """
         content_type = self._request.mimetype
         if content_type and content_type != "application/json" and not content_type.endswith("+json"):
-            raise ContentTypeNotSupportedError(f"Content-Type {content_type} is not JSON; send application/json")
+            raise ContentTypeNotSupportedError(f"Content-Type {shown(content_type)} is not JSON; send application/json")
         most, length = self._limits.body, self._request.content_length
         if (length or 0) > most:
             raise RequestTooLargeError(f"the body is larger than {most} bytes")
@@ -263,9 +266,14 @@ def address_of(request: Request) -> str:
     """
     try:
         if request.host:
-            return iri_to_uri(request.root_url)
+            address = iri_to_uri(request.root_url)
+            if len(address) <= _LONGEST_ADDRESS:
+                return address
+            raise InvalidRequestError(f"the address of this app must have at most {_LONGEST_ADDRESS} characters")
     except SecurityError:
         raise InvalidRequestError("this host is not served here") from None
+    except UnicodeError:
+        pass  # no such name can be looked up
     raise InvalidRequestError("the request names no host that a URL could be made of")
 
 

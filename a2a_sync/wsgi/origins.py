@@ -22,6 +22,9 @@ _MAX_AGE = "600"
 #: Headers of answers that a page may read besides those that every page may.
 _EXPOSED = "A2A-Extensions, ETag, Retry-After, WWW-Authenticate, X-A2A-Extensions"
 _ANY = "*"
+#: The longest origin, and the longest list of headers, that an answer repeats, in characters.
+_LONGEST_ORIGIN = 512
+_LONGEST_LIST = 1024
 _NAMES = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]*")
 _LOOKING = ("GET", "HEAD", "OPTIONS")
 
@@ -43,7 +46,7 @@ class Origins:
 
     def allow(self, origin: str) -> bool:
         """Pages of `origin` may call."""
-        return _ANY in self._allowed or origin.lower() in self._allowed
+        return len(origin) <= _LONGEST_ORIGIN and (_ANY in self._allowed or origin.lower() in self._allowed)
 
     def refuse(self, environ: WSGIEnvironment) -> bool:
         """A page of another site, which is not allowed here, has had its visitor's browser send this."""
@@ -76,9 +79,10 @@ class Origins:
 def _permission(environ: WSGIEnvironment) -> list[tuple[str, str]]:
     """What a page may send: the verbs of the protocol, and the headers that it asks for. Never the visitor's cookies."""
     wanted = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "")
+    allowed = len(wanted) <= _LONGEST_LIST and _NAMES.fullmatch(wanted)
     return [
         ("Access-Control-Allow-Methods", "GET, POST, DELETE"),
-        ("Access-Control-Allow-Headers", wanted if _NAMES.fullmatch(wanted) else ""),
+        ("Access-Control-Allow-Headers", wanted if allowed else ""),
         ("Access-Control-Max-Age", _MAX_AGE),
     ]
 

@@ -7,7 +7,7 @@ from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
 from a2a_sync.bindings import http_json
-from a2a_sync.bindings.routes import OLD_PREFIX
+from a2a_sync.bindings.routes import LONGEST_VERB, OLD_PREFIX
 from a2a_sync.codec import by_version
 from a2a_sync.errors import MethodNotFoundError
 from a2a_sync.wsgi.wellknown import CARD_PATH
@@ -19,7 +19,7 @@ def only(method: str, allowed: str) -> Response:
         response = Response(status=204, headers={"Allow": allowed})
         del response.headers["Content-Type"]
         return response
-    response = plain_error(405, f"{method} is not answered here; allowed: {allowed}")
+    response = plain_error(405, f"{method[:LONGEST_VERB]} is not answered here; allowed: {allowed}")
     response.headers["Allow"] = allowed
     return response
 

@@ -18,10 +18,13 @@ from a2a_sync.events import PolledStream
 from a2a_sync.incidents import incident
 from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
+from a2a_sync.operations import StreamItem
 from a2a_sync.wsgi.connection import Connection
 
 logger = get_logger(__name__)
 
+#: Events that wait together are written together up to this many bytes; a larger event is a write of its own.
+_MAX_WRITE_BYTES = 64 * 1024
 #: Exactly this content type: proxies and clients look for it without a charset.
 HEADERS = [
     ("Content-Type", "text/event-stream"),
@@ -77,7 +80,7 @@ class EventStreamBody:
             while (items := self._stream.poll(tick)) is not None:
                 tick = self._limits.tick
                 if items:
-                    yield b"".join([frame(self._envelope.wrap(self._codec.encode_item(i)), i.number) for i in items])
+                    yield from self._joined(items)
                     written = time.monotonic()
                     if written < end:
                         continue
@@ -94,6 +97,19 @@ class EventStreamBody:
             yield self._error(error)
         except Exception:
             yield self._error(incident(logger, "a stream failed", {}))
+
+    def _joined(self, items: list[StreamItem]) -> Iterator[bytes]:
+        """The frames of `items`, joined into few writes of bounded size."""
+        frames: list[bytes] = []
+        size = 0
+        for item in items:
+            data = frame(self._envelope.wrap(self._codec.encode_item(item)), item.number)
+            if size and size + len(data) > _MAX_WRITE_BYTES:
+                yield b"".join(frames)
+                frames, size = [], 0
+            frames.append(data)
+            size += len(data)
+        yield b"".join(frames)
 
     def _error(self, error: A2AError) -> bytes:
         return frame(self._envelope.wrap_error(error, self._codec), event=self._envelope.error_event)
