@@ -70,8 +70,8 @@ class A2AApp(Closes):
         url: the public address; without it the card takes it from each request.
         versions: those of the protocol that are served, preferred first.
         bindings: those that are served, at one URL, in the order of the card.
-        media_type: that of all answers of ``HTTP+JSON`` in 1.0; by default ``application/json`` where the request names
-            that, else ``application/a2a+json``.
+        media_type: that of all answers of ``HTTP+JSON`` in 1.0; by default the one that ``Accept`` names,
+            ``application/json`` for JSON bodies and for clients of event streams, else ``application/a2a+json``.
         files_twice: a function of a request's headers, in lower case, that says whether its caller encodes files twice, as
             Python's official SDK of 0.3 does over ``HTTP+JSON``.
         limits: the numbers that bound it.

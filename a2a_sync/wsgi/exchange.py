@@ -36,8 +36,8 @@ from a2a_sync.operations import Call, CallContext, Principal
 from a2a_sync.places import Places
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.slowbodies import SlowBodies
+from a2a_sync.wsgi.streaming import EVENT_STREAM, Envelope, EventStreamBody
 from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
-from a2a_sync.wsgi.streaming import Envelope, EventStreamBody
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -110,10 +110,13 @@ class Exchange:
         return self._request.mimetype
 
     @property
-    def accepted(self) -> set[str]:
-        """The media types that the caller names as those it takes."""
-        ranges = self._request.headers.get("Accept", "").lower().split(",")
-        return {one.partition(";")[0].strip() for one in ranges}
+    def accepted(self) -> dict[str, float]:
+        """The media ranges of ``Accept``, in lower case and without parameters, and their qualities (0: refused).
+
+        Empty where the header is missing or cannot be read: then any media type is accepted.
+        """
+        ranges = self._request.accept_mimetypes
+        return {value.partition(";")[0].strip().lower(): quality for value, quality in ranges}
 
     def admit(self) -> None:
         """Find out who is calling: before the body is read, and before any `context`.
@@ -189,9 +192,9 @@ class Exchange:
 
     @property
     def wants_events(self) -> bool:
-        """The caller takes event streams, and no JSON beside them."""
-        accepted = self._request.headers.get("Accept", "").lower()
-        return "text/event-stream" in accepted and "json" not in accepted
+        """The caller accepts event streams and does not name JSON beside them."""
+        named = [media_type for media_type, quality in self.accepted.items() if quality]
+        return EVENT_STREAM in named and not any("json" in media_type for media_type in named)
 
     def context(self, version: str, *, addressed: bool = False) -> CallContext:
         """What surrounds a call that is made in `version`; `addressed`: with the app's own address.

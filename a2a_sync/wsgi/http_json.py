@@ -16,9 +16,12 @@ from a2a_sync.codec.fields import shown
 from a2a_sync.errors import A2AError, VersionNotSupportedError
 from a2a_sync.operations import GET_EXTENDED_CARD, Call, Endpoint
 from a2a_sync.wsgi.exchange import Exchange, internal_error
+from a2a_sync.wsgi.streaming import EVENT_STREAM
 
 #: Says of the headers of a request, in lower case, whether its caller encodes files twice.
 SaysTwice: TypeAlias = Callable[[Mapping[str, str]], bool]
+#: The ranges of ``Accept`` that match the binding's own media type.
+_WILDCARDS = ("*/*", "application/*")
 #: What goes with the answers of some operations. An extended card is for one caller (spec 13.3).
 _HEADERS = {GET_EXTENDED_CARD: {"Cache-Control": "private, no-store"}}
 
@@ -101,5 +104,11 @@ class HttpJsonService:
             return own
         if self._media_type is not None:
             return self._media_type
-        plain = exchange.media_type == http_json.JSON or http_json.JSON in exchange.accepted
+        accepted = exchange.accepted
+        named = [one for one in (http_json.JSON, own) if accepted.get(one)]
+        if named:
+            return max(named, key=accepted.__getitem__)
+        # Some clients of event streams read an error only in plain JSON, with a wildcard beside them or without.
+        any_json = not accepted or any(accepted.get(one) for one in _WILDCARDS)
+        plain = not any_json or own in accepted or accepted.get(EVENT_STREAM) or exchange.media_type == http_json.JSON
         return http_json.JSON if plain else own

@@ -26,8 +26,9 @@ logger = get_logger(__name__)
 #: Events that wait together are written together up to this many bytes; a larger event is a write of its own.
 _MAX_WRITE_BYTES = 64 * 1024
 #: Exactly this content type: proxies and clients look for it without a charset.
+EVENT_STREAM = "text/event-stream"
 HEADERS = [
-    ("Content-Type", "text/event-stream"),
+    ("Content-Type", EVENT_STREAM),
     ("Cache-Control", "no-cache, no-transform"),
     ("X-Accel-Buffering", "no"),
 ]

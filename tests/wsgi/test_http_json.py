@@ -246,6 +246,23 @@ def test_an_app_may_serve_one_binding_only() -> None:
         ({"Content-Type": "application/json; charset=utf-8"}, PLAIN),
         ({"Content-Type": A2A}, A2A),
         ({"Content-Type": A2A, "Accept": PLAIN}, PLAIN),
+        ({"Content-Type": PLAIN, "Accept": A2A}, A2A),
+        ({"Content-Type": PLAIN, "Accept": "*/*"}, PLAIN),
+        ({"Accept": f"{A2A}, {PLAIN}"}, PLAIN),
+        ({"Accept": f"{A2A}, {PLAIN};q=0.5"}, A2A),
+        ({"Accept": f"{PLAIN};q=0.1, {A2A};q=0.2"}, A2A),
+        ({"Accept": f"{PLAIN};q=0, {A2A}"}, A2A),
+        ({"Accept": f"{A2A};q=0, */*"}, PLAIN),
+        ({"Accept": f"{PLAIN}; charset=utf-8"}, PLAIN),
+        ({"Accept": "text/event-stream"}, PLAIN),
+        ({"Accept": "Text/Event-Stream;q=0.9, */*;q=0.1"}, PLAIN),
+        ({"Accept": f"text/event-stream, {A2A}"}, A2A),
+        ({"Accept": f"text/event-stream, {A2A}, {PLAIN}"}, PLAIN),
+        ({"Accept": "text/event-stream;q=0, */*"}, A2A),
+        ({"Accept": "text/html"}, PLAIN),
+        ({"Accept": "text/html, */*;q=0.8"}, A2A),
+        ({"Accept": "application/xml, */*;q=0"}, PLAIN),
+        ({"Accept": "no media type"}, PLAIN),
     ],
 )
 def test_the_media_type_is_the_caller_s(headers: dict[str, str], media_type: str, peer: Peer) -> None:
@@ -254,6 +271,35 @@ def test_the_media_type_is_the_caller_s(headers: dict[str, str], media_type: str
 
     assert (sent.status, sent.headers["Content-Type"]) == (200, media_type)
     assert (refused.status, refused.headers["Content-Type"]) == (400, media_type)
+
+
+@pytest.mark.parametrize(
+    ("accept", "media_type"),
+    [
+        (None, A2A),
+        ("*/*", A2A),
+        ("text/event-stream", PLAIN),
+        ("text/event-stream, */*", PLAIN),
+        (f"text/event-stream, {PLAIN}", PLAIN),
+        (f"text/event-stream, {A2A}", A2A),
+    ],
+)
+def test_the_error_of_a_streaming_request_has_a_media_type_that_its_caller_accepts(
+    accept: str | None, media_type: str, peer: Peer
+) -> None:
+    headers = {**V10, "Content-Type": A2A, **({"Accept": accept} if accept else {})}
+    refused = [
+        (peer.request("POST", "/message:stream", b"{}", headers), 400),
+        (peer.request("POST", "/message:stream", b"{", headers), 400),
+        (peer.request("POST", "/message:stream", b"", {**headers, "Content-Type": "text/plain"}), 400),
+        (peer.request("DELETE", "/message:stream", b"", headers), 405),
+        (peer.request("POST", "/tasks/none:subscribe", b"", headers), 404),
+        (peer.request("GET", "/tasks/none:subscribe", b"", headers), 404),
+    ]
+
+    for answer, status in refused:
+        assert (answer.status, answer.headers["Content-Type"]) == (status, media_type)
+        assert answer.json["error"]["message"]
 
 
 def test_a_setting_stands_over_it() -> None:
@@ -463,10 +509,31 @@ def config_of(hook: dict[str, Any]) -> dict[str, Any]:
     return {"pushNotificationConfig": hook}
 
 
-def test_tasks_cannot_be_listed_in_0_3(peer: Peer) -> None:
-    text = old_refusal(old(peer, "GET", "/v1/tasks"), 400, -32004, "UNSUPPORTED_OPERATION")
+def test_tasks_are_listed_in_0_3_in_the_words_of_its_proto(peer: Peer) -> None:
+    context_id = "listed-in-0.3"
+    tasks = [old(peer, "POST", "/v1/message:send", said(contextId=context_id)).json["task"]]
+    tasks.append(old(peer, "POST", "/v1/message:send", said("ask", contextId=context_id)).json["task"])
+    where = f"/v1/tasks?contextId={context_id}"
 
-    assert text == "Protocol 0.3 has no ListTasks"
+    first = old(peer, "GET", f"{where}&pageSize=1&historyLength=0")
+    rest = old(peer, "GET", f"{where}&page_size=1&pageToken={first.json['nextPageToken']}&includeArtifacts=true")
+    waiting = old(peer, "GET", f"{where}&status=TASK_STATE_INPUT_REQUIRED")
+    later = old(peer, "GET", f"{where}&statusTimestampAfter=2100-01-01T00:00:00Z")
+
+    assert (first.status, first.headers["Content-Type"]) == (200, PLAIN)
+    assert [first.json["totalSize"], first.json["pageSize"], rest.json["nextPageToken"]] == [2, 1, ""]
+    found = [*first.json["tasks"], *rest.json["tasks"]]
+    assert [one["id"] for one in found] == [task["id"] for task in reversed(tasks)]
+    assert {"artifacts", "history"}.isdisjoint(found[0])
+    assert (found[1]["status"], found[1]["artifacts"]) == (tasks[0]["status"], tasks[0]["artifacts"])
+    assert found[1]["history"][0]["role"] == "ROLE_USER"
+    assert [one["id"] for one in waiting.json["tasks"]] == [tasks[1]["id"]]
+    assert later.json["tasks"] == []
+
+
+def test_a_bad_parameter_of_a_list_in_0_3_is_named(peer: Peer) -> None:
+    for query, name in (("pageSize=x", "pageSize"), ("status=done", "status"), ("pageToken=x", "pageToken")):
+        assert name in old_refusal(old(peer, "GET", f"/v1/tasks?{query}"), 400, -32602, "INVALID_PARAMS")
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0", "x"])
