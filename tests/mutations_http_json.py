@@ -66,9 +66,11 @@ def posted(path: str, *bodies: Any) -> list[Call]:
     return [Call("POST", path, body=body) for body in bodies]
 
 
-def listed(members: dict[str, Any]) -> Call:
+def listed(prefix: str, members: dict[str, Any]) -> Call:
     words = {True: "true", False: "false"}
-    return Call("GET", "/tasks", tuple((name, words.get(value, str(value))) for name, value in members.items()))
+    return Call(
+        "GET", f"{prefix}/tasks", tuple((name, words.get(value, str(value))) for name, value in members.items())
+    )
 
 
 HOOKS = f"/tasks/{FINISHED}/pushNotificationConfigs"
@@ -95,7 +97,7 @@ def by_id(prefix: str) -> dict[str, list[Call]]:
 CALLS: dict[str, list[Call]] = {
     "SendMessage": posted("/message:send", *SENDS),
     "SendStreamingMessage": posted("/message:stream", *SENDS),
-    "ListTasks": [listed(members) for members in LISTS],
+    "ListTasks": [listed("", members) for members in LISTS],
     "CreateTaskPushNotificationConfig": posted(HOOKS, {"url": "https://x.example", "token": "t"}),
     "GetExtendedAgentCard": [Call("GET", "/extendedAgentCard")],
     **by_id(""),
@@ -130,7 +132,7 @@ OLD_SENDS = [
 OLD_CALLS: dict[str, list[Call]] = {
     "SendMessage": posted("/v1/message:send", *OLD_SENDS),
     "SendStreamingMessage": posted("/v1/message:stream", *OLD_SENDS),
-    "ListTasks": [Call("GET", "/v1/tasks")],
+    "ListTasks": [listed("/v1", members) for members in LISTS],
     "CreateTaskPushNotificationConfig": posted(
         "/v1" + HOOKS,
         {"parent": f"tasks/{FINISHED}", "configId": "p-1", "config": {"pushNotificationConfig": WEBHOOK}},

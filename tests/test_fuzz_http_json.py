@@ -16,8 +16,8 @@ from tests.wsgi import CARD, OLD_CARD, Answer, Frame
 
 PATHS = Paths(("1.0", "0.3"))
 WRITING = {"SendMessage", "SendStreamingMessage", "CancelTask"}
-#: Operations that are no writes and must have been accepted now and then. 0.3 has no lists.
-READING = {"1.0": {"GetTask", "ListTasks", "SubscribeToTask"}, "0.3": {"GetTask", "SubscribeToTask"}}
+#: Operations that write nothing; each must be accepted now and then.
+READING = {version: {"GetTask", "ListTasks", "SubscribeToTask"} for version in ("1.0", "0.3")}
 #: What bad input may be told: reasons, each with its status. None says that the server is at fault.
 REASONS = {
     cls.reason: cls.http_status

@@ -54,7 +54,7 @@ _ROWS = (
     Route(o.DELETE_PUSH_CONFIG, "DELETE", "tasks/{taskId}/pushNotificationConfigs/{id}"),
     Route(o.GET_EXTENDED_CARD, "GET", "extendedAgentCard"),
 )
-#: Paths that 0.3 has another word for. ListTasks has a path there too, and nothing that it could say.
+#: Paths that 0.3 has another word for.
 _OLD_PATHS = {o.GET_EXTENDED_CARD: "card"}
 #: All routes, by version.
 ROUTES: Mapping[str, tuple[Route, ...]] = {

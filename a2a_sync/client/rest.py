@@ -11,7 +11,14 @@ from a2a_sync.client.http import HttpAnswer, HttpTransport, Where
 from a2a_sync.client.timeouts import Deadline
 from a2a_sync.client.wire import HttpRequest, WireEndpoint
 from a2a_sync.codec import Codec
-from a2a_sync.operations import Call, Operation
+from a2a_sync.errors import (
+    A2AError,
+    HTTPStatusError,
+    MethodNotFoundError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from a2a_sync.operations import LIST_TASKS, Call, Operation
 
 
 class HttpJsonEndpoint(WireEndpoint):
@@ -26,6 +33,15 @@ class HttpJsonEndpoint(WireEndpoint):
         self.media_type = http_json.MEDIA_TYPES[codec.version]
         self.accepts = ", ".join(dict.fromkeys((self.media_type, http_json.JSON)))
         self._verbs: dict[Operation, str] = {}
+
+    def __call__(self, call: Call) -> Any:
+        try:
+            return super().__call__(call)
+        except (A2AError, HTTPStatusError) as error:
+            # The path is named in 0.3.0 (3.5.6) and missing in its proto, so most agents do not have it.
+            if call.operation is LIST_TASKS and self._codec.version == "0.3" and _missing(error):
+                raise UnsupportedOperationError(f"{self._agent} does not list tasks over HTTP+JSON of 0.3") from None
+            raise
 
     def _request(self, call: Call) -> HttpRequest:
         return self._written(call, self._verbs.get(call.operation, ""))
@@ -56,3 +72,10 @@ class HttpJsonEndpoint(WireEndpoint):
 
     def _read_event(self, data: str, name: str) -> Any:
         return http_json.read_event(data, name, self._codec)
+
+
+def _missing(error: A2AError | HTTPStatusError) -> bool:
+    """`error` says that there is nothing at a path, in one of the ways that servers have for it."""
+    if isinstance(error, HTTPStatusError):
+        return error.status in (404, 405, 501)
+    return isinstance(error, (TaskNotFoundError, MethodNotFoundError))

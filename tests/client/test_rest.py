@@ -172,14 +172,39 @@ def test_in_0_3_the_other_operations_have_the_paths_of_its_table() -> None:
     with calling_old(answering(OLD_TASK)) as (server, client):
         client.get_task("a/b", history_length=3)
         client.cancel_task("t-1", metadata={"why": "because"})
-        with pytest.raises(UnsupportedOperationError, match=r"0\.3 has no ListTasks"):
-            client.list_tasks()
 
     assert [(asked.method, asked.path) for asked in server.asked] == [
         ("GET", "/api/v1/tasks/a%2Fb?historyLength=3"),
         ("POST", "/api/v1/tasks/t-1:cancel"),
     ]
     assert json.loads(server.asked[1].body) == {"name": "tasks/t-1"}
+
+
+def test_in_0_3_tasks_are_listed_by_the_path_that_its_text_names() -> None:
+    page = {"tasks": [OLD_TASK], "nextPageToken": "n", "pageSize": 1, "totalSize": 2}
+    with calling_old(answering(page)) as (server, client):
+        listed = client.list_tasks(context_id="c", status=TaskState.CANCELED, page_size=1, include_artifacts=True)
+
+    assert [one.id for one in listed.tasks] == [OLD_TASK["id"]]
+    assert (listed.next_page_token, listed.page_size, listed.total_size) == ("n", 1, 2)
+    assert (server.asked[0].method, server.asked[0].path) == (
+        "GET",
+        "/api/v1/tasks?contextId=c&status=TASK_STATE_CANCELLED&pageSize=1&includeArtifacts=true",
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"detail": "Not Found"}, 404),
+        ({"detail": "Method Not Allowed"}, 405),
+        ({"message": "Not Found"}, 404),
+        ({"message": "This operation is not supported"}, 501),
+    ],
+)
+def test_in_0_3_an_agent_without_that_path_does_not_list_tasks(body: Any, code: int) -> None:
+    with calling_old(answering(body, code), retry=None) as (_, client), pytest.raises(UnsupportedOperationError):
+        client.list_tasks()
 
 
 def test_in_0_3_a_stream_ends_with_the_event_that_says_so() -> None:

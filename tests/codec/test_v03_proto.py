@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from a2a_sync import card as c
 from a2a_sync import types as t
 from a2a_sync.codec import InvalidAnswer, by_method, by_version
-from a2a_sync.errors import InvalidParamsError, UnsupportedOperationError
+from a2a_sync.errors import InvalidParamsError, MethodNotFoundError
 from a2a_sync.jsontext import dumps, loads
 from a2a_sync.lifecycle import Entry, ends_run
 from a2a_sync.operations import (
@@ -133,9 +133,7 @@ def test_a_card_s_schemes_are_written_in_the_words_of_both_dialects(scheme):
 # -- from the objects and back ------------------------------------------------------------------------------------------
 
 SAYABLE = {
-    cls: strategy
-    for cls, strategy in EVERY_TYPE.items()
-    if cls not in (t.ListTasksRequest, t.ListTasksResponse, c.AgentCard, c.SecurityScheme, c.OAuthFlow)
+    cls: strategy for cls, strategy in EVERY_TYPE.items() if cls not in (c.AgentCard, c.SecurityScheme, c.OAuthFlow)
 }
 
 
@@ -411,11 +409,12 @@ def test_a_refusal_names_the_member_as_the_dialect_does(value, message):
     assert refused(t.SendMessageRequest, value).startswith(message)
 
 
-def test_tasks_cannot_be_listed_and_its_methods_are_those_of_0_3():
-    with pytest.raises(UnsupportedOperationError, match=r"0\.3 has no ListTasks"):
-        PROTO.method(LIST_TASKS)
+def test_its_methods_are_those_of_0_3_and_listing_tasks_which_json_rpc_has_not():
+    assert PROTO.method(LIST_TASKS) == "tasks/list"
     assert PROTO.version == "0.3"
     assert by_method("message/send") is KIND
+    with pytest.raises(MethodNotFoundError):
+        by_method("tasks/list")
 
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 10) | st.sampled_from(["x", "ROLE_USER", "TASK_STATE_WORKING"])

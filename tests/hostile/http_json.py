@@ -221,7 +221,9 @@ def old_bodies() -> Iterator[PathCase]:
         )
         yield PathCase(f"0.3 {path} to no task", "POST", path, e.TaskNotFoundError, "", nowhere, OLD)
         yield PathCase(f"0.3 {path} with a webhook", "POST", path, e.PushNotificationNotSupportedError, "", hooked, OLD)
-    yield PathCase("0.3 a list", "GET", "/v1/tasks", e.UnsupportedOperationError, "ListTasks", headers=OLD)
+    for query, names in (("pageSize=0", "pageSize"), ("pageToken=x", "pageToken"), ("status=working", "status")):
+        error = e.InvalidParamsError
+        yield PathCase(f"0.3 a list {query}", "GET", f"/v1/tasks?{query}", error, names, headers=OLD)
     for version in ("1.0", "2.0", "x"):
         wrong = {"A2A-Version": version}
         error = e.VersionNotSupportedError

@@ -50,7 +50,7 @@ PEERS = (
     ),
 )
 
-#: What a version does not have, whatever the peer.
+#: What no peer has in a version: JSON-RPC of 0.3 has no name for it, and no other implementation serves its path.
 NOT_IN_0_3 = frozenset({"ListTasks"})
 
 HEAD = """# Other implementations

@@ -36,7 +36,7 @@ _RECORDS = (
     Record(t.DeleteTaskPushNotificationConfigRequest, _TASK_ID, required("id", TEXT, _CONFIG_ID)),
     Record(t.GetExtendedAgentCardRequest),
 )
-#: How each type of the model is read and written; ListTasks is not among them.
+#: How each type of the model is read and written; ListTasks is in `proto` only.
 KINDS: Mapping[Any, Kind] = {
     **{record.cls: record for record in _RECORDS},
     **dict.fromkeys((t.Part, t.TextPart, t.FilePart, t.DataPart), PART),

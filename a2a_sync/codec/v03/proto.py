@@ -19,9 +19,10 @@ from a2a_sync import operations as op
 from a2a_sync import types as t
 from a2a_sync.codec import v10
 from a2a_sync.codec.fields import FLAG, INT32, MOMENT, STRUCT, TEXT, Kind, Scalar, many, names, unexpected
-from a2a_sync.codec.records import Member, OneOf, Record, load_member, required
+from a2a_sync.codec.records import Member, OneOf, Record, load_member, optional, required
 from a2a_sync.codec.v03 import KINDS as KIND_JSON
-from a2a_sync.codec.v03 import METHODS, OldCodec, cards, requests, tasks
+from a2a_sync.codec.v03 import METHODS as KIND_METHODS
+from a2a_sync.codec.v03 import OldCodec, cards, requests, tasks
 from a2a_sync.codec.v03.parts import DATA, METADATA, File, Parts
 from a2a_sync.codec.v03.tasks import EXTENSIONS, HISTORY_LENGTH, TEXTS
 from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
@@ -252,6 +253,24 @@ class _SendRequest(requests.SendRequest):
         return super().load(value, strict)
 
 
+# 0.3 names the path of a list and not its members: these are those of 1.0, with the tasks and states of this dialect.
+LIST_TASKS_REQUEST = Record(
+    t.ListTasksRequest,
+    Member("context_id", TEXT),
+    Member("status", TASK_STATE),
+    optional("page_size", INT32),
+    Member("page_token", TEXT),
+    optional("history_length", INT32),
+    Member("status_timestamp_after", MOMENT),
+    optional("include_artifacts", FLAG),
+)
+LIST_TASKS_RESPONSE = Record(
+    t.ListTasksResponse,
+    Member("tasks", many(TASK), always=True),
+    Member("next_page_token", TEXT, always=True),
+    Member("page_size", INT32, always=True),
+    Member("total_size", INT32, always=True),
+)
 SEND_MESSAGE_REQUEST = _SendRequest(
     t.SendMessageRequest,
     required("message", MESSAGE, "", "request"),
@@ -276,6 +295,8 @@ _RECORDS = (
     ARTIFACT_UPDATE,
     SEND_MESSAGE_CONFIGURATION,
     SEND_MESSAGE_REQUEST,
+    LIST_TASKS_REQUEST,
+    LIST_TASKS_RESPONSE,
     _CancelRequest(t.CancelTaskRequest, required("id", TEXT), Member("metadata", _read_only(STRUCT))),
     Record(t.GetTaskPushNotificationConfigRequest, _TASK_ID, required("id", TEXT)),
     Record(t.ListTaskPushNotificationConfigsRequest, _TASK_ID, Member("page_size", INT32), Member("page_token", TEXT)),
@@ -302,7 +323,7 @@ KINDS: Mapping[Any, Kind] = {
 
 
 class ProtoCodec(OldCodec):
-    """The one of the proto's JSON. Its methods are those of JSON-RPC, and say which operations there are."""
+    """The codec of the proto's JSON. `METHODS` says which operations this binding has; their names are not sent."""
 
     def load_request(self, operation: op.Operation, params: Any) -> Any:
         return (
@@ -324,4 +345,6 @@ class ProtoCodec(OldCodec):
         return isinstance(update, dict) and update.get("final") is True
 
 
+#: HTTP+JSON lists tasks, JSON-RPC does not (0.3: 3.5.6).
+METHODS = {**KIND_METHODS, op.LIST_TASKS: "tasks/list"}
 CODEC = ProtoCodec("0.3", KINDS, METHODS, dialect="proto")
