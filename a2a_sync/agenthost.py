@@ -19,7 +19,7 @@ from a2a_sync.bindings.headers import VERSION
 from a2a_sync.closing import Closes
 from a2a_sync.engine import Engine, Seat
 from a2a_sync.errors import InvalidRequestError
-from a2a_sync.limits import Limits
+from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.metrics import Metrics
 from a2a_sync.push import PushNotifications
 from a2a_sync.serving import serve
@@ -38,14 +38,14 @@ LIST_PATH = "/.well-known/agents"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,99}")
 _TAKEN = frozenset({"healthz", "readyz", "metrics"})
 #: Belong to all agents of a host, which share them.
-_SHARED = frozenset({"store", "limits", "push", "metrics", "url", "seat"})
+_SHARED = frozenset({"store", "limits", "owner_quota", "push", "metrics", "url", "seat"})
 
 
 class AgentHost(Closes, Mapping[str, A2AApp]):
     """Several agents in one application: ``AgentHost({"echo": echo, "sum": sum_})`` serves them at ``/echo`` and ``/sum``.
 
     An agent is an `Agent`, an executor that describes itself, or an `A2AApp` with all its own settings. The agents (but for
-    apps) share what `store`, `limits`, `push` and `metrics` say: one store, in which each sees its own tasks only, and one pool
+    apps) share what `store`, `limits`, `owner_quota`, `push` and `metrics` say: one store, in which each sees its own tasks only, and one pool
     of threads. `options` are those of `A2AApp` and meant for each of them; `add` takes others. `url` is the public address of
     the host. ``/.well-known/agents`` lists the cards; with `root`, the name of one of them, that agent answers at ``/`` too.
 
@@ -63,6 +63,7 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
         *,
         store: TaskStore | str | None = None,
         limits: Limits | None = None,
+        owner_quota: OwnerQuota | None = None,
         push: PushNotifications | bool = False,
         metrics: Metrics | None = None,
         url: str | None = None,
@@ -76,7 +77,9 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
             raise TypeError(f"agents is a mapping of names to agents, not a {type(agents).__name__}")
         self._seats: dict[str, Seat] = {}
         self._apps: dict[str, A2AApp] = {}
-        self._engine = Engine(store, limits or Limits(), self._executor_of, metrics=metrics, push=push)
+        self._engine = Engine(
+            store, limits or Limits(), self._executor_of, metrics=metrics, push=push, quota=owner_quota
+        )
         self.limits = self._engine.limits
         self.origins = Origins(cors)
         self._url = url.rstrip("/") if url else None

@@ -25,7 +25,7 @@ from a2a_sync.extended import ExtendedCard, ExtendedCardSource
 from a2a_sync.extensions import Extension
 from a2a_sync.handler import RequestHandler
 from a2a_sync.idempotency import IdempotentSend
-from a2a_sync.limits import Limits
+from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.logs import placed
 from a2a_sync.metrics import Metrics
 from a2a_sync.modes import InputModes
@@ -75,6 +75,7 @@ class A2AApp(Closes):
         files_twice: a function of a request's headers, in lower case, that says whether its caller encodes files twice, as
             Python's official SDK of 0.3 does over ``HTTP+JSON``.
         limits: the numbers that bound it.
+        owner_quota: what one owner of tasks may take of it (an `OwnerQuota`, from `a2a_sync.limits`).
         headers: the request headers, in lower case, that handlers may see.
         trusted_hosts: the names by which the app may be called (None: any, and then shared caches may not keep the card).
         trusted_proxies: how many proxies in front of the app tell the truth in ``X-Forwarded-For``, ``-Proto``, ``-Host`` and
@@ -111,6 +112,7 @@ class A2AApp(Closes):
         media_type: str | None = None,
         files_twice: SaysTwice | None = None,
         limits: Limits | None = None,
+        owner_quota: OwnerQuota | None = None,
         headers: Iterable[str] = FORWARDED_HEADERS,
         trusted_hosts: Sequence[str] | None = None,
         trusted_proxies: int = 0,
@@ -159,9 +161,13 @@ class A2AApp(Closes):
         for around in filter(None, (around_run, metrics.around_run if metrics is not None else None)):
             executor = Surrounded(executor, around)
         if seat is None:
-            engine = Engine(store, limits or Limits(), lambda scope: executor, metrics=metrics, push=push)
+            engine = Engine(
+                store, limits or Limits(), lambda scope: executor, metrics=metrics, push=push, quota=owner_quota
+            )
         else:
             engine, seat.executor = seat.engine, executor
+        if auth is not None or owner is not None:
+            engine.quotas.several = True
         self._engine, self._work = engine, seat or engine
         self.store, self.limits = engine.store, engine.limits
         self._handler = RequestHandler(
@@ -179,7 +185,7 @@ class A2AApp(Closes):
         self._places = engine.places
         self._slow = SlowBodies(self.limits.body_time)
         handler: Endpoint = self._handler if seat is None else seat.around(self._handler)
-        self._endpoint = activation.around(self._places.guard(self._owned(handler, owner)))
+        self._endpoint = activation.around(self._owned(self._places.guard(handler), owner))
         limiting = (admission.around,) if admission is not None and admission.limits_operations else ()
         counting = (metrics.count_calls,) if metrics is not None else ()
         for interceptor in (*reversed(interceptors), *limiting, *counting):
@@ -262,7 +268,7 @@ class A2AApp(Closes):
 
     def _exchange(self, request: Request, start_response: StartResponse) -> Exchange:
         connection = Connection(request.environ, lambda: self._closed)
-        return Exchange(request, start_response, connection, self.limits, self._places, self._admit, self._slow)
+        return Exchange(request, start_response, connection, self.limits, self._admit, self._slow)
 
     def _card(self, request: Request) -> WSGIApplication:
         try:

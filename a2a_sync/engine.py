@@ -13,7 +13,7 @@ from typing import Any
 from a2a_sync.auth.ownership import OWNER_MARK, owner_of
 from a2a_sync.errors import OverloadedError
 from a2a_sync.events import EventHub
-from a2a_sync.limits import Limits
+from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.metrics import Metrics
 from a2a_sync.neighbours.joined import Neighbours
 from a2a_sync.operations import Call, Endpoint
@@ -21,6 +21,7 @@ from a2a_sync.places import Places
 from a2a_sync.push import PushNotifications
 from a2a_sync.push.configs import PushConfigs
 from a2a_sync.push.outbox import Outbox
+from a2a_sync.quotas import Quotas
 from a2a_sync.retention import Sweeper
 from a2a_sync.runs.execution import Execution
 from a2a_sync.stores import open_store
@@ -41,13 +42,15 @@ class Engine:
         *,
         metrics: Metrics | None = None,
         push: PushNotifications | bool = False,
+        quota: OwnerQuota | None = None,
     ) -> None:
         self.limits = limits
+        self.quotas = Quotas(quota)
         self.store = open_store(store)
         self._owns_store = self.store is not store
         self.hub = EventHub()
-        self.execution = Execution(executor_of, self.store, self.hub, limits)
-        self.places = Places(limits.streams, limits.threads)
+        self.execution = Execution(executor_of, self.store, self.hub, limits, self.quotas)
+        self.places = Places(limits.streams, limits.threads, self.quotas)
         self.sweeper = Sweeper(self.store, self.hub, limits)
         workers = self.store.workers
         self.neighbours = Neighbours(workers, self.hub, self.execution, limits) if workers is not None else None

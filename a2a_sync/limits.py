@@ -1,4 +1,4 @@
-"""Every number that bounds a server, in one place and with a default."""
+"""Every number that bounds a server, or one owner of tasks on it, with a default."""
 
 from __future__ import annotations
 
@@ -121,3 +121,40 @@ _MAY_BE_NONE = frozenset(
     {"history_part", "max_runtime", "idle_timeout", "blocking", "keep_ended", "keep_waiting", "replay", "threads"}
 )
 _MAY_BE_ZERO = frozenset({"waiting", "leftovers", "busy_wait", "history", "direct", "cancel_grace"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerQuota:
+    """What one owner of tasks may take of a server: the caller, or the owner that ``owner=`` names.
+
+    The agents of an `AgentHost` share one quota for each owner. Runs, streams and deliveries are counted in each process,
+    tasks and bytes in the store. Where a count is None, an owner gets a fair share: it may take another place while it
+    holds fewer than are free, so one owner alone gets half of them, two a third each, and the next owner finds some left.
+    Callers without a principal are one owner (``""``); where an app knows no others (no ``auth=``, no ``owner=``), its fair
+    share is everything.
+
+    Parameters:
+        max_concurrent_runs: runs at once, of `Limits.executions`.
+        max_queued_runs: runs that wait for a thread, of `Limits.waiting`.
+        max_open_streams: open streams, and sends that wait for their answer on a thread of the server, together.
+        max_tasks: stored tasks; the owner's oldest are evicted. None: the store's bound, at which the owner that has
+            most loses its oldest.
+        max_stored_bytes: bytes of stored tasks; the owner's oldest are evicted. None: no bound.
+        max_concurrent_deliveries: push notifications that are posted at once, of `Limits.push_deliveries`.
+
+    Raises:
+        ValueError: a number that is not positive.
+    """
+
+    max_concurrent_runs: int | None = None
+    max_queued_runs: int | None = None
+    max_open_streams: int | None = None
+    max_tasks: int | None = None
+    max_stored_bytes: int | None = 1024**3
+    max_concurrent_deliveries: int | None = None
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None and not value >= (0 if item.name == "max_queued_runs" else 1):
+                raise ValueError(f"OwnerQuota.{item.name} must be positive, not {value!r}")

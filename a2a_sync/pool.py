@@ -15,17 +15,19 @@ from collections.abc import Callable
 from a2a_sync.errors import OverloadedError
 from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
+from a2a_sync.quotas import Quotas
 
 logger = get_logger(__name__)
 
 
 class Slot:
-    """A reserved place for one job. ``ready`` says that a thread can take the job at once."""
+    """A reserved place for one job of `owner`. ``ready`` says that a thread can take the job at once."""
 
-    __slots__ = ("_pool", "abandoned", "done", "job", "ready")
+    __slots__ = ("_pool", "abandoned", "done", "job", "owner", "ready")
 
-    def __init__(self, pool: WorkerPool, ready: bool) -> None:
+    def __init__(self, pool: WorkerPool, owner: str, ready: bool) -> None:
         self._pool = pool
+        self.owner = owner
         self.ready = ready
         self.abandoned = False
         self.done = False
@@ -55,13 +57,22 @@ class Slot:
 class WorkerPool:
     """At most `threads` jobs at once and `waiting` in line; `leftovers` abandoned ones may linger beside them.
 
-    Threads without a job leave after `idle` seconds. A forked child starts with an empty pool.
+    No owner holds more of either than `quotas` allows it; a free thread goes to the first job in line whose owner may have
+    one more. Threads without a job end after `idle` seconds. A forked child starts with an empty pool.
     """
 
     def __init__(
-        self, *, threads: int, waiting: int, leftovers: int, name: str = "a2a-run", idle: float = 30.0
+        self,
+        *,
+        threads: int,
+        waiting: int,
+        leftovers: int,
+        name: str = "a2a-run",
+        idle: float = 30.0,
+        quotas: Quotas | None = None,
     ) -> None:
         self._limits = (threads, waiting, leftovers)
+        self._quotas = quotas or Quotas()
         self._name = name
         self._idle_seconds = idle
         self._closed = False
@@ -70,57 +81,77 @@ class WorkerPool:
 
     def renew(self) -> None:
         """Forget all jobs and threads: those of a forked child's parent are not here."""
+        threads, waiting, _ = self._limits
+        quota = self._quotas.quota
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._line: deque[Slot] = deque()
         self._numbers = itertools.count(1)
-        self._taken = self._waiting = self._idle = self._lingering = 0
+        self._running = self._quotas.share(threads, quota.max_concurrent_runs)
+        self._waiting = self._quotas.share(waiting, quota.max_queued_runs)
+        self._idle = self._lingering = 0
 
     @property
     def running(self) -> int:
         """Places that are taken, by a job or a reservation; abandoned jobs do not count."""
-        return self._taken
+        return self._running.taken
 
     @property
     def waiting(self) -> int:
         """Reservations that wait for a place."""
-        return self._waiting
+        return self._waiting.taken
 
     @property
     def lingering(self) -> int:
         """Abandoned jobs whose thread has not come back."""
         return self._lingering
 
-    def reserve(self) -> Slot:
-        """A place for one job.
+    def reserve(self, owner: str = "") -> Slot:
+        """A place for one job of `owner`.
 
         Raises:
-            OverloadedError: all threads are taken and the line is full.
+            OverloadedError: all threads that the owner may have are taken, and so are its places in the line.
         """
-        threads, waiting, _ = self._limits
         with self._lock:
-            if self._taken < threads:
-                self._taken += 1
-                return Slot(self, ready=True)
-            if self._waiting < waiting:
-                self._waiting += 1
-                return Slot(self, ready=False)
-        raise OverloadedError("the agent already runs as many tasks as it may; try again later", retry_after=1.0)
+            if self._running.admits(owner):
+                self._running.take(owner)
+                return Slot(self, owner, ready=True)
+            if self._waiting.admits(owner):
+                self._waiting.take(owner)
+                return Slot(self, owner, ready=False)
+            full = self._waiting.taken >= self._waiting.total
+        raise OverloadedError(
+            f"{'the agent' if full else 'this caller'} already runs as many tasks as it may; try again later",
+            retry_after=1.0,
+        )
 
     def _start(self, slot: Slot) -> None:
         with self._lock:
             if not slot.ready:
-                if self._taken >= self._limits[0]:
+                if not self._running.admits(slot.owner):
                     self._line.append(slot)
                     return
-                self._taken += 1
                 self._admit(slot)
             self._dispatch(slot)
 
     def _admit(self, slot: Slot) -> None:
-        """A place that is counted already goes to a slot that waited; called under the lock."""
-        self._waiting -= 1
+        """Give a thread's place to a slot that waited; called under the lock."""
+        self._running.take(slot.owner)
+        self._waiting.release(slot.owner)
         slot.ready = True
+
+    def _next_in_line(self) -> Slot | None:
+        """The first slot in line whose owner may have a thread, admitted; called under the lock."""
+        refused: set[str] = set()
+        for index, slot in enumerate(self._line):
+            if slot.owner in refused:
+                continue
+            if self._running.admits(slot.owner):
+                del self._line[index]
+                self._admit(slot)
+                return slot
+            refused.add(slot.owner)
+        return None
 
     def _dispatch(self, slot: Slot) -> None:
         """Hand a job to an idle thread or to a new one; called under the lock."""
@@ -131,28 +162,26 @@ class WorkerPool:
         name = f"{self._name}-{next(self._numbers)}"
         threading.Thread(target=self._work, args=(slot,), name=name, daemon=True).start()
 
+    def _dispatch_line(self) -> None:
+        """Start what waits and may have a thread now; called under the lock."""
+        while (slot := self._next_in_line()) is not None:
+            try:
+                self._dispatch(slot)
+            except RuntimeError:
+                logger.exception("no thread for a job that waits; it stays first in line until one comes back")
+                self._line.appendleft(slot)
+                slot.ready = False
+                self._waiting.take(slot.owner)
+                self._running.release(slot.owner)
+                return
+
     def _release(self, slot: Slot) -> None:
         with self._lock:
             if slot.ready:
-                self._free()
+                self._running.release(slot.owner)
+                self._dispatch_line()
             else:
-                self._waiting -= 1
-
-    def _free(self) -> None:
-        """A place is free: the next in line takes it; called under the lock."""
-        if not self._line:
-            self._taken -= 1
-            return
-        slot = self._line.popleft()
-        self._admit(slot)
-        try:
-            self._dispatch(slot)
-        except RuntimeError:
-            logger.exception("no thread for a job that waits; it stays first in line until one comes back")
-            self._line.appendleft(slot)
-            slot.ready = False
-            self._waiting += 1
-            self._taken -= 1
+                self._waiting.release(slot.owner)
 
     def _abandon(self, slot: Slot) -> bool:
         with self._lock:
@@ -162,7 +191,8 @@ class WorkerPool:
                 return False
             slot.abandoned = True
             self._lingering += 1
-            self._free()
+            self._running.release(slot.owner)
+            self._dispatch_line()
             return True
 
     def _next(self, done: Slot) -> Slot | None:
@@ -171,12 +201,12 @@ class WorkerPool:
             done.done = True
             if done.abandoned:
                 self._lingering -= 1
-            elif self._line:
-                slot = self._line.popleft()
-                self._admit(slot)
-                return slot
             else:
-                self._taken -= 1
+                self._running.release(done.owner)
+            if self._line and (slot := self._next_in_line()) is not None:
+                # An owner whose place is free may have one more beside it.
+                self._dispatch_line()
+                return slot
             if self._closed:
                 return None
             self._idle += 1

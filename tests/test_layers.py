@@ -44,6 +44,7 @@ FLOORS: list[list[str]] = [
         "dialogue",
         "artifacts",
         "chat",
+        "quotas",
     ],
     [
         "events",
@@ -54,7 +55,6 @@ FLOORS: list[list[str]] = [
         "stamp",
         "paging",
         "idempotency",
-        "places",
         "receiver",
         "client",
         "agentevents",
@@ -63,6 +63,7 @@ FLOORS: list[list[str]] = [
         "activation",
         "following",
         "omission",
+        "places",
         "runs.run",
         "results",
         "asynchronous",

@@ -25,7 +25,7 @@ def send(*, at_once: bool = False, local: bool = False) -> Call:
 def old(places: Places) -> None:
     """All that is held has been held for long."""
     for ticket in places._held:
-        places._held[ticket] -= 60
+        ticket.since -= 60
 
 
 @pytest.mark.parametrize(("threads", "most"), [(1, 1), (2, 1), (3, 1), (8, 6), (16, 14), (32, 28), (64, 56)])
@@ -113,14 +113,14 @@ def test_what_holds_no_thread_needs_no_place() -> None:
         send(at_once=True),
         send(local=True),
         Call(CANCEL_TASK, CancelTaskRequest(id="t"), context),
-        streaming(SEND_STREAMING_MESSAGE),
+        streaming(SEND_STREAMING_MESSAGE, local=True),
     ):
         assert guarded(call) == "done"
 
 
-def streaming(operation: Operation) -> Call:
-    """A call whose stream takes its place elsewhere."""
-    call = send()
+def streaming(operation: Operation, *, local: bool = False) -> Call:
+    """A call whose answer is a stream."""
+    call = send(local=local)
     return Call(operation, call.request, call.context)
 
 

@@ -21,6 +21,7 @@ from a2a_sync.bindings.http_json import write_request
 from a2a_sync.cli import main
 from a2a_sync.codec import by_version
 from a2a_sync.errors import A2AError, TransportError
+from a2a_sync.limits import OwnerQuota
 from a2a_sync.operations import OPERATIONS, Operation
 from a2a_sync.testing import wsgi_session
 from tests.live import ROOT
@@ -116,6 +117,13 @@ def test_every_limit_is_listed_with_its_default() -> None:
     rows = table(REFERENCE / "limits.md", "field", "default", "unit", "bounds")
     assert [(name, default) for name, default, _, _ in rows] == [
         (item.name, str(item.default)) for item in fields(Limits)
+    ]
+
+
+def test_every_owner_quota_is_listed_with_its_default() -> None:
+    rows = table(REFERENCE / "limits.md", "owner quota", "default", "unit", "bounds for each owner")
+    assert [(name, default) for name, default, _, _ in rows] == [
+        (item.name, str(item.default)) for item in fields(OwnerQuota)
     ]
 
 

@@ -15,6 +15,7 @@ from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.pool import Slot, WorkerPool
+from a2a_sync.quotas import Quotas, quota_owner
 from a2a_sync.runs.run import Run
 from a2a_sync.stores.base import Scope, StartedRun, StoredTask, TaskStore
 from a2a_sync.types import Message, Metadata, Role
@@ -26,11 +27,16 @@ class CancelHandlers:
     """Calls ``executor.cancel(context)`` where there is one, on threads of its own: those of the runs may all be taken
     by what is to be cancelled."""
 
-    def __init__(self, store: TaskStore, limits: Limits) -> None:
+    def __init__(self, store: TaskStore, limits: Limits, quotas: Quotas | None = None) -> None:
         self._store = store
         self._limits = limits
         self._pool = WorkerPool(
-            threads=limits.executions, waiting=0, leftovers=limits.leftovers, name="a2a-cancel", idle=5.0
+            threads=limits.executions,
+            waiting=0,
+            leftovers=limits.leftovers,
+            name="a2a-cancel",
+            idle=5.0,
+            quotas=quotas,
         )
 
     def ask(
@@ -50,7 +56,7 @@ class CancelHandlers:
         """
         handler = getattr(executor, "cancel", None)
         if handler is not None:
-            self._call(handler, self._context(scope, task_id, metadata, principal, run))
+            self._call(handler, self._context(scope, task_id, metadata, principal, run), quota_owner(scope.owner))
 
     def _context(
         self, scope: Scope, task_id: str, metadata: Metadata, principal: Principal | None, run: Run | None
@@ -65,7 +71,7 @@ class CancelHandlers:
         request = replace(asked, metadata=metadata, principal=principal, tenant=scope.tenant)
         return RequestContext(_CancelPort(self._store, scope, request, run))
 
-    def _call(self, handler: Callable[[RequestContext], None], context: RequestContext) -> None:
+    def _call(self, handler: Callable[[RequestContext], None], context: RequestContext, owner: str) -> None:
         extra = {"task_id": context.task_id}
         refusal: list[A2AError] = []
         done = threading.Event()
@@ -80,7 +86,7 @@ class CancelHandlers:
             finally:
                 done.set()
 
-        slot = self._submit(ask)
+        slot = self._submit(ask, owner)
         if slot is None:
             logger.error("no thread for the cancel handler; canceling without it", extra=extra)
         elif not done.wait(self._limits.cancel_grace):
@@ -89,10 +95,10 @@ class CancelHandlers:
         if refusal:
             raise refusal[0]
 
-    def _submit(self, ask: Callable[[], None]) -> Slot | None:
+    def _submit(self, ask: Callable[[], None], owner: str) -> Slot | None:
         variables = contextvars.copy_context()
         try:
-            slot = self._pool.reserve()
+            slot = self._pool.reserve(owner)
         except OverloadedError:
             return None
         try:

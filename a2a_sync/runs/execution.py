@@ -21,6 +21,7 @@ from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.pool import Slot, WorkerPool
+from a2a_sync.quotas import Quotas, quota_owner
 from a2a_sync.runs.cancelling import CancelHandlers, no_message
 from a2a_sync.runs.run import Run, current_run
 from a2a_sync.runs.watchdog import Watchdog
@@ -49,10 +50,17 @@ class Execution:
     """
 
     def __init__(
-        self, executor_of: Callable[[Scope], Any | None], store: TaskStore, hub: EventHub, limits: Limits
+        self,
+        executor_of: Callable[[Scope], Any | None],
+        store: TaskStore,
+        hub: EventHub,
+        limits: Limits,
+        quotas: Quotas | None = None,
     ) -> None:
-        self.pool = WorkerPool(threads=limits.executions, waiting=limits.waiting, leftovers=limits.leftovers)
-        self._cancels = CancelHandlers(store, limits)
+        self.pool = WorkerPool(
+            threads=limits.executions, waiting=limits.waiting, leftovers=limits.leftovers, quotas=quotas
+        )
+        self._cancels = CancelHandlers(store, limits, quotas)
         self._watchdog = Watchdog(limits)
         self._executor_of = executor_of
         #: Executors that take no more runs.
@@ -83,7 +91,7 @@ class Execution:
             TaskBusy, TaskEnded, TaskNotFoundError, StoreError: as the store says; nothing was stored.
         """
         executor = self._executor_of(scope)
-        slot = self._reserve(executor, place)
+        slot = self._reserve(executor, scope, place)
         run = self._enter(executor, scope, request, create, slot)
         try:
             started = run.begin(ready=slot is None or slot.ready)
@@ -105,7 +113,7 @@ class Execution:
             OverloadedError, StoreError: as for `start`.
         """
         executor = self._executor_of(scope)
-        slot = self._reserve(executor, place)
+        slot = self._reserve(executor, scope, place)
         run = self._enter(executor, scope, request, True, slot)
         run.begin_direct()
         self._launch(run, slot)
@@ -120,14 +128,14 @@ class Execution:
         assert run.answer is not None
         return run.answer
 
-    def _reserve(self, executor: Any, place: Place) -> Slot | None:
+    def _reserve(self, executor: Any, scope: Scope, place: Place) -> Slot | None:
         if self._refuses(executor):
             raise _stopping()
         if self.before_run is not None:
             self.before_run()
         if place is Place.HERE:
             return None
-        slot = self.pool.reserve()
+        slot = self.pool.reserve(quota_owner(scope.owner))
         if place is Place.POOL_OR_HERE and not slot.ready:
             slot.release()
             return None
@@ -265,7 +273,7 @@ class Execution:
     def _run_again(self, executor: Any, lost: HeldRun, request: RunRequest) -> None:
         workers = self._store.workers
         assert workers is not None
-        slot = self._reserve(executor, Place.POOL)
+        slot = self._reserve(executor, lost.scope, Place.POOL)
         run = self._enter(executor, lost.scope, request, False, slot)
         try:
             run.take_over(workers.adopt(lost, request, [status_event(request, TaskState.WORKING)]))

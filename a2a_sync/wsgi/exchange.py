@@ -33,7 +33,6 @@ from a2a_sync.incidents import incident
 from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Call, CallContext, Principal
-from a2a_sync.places import Places
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.slowbodies import SlowBodies
 from a2a_sync.wsgi.streaming import EVENT_STREAM, Envelope, EventStreamBody
@@ -62,7 +61,7 @@ def _header_name(key: str) -> str:
 class Exchange:
     """A request that was not read yet and the way to answer it. Used on the server's request thread.
 
-    `places` has one for each stream that may be open at once. `admit` says who is calling, or refuses the request.
+    `admit` says who is calling, or refuses the request.
     `slow` is told of bodies that are read.
     """
 
@@ -72,7 +71,6 @@ class Exchange:
         start_response: StartResponse,
         connection: Connection,
         limits: Limits,
-        places: Places,
         admit: Callable[[WSGIEnvironment], Principal | None] = principal_in,
         slow: SlowBodies | None = None,
     ) -> None:
@@ -80,7 +78,6 @@ class Exchange:
         self._start_response = start_response
         self._connection = connection
         self._limits = limits
-        self._places = places
         self._admit = admit
         self._slow = slow
         self._added: dict[str, str] = {}
@@ -246,19 +243,14 @@ class Exchange:
         return [body]
 
     def stream(self, begin: Callable[[], PolledStream], envelope: Envelope, codec: Codec) -> Iterable[bytes]:
-        """The answer to a streaming operation. `begin` makes the stream; what it raises passes through, unanswered.
-
-        Raises:
-            OverloadedError: as many streams are open as may be.
-        """
-        leave = self._places.take_stream()
+        """The answer to a streaming operation. `begin` makes the stream; what it raises passes through, unanswered."""
+        stream = begin()
         try:
-            stream = begin()
+            self._start_response("200 OK", [*STREAM_HEADERS, *self._added.items()])
         except BaseException:
-            leave()
+            stream.close()
             raise
-        self._start_response("200 OK", [*STREAM_HEADERS, *self._added.items()])
-        return EventStreamBody(stream, envelope, codec, self._connection, self._limits, leave)
+        return EventStreamBody(stream, envelope, codec, self._connection, self._limits)
 
 
 def address_of(request: Request) -> str:

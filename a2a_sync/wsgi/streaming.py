@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from a2a_sync.bindings.sse import comment, frame
@@ -55,14 +55,13 @@ class EventStreamBody:
         codec: Codec,
         connection: Connection,
         limits: Limits,
-        on_close: Callable[[], None],
     ) -> None:
         self._stream = stream
         self._envelope = envelope
         self._codec = codec
         self._connection = connection
         self._limits = limits
-        self._on_close: Callable[[], None] | None = on_close
+        self._closed = False
         self._handed_over: float | None = None
 
     def __iter__(self) -> Iterator[bytes]:
@@ -116,16 +115,15 @@ class EventStreamBody:
         return frame(self._envelope.wrap_error(error, self._codec), event=self._envelope.error_event)
 
     def close(self) -> None:
-        """Stop listening and give the place of the stream back. The task goes on."""
-        on_close, self._on_close = self._on_close, None
-        if on_close is not None:
+        """Stop listening. The task goes on."""
+        if not self._closed:
+            self._closed = True
             try:
-                self._stream.close()
-            finally:
                 self._connection.restore()
                 self._connection.read_no_more()
                 self._cut_off_who_does_not_read()
-                on_close()
+            finally:
+                self._stream.close()
 
     def _cut_off_who_does_not_read(self) -> None:
         """A server that ends connections politely would wait for this client to read what it was sent."""

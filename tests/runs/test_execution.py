@@ -706,8 +706,8 @@ def test_a_start_that_was_overtaken_by_close_leaves_no_trace(serve):
     served = serve(hold(Gate()), store=MemoryStore())
     reserve = served.pool.reserve
 
-    def overtaken():
-        slot = reserve()
+    def overtaken(owner):
+        slot = reserve(owner)
         served.app.close(0.0)
         return slot
 

@@ -398,9 +398,7 @@ ANSWER = Message(role=Role.AGENT, parts=(TextPart("x"),))
 
 def test_even_a_stream_that_never_falls_silent_ends() -> None:
     limits = Limits(stream_life=0.2)
-    body = EventStreamBody(
-        Endless(), EventEnvelope(1), by_version("1.0"), Connection({}, lambda: False), limits, lambda: None
-    )
+    body = EventStreamBody(Endless(), EventEnvelope(1), by_version("1.0"), Connection({}, lambda: False), limits)
     started = time.monotonic()
 
     pieces = sum(1 for _ in itertools.takewhile(lambda _: time.monotonic() - started < 5, body))

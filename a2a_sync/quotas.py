@@ -1,0 +1,64 @@
+"""Fair shares: how many of a bounded number of places one owner may hold, so that no owner takes all of them."""
+
+from __future__ import annotations
+
+from a2a_sync.auth.ownership import OWNER_MARK
+from a2a_sync.limits import OwnerQuota
+
+
+class Quotas:
+    """The quota of each owner in one process; what is counted is counted by `Share`.
+
+    ``several``: the callers are known, so those without a principal are one owner among several.
+    """
+
+    def __init__(self, quota: OwnerQuota | None = None) -> None:
+        self.quota = quota or OwnerQuota()
+        self.several = False
+
+    def share(self, total: int, limit: int | None = None) -> Share:
+        """The shares of `total` places: at most `limit` for each owner, or a fair share where that is None."""
+        return Share(self, total, limit)
+
+
+def quota_owner(owner: str) -> str:
+    """By what the places of an owner are counted: the agents of one host count together."""
+    return owner.rpartition(OWNER_MARK)[2]
+
+
+class Share:
+    """Counts who holds how many of `total` places. Not thread-safe: its user holds a lock around each call."""
+
+    __slots__ = ("_held", "_limit", "_quotas", "taken", "total")
+
+    def __init__(self, quotas: Quotas, total: int, limit: int | None) -> None:
+        self.total = total
+        self.taken = 0
+        self._quotas = quotas
+        self._limit = limit
+        self._held: dict[str, int] = {}
+
+    def limit(self, owner: str) -> int:
+        """How many places `owner` may hold as things are; it may take one more while it holds fewer."""
+        if self._limit is not None:
+            return min(self._limit, self.total)
+        # Dynamic thresholds (Choudhury and Hahne, 1998): n owners that want all end with 1/(n + 1) each.
+        return self.total - self.taken if owner or self._quotas.several else self.total
+
+    def admits(self, owner: str) -> bool:
+        """There is a free place that `owner` may take."""
+        return self.taken < self.total and self._held.get(owner, 0) < self.limit(owner)
+
+    def take(self, owner: str) -> None:
+        """`owner` holds one more place."""
+        self.taken += 1
+        self._held[owner] = self._held.get(owner, 0) + 1
+
+    def release(self, owner: str) -> None:
+        """`owner` holds one place less."""
+        self.taken -= 1
+        left = self._held[owner] - 1
+        if left:
+            self._held[owner] = left
+        else:
+            del self._held[owner]

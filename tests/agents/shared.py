@@ -1,0 +1,29 @@
+"""An agent that several users share: the header ``X-Caller`` names the caller, ``wait`` runs until it is cancelled."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from a2a_sync import A2AApp, Agent, InputRequired, Limits
+
+agent = Agent("shared", description="an agent that several users share")
+
+
+@agent.message
+def handle(message: Any, context: Any) -> Any:
+    word, _, rest = message.text.partition(" ")
+    if word == "wait":
+        context.update("waiting")
+        context.sleep(60)
+    if word == "ask":
+        return InputRequired("what?")
+    return rest or word
+
+
+def caller(environ: dict[str, Any]) -> str | None:
+    named: str | None = environ.get("HTTP_X_CALLER")
+    return named
+
+
+app = A2AApp(agent, auth=caller, store=os.environ.get("SHARED_STORE"), limits=Limits(tick=0.2))
