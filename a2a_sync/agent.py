@@ -80,9 +80,7 @@ class Agent(LocalCalls, Closes):
     def handle_message(self, message: Message, context: RequestContext) -> Any:
         """Answer `message`. Override this, or decorate a function with ``@agent.message``."""
         if self._on_message is None:
-            raise TypeError(
-                f"agent {self._display_name()!r} has no handler: override handle_message or use @agent.message"
-            )
+            raise self._no_handler()
         return self._on_message(message, context)
 
     def handle_cancel(self, context: RequestContext) -> Any:
@@ -101,6 +99,28 @@ class Agent(LocalCalls, Closes):
         """Decorator: `handler(context)` is asked before a task is cancelled."""
         self._on_cancel = handler
         return handler
+
+    def check_handler(self, *, complete: bool = False) -> None:
+        """Refuse an agent that cannot answer. An instance of `Agent` itself is refused only when it is `complete`: until then
+        a decorator may follow.
+
+        Raises:
+            TypeError: it has no handler.
+        """
+        own = type(self)
+        if own is Agent and not complete:
+            return
+        overridden = own.handle_message is not Agent.handle_message or own.execute is not Agent.execute
+        if not (overridden or self._on_message is not None or "handle_message" in vars(self)):
+            raise self._no_handler()
+
+    def _no_handler(self) -> TypeError:
+        own = type(self)
+        where = "a subclass of Agent" if own is Agent else f"class {own.__name__}"
+        return TypeError(
+            f"agent {self._display_name()!r} has no handler: define handle_message(self, message, context) in {where}, or"
+            " decorate a function with @agent.message"
+        )
 
     # -- the executor --
 
@@ -187,7 +207,12 @@ class Agent(LocalCalls, Closes):
         raise RuntimeError(f"agent {self._display_name()!r} has been started; close() it first")
 
     def endpoint(self) -> Endpoint:
-        """The endpoint of the private app."""
+        """The endpoint of the private app.
+
+        Raises:
+            TypeError: the agent has no handler.
+        """
+        self.check_handler(complete=True)
         return self._app().endpoint()
 
     def agent_card(self) -> AgentCard:

@@ -248,9 +248,9 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
             self._engine.places.reserve(threads)
 
     def begin(self) -> None:
-        """Begin what goes on without requests. See `A2AApp.begin`."""
+        """Begin what goes on without requests. See `A2AApp.begin`, which also says what it raises."""
         self._engine.begin()
-        for app in self._mounted():
+        for app in list(self._apps.values()):
             app.begin()
 
     def drain(self) -> None:

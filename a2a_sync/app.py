@@ -21,6 +21,7 @@ from a2a_sync.closing import Closes
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.engine import Engine, Seat
 from a2a_sync.errors import A2AError, InvalidRequestError, VersionNotSupportedError
+from a2a_sync.executor import check_executor
 from a2a_sync.extended import ExtendedCard, ExtendedCardSource
 from a2a_sync.extensions import Extension
 from a2a_sync.handler import RequestHandler
@@ -95,7 +96,8 @@ class A2AApp(Closes):
 
     Raises:
         ValueError: a version or binding that this library does not speak, a store URL it does not know, a negative number of proxies.
-        TypeError: no card for an executor that does not describe itself.
+        TypeError: `agent` is a class, has no ``execute``, has no handler, or is an executor that does not describe itself
+            and comes without `card`.
     """
 
     def __init__(
@@ -127,6 +129,8 @@ class A2AApp(Closes):
         cors: Iterable[str] = (),
         seat: Seat | None = None,
     ) -> None:
+        check_executor(agent)
+        self._agent = agent
         self._url = url.rstrip("/") + "/" if url else None
         #: Which web pages may call; hosts ask it before they do anything for a request.
         self.origins = Origins(cors)
@@ -334,7 +338,11 @@ class A2AApp(Closes):
         """Begin what goes on without requests: old tasks go, runs of dead processes are taken over, webhooks are told.
 
         The first request does it too. Called by ``a2a_sync.gunicorn`` in each worker; not before a fork.
+
+        Raises:
+            TypeError: the agent has no handler.
         """
+        check_executor(self._agent, complete=True)
         self._work.begin()
 
     def drain(self) -> None:

@@ -374,6 +374,23 @@ class AgentExecutor(Protocol):
     def execute(self, context: RequestContext) -> Iterator[Event] | None: ...
 
 
+def check_executor(agent: Any, *, complete: bool = False) -> None:
+    """Refuse what an app cannot run; `complete`: nothing is added to it any more, such as a handler by a decorator.
+
+    Raises:
+        TypeError: a class in place of an instance, no ``execute``, or an agent that cannot answer.
+    """
+    kind = type(agent).__name__
+    if isinstance(agent, type):
+        raise TypeError(f"{agent.__name__} is a class: give an instance, {agent.__name__}(…)")
+    if not callable(getattr(agent, "execute", None)):
+        hint = "; to serve a function, decorate it with @agent.message of an Agent" if callable(agent) else ""
+        raise TypeError(f"an app serves an Agent or an AgentExecutor, and a {kind} has no execute(context){hint}")
+    check = getattr(agent, "check_handler", None)
+    if check is not None:
+        check(complete=complete)
+
+
 def as_executor(agent: Any) -> Any:
     """What runs for `agent`: itself, or what its ``as_executor()`` gives, where its own names mean something else."""
     other = getattr(agent, "as_executor", None)

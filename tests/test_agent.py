@@ -9,10 +9,21 @@ from typing import ClassVar
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, AgentSkill, AuthRequired, Client, InputRequired, PublicError
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentHost,
+    AgentSkill,
+    AuthRequired,
+    Client,
+    InputRequired,
+    PublicError,
+    create_agent_card,
+)
 from a2a_sync import operations as op
 from a2a_sync.errors import A2AError, TaskNotCancelableError
 from a2a_sync.executor import TaskCancelled
+from a2a_sync.testing import client_of
 from a2a_sync.types import Message, Role, Task, TaskState, TaskStatus, TaskStatusUpdateEvent, TextPart
 from tests.engine import PATIENCE, Gate, collect, serving, texts
 
@@ -90,6 +101,66 @@ def test_an_agent_without_a_handler_fails_its_tasks_and_says_why_in_the_log(serv
     task = serve(Agent("mute", description="d")).send()
     assert task.state is S.FAILED
     assert "agent 'mute' has no handler" in caplog.text
+
+
+class Mute(Agent):
+    """Its handler is missing."""
+
+
+def test_a_subclass_without_a_handler_is_refused_when_its_app_is_built():
+    for build in (A2AApp, lambda agent: AgentHost({"mute": agent})):
+        with pytest.raises(TypeError, match=r"'Mute' has no handler: define handle_message.* in class Mute"):
+            build(Mute())
+
+
+def test_an_instance_without_a_handler_is_refused_before_it_serves():
+    """A decorator may follow the app, so an instance of Agent is refused only where nothing can follow any more."""
+    app = A2AApp(Agent("mute"))
+    for use in (app.begin, Agent("mute").endpoint, lambda: Client(Agent("mute")).send("hi")):
+        with pytest.raises(TypeError, match=r"'mute' has no handler: .*@agent.message"):
+            use()
+    with pytest.raises(TypeError, match="'mute' has no handler"), client_of(Agent("mute")):
+        pass
+    app.close()
+
+
+@pytest.mark.parametrize("handler", ["decorator", "attribute", "execute"])
+def test_every_way_to_give_a_handler_counts(handler):
+    class Own(Agent):
+        def execute(self, context):
+            return None
+
+    agent = Own() if handler == "execute" else Agent("late")
+    with A2AApp(agent) as app:
+        if handler == "decorator":
+            agent.message(lambda message, context: "ok")
+        elif handler == "attribute":
+            agent.handle_message = lambda message, context: "ok"
+        app.begin()
+        assert Client(app).send("hi").state is S.COMPLETED
+
+
+class Executor:
+    def execute(self, context):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (Mute, r"Mute is a class: give an instance, Mute\("),
+        (Executor, r"Executor is a class: give an instance, Executor\("),
+        (A2AApp, "A2AApp is a class"),
+        (lambda message, context: "x", r"a function has no execute\(context\).*@agent.message"),
+        (object(), r"object has no execute\(context\)"),
+        (None, r"NoneType has no execute\(context\)"),
+    ],
+)
+def test_what_is_no_agent_is_refused_when_the_app_is_built(given, problem):
+    card = create_agent_card("a", "b", skills={"x": "X"})
+    for build in (lambda: A2AApp(given), lambda: A2AApp(given, card=card), lambda: AgentHost({"a": given})):
+        with pytest.raises(TypeError, match=problem):
+            build()
 
 
 def test_an_agent_is_its_own_target_and_its_private_app_is_made_once():

@@ -9,6 +9,7 @@ import traceback
 from typing import Any
 
 from a2a_sync import A2AApp, Agent, AgentHost
+from a2a_sync.executor import check_executor
 
 
 class TargetError(Exception):
@@ -68,6 +69,7 @@ def build(target: str, *, store: str | None = None, url: str | None = None) -> A
         return found
     card = None if callable(getattr(found, "describe", None)) else getattr(found, "card", None)
     try:
+        check_executor(found, complete=True)
         return A2AApp(found, card=card, store=store, url=url)
     except (TypeError, ValueError) as error:
         raise TargetError(str(error)) from None

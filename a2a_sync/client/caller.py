@@ -43,7 +43,7 @@ class Caller(Closes):
 
     def __init__(
         self,
-        target: str | AgentCard | Any,
+        target: str | AgentCard | Any = None,
         *,
         auth: Auth = None,
         timeout: Timeout | float | None = None,
@@ -59,6 +59,10 @@ class Caller(Closes):
         verify_card: Any = None,
         files_twice: bool = False,
     ) -> None:
+        if target is None:
+            raise TypeError("Client needs to know what to call: a URL, an AgentCard, an A2AApp or an Agent")
+        if isinstance(target, type):
+            raise TypeError(f"{target.__name__} is a class: give an instance, {target.__name__}(…)")
         self._target: Any = target
         self._timeout = Timeout.of(timeout)
         self._wanted = Wanted.of(version, binding, prefer)

@@ -34,6 +34,7 @@ def client_of(
         options: those of `Client`. Pauses between two attempts are short, unless ``retry`` says otherwise.
 
     Raises:
+        TypeError: the agent cannot be served: see `A2AApp`.
         ValueError: there is no such way, or `target` is a URL and streams shall be cut.
     """
     counts = (cut_after,) if isinstance(cut_after, int) else tuple(cut_after)
@@ -52,6 +53,7 @@ def _reach(target: Any, over: str, counts: tuple[int, ...], options: dict[str, A
     if isinstance(target, Agent):
         from a2a_sync.app import A2AApp
 
+        target.check_handler(complete=True)
         target = A2AApp(target)
         stack.callback(target.close, timeout=0.0)
     if over == "local":

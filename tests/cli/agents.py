@@ -119,6 +119,7 @@ class Executor:
 agent = Actor()
 app = A2AApp(Actor())
 executor = Executor()
+mute = Agent("mute")
 number = 7
 
 

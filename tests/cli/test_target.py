@@ -44,6 +44,7 @@ def test_an_agent_gets_the_store_and_the_address(tmp_path: Path) -> None:
         ("tests.cli.agents:number", "is of type int: neither"),
         ("tests.cli.agents:make_wrong", "of type str: neither"),
         ("tests.cli.agents:make_broken", "ValueError: no database"),
+        ("tests.cli.agents:mute", "agent 'mute' has no handler"),
         ("tests/cli/agents.py:app", "name the module: tests.cli.agents:app"),
         ("", "cannot import ''"),
         ("a..b:app", "no module 'a..b'"),

@@ -133,3 +133,19 @@ def test_an_agent_can_call_another_from_its_own_run() -> None:
 
     with Client(outer) as client:
         assert client.send("hi").text == "HI!"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "Client needs to know what to call: a URL, an AgentCard, an A2AApp or an Agent"),
+        ((Slow,), r"Slow is a class: give an instance, Slow\("),
+        ((A2AApp,), r"A2AApp is a class: give an instance, A2AApp\("),
+        (({},), "not dict"),
+    ],
+)
+def test_a_target_that_cannot_be_called_is_refused_when_the_client_is_built(
+    arguments: tuple[object, ...], problem: str
+) -> None:
+    with pytest.raises(TypeError, match=problem):
+        Client(*arguments)

@@ -294,7 +294,9 @@ def test_a_failure_at_the_very_end_of_the_overall_limit_is_a_time_out() -> None:
     def breaks(opening: Deadline) -> Task:
         raise TransportError("the connection broke", phase="send", task_id="t-1")
 
-    link = local_link(Agent("greeter"), None, Surroundings({}, (), Retry()))
+    greeter = Agent("greeter")
+    greeter.message(lambda message, context: "hi")
+    link = local_link(greeter, None, Surroundings({}, (), Retry()))
     with pytest.raises(TransportTimeout, match="the connection broke") as caught:
         persist(link, Deadline.after(0), breaks, stream=False)
     assert caught.value.task_id == "t-1"
