@@ -12,6 +12,11 @@ export INTEROP_RECORDS ?= $(CURDIR)/$(VENV)/interop-records
 TCK ?= https://github.com/a2aproject/a2a-tck.git
 # Tests mostly wait for servers, so more of them at a time than there are cores. JOBS=0 is one after the other.
 JOBS ?= 4
+PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
+SHARED = $(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# Folders of tests/ that `make test` leaves out: what takes long (`make check`), and what needs other packages or commands.
+CHECKED := conformance faults hostile servers
+APART := interop interop03 interopjs frameworks benchmarks soak
 BIN := $(VENV)/bin
 WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -19,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-gevent conformance tck lint types docs audit bench soak clean
+.PHONY: help demo test check test-gevent conformance tck lint types docs audit bench soak clean
 .PHONY: interop interop-page interop-all interop-newest interop-03 interop-js
 
 help: ## Show this list
@@ -28,8 +33,11 @@ help: ## Show this list
 demo: $(VENV)/.stamp-base ## Serve an agent, call it, show what it does; results in demo-output/
 	@$(BIN)/python examples/demo.py demo-output
 
-test: $(VENV)/.stamp-test ## Run the tests that need nothing but Python
-	$(BIN)/python -m pytest $(PYTEST_ARGS) -n $(JOBS) --dist loadfile --no-loadscope-reorder --ignore=tests/interop --ignore=tests/interop03 --ignore=tests/interopjs --ignore=tests/frameworks --ignore=tests/benchmarks
+test: $(VENV)/.stamp-test ## Run the tests of every module, the scenarios and the documentation: minutes
+	$(SHARED) $(CHECKED:%=--ignore=tests/%) $(APART:%=--ignore=tests/%)
+
+check: $(VENV)/.stamp-test ## Run the rest: conformance, faults, hostile input, servers in depth (longer)
+	$(SHARED) $(CHECKED:%=tests/%)
 
 test-gevent: $(VENV)/.stamp-test ## Run them once more with a standard library that gevent has patched
 	$(BIN)/python -m tests.gevent_suite $(PYTEST_ARGS)
@@ -58,7 +66,7 @@ bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare
 
 soak: $(VENV)/.stamp-test ## Ten minutes of mixed load with kills, and 50,000 tasks, with figures (MINUTES=10)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10)
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/soak
+	$(PYTEST) tests/soak
 
 interop: interop-all ## Run the tests against other implementations, and compare with docs/interop.md
 	@$(BIN)/python -m tests.peers.page $(INTEROP_RECORDS)
@@ -75,13 +83,13 @@ interop-all:
 	exit $$status
 
 interop-newest: $(VENV)/.stamp-test $(VENV)/.stamp-interop
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop
+	$(PYTEST) tests/interop
 
 interop-03: $(VENV)/.stamp-test $(VENV)/.stamp-interop-03
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop03
+	$(PYTEST) tests/interop03
 
 interop-js: $(VENV)/.stamp-test $(NODE_MODULES)/.stamp
-	$(WITH_NODE) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interopjs
+	$(WITH_NODE) $(PYTEST) tests/interopjs
 
 $(NODE_MODULES)/.stamp: tests/interopjs/package.json tests/interopjs/package-lock.json $(VENV)/.stamp-node
 	@echo "Installing the JavaScript SDKs …"
@@ -99,7 +107,7 @@ frameworks: ## Run the tests with agent frameworks: LangChain, Pydantic AI, Open
 	@$(MAKE) --no-print-directory VENV=$(VENV_FRAMEWORKS) frameworks-tests
 
 frameworks-tests: $(VENV)/.stamp-frameworks
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/frameworks
+	$(PYTEST) tests/frameworks
 
 clean: ## Remove everything that make has made
 	rm -rf $(VENV) $(VENV_03) $(VENV_FRAMEWORKS) $(NODE_MODULES) .venv-kits demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,8 +9,8 @@ from hypothesis import settings
 
 from a2a_sync.native import patched
 
-#: The package's own plugin, also where it was installed before it had one.
-pytest_plugins = ["a2a_sync.testing.plugin"]
+#: The plugin of the package, also where it was installed without its entry point, and `--disorder`.
+pytest_plugins = ["a2a_sync.testing.plugin", "tests.disorder"]
 
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 settings.load_profile("repeatable")

@@ -41,7 +41,7 @@ _NOTE = re.compile(r"^<!-- ([a-z ]+): (.+?) -->$")
 _FILE = re.compile(r"^# ([\w/]+\.py)$")
 _TASK_ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
 _NOTES = {"file", "exit code", "needs", "not run"}
-#: Blocks that are shown and not run: data and output. What is for nginx is run by `tests.test_nginx`.
+#: Blocks that are shown and not run: data and output. What is for nginx is run by `tests.servers.test_nginx`.
 _PLAIN = {"text", "json", "toml", "nginx"}
 
 

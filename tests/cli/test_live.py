@@ -26,7 +26,7 @@ from a2a_sync import A2AApp, Client
 from tests.cli.agents import Actor
 from tests.cli.conftest import served
 from tests.live import ROOT
-from tests.test_gunicorn import begin, tell_all
+from tests.servers.test_gunicorn import begin, tell_all
 
 pytestmark = pytest.mark.live
 

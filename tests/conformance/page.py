@@ -24,7 +24,7 @@ at one address. The levels are the specification's; SDK is what the official SDK
 library decided there. Each line that says *met* or *differs* has a check in `tests/conformance`, which speaks to the agent in
 bytes of its own making: over JSON-RPC (rpc), over HTTP+JSON (rest), or as the agent that a client calls.
 
-`make conformance` runs them and writes this page; they are part of `make test`. Where one sentence does not say why this library
+`make conformance` runs them and writes this page; they are part of `make check`. Where one sentence does not say why this library
 differs, [departures](reference/departures.md) do.
 """
 _PROOF = """\

@@ -17,8 +17,8 @@ from tests.engine import eventually
 from tests.hosts.host import Host
 from tests.hosts.sites import PREFIX, THREADS
 from tests.live import HOST, ROOT, LiveServer, free_port, gunicorn, uvicorn
-from tests.nginx import OPENSSL, make_certificate, needs_nginx, nginx, nginx_with
 from tests.pages import read
+from tests.servers.nginx import OPENSSL, make_certificate, needs_nginx, nginx, nginx_with
 from tests.wsgi import CARD, JSON_HEADERS, message, rpc
 
 pytestmark = [pytest.mark.live, pytest.mark.nginx, needs_nginx(OPENSSL), pytest.mark.timeout(60)]

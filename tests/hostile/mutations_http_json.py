@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from hypothesis import strategies as st
 
-from tests.mutations import (
+from tests.hostile.mutations import (
     ASKED,
     FINISHED,
     LISTS,

@@ -9,9 +9,9 @@ import pytest
 
 from a2a_sync import errors
 from a2a_sync.bindings.routes import Paths
-from tests.fuzzed import World, watched
-from tests.mutations import HttpRequest
-from tests.mutations_http_json import GRAMMARS, requests
+from tests.hostile.fuzzed import World, watched
+from tests.hostile.mutations import HttpRequest
+from tests.hostile.mutations_http_json import GRAMMARS, requests
 from tests.wsgi import CARD, OLD_CARD, Answer, Frame
 
 PATHS = Paths(("1.0", "0.3"))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.fuzzed import World, watched
-from tests.mutations import CALLS, CALLS_V03, GRAMMARS, HttpRequest, requests
+from tests.hostile.fuzzed import World, watched
+from tests.hostile.mutations import CALLS, CALLS_V03, GRAMMARS, HttpRequest, requests
 from tests.wsgi import Answer, Frame
 
 #: What bad input may be told. Codes of the protocol and of JSON-RPC, but for the one that says the server is at fault.

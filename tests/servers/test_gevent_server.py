@@ -20,7 +20,7 @@ import requests
 from a2a_sync import Client, Task, TaskState
 from tests.engine import Background, eventually
 from tests.live import LiveServer, gunicorn_gevent
-from tests.test_gunicorn import begin, tell, tell_all
+from tests.servers.test_gunicorn import begin, tell, tell_all
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 

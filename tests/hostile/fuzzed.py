@@ -17,7 +17,7 @@ from a2a_sync import A2AApp, Agent, InputRequired, Limits, MemoryStore, Message,
 from a2a_sync.lifecycle import Entry, LogEvent, ends_run
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import RunToken, Scope, StartedRun
-from tests.mutations import ASKED, FINISHED, TOKEN, HttpRequest
+from tests.hostile.mutations import ASKED, FINISHED, TOKEN, HttpRequest
 from tests.wsgi import Answer, Peer, message
 
 EXAMPLES = 5000

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import requests
 
+from tests.hostile.test_input import LivePeer, Target
 from tests.live import LiveServer, gunicorn
-from tests.test_hostile_input import LivePeer, Target
 from tests.wsgi import JSON_HEADERS, message, rpc
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]

@@ -1,0 +1,52 @@
+"""`make test` and `make check` together run every test of the library, and none twice."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.live import ROOT
+
+#: Folders of `tests` with a command of their own.
+COMMANDS = {
+    "interop": "interop",
+    "interop03": "interop",
+    "interopjs": "interop",
+    "frameworks": "frameworks-tests",
+    "benchmarks": "bench",
+    "soak": "soak",
+}
+
+
+def commands(target: str) -> str:
+    """What `make TARGET` would run, without its environment."""
+    made = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    return made.stdout
+
+
+def folders(target: str, pattern: str) -> set[str]:
+    (command,) = [line for line in commands(target).splitlines() if "-m pytest" in line]
+    return set(re.findall(pattern, command))
+
+
+def test_what_make_test_leaves_out_is_run_by_make_check_or_by_a_command_of_its_own() -> None:
+    left_out = folders("test", r"--ignore=tests/(\w+)")
+    checked = folders("check", r" tests/(\w+)")
+    assert checked
+    assert left_out == checked | COMMANDS.keys()
+    for name in checked:
+        assert list((ROOT / "tests" / name).glob("test_*.py")), f"no tests in {name}"
+
+
+@pytest.mark.parametrize("folder", COMMANDS)
+def test_a_suite_apart_is_run_by_its_command(folder: str) -> None:
+    assert re.search(rf"tests[./]{folder}\b", commands(COMMANDS[folder]))
+
+
+def test_ci_runs_both() -> None:
+    script = Path(ROOT, ".ci", "run").read_text()
+    assert "make test " in script
+    assert "make check " in script
