@@ -73,8 +73,8 @@ class A2AApp(Closes):
         bindings: those that are served, at one URL, in the order of the card.
         media_type: that of all answers of ``HTTP+JSON`` in 1.0; by default the one that ``Accept`` names,
             ``application/json`` for JSON bodies and for clients of event streams, else ``application/a2a+json``.
-        files_twice: a function of a request's headers, in lower case, that says whether its caller encodes files twice, as
-            Python's official SDK of 0.3 does over ``HTTP+JSON``.
+        files_twice: a function of a request's headers, in lower case, that says whether its caller encodes files twice over
+            ``HTTP+JSON`` of 0.3, as Python's official SDK does. By default that SDK is known by its user agent.
         limits: the numbers that bound it.
         owner_quota: what one owner of tasks may take of it (an `OwnerQuota`, from `a2a_sync.limits`).
         headers: the request headers, in lower case, that handlers may see.

@@ -6,7 +6,7 @@ It finds the operation by verb and path and hands the call on. WSGI itself is `e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from a2a_sync.bindings import http_json
 from a2a_sync.bindings.headers import UNNAMED, named_versions
@@ -14,7 +14,8 @@ from a2a_sync.bindings.routes import OLD_PREFIX, Paths, Place, WrongVerbError
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.codec.fields import shown
 from a2a_sync.errors import A2AError, VersionNotSupportedError
-from a2a_sync.operations import GET_EXTENDED_CARD, Call, Endpoint
+from a2a_sync.operations import GET_EXTENDED_CARD, Call, Endpoint, Operation
+from a2a_sync.types import SendMessageRequest
 from a2a_sync.wsgi.exchange import Exchange, internal_error
 from a2a_sync.wsgi.streaming import EVENT_STREAM
 
@@ -22,6 +23,8 @@ from a2a_sync.wsgi.streaming import EVENT_STREAM
 SaysTwice: TypeAlias = Callable[[Mapping[str, str]], bool]
 #: The ranges of ``Accept`` that match the binding's own media type.
 _WILDCARDS = ("*/*", "application/*")
+#: How the user agent of Python's official SDK of 0.3 begins, which is that of its HTTP library.
+_ENCODES_TWICE = "python-httpx/"
 #: What goes with the answers of some operations. An extended card is for one caller (spec 13.3).
 _HEADERS = {GET_EXTENDED_CARD: {"Cache-Control": "private, no-store"}}
 
@@ -30,7 +33,7 @@ class HttpJsonService:
     """Answers HTTP+JSON requests with what `endpoint` gives. `codecs` are the versions that are served over this binding.
 
     `media_type` is that of all answers in 1.0; without it, it depends on the request. `served` are all versions of this app.
-    `files_twice` is asked about callers of 0.3.
+    `files_twice` decides about callers of 0.3 in place of the user agents that are known.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class HttpJsonService:
         self._paths = Paths(codecs)
         self._served = ", ".join(served)
         self._media_type = media_type
-        self._files_twice = files_twice if UNNAMED in codecs else None
+        self._files_twice = files_twice
 
     def respond(self, exchange: Exchange) -> Iterable[bytes] | None:
         """Answer one request; None where its path is none of this binding. Blocks as long as the call takes; never raises."""
@@ -75,7 +78,7 @@ class HttpJsonService:
         body = exchange.body() if exchange.verb == "POST" else None
         params = http_json.read_params(place, operation, exchange.query, body)
         context = exchange.context(codec.version, addressed=operation.addressed)
-        if self._files_twice is not None and codec.version == UNNAMED and self._files_twice(context.headers):
+        if codec.version == UNNAMED and self._encodes_twice(context.headers, codec, operation, params):
             codec = by_version(UNNAMED, "HTTP+JSON", files_twice=True)
         call = Call(operation, codec.load_request(operation, params), context)
         if operation.streaming:
@@ -84,6 +87,19 @@ class HttpJsonService:
         # Nothing is said by an empty object: some clients read JSON whatever the status is.
         answer = http_json.write_result({} if operation.response is None else codec.dump_result(operation, result))
         return exchange.answer(200, answer, media_type=self._type_for(exchange, codec), headers=_HEADERS.get(operation))
+
+    def _encodes_twice(
+        self, headers: Mapping[str, str], codec: Codec, operation: Operation, params: dict[str, Any]
+    ) -> bool:
+        """The caller encodes files twice: the option says so; without it, it is known to and all files of the request fit."""
+        if self._files_twice is not None:
+            return self._files_twice(headers)
+        if not headers.get("user-agent", "").startswith(_ENCODES_TWICE):
+            return False
+        from a2a_sync.codec.v03.twice import encoded_twice
+
+        request = codec.load_request(operation, params)
+        return not isinstance(request, SendMessageRequest) or encoded_twice(request)
 
     def _check(self, named: str, version: str) -> None:
         """See that the caller names the version of the path (spec 3.6.2)."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from a2a_sync import Client
 from tests.live import gunicorn
 from tests.peers.record import CARD, ERRORS, OLD_REST, PUSH, STREAM, THEIRS, Way, covers, departs
 
@@ -119,6 +120,24 @@ def test_a_send_that_does_not_wait_returns_the_task_as_it_is(talk: Talk) -> None
         assert answer.task.status.state in (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
         cancelled = await client.cancel_task(CancelTaskRequest(id=answer.task.id))
         assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
+
+    talk(conversation, streaming=False)
+
+
+@covers("SendMessage", "GetTask")
+def test_a_file_holds_the_same_bytes_on_both_sides(talk: Talk, url: str) -> None:
+    raw = b"\0\xff 8 by"
+
+    async def conversation(client: Any) -> None:
+        parts = [Part(text="file"), Part(raw=raw, media_type="image/png")]
+        message = Message(message_id="m-1", role=Role.ROLE_USER, parts=parts)
+        (answer,) = await events(client.send_message(SendMessageRequest(message=message)))
+        stored = await client.get_task(GetTaskRequest(id=answer.task.id))
+        for task in (answer.task, stored):
+            assert task.artifacts[0].parts[0].raw == raw
+            assert task.history[0].parts[1].raw == raw
+        with Client(url) as ours:
+            assert ours.get_task(answer.task.id).artifacts[0].files[0].raw == raw
 
     talk(conversation, streaming=False)
 

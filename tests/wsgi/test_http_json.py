@@ -577,22 +577,93 @@ def test_a_setting_of_media_types_is_for_1_0() -> None:
         assert old(Peer(app), "GET", "/v1/tasks/none").headers["Content-Type"] == PLAIN
 
 
-def test_a_caller_that_encodes_files_twice_is_understood_and_answered_in_its_way() -> None:
-    twice = base64.b64encode(base64.b64encode(b"\0\xff")).decode()
-    body = said(content=[{"text": "file"}, {"file": {"fileWithBytes": twice}}])
+RAW = b"\0\xff of 8 b"
+ONCE = base64.b64encode(RAW).decode()
+TWICE = base64.b64encode(ONCE.encode()).decode()
+#: The official Python client of 0.3 sends the user agent of its HTTP library.
+OFFICIAL = "python-httpx/0.28.1"
 
-    with A2AApp(ScenarioAgent(), files_twice=lambda headers: "python" in headers.get("user-agent", "")) as app:
+
+def sent_files(peer: Peer, *files: str, agent: str) -> Any:
+    """The task of a send with `files`, as they stand in JSON; its artifact is the content of all of them."""
+    content = [{"text": "file"}, *({"file": {"fileWithBytes": one}} for one in files)]
+    answer = old(peer, "POST", "/v1/message:send", said(content=content), User_Agent=agent)
+    assert answer.status == 200, answer.json
+    return answer.json["task"]
+
+
+def copy_in(task: Any) -> str:
+    file: str = task["artifacts"][0]["parts"][0]["file"]["fileWithBytes"]
+    return file
+
+
+def stored(peer: Peer, task: Any) -> bytes:
+    """The content that the agent was given."""
+    return base64.b64decode(peer.call("GetTask", {"id": task["id"]}).result["artifacts"][0]["parts"][0]["raw"])
+
+
+def test_the_official_python_client_of_0_3_which_encodes_files_twice_is_served_by_default(peer: Peer) -> None:
+    task = sent_files(peer, TWICE, agent=OFFICIAL)
+    assert stored(peer, task) == RAW
+    assert [part["file"]["fileWithBytes"] for part in task["history"][0]["content"][1:]] == [TWICE]
+
+    again = [old(peer, "GET", f"/v1/tasks/{task['id']}", User_Agent=agent).json for agent in (OFFICIAL, "node")]
+    listed = old(peer, "GET", f"/v1/tasks?contextId={task['contextId']}&includeArtifacts=true", User_Agent=OFFICIAL)
+    assert [copy_in(one) for one in (task, *again, *listed.json["tasks"])] == [TWICE, TWICE, ONCE, TWICE]
+
+    body = json.dumps(said(content=[{"text": "file"}, {"file": {"fileWithBytes": TWICE}}])).encode()
+    with peer.open("POST", "/v1/message:stream", body, {"User-Agent": OFFICIAL}) as answer:
+        frames = [str(frame.lines) for frame in answer.frames()]
+    assert sum(TWICE in frame for frame in frames) >= 2
+    assert not any(ONCE in frame for frame in frames)
+
+
+@pytest.mark.parametrize(
+    ("files", "agent"),
+    [
+        ([ONCE], OFFICIAL),
+        ([TWICE, ONCE], OFFICIAL),
+        ([base64.b64encode(b"YQ").decode()], OFFICIAL),
+        ([base64.b64encode(b"a-_8").decode()], OFFICIAL),
+        ([TWICE], "node"),
+        ([TWICE], ""),
+        ([TWICE], f"other {OFFICIAL}"),
+    ],
+)
+def test_files_are_decoded_once_unless_the_caller_is_known_and_all_of_them_decode_twice(
+    files: list[str], agent: str, peer: Peer
+) -> None:
+    task = sent_files(peer, *files, agent=agent)
+
+    raw = b"".join(base64.b64decode(one) for one in files)
+    assert stored(peer, task) == raw
+    assert copy_in(task) == base64.b64encode(raw).decode()
+
+
+def test_in_1_0_and_over_json_rpc_files_of_the_same_caller_are_decoded_once(peer: Peer) -> None:
+    parts = [{"text": "file"}, {"raw": TWICE}]
+    body = {**message(), "message": {**message()["message"], "parts": parts}}
+    rest = post(peer, "/message:send", body, User_Agent=OFFICIAL, A2A_Version="1.0").json["task"]
+    assert rest["artifacts"][0]["parts"][0]["raw"] == TWICE
+
+    kinds = [{"kind": "text", "text": "file"}, {"kind": "file", "file": {"bytes": TWICE}}]
+    params = {"message": {**message_v03("file")["message"], "parts": kinds}}
+    headers = {"User-Agent": OFFICIAL, "Content-Type": PLAIN}
+    answer = peer.request("POST", "/", rpc("message/send", params), headers).json["result"]
+    assert answer["artifacts"][0]["parts"][0]["file"]["bytes"] == TWICE
+
+
+def test_a_function_says_which_callers_encode_files_twice_in_place_of_the_known_ones() -> None:
+    with A2AApp(ScenarioAgent(), files_twice=lambda headers: headers.get("user-agent") == "mine") as app:
         peer = Peer(app)
-        task = old(peer, "POST", "/v1/message:send", body, User_Agent="python-httpx/0.28").json["task"]
-        copies = [
-            old(peer, "GET", f"/v1/tasks/{task['id']}", User_Agent=agent).json["artifacts"][0]["parts"][0]["file"]
-            for agent in ("python-httpx/0.28", "node")
-        ]
-        stream = json.dumps(body).encode()
-        with peer.open("POST", "/v1/message:stream", stream, {"User-Agent": "python-httpx/0.28"}) as answer:
-            assert sum(twice in str(frame.lines) for frame in answer.frames()) >= 2
-    assert [one["fileWithBytes"] for one in (task["artifacts"][0]["parts"][0]["file"], *copies)] == [
-        twice,
-        twice,
-        base64.b64encode(b"\0\xff").decode(),
-    ]
+        mine, official = (sent_files(peer, TWICE, agent=agent) for agent in ("mine", OFFICIAL))
+        assert (stored(peer, mine), copy_in(mine)) == (RAW, TWICE)
+        assert (stored(peer, official), copy_in(official)) == (ONCE.encode(), TWICE)
+        content = [{"text": "file"}, {"file": {"fileWithBytes": base64.b64encode(b"\xff").decode()}}]
+        text = old_refusal(
+            old(peer, "POST", "/v1/message:send", said(content=content), User_Agent="mine"),
+            400,
+            -32602,
+            "INVALID_PARAMS",
+        )
+        assert "encoded twice" in text

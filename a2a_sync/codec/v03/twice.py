@@ -1,7 +1,7 @@
 """The dialect of `proto` as Python's official SDK of 0.3 writes it, which encodes the bytes of files twice.
 
-Its text in base64 is taken for the bytes that a proto wants encoded. Which peers do so cannot be seen in what they send, so
-somebody has to say it. Nothing but the bytes of files differs.
+It encodes the base64 text of a file once more, as the bytes of a proto. The content of a file alone never proves this, so the
+caller chooses the codec: by an option, or by a known user agent and `encoded_twice`. Nothing but the bytes of files differs.
 """
 
 from __future__ import annotations
@@ -48,6 +48,22 @@ def _decoded(raw: bytes) -> bytes:
     except (UnicodeDecodeError, Invalid):
         raise Invalid("a file is not encoded twice, as this peer is said to do") from None
     return decoded
+
+
+def encoded_twice(request: t.SendMessageRequest) -> bool:
+    """Whether the content of every file in a request, read by `proto`, is base64 text itself: padded, standard alphabet.
+
+    True for a request without files.
+    """
+    return all(_is_base64(part.raw) for part in request.message.files if part.raw is not None)
+
+
+def _is_base64(raw: bytes) -> bool:
+    try:
+        binascii.a2b_base64(raw, strict_mode=True)
+    except ValueError:
+        return False
+    return len(raw) % 4 == 0
 
 
 class _Twice:
