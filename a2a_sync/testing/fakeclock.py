@@ -24,7 +24,7 @@ _PUT_IN = ("time_ns", "monotonic", "wait", "sleep")
 class _Wait:
     """Somebody who waits for this clock, and on which thread."""
 
-    def __init__(self, due: float, *, agent: bool) -> None:
+    def __init__(self, due: timedelta, *, agent: bool) -> None:
         self.due = due
         self.agent = agent
         self.thread = threading.current_thread()
@@ -53,7 +53,8 @@ class FakeClock:
         if now is not None and now.tzinfo is None:
             raise ValueError("now: a time zone is needed")
         self._now = (now or datetime.now(UTC)).astimezone(UTC)
-        self._passed = time.monotonic()
+        #: Whole seconds, so that what a test adds to it is exact.
+        self._passed = timedelta(seconds=int(time.monotonic()))
         self._lock = threading.Lock()
         self._waiting: list[_Wait] = []
         self._over = True
@@ -82,7 +83,7 @@ class FakeClock:
         self._await(self._is_settled, "the app's threads wait")
         with self._lock:
             self._now += passing
-            self._passed += passing.total_seconds()
+            self._passed += passing
             woken = [waiting for waiting in self._waiting if waiting.due <= self._passed]
         self._await(lambda: all(self._is_done(waiting) for waiting in woken), "those who were woken go on")
 
@@ -102,8 +103,11 @@ class FakeClock:
         return (passed.days * 86_400 + passed.seconds) * 1_000_000_000 + passed.microseconds * 1000
 
     def monotonic(self) -> float:
-        """See `a2a_sync.clock`."""
-        return self._passed
+        """See `a2a_sync.clock`. Rounded down to a multiple of 2**-20: differences of such numbers are exact.
+
+        Otherwise a run that sleeps for as long as its time limit would be past the limit now and then.
+        """
+        return (self._passed // timedelta(microseconds=1) * 2**20 // 10**6) / 2**20
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """See `a2a_sync.clock`."""
@@ -115,7 +119,7 @@ class FakeClock:
 
     def _wait(self, event: threading.Event, seconds: float, *, agent: bool) -> bool:
         with self._lock:
-            waiting = _Wait(self._passed + seconds, agent=agent)
+            waiting = _Wait(self._passed + timedelta(seconds=seconds), agent=agent)
             self._waiting.append(waiting)
         try:
             if seconds < _BREATH and not agent:

@@ -239,6 +239,7 @@ def slow_reader(every: float) -> Iterator[int]:
         thread.start()
         yield listener.getsockname()[1]
         finish.set()
+        listener.shutdown(socket.SHUT_RDWR)
         thread.join(PATIENCE)
         assert not thread.is_alive()
 

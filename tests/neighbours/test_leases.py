@@ -268,8 +268,9 @@ def test_handing_over_is_no_death_that_counts(app: Callable[[type[Agent]], A2AAp
     apps = [app(Patient) for _ in range(LIMITS.attempts + 2)]
     task = waiting_task(Client(apps[0]), "always")
     for leaving, heir in pairwise(apps):
-        meet(heir)
+        # Another worker that is there already could take the run over instead of this one.
         eventually(lambda leaving=leaving: leaving.running, "the run")
+        meet(heir)
         leaving.close(timeout=0)
     eventually(lambda: apps[-1].running, "the run")
     assert Client(apps[-1]).get_task(task.id).state is TaskState.WORKING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +33,28 @@ def test_an_agent_sleeps_by_it(a2a_clock: FakeClock, a2a_client: Any) -> None:
     a2a_clock.advance(3599)
     assert client.get_task(task.id).state is TaskState.WORKING
     a2a_clock.advance(1)
+    assert client.wait(task.id, timeout=PATIENCE).text == "done"
+
+
+@pytest.mark.parametrize("limit", [3600.0, 0.3])
+def test_a_sleep_as_long_as_the_limit_of_its_run_is_within_it(limit: float, monkeypatch: Any) -> None:
+    # With this beginning (begin + limit) - begin is more than the limit, in floating point.
+    begin = next(n * 0.1 for n in range(10**6) if n * 0.1 + limit - n * 0.1 > limit)
+    with monkeypatch.context() as patch:
+        patch.setattr("a2a_sync.testing.fakeclock.time", SimpleNamespace(monotonic=lambda: begin))
+        made = FakeClock()
+    with made as fake:
+        began = fake.monotonic()
+        fake.advance(limit)
+        assert 0 < fake.monotonic() - began <= limit
+
+
+def test_small_steps_add_up_to_the_whole(a2a_clock: FakeClock, a2a_client: Any) -> None:
+    client = a2a_client(ScriptedAgent([Pause(1), "done"]))
+    task = client.send("go", return_immediately=True)
+    a2a_clock.await_sleeper()
+    for _ in range(10):
+        a2a_clock.advance(0.1)
     assert client.wait(task.id, timeout=PATIENCE).text == "done"
 
 
