@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextvars
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -55,18 +56,35 @@ def on_native_thread(work: Callable[[], _T]) -> _T:
         thread.end()
 
 
+def start_native(work: Callable[[], object]) -> None:
+    """Call `work` on a real thread, without waiting for it. Not for a process that gevent has not patched."""
+    way_home()(lambda: spawn_native(work))
+
+
+def spawn_native(work: Callable[[], object]) -> None:
+    """`start_native` for a thread that may spawn greenlets itself: the home of others, or that of an event loop."""
+    _pools.of_this_thread().spawn(work)
+
+
+def native_context() -> contextvars.Context:
+    """A copy of the context variables for code that runs on another thread, from which `way_home` leads back here."""
+    variables = contextvars.copy_context()
+    if patched():
+        variables.run(_home.set, _home.get() or _hub())
+    return variables
+
+
 class NativeThread:
     """A real thread for several calls, one after the other; from a pool. Not for a process that gevent has not patched."""
 
     def __init__(self) -> None:
         self._works: Any = original("queue", "SimpleQueue")()
-        way_home()(lambda: _pools.of_this_thread().spawn(self._serve))
+        start_native(self._serve)
 
     def call(self, work: Callable[[], Any]) -> Any:
         """What `work` returns or raises."""
         outcome = Outcome(work)
-        variables = contextvars.copy_context()
-        variables.run(_home.set, _home.get() or _hub())
+        variables = native_context()
         _cross(lambda wake: self._works.put((variables, outcome, wake)))
         return outcome.get()
 
@@ -137,15 +155,42 @@ def _hub() -> Any:
     return import_module("gevent").get_hub()
 
 
-def _cross(begin: Callable[[Callable[[], None]], None]) -> None:
+def wait_for_wake(begin: Callable[[Callable[[], None]], None], check: Callable[[], float], interval: float) -> None:
+    """Call ``begin(wake)`` and block until ``wake()`` is called, on any thread; greenlets of this thread go on.
+
+    `check` is called here after `interval` seconds without that, and again after as many seconds as it returns.
+    """
+    if patched():
+        _cross(begin, check, interval)
+        return
+    woken = threading.Lock()
+    woken.acquire()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # called a second time
+            woken.release()
+
+    begin(wake)
+    while not woken.acquire(timeout=interval):
+        interval = check()
+
+
+def _cross(
+    begin: Callable[[Callable[[], None]], None], check: Callable[[], float] | None = None, interval: float | None = None
+) -> None:
     """Wait until the function that `begin` is given is called, on any thread; other greenlets of this one go on."""
-    hub = _hub()
+    gevent, hub = import_module("gevent"), _hub()
     waiter = import_module("gevent.hub").Waiter(hub)
     watcher = hub.loop.async_()
     watcher.start(waiter.switch, None)
+    timed_out = object()
     try:
         begin(watcher.send)
-        waiter.get()
+        if check is None:
+            waiter.get()
+            return
+        while gevent.with_timeout(interval, waiter.get, timeout_value=timed_out) is timed_out:
+            interval = check()
     finally:
         watcher.stop()
         watcher.close()

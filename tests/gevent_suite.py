@@ -16,7 +16,7 @@ import pytest  # noqa: E402
 
 #: The beginning of a test's id, and why the test says nothing here.
 LEFT_OUT = {
-    "tests/test_agent.py::test_an_async_handler_runs_on_the_runs_own_thread": "here it gets a thread beside the run's",
+    "tests/test_agent.py::test_async_handlers_run_on_the_thread_of_their_event_loop": "that thread has another name here",
     "tests/test_asynchronous.py::test_a_loop_inside_a_loop_gets_a_thread_of_its_own": "here that is a thread of a pool",
     "tests/test_asynchronous.py::test_async_handlers_run_side_by_side_under_gevent": "starts a patched process of its own",
     "tests/test_events.py::test_a_queue_that_was_emptied_in_the_moment": "replaces a method, which gevent's queues forbid",

@@ -24,7 +24,7 @@ FLOORS: list[list[str]] = [
         "wsgi.origins",
     ],
     ["jsontext", "native", "urlguard", "runs.stopping", "threads", "serving"],
-    ["listeners", "datapart", "outbound", "publickeys", "wsgi.slowbodies"],
+    ["listeners", "datapart", "outbound", "publickeys", "wsgi.slowbodies", "eventloop"],
     ["types"],
     ["card", "lifecycle", "taskresult", "incidents", "chat.parts"],
     ["operations", "cardrules", "modes", "bounds"],
@@ -93,6 +93,7 @@ FLOORS: list[list[str]] = [
 #: Rooms of the two sides of the wire, which meet in `operations` only.
 SERVER = {
     "asynchronous",
+    "eventloop",
     "limits",
     "mapper",
     "metrics",

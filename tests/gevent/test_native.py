@@ -7,6 +7,7 @@ import contextvars
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import gevent
 import pytest
@@ -319,10 +320,34 @@ def test_what_a_thread_of_the_loop_has_done_wakes_the_loop(
         monkeypatch.setattr(asyncio.futures, "_chain_future", as_newer_pythons_do)
 
     async def handler(message: Message, context: object) -> str:
-        return await asyncio.to_thread(lambda: gevent.sleep(0.01) or message.text)
+        with ThreadPoolExecutor(1) as pool:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(pool, lambda: gevent.sleep(0.01) or message.text)
 
     served = serve(handler, idle_timeout=PATIENCE / 2)
     assert served.send("woken").text == "woken"
+
+
+def test_blocking_calls_of_async_handlers_run_on_native_threads_and_hold_up_no_handler(
+    serve: Callable[..., Served],
+) -> None:
+    home, blocks = way_home(), [Block() for _ in range(10)]
+
+    async def handler(message: Message, context: object) -> str:
+        if message.text == "quick":
+            return "quick"
+        await asyncio.to_thread(blocks[int(message.text)].here, home)
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(lambda: 1 / 0)
+        return message.text
+
+    served = serve(handler)
+    works = [served.in_background(str(number)) for number in range(10)]
+    assert all(block.reached.wait(PATIENCE) for block in blocks)
+    assert served.send("quick").text == "quick"
+    for block in blocks:
+        block.open()
+    assert [work.result().text for work in works] == list("0123456789")
 
 
 def test_an_async_handler_calls_agents_of_its_process_and_works_meanwhile(serve: Callable[..., Served]) -> None:
