@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from a2a_sync import card as c
+from a2a_sync import urls
 from a2a_sync.errors import FieldViolation, InvalidCardError
 
 #: What an app fills in, and what agents do without although the specification asks for it.
@@ -68,17 +69,16 @@ def _text(path: str, value: Any) -> _Found:
         yield FieldViolation(path, "is required")
 
 
-def _url(path: str, value: Any, schemes: Collection[str] = ()) -> _Found:
+def _url(path: str, value: Any, *, over_http: bool = False) -> _Found:
     yield from (wrong := list(_text(path, value)))
     if wrong:
         return
     try:
-        parts = urlsplit(value)
+        usable = bool(urls.parse(value) if over_http else urlsplit(value).scheme)
     except ValueError:
-        parts = urlsplit("")
-    if not parts.scheme or (schemes and (parts.scheme not in schemes or not parts.hostname)):
-        example = f"{schemes[0]}://…" if isinstance(schemes, tuple) and schemes else "https://…"
-        yield FieldViolation(path, f"{value!r} is not an absolute URL ({example})")
+        usable = False
+    if not usable:
+        yield FieldViolation(path, f"{value!r} is not an absolute URL (https://…)")
 
 
 def _mode(path: str, value: Any) -> _Found:
@@ -119,7 +119,7 @@ def _interface(path: str, value: Any) -> _Found:
     if wrong:
         return
     yield from _text(f"{path}.protocol_binding", value.protocol_binding)
-    yield from _url(f"{path}.url", value.url, ("https", "http") if value.protocol_binding in _OVER_HTTP else ())
+    yield from _url(f"{path}.url", value.url, over_http=value.protocol_binding in _OVER_HTTP)
     yield from (wrong := list(_text(f"{path}.protocol_version", value.protocol_version)))
     if not wrong and not _VERSION.fullmatch(value.protocol_version):
         yield FieldViolation(f"{path}.protocol_version", f"{value.protocol_version!r} is not a version such as 1.0")

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from a2a_sync import urls
 from a2a_sync.fork import renew_in_child
 from a2a_sync.urlguard import Address, URLGuard
 
@@ -86,16 +87,23 @@ class Outbound:
         from urllib3 import exceptions as u3
 
         self._guard.check(url)
+        read = urls.parse(url)
         try:
-            answer = self._pool_manager().urlopen(
-                method,
-                url,
-                body=body,
-                headers={"Accept-Encoding": "identity", "User-Agent": "a2a-sync", **(headers or {})},
-                redirect=False,
-                retries=False,
-                timeout=Timeout(connect=timeout, read=timeout),
-                preload_content=False,
+            # The host that was judged is the one connected to: nothing else reads the URL.
+            answer = (
+                self._pool_manager()
+                .connection_from_host(read.host, read.port, read.scheme)
+                .urlopen(
+                    method,
+                    read.target,
+                    body=body,
+                    headers={"Accept-Encoding": "identity", "User-Agent": "a2a-sync", **(headers or {})},
+                    redirect=False,
+                    retries=False,
+                    assert_same_host=False,
+                    timeout=Timeout(connect=timeout, read=timeout),
+                    preload_content=False,
+                )
             )
         except (u3.HTTPError, http.client.HTTPException, OSError) as error:
             raise _no_answer(error) from error

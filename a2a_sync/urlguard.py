@@ -8,12 +8,13 @@ name resolved to in between therefore does not matter. This room makes no connec
 
 from __future__ import annotations
 
+import copy
 import ipaddress
-import re
 import socket
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
+from a2a_sync import urls
 from a2a_sync.errors import UnsafeURLError
 
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -22,11 +23,6 @@ IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver: TypeAlias = Callable[..., Iterable[tuple[Any, Any, int, str, Any]]]
 
 _MAX_LENGTH = 2048
-_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>[^/?#]*)(?:[/?#].*)?", re.IGNORECASE)
-_AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f.]*:[0-9a-f:.]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{1,5}))?", re.IGNORECASE)
-_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-#: What the resolver, or a library on the way to it, may take for (a part of) an IPv4 address.
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 #: Names that mean something inside a network only (RFC 6761, 6762, 8375 and custom).
 _LOCAL = (".localhost", ".localdomain", ".local", ".internal", ".intranet", ".private", ".corp", ".lan", ".home.arpa")
 
@@ -97,6 +93,8 @@ class URLGuard:
         self._schemes = frozenset(schemes)
         self._ports = None if ports is None else frozenset(ports)
         self._resolve = resolve
+        #: Host and port of what is called in any case.
+        self._trusted: frozenset[tuple[str, int]] = frozenset()
 
     def check(self, url: str) -> None:
         """See that the text of `url` names nothing that may not be called. A name is not looked up: see `addresses`.
@@ -106,19 +104,22 @@ class URLGuard:
         """
         if not isinstance(url, str) or len(url) > _MAX_LENGTH:
             raise UnsafeURLError(f"must be text of at most {_MAX_LENGTH} characters")
-        if not url.isascii() or not url.isprintable() or any(character in ' "<>\\' for character in url):
-            raise UnsafeURLError("has characters that do not belong into a URL (hosts: in their ASCII form)")
-        found = _URL.fullmatch(url)
-        if found is None or found["scheme"].lower() not in self._schemes:
+        read = urls.parse(url)
+        if read.scheme not in self._schemes:
             raise UnsafeURLError(f"must begin with {' or '.join(f'{one}://' for one in sorted(self._schemes))}")
-        if "@" in found["authority"]:
-            raise UnsafeURLError("must not hold credentials")
-        authority = _AUTHORITY.fullmatch(found["authority"])
-        if authority is None:
-            raise UnsafeURLError("has no host that can be understood")
-        default = 443 if found["scheme"].lower() == "https" else 80
-        self._check_port(default if authority["port"] is None else int(authority["port"]))
-        self._check_host(_normal(authority["host"]))
+        if (read.host, read.port) not in self._trusted:
+            self._check_port(read.port)
+            self._check_host(_normal(read.host))
+
+    def trusting(self, *named: str) -> URLGuard:
+        """This guard, which lets URLs through besides that have the host and port of one of those `named`.
+
+        Raises:
+            UnsafeURLError: one of them cannot be read.
+        """
+        other = copy.copy(self)
+        other._trusted = self._trusted | {urls.parse(url).origin[1:] for url in named}
+        return other
 
     def addresses(self, host: str, port: int) -> list[Address]:
         """Look `host` up: where a connection to it may go. Blocks as long as the resolver does.
@@ -127,12 +128,14 @@ class URLGuard:
             UnsafeURLError: the host, or one of its addresses, may not be called.
             OSError: it has no address.
         """
-        self._check_port(port)
+        trusted = (host.strip("[]").lower(), port) in self._trusted
+        if not trusted:
+            self._check_port(port)
         host = _normal(host)
-        anywhere = self._check_host(host)
+        anywhere = not trusted and self._check_host(host)
         found = (self._resolve or socket.getaddrinfo)(host, port, 0, socket.SOCK_STREAM)
         addresses = [Address(family, kind, protocol, sockaddr) for family, kind, protocol, _, sockaddr in found]
-        for address in addresses:
+        for address in () if trusted else addresses:
             # One bad address among good ones is the sign of a name made for this.
             self._check_address(_address(address.sockaddr[0]), named=anywhere)
         if not addresses:
@@ -145,9 +148,9 @@ class URLGuard:
 
     def _check_host(self, host: str) -> bool:
         """See that the name, or the address that it is, may be called; True where it is allowed by its name."""
-        literal = _literal(host)
-        if literal is not None:
-            self._check_address(literal)
+        address = urls.literal(host)
+        if address is not None:
+            self._check_address(_unmapped(address))
             return False
         if self._denied.name(host):
             raise UnsafeURLError("names a host that may not be called")
@@ -183,7 +186,7 @@ class _Places:
         except ValueError:
             pass
         name = entry.removeprefix("*.")
-        if not all(map(_LABEL.fullmatch, name.split("."))) or _NUMBER.fullmatch(name.rpartition(".")[2]):
+        if not urls.is_name(name) or name.endswith("."):
             raise ValueError(f"{entry!r} is neither a host name nor an address nor a network")
         if name == entry:
             self._names.add(name)
@@ -230,27 +233,11 @@ def _normal(host: str) -> str:
 
 def _address(text: str) -> IPAddress:
     try:
-        address = ipaddress.ip_address(text)
+        return _unmapped(ipaddress.ip_address(text))
     except ValueError:
         raise UnsafeURLError("leads to an address that cannot be understood") from None
-    # To the system the two are one and the same.
+
+
+def _unmapped(address: IPAddress) -> IPAddress:
+    """The IPv4 address that an IPv6 address maps: to the system the two are one and the same."""
     return getattr(address, "ipv4_mapped", None) or address
-
-
-def _literal(host: str) -> IPAddress | None:
-    """The address that `host` is; None for a name.
-
-    Raises:
-        UnsafeURLError: it is neither, or an address in one of the forms that only some readers understand.
-    """
-    if ":" in host:
-        return _address(host)
-    labels = host.split(".")
-    if _NUMBER.fullmatch(labels[-1]):
-        try:
-            return ipaddress.IPv4Address(host)
-        except ValueError:
-            raise UnsafeURLError("writes an address otherwise than as four decimal numbers") from None
-    if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise UnsafeURLError("has no host that can be understood")
-    return None

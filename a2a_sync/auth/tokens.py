@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from a2a_sync import urls
 from a2a_sync.auth.keyset import KeySet
 from a2a_sync.auth.policy import Authenticator, Said, as_principal
 from a2a_sync.auth.schemes import bearer_token
@@ -80,7 +80,7 @@ class JWTAuth(Authenticator):
         self._algorithms = _fitting(algorithms, SYMMETRIC if isinstance(key, bytes) else ALGORITHMS)
         self._required = ["exp", "iss", "aud", *([] if identify else ["sub"])]
         if jwks_url is not None:
-            guard = guard or URLGuard(filter(None, [urlsplit(jwks_url).hostname]), schemes=["https"])
+            guard = guard or URLGuard([urls.parse(jwks_url).host], schemes=["https"])
             guard.check(jwks_url)
             self._set: KeySet | None = KeySet(jwks_url, Outbound(guard))
         else:

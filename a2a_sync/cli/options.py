@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 import click
+
+from a2a_sync.client.credentials import split_credentials
+from a2a_sync.errors import UnsafeURLError
 
 
 def _agent_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
     try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise click.BadParameter(f"{value!r} is not an http(s) URL such as http://127.0.0.1:8000", ctx, param)
+        split_credentials(value)
+    except UnsafeURLError:
+        raise click.BadParameter("not an http(s) URL such as http://127.0.0.1:8000", ctx, param) from None
     return value
 
 

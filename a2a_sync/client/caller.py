@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
-from urllib.parse import urlsplit
 
 from a2a_sync.card import AgentCard
 from a2a_sync.client.cards import FOR_EVER, Kept, Wanted, choose_interface, made_absolute
@@ -17,7 +16,13 @@ from a2a_sync.client.link import CallOptions, Link, Surroundings, as_uris, check
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.timeouts import Deadline, Timeout
 from a2a_sync.closing import Closes
-from a2a_sync.errors import A2AError, TransportError, UnsupportedOperationError
+from a2a_sync.errors import (
+    A2AError,
+    InvalidAnswerError,
+    TransportError,
+    UnsafeURLError,
+    UnsupportedOperationError,
+)
 from a2a_sync.logs import get_logger
 from a2a_sync.native import at_home
 from a2a_sync.operations import GET_EXTENDED_CARD, Interceptor
@@ -74,11 +79,13 @@ class Caller(Closes):
         self._link: Link | None = None
         self._http: HttpTransport | None = None
         if isinstance(target, str):
-            if urlsplit(target).scheme not in ("http", "https"):
-                raise ValueError("the agent's URL must begin with http:// or https://")
-            self._http = self._transport(target, auth, session)
+            try:
+                self._http = self._transport(target, auth, session)
+            except UnsafeURLError as error:
+                raise UnsafeURLError(f"the agent's URL {error}") from None
             self._target = self._http.home
         elif isinstance(target, AgentCard):
+            self._target = target = made_absolute(target)
             self._http = self._transport(choose_interface(target, *self._wanted).url, auth, session)
         elif not (hasattr(target, "endpoint") and hasattr(target, "agent_card")):
             raise TypeError(f"Client takes a URL, an AgentCard, an A2AApp or an Agent; not {type(target).__name__}")
@@ -118,7 +125,12 @@ class Caller(Closes):
             raise UnsupportedOperationError(f"The card of {link.card.name!r} promises no extended card")
         card: AgentCard = link.call(GET_EXTENDED_CARD, GetExtendedAgentCardRequest(), deadline)
         if self._http is not None:
-            card = made_absolute(card, self._http.home)
+            try:
+                card = made_absolute(card, self._http.home)
+            except UnsafeURLError as error:
+                raise InvalidAnswerError(
+                    f"the extended card is not valid: {error}", phase="card", agent=link.agent
+                ) from None
         if link is self._link:
             self._link = (
                 self._linked(card, deadline) if card.supported_interfaces else replace(link, card=card, kept=FOR_EVER)

@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
-from urllib.parse import urljoin, urlsplit
 
-from a2a_sync import jsontext
+from a2a_sync import jsontext, urls
 from a2a_sync.bindings.headers import UNNAMED, major_minor
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.codec import InvalidAnswer, by_version
-from a2a_sync.errors import CardNotFoundError, JSONParseError, VersionNotSupportedError
+from a2a_sync.errors import CardNotFoundError, JSONParseError, UnsafeURLError, VersionNotSupportedError
 
 #: Where cards are, relative to the agent's URL; the second is that of old agents.
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
@@ -24,14 +23,15 @@ WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 LEAST_AGE = 1.0
 #: Bindings and versions that this client speaks.
 SUPPORTED = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3"))
+_BINDINGS = frozenset(binding for binding, _ in SUPPORTED)
 
 
 def candidates(url: str) -> list[str]:
     """Where the card of the agent at `url` may be, best first. `url` may be that of the card itself."""
-    parts = urlsplit(url)
-    base = parts._replace(query="", fragment="", path=parts.path.rstrip("/")).geturl()
+    read = urls.parse(url)
+    base = str(read._replace(path=read.path.rstrip("/"), query=""))
     well_known = [base + path for path in WELL_KNOWN]
-    return [url, *well_known] if parts.path.endswith(".json") else [*well_known, url]
+    return [url, *well_known] if read.path.endswith(".json") else [*well_known, url]
 
 
 class Page(NamedTuple):
@@ -98,8 +98,8 @@ def fetch_card(
             found = read_card(page.body, place, check)
         if isinstance(found, AgentCard):
             return found, Kept.of(place, page.headers)
-        tried.append(f"{_without_query(place)}: {found}")
-    raise CardNotFoundError("no agent card found; tried " + "; ".join(tried), phase="card", agent=_without_query(url))
+        tried.append(f"{urls.parse(place).shown}: {found}")
+    raise CardNotFoundError("no agent card found; tried " + "; ".join(tried), phase="card", agent=urls.parse(url).shown)
 
 
 def read_card(body: bytes, place: str, check: Callable[[dict[str, Any]], None] | None) -> AgentCard | str:
@@ -116,17 +116,28 @@ def read_card(body: bytes, place: str, check: Callable[[dict[str, Any]], None] |
         if card.capabilities.extended_agent_card is None and value.get("supportsAuthenticatedExtendedCard") is True:
             # Some cards for both versions say this in the words of 0.3 alone.
             card = replace(card, capabilities=replace(card.capabilities, extended_agent_card=True))
+        return made_absolute(card, place)
     except JSONParseError:
         return "not JSON"
-    except InvalidAnswer as error:
+    except (InvalidAnswer, UnsafeURLError) as error:
         return f"not a valid card ({error})"
-    return made_absolute(card, place)
 
 
-def made_absolute(card: AgentCard, place: str) -> AgentCard:
-    """`card`, with addresses that are seen from `place`."""
-    interfaces = tuple(replace(interface, url=urljoin(place, interface.url)) for interface in card.supported_interfaces)
-    return replace(card, supported_interfaces=interfaces)
+def made_absolute(card: AgentCard, place: str = "") -> AgentCard:
+    """`card`, with addresses that are seen from `place`. Those of bindings that this client does not speak stay as they are.
+
+    Raises:
+        UnsafeURLError: one of them cannot be called; the message names it.
+    """
+    interfaces = []
+    for index, interface in enumerate(card.supported_interfaces):
+        if interface.protocol_binding.upper() in _BINDINGS:
+            try:
+                interface = replace(interface, url=urls.join(place, interface.url))
+            except UnsafeURLError as error:
+                raise UnsafeURLError(f"supportedInterfaces[{index}].url {error}") from None
+        interfaces.append(interface)
+    return replace(card, supported_interfaces=tuple(interfaces))
 
 
 class Wanted(NamedTuple):
@@ -196,13 +207,13 @@ def stand_ins(first: AgentInterface, others: Iterable[AgentInterface]) -> list[A
 
     They are somewhere else, speak the same version for the same tenant, and are no less safe on the way.
     """
-    scheme, netloc = urlsplit(first.url)[:2]
+    home = urls.parse(first.url).origin
     same = dialect(first.protocol_version), first.tenant
     found = []
     for other in others:
-        parts = urlsplit(other.url)
-        safe = parts.scheme == "https" or scheme != "https"
-        if safe and parts[:2] != (scheme, netloc) and (dialect(other.protocol_version), other.tenant) == same:
+        origin = urls.parse(other.url).origin
+        safe = origin[0] == "https" or home[0] != "https"
+        if safe and origin != home and (dialect(other.protocol_version), other.tenant) == same:
             found.append(other)
     return found
 
@@ -211,7 +222,3 @@ def dialect(version: str) -> str:
     """The version to speak with an interface that names this one. The last releases of 0.2 spoke as 0.3 does."""
     spoken = major_minor(version) or UNNAMED
     return UNNAMED if spoken == "0.2" else spoken
-
-
-def _without_query(url: str) -> str:
-    return urlsplit(url)._replace(query="", fragment="").geturl()

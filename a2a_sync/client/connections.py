@@ -9,17 +9,19 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
+from a2a_sync import urls
 from a2a_sync.client.timeouts import AlarmClock, Deadline
 
 #: Idle connections kept per client.
 POOL = 64
+#: Origins whose settings in the environment are remembered.
+_MOST_ORIGINS = 64
 #: Bodies from this size on are sent in pieces, each with the time-out for connecting, all within the deadline.
 _LARGE_BODY = 256 * 1024
 
@@ -34,10 +36,12 @@ class Session(requests.Session):
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
         """What the environment says of proxies and certificates: read once per origin, for it takes long to read."""
-        origin = urlsplit(url)[:2]
+        origin = urls.parse(url).origin
         known: Any = self._environments.get(origin)
         if known is None:
             known = super().merge_environment_settings(url, proxies, stream, verify, cert)
+            if len(self._environments) >= _MOST_ORIGINS:
+                self._environments.clear()
             self._environments[origin] = known
         return dict(known)
 
@@ -67,6 +71,12 @@ class Adapter(HTTPAdapter):
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = self._pools
+
+    def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> Any:
+        """The host to connect to is the one that was judged: requests would read the URL once more, in its own way."""
+        _, settings = super().build_connection_pool_key_attributes(request, verify, cert)
+        scheme, host, port = urls.parse(request.url).origin
+        return {"scheme": scheme, "host": host, "port": port}, settings
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
         manager = super().proxy_manager_for(*args, **kwargs)

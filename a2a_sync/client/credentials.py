@@ -5,37 +5,37 @@ Nothing here shows a secret: not in an error, not in a repr. How credentials are
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit, urlunsplit
+import re
+from urllib.parse import unquote
+
+from a2a_sync import urls
+
+_WITH_CREDENTIALS = re.compile(r"(https?://)([^/?#\\]*)@(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def display(url: str) -> str:
-    """`url` as it may be shown: without credentials and query."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    """`url`, without credentials, as it may be shown: without its query."""
+    return urls.parse(url).shown
 
 
 def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
-    """`url` without a user and password, and these two."""
-    parts = urlsplit(url)
-    userinfo, at, host = parts.netloc.rpartition("@")
-    if not at:
-        return url, None
-    user, _, password = userinfo.partition(":")
-    return urlunsplit(parts._replace(netloc=host)), (unquote(user), unquote(password))
+    """`url`, which its user wrote, without a user and password, and these two.
 
-
-_PORTS = {"http": 80, "https": 443}
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    scheme = parts.scheme.lower()
-    return scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(scheme)
+    Raises:
+        UnsafeURLError: what is left cannot be called.
+    """
+    found = _WITH_CREDENTIALS.fullmatch(url)
+    bare = found[1] + found[3] if found else url
+    urls.parse(bare)
+    if found is None:
+        return bare, None
+    user, _, password = found[2].partition(":")
+    return bare, (unquote(user), unquote(password))
 
 
 def may_know(home: str, url: str) -> bool:
     """What the user gave for `home` may be sent to `url`: the same origin, or the same host moved from http to https."""
-    ours, theirs = _origin(home), _origin(url)
+    ours, theirs = urls.parse(home).origin, urls.parse(url).origin
     return ours == theirs or (ours[::2] == ("http", 80) and theirs == ("https", ours[1], 443))
 
 

@@ -16,13 +16,13 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin
 
 import requests
 import urllib3
 from requests.auth import AuthBase
 from urllib3 import exceptions as u3
 
+from a2a_sync import urls
 from a2a_sync.client.cards import Page
 from a2a_sync.client.connections import Adapter, Session, timed_body
 from a2a_sync.client.credentials import checked_header, display, may_know, split_credentials
@@ -30,7 +30,7 @@ from a2a_sync.client.failures import Where as Where
 from a2a_sync.client.failures import failure, timed_out
 from a2a_sync.client.placing import Auth, as_auth
 from a2a_sync.client.timeouts import NEVER, Alarm, AlarmClock, Deadline, Timeout
-from a2a_sync.errors import HTTPStatusError, InvalidAnswerError
+from a2a_sync.errors import HTTPStatusError, InvalidAnswerError, UnsafeURLError
 from a2a_sync.fork import renew_in_child
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class HttpTransport:
     ) -> None:
         self.home, in_url = split_credentials(home)
         #: The address as it may be shown.
-        self.agent = display(home)
+        self.agent = display(self.home)
         self._given = in_url if auth is None else auth
         self._auth = as_auth(self._given)
         self._headers = {name: checked_header(name, value) for name, value in (headers or {}).items()}
@@ -175,7 +175,10 @@ class HttpTransport:
             if target is None or not redirects_left:
                 break
             answer.close()
-            url = urljoin(url, target)
+            try:
+                url = urls.join(url, target)
+            except UnsafeURLError as error:
+                raise InvalidAnswerError(f"the address that it redirects to {error}", **where.marks()) from None
         return Page(answer.status, answer.read(), answer.headers)
 
     def close(self) -> None:
@@ -329,7 +332,7 @@ class HttpAnswer:
         """The error for an answer that is an HTTP error and not A2A."""
         message = f"HTTP {self.status} {http.client.responses.get(self.status, '')}".rstrip()
         if self.location is not None:
-            message += f"; the redirect to {display(urljoin(self._response.url, self.location))} is not followed"
+            message += f"; the redirect{self._shown_location} is not followed"
         elif self.status in (401, 403):
             scheme = self.headers.get("WWW-Authenticate", "").partition(" ")[0]
             if scheme:
@@ -337,6 +340,13 @@ class HttpAnswer:
             if self.withheld:
                 message += "; credentials were not sent, because the card names an address of another origin"
         return HTTPStatusError(message, status=self.status, retry_after=self.retry_after, **self.where.marks())
+
+    @property
+    def _shown_location(self) -> str:
+        try:
+            return f" to {display(urls.join(self._response.url, self.location or ''))}"
+        except UnsafeURLError:
+            return ""
 
     @property
     def retry_after(self) -> float | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
+from a2a_sync import urls
 from a2a_sync.bindings import http_json
 from a2a_sync.bindings.routes import route_of
 from a2a_sync.client.http import HttpAnswer, HttpTransport, Where
@@ -32,6 +32,9 @@ class HttpJsonEndpoint(WireEndpoint):
         super().__init__(http, url, codec)
         self.media_type = http_json.MEDIA_TYPES[codec.version]
         self.accepts = ", ".join(dict.fromkeys((self.media_type, http_json.JSON)))
+        base = urls.parse(url)
+        self._base = str(base._replace(path=base.path.rstrip("/"), query=""))
+        self._query = base.query
         self._verbs: dict[Operation, str] = {}
 
     def __call__(self, call: Call) -> Any:
@@ -51,9 +54,8 @@ class HttpJsonEndpoint(WireEndpoint):
         self._codec.method(call.operation)
         params = self._codec.dump_request(call.operation, call.request)
         verb, path, query, body = http_json.write_request(call.operation, params, version, verb)
-        base = urlsplit(self._url)
-        query = "&".join(filter(None, (base.query, query)))
-        return HttpRequest(verb, base._replace(path=base.path.rstrip("/") + path, query=query).geturl(), body)
+        query = "&".join(filter(None, (self._query, query)))
+        return HttpRequest(verb, self._base + path + (f"?{query}" if query else ""), body)
 
     def _ask(self, call: Call, where: Where, deadline: Deadline, opening: Deadline) -> HttpAnswer:
         """Servers differ on the verb of a subscription: one that does not take the first gets the other."""

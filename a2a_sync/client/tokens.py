@@ -12,15 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode
 
 import requests
 from requests.auth import AuthBase
 
-from a2a_sync import jsontext
+from a2a_sync import jsontext, urls
 from a2a_sync.client.credentials import display
 from a2a_sync.client.timeouts import Deadline
-from a2a_sync.errors import JSONParseError, TokenError, TransportError, TransportTimeout
+from a2a_sync.errors import JSONParseError, TokenError, TransportError, TransportTimeout, UnsafeURLError
 from a2a_sync.fork import renew_in_child
 
 #: How long before its end a token is renewed, in seconds; for short lives a tenth of them.
@@ -66,8 +66,10 @@ class ClientCredentials(AuthBase):
         parameters: Mapping[str, str] | None = None,
         in_body: bool = False,
     ) -> None:
-        if urlsplit(token_url).scheme not in ("http", "https") or not urlsplit(token_url).hostname:
-            raise ValueError("token_url must begin with https:// or http://")
+        try:
+            urls.parse(token_url)
+        except UnsafeURLError as error:
+            raise UnsafeURLError(f"token_url {error}") from None
         self._url = token_url
         self._headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
         form = {"grant_type": "client_credentials", **(parameters or {})}

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
+from a2a_sync import urls
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE
 from a2a_sync.errors import TaskNotFoundError, UnsafeURLError
 from a2a_sync.limits import Limits
@@ -192,5 +192,5 @@ def _seconds(value: str) -> float:
 
 def _origin(url: str) -> str:
     """What may be logged of a URL: paths and queries hold secrets."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
+    read = urls.parse(url)
+    return f"{read.scheme}://{read.authority}"

@@ -7,8 +7,8 @@ those in trouble half of all together, and they take turns. Known to one thread 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from urllib.parse import urlsplit
 
+from a2a_sync import urls
 from a2a_sync.stores.webhooks import StoredWebhook
 
 _Key = tuple[str, str]
@@ -92,4 +92,4 @@ def _key(webhook: StoredWebhook) -> _Key:
 
 
 def _origin(webhook: StoredWebhook) -> str:
-    return urlsplit(webhook.config.url).netloc.rpartition("@")[2].lower()
+    return urls.parse(webhook.config.url).authority

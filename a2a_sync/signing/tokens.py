@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
+from a2a_sync import urls
 from a2a_sync.auth.keyset import KeySet
 from a2a_sync.outbound import Outbound
 from a2a_sync.publickeys import ALGORITHMS, TrustedKey, named, trusted_keys
@@ -35,7 +35,7 @@ class Signatures:
         self._set: KeySet | None = None
         self._keys: tuple[TrustedKey, ...] = ()
         if isinstance(keys, str) and "://" in keys:
-            guard = guard or URLGuard(filter(None, [urlsplit(keys).hostname]), schemes=["https"])
+            guard = guard or URLGuard([urls.parse(keys).host], schemes=["https"])
             guard.check(keys)
             self._set = KeySet(keys, Outbound(guard))
         else:

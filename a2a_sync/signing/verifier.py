@@ -7,12 +7,11 @@ import binascii
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
-from a2a_sync import jsontext
+from a2a_sync import jsontext, urls
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import by_version
-from a2a_sync.errors import CardSignatureError, JSONParseError, TransportError
+from a2a_sync.errors import CardSignatureError, JSONParseError, TransportError, UnsafeURLError
 from a2a_sync.publickeys import ALGORITHMS, TrustedKey, named, read_key_set, trusted_keys
 from a2a_sync.signing.canonical import canonical_forms, version_of
 from a2a_sync.signing.keys import need_libraries
@@ -169,9 +168,11 @@ class _KeySet:
     do without an agent, a server cannot do without its callers."""
 
     def __init__(self, url: str, refresh: float) -> None:
-        parts = urlsplit(url)
-        here = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
-        if not here and (parts.scheme != "https" or not parts.hostname):
+        try:
+            scheme, host, _ = urls.parse(url).origin
+        except UnsafeURLError as error:
+            raise UnsafeURLError(f"the URL of a key set {error}") from None
+        if scheme != "https" and host not in ("localhost", "127.0.0.1", "::1"):
             raise ValueError("the URL of a key set must begin with https://")
         self.url = url
         self._refresh = refresh

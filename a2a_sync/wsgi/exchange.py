@@ -5,11 +5,12 @@ It knows ``environ``, limits and content types. Which operation is asked for, an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote_to_bytes, urlsplit
+from urllib.parse import quote, unquote_to_bytes
 
 from werkzeug.exceptions import SecurityError
 from werkzeug.urls import iri_to_uri
@@ -48,6 +49,7 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {413: "Conte
 _AS_IT_IS = "/%:@!$&'()*+,;="
 #: The longest URL, in characters, that an app takes for its own address; cards repeat it for every interface.
 _LONGEST_ADDRESS = 1024
+_ORIGIN = re.compile(r"[^:/?#]+://[^/?#]*")
 #: A body up to this size is read even of callers who are refused: closing before it has come would cost them the answer.
 _SMALL = 64 * 1024
 
@@ -277,7 +279,7 @@ def _path(environ: WSGIEnvironment) -> str:
     decoded: bytes = environ.get("PATH_INFO", "").encode("latin-1")
     sent = str(environ.get("REQUEST_URI") or environ.get("RAW_URI") or "")
     if not sent.startswith("/"):
-        sent = urlsplit(sent)._replace(scheme="", netloc="").geturl() if "://" in sent else ""
+        sent = _ORIGIN.sub("", sent) if "://" in sent else ""
     raw = sent.partition("?")[0].encode("latin-1", "replace")
     whole = unquote_to_bytes(raw)
     if not decoded.startswith(b"/") or not whole.endswith(decoded):

@@ -299,15 +299,17 @@ def test_it_goes_together_with_others(server: Peer, token_server: Peer, agent: S
 
 
 def test_no_repr_shows_a_secret(token_server: Peer) -> None:
-    auth = ClientCredentials("https://u:s3cret@id.example.com/token?key=s3cret", "robot", SECRET)
+    auth = ClientCredentials("https://id.example.com/token?key=s3cret", "robot", SECRET)
 
     assert repr(auth) == "ClientCredentials('https://id.example.com/token')"
     assert SECRET not in repr(Client("http://a.test", auth=auth))
 
 
-@pytest.mark.parametrize("url", ["ftp://id.example.com/", "id.example.com", "", "https:///token"])
+@pytest.mark.parametrize(
+    "url", ["ftp://id.example.com/", "id.example.com", "", "https:///token", "https://u:p@id.test/"]
+)
 def test_a_url_that_cannot_be_called_is_refused_at_once(url: str) -> None:
-    with pytest.raises(ValueError, match="token_url must begin"):
+    with pytest.raises(ValueError, match="token_url "):
         ClientCredentials(url, "robot", SECRET)
 
 
