@@ -143,7 +143,7 @@ class Caller(Closes):
             # Threads that meet here each read the card: no lock is held while one of them waits for it.
             given = self._target if isinstance(self._target, AgentCard) else None
             if given is not None and self._trust is not None:
-                self._trust.check(given, deadline)
+                given = made_absolute(self._trust.check(given, deadline))
             self._link = link = self._linked(given, deadline)
         elif link.kept.until < time.monotonic():
             link = self._fresh(link, deadline)

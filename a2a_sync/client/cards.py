@@ -80,11 +80,11 @@ def _seconds(text: str) -> int | None:
 
 
 def fetch_card(
-    get: Callable[[str], Page], url: str, check: Callable[[dict[str, Any]], None] | None = None
+    get: Callable[[str], Page], url: str, check: Callable[[dict[str, Any]], AgentCard] | None = None
 ) -> tuple[AgentCard, Kept]:
     """The card of the agent at `url`, with the URLs of its interfaces made absolute, and how long it holds.
 
-    `get` gives what is at a URL; `check` raises where the JSON of a card may not be trusted.
+    `get` gives what is at a URL; `check` gives the card in a JSON document as far as it may be trusted.
 
     Raises:
         CardNotFoundError: nowhere; it says what was tried.
@@ -102,25 +102,32 @@ def fetch_card(
     raise CardNotFoundError("no agent card found; tried " + "; ".join(tried), phase="card", agent=urls.parse(url).shown)
 
 
-def read_card(body: bytes, place: str, check: Callable[[dict[str, Any]], None] | None) -> AgentCard | str:
+def read_card(body: bytes, place: str, check: Callable[[dict[str, Any]], AgentCard] | None) -> AgentCard | str:
     """The card, or why it is none."""
     try:
         value: Any = jsontext.loads(body)
         if not isinstance(value, dict) or "name" not in value or not {"supportedInterfaces", "url"} & value.keys():
             return "JSON, but no agent card"
-        if check is not None:
-            check(value)
-        # Cards for both versions have the members of both; those of 1.0 say more.
-        codec = by_version("1.0" if "supportedInterfaces" in value else "0.3")
-        card: AgentCard = codec.load(AgentCard, value, strict=False)
-        if card.capabilities.extended_agent_card is None and value.get("supportsAuthenticatedExtendedCard") is True:
-            # Some cards for both versions say this in the words of 0.3 alone.
-            card = replace(card, capabilities=replace(card.capabilities, extended_agent_card=True))
-        return made_absolute(card, place)
+        return made_absolute((check or load_card)(value), place)
     except JSONParseError:
         return "not JSON"
     except (InvalidAnswer, UnsafeURLError) as error:
         return f"not a valid card ({error})"
+
+
+def load_card(document: Mapping[str, Any]) -> AgentCard:
+    """The card in a JSON document of either version.
+
+    Raises:
+        InvalidAnswer: a member of it cannot be read.
+    """
+    # Cards for both versions have the members of both; those of 1.0 say more.
+    codec = by_version("1.0" if "supportedInterfaces" in document else "0.3")
+    card: AgentCard = codec.load(AgentCard, document, strict=False)
+    if card.capabilities.extended_agent_card is None and document.get("supportsAuthenticatedExtendedCard") is True:
+        # Some cards for both versions say this in the words of 0.3 alone.
+        card = replace(card, capabilities=replace(card.capabilities, extended_agent_card=True))
+    return card
 
 
 def made_absolute(card: AgentCard, place: str = "") -> AgentCard:

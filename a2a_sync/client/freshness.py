@@ -45,7 +45,7 @@ def look_again(
     if kept.etag:
         headers["If-None-Match"] = kept.etag
     deadline = min(deadline, Deadline.after(PATIENCE))
-    check: Callable[..., None] | None = None if trust is None else lambda document: trust.check(document, deadline)
+    check: Callable[..., AgentCard] | None = None if trust is None else lambda document: trust.check(document, deadline)
     try:
         answer = http.get(kept.place, headers=headers, where=Where("card", http.agent), deadline=deadline)
         if answer.status == 304 and kept.etag:

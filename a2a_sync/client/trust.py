@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from a2a_sync.client.cards import load_card
 from a2a_sync.client.timeouts import Deadline
 from a2a_sync.codec import InvalidAnswer
 from a2a_sync.operations import GET_EXTENDED_CARD, Call
@@ -22,20 +23,22 @@ class CardTrust:
         self._verifier = verify_card if isinstance(verify_card, CardVerifier) else CardVerifier(verify_card)
         self._http = http
 
-    def check(self, card: AgentCard | Mapping[str, Any], deadline: Deadline) -> None:
-        """See that `card` may be trusted. It is given as it came, for what an object cannot hold is signed too.
+    def check(self, card: AgentCard | Mapping[str, Any], deadline: Deadline) -> AgentCard:
+        """The card that the signature of `card` covers. It is given as it came, for what an object cannot hold is signed too.
 
         Raises:
             CardSignatureError: it may not.
         """
-        self._verifier.verify(card, fetch=lambda url: self._read(url, deadline), agent=self._http.agent)
+        verified = self._verifier.verify(card, fetch=lambda url: self._read(url, deadline), agent=self._http.agent)
+        return load_card(verified.document)
 
-    def vet(self, call: Call, value: Any) -> None:
-        """See that what an agent has answered may be trusted: for `WireEndpoint`."""
-        if call.operation is GET_EXTENDED_CARD:
-            if not isinstance(value, dict):
-                raise InvalidAnswer("AgentCard: expected an object")
-            self.check(value, Deadline.after(call.context.timeout))
+    def vet(self, call: Call, value: Any) -> AgentCard | None:
+        """The extended card that an agent has answered with, as its signature covers it; None for other answers."""
+        if call.operation is not GET_EXTENDED_CARD:
+            return None
+        if not isinstance(value, dict):
+            raise InvalidAnswer("AgentCard: expected an object")
+        return self.check(value, Deadline.after(call.context.timeout))
 
     def _read(self, url: str, deadline: Deadline) -> bytes:
         from a2a_sync.client.credentials import display

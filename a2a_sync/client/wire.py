@@ -41,8 +41,8 @@ class WireEndpoint:
     #: The media type of what is sent, and those that are understood.
     media_type = "application/json"
     accepts = "application/json"
-    #: Sees whether a result may be trusted, before it is read; raises where it may not.
-    vet: Callable[[Call, Any], None] | None = None
+    #: Reads results that have to be trusted; raises where they may not be, gives None for all others.
+    vet: Callable[[Call, Any], Any] | None = None
 
     def __init__(self, http: HttpTransport, url: str, codec: Codec) -> None:
         self._http = http
@@ -76,10 +76,10 @@ class WireEndpoint:
         if operation.streaming and answer.ok and answer.content_type == "text/event-stream":
             return WireEventStream(answer, self._codec, self._read_event)
         value = self._result(answer, answer.read())
-        if self.vet is not None:
-            vet = self.vet
-            _load(lambda: vet(call, value), where)
-        result = _load(lambda: self._codec.load_result(operation, value), where)
+        vet = self.vet
+        result = _load(lambda: vet(call, value), where) if vet is not None else None
+        if result is None:
+            result = _load(lambda: self._codec.load_result(operation, value), where)
         return OneEvent(result) if operation.streaming else result
 
     def _ask(self, call: Call, where: Where, deadline: Deadline, opening: Deadline) -> HttpAnswer:

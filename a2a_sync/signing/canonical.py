@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from a2a_sync import jsontext
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import InvalidAnswer, by_version
 
@@ -22,6 +23,15 @@ _DEFAULTS = {"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
 def version_of(document: Mapping[str, Any]) -> str:
     """The version in which the JSON of a card is to be read. Cards for both are cards of 1.0, which say more."""
     return "1.0" if "supportedInterfaces" in document else "0.3"
+
+
+def document_of(form: bytes, version: str) -> dict[str, Any]:
+    """The JSON of the card that a form of `canonical_forms` holds: that, and nothing else, is what its signature covers."""
+    document: dict[str, Any] = jsontext.loads(form)
+    schemes = document.get("securitySchemes")
+    if version == "0.3" and isinstance(schemes, dict):
+        document["securitySchemes"] = {name: _with_type(scheme) for name, scheme in schemes.items()}
+    return document
 
 
 def canonical_forms(document: Mapping[str, Any], version: str) -> tuple[bytes, ...]:
@@ -59,6 +69,16 @@ def _forms_of_0_3(unsigned: dict[str, Any]) -> tuple[bytes, ...]:
 
 def _without_type(scheme: Any) -> Any:
     return {name: value for name, value in scheme.items() if name != "type"} if isinstance(scheme, dict) else scheme
+
+
+#: The type of a scheme of 0.3 by a member that no other has; those of a client certificate have none.
+_TYPES = {"scheme": "http", "flows": "oauth2", "openIdConnectUrl": "openIdConnect", "name": "apiKey", "in": "apiKey"}
+
+
+def _with_type(scheme: Any) -> Any:
+    if not isinstance(scheme, dict) or "type" in scheme:
+        return scheme
+    return {**scheme, "type": next((_TYPES[name] for name in _TYPES if name in scheme), "mutualTLS")}
 
 
 def _jcs(value: Any) -> bytes:

@@ -6,14 +6,14 @@ import base64
 import binascii
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from a2a_sync import jsontext, urls
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import by_version
 from a2a_sync.errors import CardSignatureError, JSONParseError, TransportError, UnsafeURLError
 from a2a_sync.publickeys import ALGORITHMS, TrustedKey, named, read_key_set, trusted_keys
-from a2a_sync.signing.canonical import canonical_forms, version_of
+from a2a_sync.signing.canonical import canonical_forms, document_of, version_of
 from a2a_sync.signing.keys import need_libraries
 
 #: Reads what is at a URL: its body, if the answer is a success. Raises `TransportError`.
@@ -24,6 +24,16 @@ Trusted: TypeAlias = Any
 _MOST_SIGNATURES = 16
 #: How long after a reading of a key set the next one may be at the earliest, where a key is missing in it. Seconds.
 _PAUSE = 10.0
+
+
+class VerifiedCard(NamedTuple):
+    """What a signature vouches for: its protected header, and the JSON of the card that it was made over.
+
+    ``document`` can lack members of the card that was given: those that the signature does not cover.
+    """
+
+    header: Mapping[str, Any]
+    document: dict[str, Any]
 
 
 class CardVerifier:
@@ -72,8 +82,11 @@ class CardVerifier:
 
     def verify(
         self, card: AgentCard | Mapping[str, Any], *, fetch: Fetch | None = None, agent: str = ""
-    ) -> Mapping[str, Any]:
-        """The protected header of the first signature that holds. The card is an object of 1.0, or its JSON of any version.
+    ) -> VerifiedCard:
+        """What the first signature that holds covers. The card is an object of 1.0, or its JSON of any version.
+
+        Signatures of the official SDKs leave out what is empty, such as a security requirement without scopes. Anybody can
+        add that to a card, or take it away, so use the document that is returned and not the one that was given.
 
         `fetch` reads key sets at URLs; `agent` stands in the error.
 
@@ -84,19 +97,23 @@ class CardVerifier:
         signatures = document.get("signatures")
         if not isinstance(signatures, list) or not signatures:
             raise CardSignatureError("the card is not signed", phase="card", agent=agent)
+        version = version_of(document)
         try:
-            forms = canonical_forms(document, version_of(document))
+            forms = canonical_forms(document, version)
         except ValueError as error:
             raise CardSignatureError(f"the card cannot be verified: {error}", phase="card", agent=agent) from None
         reasons = []
         for index, signature in enumerate(signatures[:_MOST_SIGNATURES]):
             try:
-                return self._verified(signature, forms, fetch)
+                header, form = self._verified(signature, forms, fetch)
+                return VerifiedCard(header, {**document_of(form, version), "signatures": signatures})
             except _Refused as refused:
                 reasons.append(f"signatures[{index}]: {refused}")
         raise CardSignatureError("no signature of the card holds: " + "; ".join(reasons), phase="card", agent=agent)
 
-    def _verified(self, signature: Any, forms: tuple[bytes, ...], fetch: Fetch | None) -> Mapping[str, Any]:
+    def _verified(
+        self, signature: Any, forms: tuple[bytes, ...], fetch: Fetch | None
+    ) -> tuple[Mapping[str, Any], bytes]:
         protected, value = _texts(signature)
         header = _header(protected)
         algorithm, kid = header.get("alg"), header.get("kid")
@@ -108,9 +125,10 @@ class CardVerifier:
         for key in self._trusted(header, kid, fetch):
             if objection := key.objection(algorithm):
                 objections.append(f"the key {kid!r} {objection}")
-            elif any(self._holds(protected, form, value, key, algorithm) for form in forms):
-                return header
             else:
+                for form in forms:
+                    if self._holds(protected, form, value, key, algorithm):
+                        return header, form
                 objections.append(f"made by another key than {kid!r}, or over another card")
         raise _Refused(objections[0] if objections else self._unknown(header, kid))
 

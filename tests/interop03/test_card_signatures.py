@@ -33,7 +33,7 @@ def test_what_they_sign_we_verify(name: str) -> None:
     sign = create_agent_card_signer(KEY, {"kid": "k", "alg": "ES256", "typ": "JOSE", "jku": None})
     signed = sign(OfficialCard.model_validate(document)).model_dump(mode="json", exclude_none=True, by_alias=True)
 
-    assert CardVerifier(SIGNER.public_jwk).verify(signed)["kid"] == "k"
+    assert CardVerifier(SIGNER.public_jwk).verify(signed).header["kid"] == "k"
     with pytest.raises(CardSignatureError, match="over another card"):
         CardVerifier(SIGNER.public_jwk).verify({**signed, "description": "changed"})
 

@@ -86,7 +86,7 @@ def connect(app: A2AApp, verify_card: Any, **options: Any) -> Client:
 def test_each_form_of_the_card_is_signed(version: str, card: AgentCard | None, serve: Serve) -> None:
     document = get(serve(card=card), version).json
 
-    assert CardVerifier(SIGNER.public_jwk).verify(document)["kid"] == "new"
+    assert CardVerifier(SIGNER.public_jwk).verify(document).header["kid"] == "new"
 
 
 def test_in_a_card_for_both_each_version_finds_a_signature_of_its_own(serve: Serve) -> None:
@@ -115,7 +115,7 @@ def test_every_signer_signs(serve: Serve) -> None:
     document = get(serve(signer=[OLD_SIGNER, SIGNER])).json
 
     for signer in (OLD_SIGNER, SIGNER):
-        assert CardVerifier(signer.public_jwk).verify(document)["kid"] == signer.kid
+        assert CardVerifier(signer.public_jwk).verify(document).header["kid"] == signer.kid
 
 
 def test_the_bytes_are_stable_and_the_validator_is_the_same_in_every_process(serve: Serve) -> None:
