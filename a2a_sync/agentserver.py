@@ -20,6 +20,7 @@ from a2a_sync.errors import A2AError, PublicError, TaskNotCancelableError, TaskN
 from a2a_sync.executor import Event, RequestContext
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.listeners import Listeners
+from a2a_sync.localcalls import WHOLE_HISTORY
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Endpoint, RunRequest
 from a2a_sync.stores import open_store
@@ -163,7 +164,14 @@ class AgentServer(Closes):
         first = as_message(message)
         if id is not None:
             first = replace(first, metadata={**first.metadata, _GIVEN_ID: id})
-        task = self._client.send(first, context_id=session_id, metadata=metadata, idempotency_key=id, timeout=timeout)
+        task = self._client.send(
+            first,
+            context_id=session_id,
+            history_length=WHOLE_HISTORY,
+            metadata=metadata,
+            idempotency_key=id,
+            timeout=timeout,
+        )
         return self._done(task)
 
     def send_message(self, task_id: str, message: Content, *, timeout: float | None = None) -> AgentTask:
@@ -178,7 +186,8 @@ class AgentServer(Closes):
         if not task.state.interrupted:
             raise UnsupportedOperationError(f"The task does not wait for a message: it is {task.state}")
         self._note(real, task_id)
-        return self._done(self._client.send(message, task_id=real, timeout=timeout))
+        answer = self._client.send(message, task_id=real, history_length=WHOLE_HISTORY, timeout=timeout)
+        return self._done(answer)
 
     def cancel_task(self, task_id: str) -> bool:
         """Cancel a task and tell its executor (`AgentTask.cancelled`); False if there is none, or none that has not ended."""

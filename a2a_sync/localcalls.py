@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Seconds that a call or a cancel waits by default, and a look at a task.
 _WAIT = 60.0
 _LOOK = 5.0
+#: The most messages that a request can ask for: all of them.
+WHOLE_HISTORY = 2**31 - 1
 _T = TypeVar("_T")
 
 
@@ -45,12 +47,21 @@ class LocalCalls:
     ) -> Task | Message:
         """Send `message` and wait until its task has ended or waits for you; with `task_id`, continue that task.
 
+        Of a task the whole history is returned, as by `get_task`.
+
         Raises:
             UnsupportedOperationError: the task to continue has ended.
             TaskNotFoundError: there is none.
             TransportTimeout: `timeout` seconds went by; the task goes on.
         """
-        return self._client().send(message, task_id=task_id, context_id=context_id, metadata=metadata, timeout=timeout)
+        return self._client().send(
+            message,
+            task_id=task_id,
+            context_id=context_id,
+            history_length=WHOLE_HISTORY,
+            metadata=metadata,
+            timeout=timeout,
+        )
 
     def stream(
         self,

@@ -1,6 +1,6 @@
-"""`get_task_result`: the one text that answers for a task, wherever its agent has put it.
+"""`get_task_result`: the text of one artifact or message, by an order that prefers artifacts named as results.
 
-Agents differ in where they leave what they were asked for. This room knows the order in which to look, and nothing else.
+`Task.text` is the text of the whole answer.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections.abc import Iterator
 
 from a2a_sync.types import Message, Role, Task
 
-#: Names of artifacts that say of themselves that they are the result.
+#: Names of artifacts that hold a result.
 RESULT_NAMES = ("result", "out")
 
 
 def get_task_result(task: Task | Message) -> str | None:
-    """The text that answers for `task`; None where nothing of it has any.
+    """The text of the one artifact or message of `task` that holds its result; None where none has text.
 
-    The first of these that has text: the last artifact with the name ``result`` or ``out``; the last artifact; the last
-    message of the agent in the history; the message of the status. Of a `Message`, its text.
+    The first of these that has text: the last artifact with the name ``result`` or ``out``; the last message of the agent in the
+    history; the last artifact; the message of the status. Of a `Message`, its text. For all that a task answers, see `Task.text`.
     """
     if isinstance(task, Message):
         return task.text or None
@@ -27,7 +27,7 @@ def get_task_result(task: Task | Message) -> str | None:
 def _candidates(task: Task) -> Iterator[str]:
     artifacts = task.artifacts[::-1]
     yield from (artifact.text for artifact in artifacts if artifact.name in RESULT_NAMES)
-    yield from (artifact.text for artifact in artifacts)
     yield from (message.text for message in task.history[::-1] if message.role is Role.AGENT)
+    yield from (artifact.text for artifact in artifacts)
     if task.status.message is not None:
         yield task.status.message.text

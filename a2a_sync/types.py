@@ -95,6 +95,8 @@ class TaskState(enum.StrEnum):
 _TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
 _INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
 _PAUSED = _TERMINAL | _INTERRUPTED
+#: States in which the message of the status stands before what was made until then.
+_EXPLAINED = _INTERRUPTED | {TaskState.FAILED, TaskState.REJECTED}
 
 
 class Role(enum.StrEnum):
@@ -280,11 +282,24 @@ class Task:
 
     @property
     def text(self) -> str:
-        """What to show a person: the status message of an interrupted, failed or rejected task, else the artifacts' text."""
-        told = self.state.interrupted or self.state in (TaskState.FAILED, TaskState.REJECTED)
-        if told and self.status.message is not None:
-            return self.status.message.text
-        return "\n".join(text for text in (artifact.text for artifact in self.artifacts) if text)
+        """The text of the answer: that of the artifacts, one per line; without any, that of `answer_message`.
+
+        The two swap places where the task waits for its client, has failed or was rejected. While it is submitted or works,
+        the artifacts alone count: the messages of that time are progress.
+        """
+        made = "\n".join(text for text in (artifact.text for artifact in self.artifacts) if text)
+        message = self.answer_message
+        said = message.text if message is not None else ""
+        return (said or made) if self.state in _EXPLAINED else (made or said)
+
+    @property
+    def answer_message(self) -> Message | None:
+        """The message of a paused task that holds its answer where no artifact does: the message of the status, else the
+        agent's last one in the history since the last of the user. None where there is none, or the task is not paused."""
+        if not self.state.paused or self.status.message is not None:
+            return self.status.message if self.state.paused else None
+        last = self.history[-1] if self.history else None
+        return last if last is not None and last.role is Role.AGENT else None
 
     def artifact(self, name: str) -> Artifact:
         """The artifact with this name, or with this id.

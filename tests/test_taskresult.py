@@ -25,7 +25,8 @@ def task(*, artifacts=(), history=(), status=None):
     [
         (task(artifacts=[made("a", "result"), made("b", "out"), made("c", "notes")]), "b"),
         (task(artifacts=[made("a", "result"), made("", "out"), made("c", "notes")]), "a"),
-        (task(artifacts=[made("a"), made("b", "notes"), made("")], history=[said("h")]), "b"),
+        (task(artifacts=[made("a"), made("b", "notes"), made("")], history=[said("h")]), "h"),
+        (task(artifacts=[made("a"), made("b", "notes"), made("")], history=[said("")], status=said("s")), "b"),
         (task(artifacts=[made("", "result")], history=[said("h"), said("i"), said("u", Role.USER)]), "i"),
         (task(history=[said("u", Role.USER)], status=said("s")), "s"),
         (task(history=[said("u", Role.USER)]), None),

@@ -110,6 +110,29 @@ def test_any_other_task_shows_its_artifacts(state):
     assert task(state).text == ""
 
 
+def said(role, text):
+    return t.Message(role=role, parts=(t.TextPart(text),))
+
+
+USER, AGENT = said(t.Role.USER, "u"), said(t.Role.AGENT, "a")
+
+
+@pytest.mark.parametrize("state", [STATE.COMPLETED, STATE.CANCELED, STATE.FAILED, STATE.INPUT_REQUIRED])
+def test_without_artifacts_the_answer_is_the_message_of_the_status_or_the_agent_s_last(state):
+    in_status = dataclasses.replace(task(state, "in the status"), history=(USER, AGENT))
+    assert (in_status.text, in_status.answer_message) == ("in the status", in_status.status.message)
+    in_history = dataclasses.replace(task(state), history=(USER, AGENT))
+    assert (in_history.text, in_history.answer_message) == ("a", AGENT)
+    of_before = dataclasses.replace(task(state), history=(AGENT, USER))
+    assert (of_before.text, of_before.answer_message) == ("", None)
+
+
+@pytest.mark.parametrize("state", [STATE.WORKING, STATE.SUBMITTED, STATE.UNSPECIFIED])
+def test_progress_is_no_answer(state):
+    working = dataclasses.replace(task(state, "working on it"), history=(USER, AGENT))
+    assert (working.text, working.answer_message) == ("", None)
+
+
 def test_an_artifact_is_found_by_name_or_id():
     found = task(STATE.COMPLETED, artifacts=ARTIFACTS)
     assert found.artifact("first") is ARTIFACTS[0]

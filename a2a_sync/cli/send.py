@@ -39,7 +39,11 @@ CANCEL_PATIENCE = 10.0
 @click.command()
 @url_argument
 @click.argument("text", required=False, default="")
-@click.option("--stream/--no-stream", default=None, help="Print the answer as it comes (the default) or at the end.")
+@click.option(
+    "--stream/--no-stream",
+    default=None,
+    help="Print the answer as it comes (the default), or send without a stream and print it at the end.",
+)
 @click.option(
     "--file",
     "files",
@@ -77,7 +81,7 @@ def send(
     line for each event.
     """
     message = Message(role=Role.USER, parts=_parts(text, files), task_id=task_id, context_id=context_id)
-    exchange = _Exchange(url, auth, task_id, timeout)
+    exchange = _Exchange(url, auth, task_id, timeout, stream=stream is not False)
     transcript = Transcript(data=out is None)
     show: Callable[[StreamResponse], None] = _nothing
     if as_json and stream:
@@ -130,9 +134,10 @@ def _on_interrupt(act: Callable[..., None]) -> Iterator[None]:
 class _Exchange:
     """One message and what comes of it. `task` is the task as far as it is known, also after a failure."""
 
-    def __init__(self, url: str, auth: str | None, task_id: str, timeout: float | None) -> None:
+    def __init__(self, url: str, auth: str | None, task_id: str, timeout: float | None, *, stream: bool) -> None:
         self._url = url
         self._auth = auth
+        self._streaming = stream
         self._task_id = task_id
         self._end = None if timeout is None else time.monotonic() + timeout
         self._interrupted = False
@@ -144,7 +149,7 @@ class _Exchange:
     def run(self, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         """Send, call `show` with each event, and return the answer."""
         with Client(self._url, auth=self._auth) as client:
-            streaming = client.card(timeout=self._left()).capabilities.streaming
+            streaming = self._streaming and client.card(timeout=self._left()).capabilities.streaming
             with _on_interrupt(self._interrupt):
                 return self._stream(client, message, show) if streaming else self._poll(client, message, show)
 
@@ -183,13 +188,13 @@ class _Exchange:
 
     def _poll(self, client: Client, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         # Asked to return at once, so that the task is known while it runs and Ctrl-C can cancel it.
-        answer = client.send(message, return_immediately=True, timeout=self._left())
+        answer = client.send(message, return_immediately=True, stream=False, timeout=self._left())
         if isinstance(answer, Task):
             self.task = answer
             self._learn(answer.id)
             show(answer)
             if not answer.state.paused:
-                answer = self.task = client.wait(answer.id, timeout=self._left())
+                answer = self.task = client.wait(answer.id, stream=self._streaming, timeout=self._left())
                 show(answer)
         return answer
 

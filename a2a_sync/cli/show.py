@@ -69,7 +69,7 @@ class Transcript:
             return
         self._artifacts(answer)
         self.end_line()
-        told = answer.status.message
+        told = answer.answer_message
         if answer.state.interrupted or (answer.state is TaskState.COMPLETED and not self._printed):
             if told is not None:
                 self._message(told)

@@ -79,6 +79,7 @@ class Client(PushCaller):
         task_id: str | None = None,
         context_id: str | None = None,
         return_immediately: bool = False,
+        stream: bool = True,
         history_length: int | None = None,
         metadata: Metadata | None = None,
         accepted_output_modes: Sequence[str] = (),
@@ -88,15 +89,18 @@ class Client(PushCaller):
     ) -> Task | Message:
         """Send a message and wait until its task has ended or waits for you; a failed task is returned, not raised.
 
-        Streams underneath where the agent can: status and artifacts are then those of GetTask, the history is what
-        the stream carried, and a given `history_length` costs one GetTask at the end. A stream that is cut is taken up
-        again (see `Retry`). A message whose answer is lost is sent again only to agents that know it again by its key.
+        Streams underneath where the agent can: status and artifacts are then those of GetTask. The history ends with your
+        message, unless the agent's answer is nowhere else; a `history_length` adds what the agent said, for one GetTask at the
+        end. A stream that is cut is resumed (see `Retry`). A message whose answer is lost is sent again only to agents that know
+        it again by its key.
 
         Parameters:
             message: text, a part, a list of these, or a `Message`.
             task_id: the task to continue; it must wait for input.
             context_id: the conversation to continue.
             return_immediately: return as soon as the task exists.
+            stream: False sends a plain SendMessage, and polls where the agent answers before the task has paused: for agents
+                whose streams are not to be trusted.
             history_length: the most messages of history to return.
             metadata: goes with the request.
             accepted_output_modes: media types you can take.
@@ -116,9 +120,9 @@ class Client(PushCaller):
             metadata=metadata or {},
         )
         key = _key(link, idempotency_key)
-        if link.streams_sends and not return_immediately:
+        if stream and link.streams_sends and not return_immediately:
             return waiting.send_streaming(link, request, deadline, key)
-        return waiting.send_plain(link, request, deadline, key)
+        return waiting.send_plain(link, request, deadline, key, stream=stream)
 
     @at_home
     def stream(
@@ -274,16 +278,15 @@ class Client(PushCaller):
         return again(link, deadline, lambda: link.subscribe(task_id, deadline, last_event_id))
 
     @at_home
-    def wait(self, task_id: str, **options: Unpack[CallOptions]) -> Task:
-        """Wait until the task has ended or waits for you, by its stream where there is one, else by looking at it.
-
-        Passing failures of the network are waited out (see `Retry`).
+    def wait(self, task_id: str, *, stream: bool = True, **options: Unpack[CallOptions]) -> Task:
+        """Wait until the task has ended or waits for you: by its stream where the agent streams and `stream` is true, else by
+        polling it. Passing failures of the network are waited out (see `Retry`).
 
         Raises:
             TransportTimeout: `timeout` seconds (or the client's overall limit) went by.
         """
         link, deadline = self._begin(options)
-        return waiting.wait(link, task_id, deadline)
+        return waiting.wait(link, task_id, deadline, stream=stream)
 
 
 def _key(link: Link, given: str | None) -> str:

@@ -18,9 +18,11 @@ from a2a_sync.client.retry import Retry
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.timeouts import NEVER, AlarmClock, Deadline
 from a2a_sync.codec import Codec, by_version
-from a2a_sync.errors import UnsupportedOperationError
+from a2a_sync.errors import A2AError, TransportError, UnsupportedOperationError
 from a2a_sync.fork import renew_in_child
+from a2a_sync.logs import get_logger
 from a2a_sync.operations import (
+    GET_TASK,
     IDEMPOTENCY_KEY,
     IDEMPOTENT_SEND,
     SEND_MESSAGE,
@@ -33,7 +35,7 @@ from a2a_sync.operations import (
     Operation,
 )
 from a2a_sync.tracing import traced
-from a2a_sync.types import Message, SendMessageRequest, SubscribeToTaskRequest, Task
+from a2a_sync.types import GetTaskRequest, Message, SendMessageRequest, SubscribeToTaskRequest, Task
 
 if TYPE_CHECKING:
     from a2a_sync.client.http import HttpTransport
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
     from a2a_sync.client.wire import WireEndpoint
 
 
+logger = get_logger(__name__)
+
+#: Seconds that the look at a task may take whose stream ended without an answer.
+_STORED_TIMEOUT = 5.0
 #: Where a stream that is refused just breaks.
 BREAKING = ("0.3", "HTTP+JSON")
 
@@ -202,13 +208,15 @@ class Link:
         )
         return result
 
-    def stream(self, request: SendMessageRequest, deadline: Deadline, key: str) -> TaskStream:
-        """SendStreamingMessage, in the same way."""
+    def stream(self, request: SendMessageRequest, deadline: Deadline, key: str, *, complete: bool = True) -> TaskStream:
+        """SendStreamingMessage, in the same way; unless `complete`, an answer that was not streamed is not asked for."""
         attempt = self._sending(SEND_STREAMING_MESSAGE, request, deadline, key)
         repeat = attempt if key and self.may_repeat else None
         source = attempt(NEVER) if repeat is None else persist(self, deadline, repeat, stream=True)
         resumption = Resumption(self, deadline, repeat=repeat, is_send=True)
-        return self.listen(source, request.message.task_id, resumption)
+        return self.listen(
+            source, request.message.task_id, resumption, stored=self._stored(deadline) if complete else None
+        )
 
     def _sending(
         self, operation: Operation, request: SendMessageRequest, deadline: Deadline, key: str
@@ -218,7 +226,21 @@ class Link:
     def subscribe(self, task_id: str, deadline: Deadline, last_event_id: int | None = None) -> TaskStream:
         """SubscribeToTask."""
         source = self.call(SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id=task_id), deadline, last_event_id)
-        return self.listen(source, task_id, Resumption(self, deadline), last_event_id)
+        return self.listen(source, task_id, Resumption(self, deadline), last_event_id, self._stored(deadline))
+
+    def _stored(self, deadline: Deadline) -> Callable[[str], Task | None]:
+        """What gets the task that the agent has stored; None where it cannot be had."""
+
+        def stored(task_id: str) -> Task | None:
+            try:
+                limit = min(deadline, Deadline.after(_STORED_TIMEOUT))
+                task: Task = self.call(GET_TASK, GetTaskRequest(id=task_id), limit)
+            except (A2AError, TransportError) as error:
+                logger.info("the stream of a task ended without an answer, and GetTask failed: %s", error)
+                return None
+            return task
+
+        return stored
 
     def listen(
         self,
@@ -226,8 +248,9 @@ class Link:
         task_id: str,
         resumption: Resumption | None = None,
         last_event_id: int | None = None,
+        stored: Callable[[str], Task | None] | None = None,
     ) -> TaskStream:
-        """`source` as the stream of a task, closed with the client."""
+        """`source` as the stream of a task, closed with the client; `stored` gets that task if `source` lacks its answer."""
         stream = TaskStream(
             source,
             agent=self.agent,
@@ -235,6 +258,7 @@ class Link:
             task_id=task_id,
             last_event_id=last_event_id,
             resumption=resumption if self.surroundings.retry else None,
+            stored=stored,
         )
         self.surroundings.add(stream)
         return stream

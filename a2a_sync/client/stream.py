@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +41,12 @@ class Place(NamedTuple):
     ended: bool
 
 
+def lacks_answer(task: Task) -> bool:
+    """The task has completed, or waits for its client, and neither an artifact nor a message of the agent says why."""
+    answered = task.state is TaskState.COMPLETED or task.state.interrupted
+    return answered and not task.artifacts and task.answer_message is None
+
+
 class CannotBeFollowed(StreamInterrupted):
     """The stream was cut, and its agent lets nobody follow a task that works: only looking at it now and then is left."""
 
@@ -52,6 +58,9 @@ class TaskStream(Closes):
     A stream that is cut while its task works is opened again (see `Retry`), and every event comes once and in order: it
     goes on after the last number that it has seen. Where the agent numbers nothing, or does not keep what was missed, it
     goes on with a snapshot, a `Task` that stands for all that was before; `resynchronised` marks it.
+
+    Some agents store an answer that they do not stream. Where a stream ends with a task that has completed, or waits for its
+    client, without an artifact or a message, the client asks for the task once; what it finds is the last event, marked as well.
 
     Iterate on one thread; `close` from any thread ends it at once. Leaving a ``with`` block closes it too; the task
     itself goes on.
@@ -73,6 +82,7 @@ class TaskStream(Closes):
         task_id: str = "",
         last_event_id: int | None = None,
         resumption: Resumption | None = None,
+        stored: Callable[[str], Task | None] | None = None,
     ) -> None:
         #: The number of the last event that had one: where a new stream can go on.
         self.last_event_id = last_event_id
@@ -92,6 +102,8 @@ class TaskStream(Closes):
         self._agent = agent
         self._alarms = alarms
         self._resumption = resumption
+        self._stored = stored  # how to get the task that the agent has stored; None once that was done
+        self._snapshot = False  # the last event was a whole task
         self._fold = Fold()
         self._folded: Task | None = None
         self._changed = False
@@ -114,7 +126,8 @@ class TaskStream(Closes):
                 item = self._next_item()
             except (StreamInterrupted, TransportTimeout) as error:
                 if self._over:
-                    self.close()
+                    if (answer := self._end()) is not None:
+                        return answer
                 elif isinstance(error, CannotBeFollowed):
                     self.close()
                     error.last_event_id = self.last_event_id
@@ -129,7 +142,8 @@ class TaskStream(Closes):
                 self._take(item)
                 return item.event
             if self._over or self.state.paused:
-                self.close()
+                if (answer := self._end()) is not None:
+                    return answer
             else:
                 self._reopen(self._cut(), ended=True)
         raise StopIteration
@@ -140,6 +154,21 @@ class TaskStream(Closes):
             if not self._last and self._is_news(item):
                 return item
         return None
+
+    def _end(self) -> Task | None:
+        """Close; or, once, the stored task where what was streamed lacks the answer that it has."""
+        stored, self._stored = self._stored, None
+        task = self.task
+        if stored is None or task is None or self._snapshot or not lacks_answer(task):
+            self.close()
+            return None
+        found = stored(task.id)
+        if found is None or found.state is not task.state or lacks_answer(found) or self._closed.is_set():
+            self.close()
+            return None
+        self._take(StreamItem(found))
+        self.resynchronised = True
+        return found
 
     def _cut(self) -> StreamInterrupted:
         """The source has ended without an error, and too early."""
@@ -213,6 +242,7 @@ class TaskStream(Closes):
     def _take(self, item: StreamItem) -> None:
         event = item.event
         self._begun, self._idle = True, False
+        self._snapshot = isinstance(event, Task)
         if item.number is not None:
             self.last_event_id = item.number
         if isinstance(event, Message):

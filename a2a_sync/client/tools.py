@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from a2a_sync.card import AgentCard, AgentSkill
 from a2a_sync.errors import TaskFailed
 from a2a_sync.jsontext import dumps
-from a2a_sync.taskresult import get_task_result
 from a2a_sync.types import Artifact, DataPart, Message, Part, Task, TaskState, TextPart
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def answer_of(result: Task | Message) -> str:
 
 
 def in_words(result: Task | Message) -> str:
-    """The result as text, with data as JSON and files by name and URL; where `get_task_result` would look for it."""
+    """The result as text, with data as JSON and files by name and URL, found as `Task.text` is."""
     if isinstance(result, Message):
         return _said(result).text
     status = result.status
@@ -133,7 +132,7 @@ def in_words(result: Task | Message) -> str:
         artifacts=tuple(map(_shown, result.artifacts)),
         history=tuple(map(_said, result.history)),
     )
-    return get_task_result(shown) or ""
+    return shown.text
 
 
 def _said(message: Message) -> Message:

@@ -10,7 +10,7 @@ from a2a_sync import operations as op
 from a2a_sync.client.link import Link
 from a2a_sync.client.repeating import again, patiently
 from a2a_sync.client.resume import NOT_TO_BE_FOLLOWED
-from a2a_sync.client.stream import CannotBeFollowed, TaskStream
+from a2a_sync.client.stream import CannotBeFollowed, TaskStream, lacks_answer
 from a2a_sync.client.timeouts import Deadline
 from a2a_sync.errors import TaskNotCancelableError, TransportTimeout
 from a2a_sync.types import (
@@ -29,20 +29,24 @@ _PAUSE_GRACE = 0.1
 _PAUSES = (0.25, 1.6, 10.0)
 
 
-def send_plain(link: Link, request: SendMessageRequest, deadline: Deadline, key: str) -> Task | Message:
+def send_plain(
+    link: Link, request: SendMessageRequest, deadline: Deadline, key: str, *, stream: bool = True
+) -> Task | Message:
     """SendMessage, and then `wait` where its task is not done: servers may bound how long they block, or never do."""
     result = link.send(request, deadline, key)
     if isinstance(result, Message):
         return result
     configuration = request.configuration or SendMessageConfiguration()
     if configuration.return_immediately or result.state.paused:
-        return _shortened(result, configuration.history_length)
-    return _recall(link, wait(link, result.id, deadline), request, deadline)
+        length = configuration.history_length
+        return _until(result, request.message.message_id) if length is None else _shortened(result, length)
+    return _recall(link, wait(link, result.id, deadline, stream=stream), request, deadline)
 
 
 def send_streaming(link: Link, request: SendMessageRequest, deadline: Deadline, key: str) -> Task | Message:
     """SendStreamingMessage until the task pauses, and then `wait` where it can be followed no further."""
-    stream = link.stream(request, deadline, key)
+    # With a length the task is asked for at the end in any case.
+    stream = link.stream(request, deadline, key, complete=not _length(request))
     try:
         # The first event of a task that goes on may still show it waiting for this very message.
         result = _run_until_paused(stream, skip_first=bool(request.message.task_id))
@@ -57,12 +61,26 @@ def send_streaming(link: Link, request: SendMessageRequest, deadline: Deadline, 
 
 def _recall(link: Link, task: Task, request: SendMessageRequest, deadline: Deadline) -> Task:
     """`task` with the history that the request asks for."""
-    length = request.configuration.history_length if request.configuration is not None else None
+    length = _length(request)
     if length is None:
-        return task
+        return _until(task, request.message.message_id)
     if length == 0:
         return replace(task, history=())
     return patiently(link, deadline, lambda: get_task(link, task.id, length, deadline))
+
+
+def _length(request: SendMessageRequest) -> int | None:
+    return request.configuration.history_length if request.configuration is not None else None
+
+
+def _until(task: Task, message_id: str) -> Task:
+    """`task` with the history until the message that was sent, which is what a stream carries, however the task was sent
+    and followed; all of it where the answer is nowhere else."""
+    for place in range(len(task.history) - 1, -1, -1):
+        if task.history[place].message_id == message_id:
+            cut = replace(task, history=task.history[: place + 1])
+            return task if lacks_answer(cut) else cut
+    return task
 
 
 def get_task(link: Link, task_id: str, history_length: int | None, deadline: Deadline) -> Task:
@@ -97,37 +115,41 @@ def _shortened(task: Task, length: int | None) -> Task:
     return replace(task, history=task.history[-length:] if length else ())
 
 
-def wait(link: Link, task_id: str, deadline: Deadline) -> Task:
+def wait(link: Link, task_id: str, deadline: Deadline, *, stream: bool = True) -> Task:
     """The task once it has paused. Failures that pass are waited out, as long as the client's `Retry` says.
+
+    Without `stream` the task is only polled.
 
     Raises:
         TransportTimeout: the deadline passed before.
         A2AError, TransportError: it cannot be known.
     """
-    streaming = link.streaming
+    streaming = stream and link.streaming
     pauses = _Pauses()
+
+    def look() -> Task:
+        return patiently(link, deadline, lambda: get_task(link, task_id, None, deadline))
+
     while True:
-        task = patiently(link, deadline, lambda: get_task(link, task_id, None, deadline))
+        task = look()
         if not task.state.paused and streaming:
-            followed = _follow(link, task_id, deadline)
-            streaming = followed is not None
-            task = followed or task
+            streaming = _follow(link, task_id, deadline)
             pauses = _Pauses()
+            # Streams do not carry the messages of the history; the stored task has them.
+            task = look() if streaming else task
         if task.state.paused:
             return task
         _rest(pauses.next(), deadline, link, task_id)
 
 
-def _follow(link: Link, task_id: str, deadline: Deadline) -> Task | None:
-    """The task at the end of one subscription; None where the agent does not let it be followed."""
+def _follow(link: Link, task_id: str, deadline: Deadline) -> bool:
+    """Follow one subscription until it ends or the task pauses; False where the agent does not let the task be followed."""
     try:
         stream = patiently(link, deadline, lambda: link.subscribe(task_id, deadline))
         _run_until_paused(stream)
     except (CannotBeFollowed, *NOT_TO_BE_FOLLOWED):
-        return None
-    return (
-        stream.task if stream.complete else patiently(link, deadline, lambda: get_task(link, task_id, None, deadline))
-    )
+        return False
+    return True
 
 
 def _run_until_paused(stream: TaskStream, *, skip_first: bool = False) -> Any:

@@ -60,6 +60,10 @@ class Actor(Agent):
                 return self._slow(context)
             case "stream":
                 return self._chunks(context)
+            case "status":
+                return context.say("in the status")
+            case "stored":
+                return context.emit(context.say("in the history"))
             case "point":
                 return Point(1, 2)
             case "files":

@@ -13,7 +13,9 @@ import pytest
 from click.testing import Result
 
 from a2a_sync import Client, Task
+from a2a_sync.codec import by_version
 from tests.cli.agents import HOSTILE
+from tests.client.peer import peer, results, status, streams, task
 
 Run = Callable[..., Result]
 
@@ -38,6 +40,33 @@ def test_streamed_or_not_the_same_is_printed(run: Run, url: str, how: str) -> No
     result = run("send", url, "stream", how)
     assert result.exit_code == 0
     assert result.stdout == 'one two three\n{\n  "n": 3\n}\n'
+
+
+@pytest.mark.parametrize("how", ["--stream", "--no-stream"])
+@pytest.mark.parametrize("word", ["status", "history"])
+def test_an_answer_without_an_artifact_is_printed(run: Run, url: str, how: str, word: str) -> None:
+    result = run("send", url, {"history": "stored"}.get(word, word), how)
+    assert (result.exit_code, result.stdout) == (0, f"in the {word}\n")
+    assert run("get", url, task_id(result)).stdout == f"in the {word}\n"
+
+
+@pytest.mark.parametrize(
+    ("how", "operations"),
+    [("--stream", ["SendStreamingMessage", "GetTask"]), ("--no-stream", ["SendMessage", "GetTask"])],
+)
+def test_a_plain_send_is_asked_for_with_no_stream(run: Run, how: str, operations: list[str]) -> None:
+    done = task("COMPLETED", artifacts=[{"artifactId": "a", "parts": [{"text": "stored"}]}])
+    with peer(
+        {
+            "/.well-known/agent-card.json": lambda asked, line: line.answer(by_version("1.0").dump(server.card())),
+            "SendStreamingMessage": streams({"task": task()}, status("COMPLETED")),
+            "SendMessage": results({"task": task()}),
+            "GetTask": results(done),
+        }
+    ) as server:
+        result = run("send", server.url, "hi", how)
+    assert (result.exit_code, result.stdout) == (0, "stored\n")
+    assert server.operations[1:] == operations
 
 
 def test_progress_is_shown_while_streaming_only(run: Run, url: str) -> None:

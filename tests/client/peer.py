@@ -30,6 +30,11 @@ def status(state: str, **members: Any) -> dict[str, Any]:
     return {"statusUpdate": update}
 
 
+def said(text: str) -> dict[str, Any]:
+    """A message of the agent."""
+    return {"messageId": "m-1", "role": "ROLE_AGENT", "parts": [{"text": text}]}
+
+
 def chunk(text: str, *, append: bool = True) -> dict[str, Any]:
     """A stream event: more of the artifact."""
     artifact = {"artifactId": "a-1", "parts": [{"text": text}]}

@@ -12,7 +12,7 @@ from a2a_sync import AgentCard, Client, TaskNotFoundError, TransportTimeout, Uns
 from a2a_sync.operations import Call, Endpoint
 from tests.client.peer import Peer, peer, results, streams, task
 
-DONE = task("COMPLETED")
+DONE = task("COMPLETED", artifacts=[{"artifactId": "a-1", "parts": [{"text": "all"}]}])
 SCRIPT = {
     "SendMessage": results({"task": DONE}),
     "SendStreamingMessage": streams({"task": DONE}),

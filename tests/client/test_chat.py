@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import Agent, Client, InputRequired, Message, Role, StreamInterrupted, Task, TaskState, TextPart
-from tests.client.peer import Asked, Line, peer, status, steps, streams, task
+from tests.client.peer import Asked, Line, peer, said, status, steps, streams, task
 
 
 def pizza() -> Agent:
@@ -83,7 +83,10 @@ def test_an_agent_that_lists_no_tasks_is_asked_once_and_begins_a_new_one(refusal
         else:
             line.answer(b"no such page", refusal["http"], Content_Type="text/plain")
 
-    with peer(steps(refuse, streams({"task": task()}, status("COMPLETED")))) as server, Client(server.card()) as client:
+    with (
+        peer(steps(refuse, streams({"task": task()}, status("COMPLETED", message=said("ok"))))) as server,
+        Client(server.card()) as client,
+    ):
         chat = client.chat("c-1")
         chat.send("one")
         chat.stream("two").close()
@@ -110,7 +113,7 @@ def test_the_question_is_looked_for_with_the_options_of_the_message() -> None:
 
 
 def test_a_message_that_was_lost_leaves_the_question_open() -> None:
-    script = steps(streams({"task": task()}, status("INPUT_REQUIRED")), streams())
+    script = steps(streams({"task": task()}, status("INPUT_REQUIRED", message=said("Which?"))), streams())
     with peer(script) as server, Client(server.card()) as client:
         chat = client.chat()
         chat.send("pizza")

@@ -35,7 +35,7 @@ from a2a_sync.errors import (
     TaskNotCancelableError,
 )
 from a2a_sync.operations import IDEMPOTENT_SEND
-from tests.client.peer import Asked, Line, Peer, Script, chunk, peer, results, status, steps, streams, task
+from tests.client.peer import Asked, Line, Peer, Script, chunk, peer, results, said, status, steps, streams, task
 
 QUICK = Retry(budget=1.0, first=0.01, longest=0.05)
 DONE = task("COMPLETED", artifacts=[{"artifactId": "a-1", "parts": [{"text": "all"}]}])
@@ -316,7 +316,7 @@ ANSWERS = {
     "get": results(task("COMPLETED")),
     "list": results({"tasks": [task("COMPLETED")], "nextPageToken": "", "pageSize": 1, "totalSize": 1}),
     "cancel": results(task("CANCELED")),
-    "subscribe": streams({"task": task()}, status("COMPLETED")),
+    "subscribe": streams({"task": task()}, status("COMPLETED", message=said("done"))),
 }
 
 

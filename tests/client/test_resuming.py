@@ -16,7 +16,7 @@ from a2a_sync.client import stream as stream_room
 from a2a_sync.client.retry import Patience
 from a2a_sync.errors import HTTPStatusError, InternalError, OverloadedError, TaskNotFoundError
 from a2a_sync.types import TaskArtifactUpdateEvent
-from tests.client.peer import PATIENCE, Asked, Line, Peer, Script, chunk, peer, results, status, steps, task
+from tests.client.peer import PATIENCE, Asked, Line, Peer, Script, chunk, peer, results, said, status, steps, task
 
 QUICK = Retry(budget=1.0, first=0.01, longest=0.05)
 
@@ -277,19 +277,22 @@ def test_a_task_that_waits_for_its_client_meanwhile_is_the_end() -> None:
 
 
 def test_a_stream_that_breaks_after_the_question_has_ended() -> None:
-    with talking(tells((2, STARTED), (3, status("INPUT_REQUIRED")), broken=True)) as (server, client):
+    with talking(tells((2, STARTED), (3, status("INPUT_REQUIRED", message=said("Which?"))), broken=True)) as (
+        server,
+        client,
+    ):
         assert read(client.stream("go")) == ["task working", "input-required"]
     assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("number", [3, None], ids=["numbered", "unnumbered"])
 def test_a_stream_that_breaks_while_credentials_are_asked_for_may_go_on(number: int | None) -> None:
-    first = tells((number and 2, STARTED), (number, status("AUTH_REQUIRED")), broken=True)
+    first = tells((number and 2, STARTED), (number, status("AUTH_REQUIRED", message=said("Log in"))), broken=True)
     rest = ((number and 4, status("WORKING")), (number and 5, status("COMPLETED")))
     table = {
         "SendStreamingMessage": first,
         "SubscribeToTask": tells(*rest),
-        "GetTask": results(task("AUTH_REQUIRED")),
+        "GetTask": results(task() | {"status": {"state": "TASK_STATE_AUTH_REQUIRED", "message": said("Log in")}}),
     }
     with talking(table) as (server, client):
         told = read(client.stream("go"))

@@ -25,7 +25,7 @@ from a2a_sync import (
 )
 from a2a_sync.client import waiting
 from a2a_sync.errors import ConnectError, HTTPStatusError, UnsupportedOperationError
-from tests.client.peer import PATIENCE, Asked, Line, Script, chunk, peer, results, status, steps, streams, task
+from tests.client.peer import PATIENCE, Asked, Line, Script, chunk, peer, results, said, status, steps, streams, task
 
 DONE = task("COMPLETED", artifacts=[{"artifactId": "a-1", "parts": [{"text": "all"}]}])
 #: As patient as these tests need.
@@ -173,7 +173,7 @@ def test_a_direct_answer_is_returned() -> None:
 def test_asked_for_history_costs_one_more_call() -> None:
     history = [{"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}]
     table = {
-        "SendStreamingMessage": streams({"task": task(history=history)}, status("COMPLETED")),
+        "SendStreamingMessage": streams({"task": task(history=history)}, status("COMPLETED", message=said("done"))),
         "GetTask": results({**DONE, "history": history}),
     }
     with peer(table) as server, Client(server.card()) as client:
@@ -191,7 +191,7 @@ def test_a_send_returns_when_its_task_waits_for_the_client_though_the_stream_sta
     def script(asked: Asked, line: Line) -> None:
         line.start_stream()
         line.event({"task": task()})
-        line.event(status("AUTH_REQUIRED"))
+        line.event(status("AUTH_REQUIRED", message=said("Log in")))
         line.await_close()
 
     with peer(script) as server, Client(server.card()) as client:
@@ -217,6 +217,74 @@ def test_the_old_question_of_a_continued_task_is_not_taken_for_its_answer() -> N
 
     assert isinstance(answer, Task)
     assert answer.state is TaskState.COMPLETED
+
+
+# -- answers that are stored and not streamed --
+
+BARE = streams({"task": task()}, status("COMPLETED"))
+SPOKEN = task("COMPLETED", history=[{"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "hi"}]}, said("all")])
+
+
+@pytest.mark.parametrize("stored", [DONE, SPOKEN], ids=["artifact", "history"])
+@pytest.mark.parametrize("retry", [QUICK, None], ids=["retry", "no retry"])
+def test_an_answer_that_was_not_streamed_is_asked_for_once(stored: dict[str, object], retry: Retry | None) -> None:
+    with (
+        peer({"SendStreamingMessage": BARE, "GetTask": results(stored)}) as server,
+        Client(server.card(), retry=retry) as client,
+    ):
+        assert client.send("hi").text == "all"
+        with client.stream("hi") as stream:
+            *_, last = stream
+        assert (stream.text, stream.resynchronised, last) == ("all", True, stream.task)
+        assert client.chat().send("hi").text == "all"
+        assert client.as_tool(name="peer", description="x")("hi") == "all"
+
+    assert server.operations == ["SendStreamingMessage", "GetTask"] * 4
+
+
+@pytest.mark.parametrize(
+    "look",
+    [results(task("COMPLETED")), results(task("WORKING")), refuse(-32001), refuse(-32601)],
+    ids=["completed", "working", "not found", "no method"],
+)
+def test_a_task_that_holds_no_answer_is_returned_as_it_was_streamed(look: Script) -> None:
+    with (
+        peer({"SendStreamingMessage": BARE, "GetTask": look}) as server,
+        Client(server.card(), retry=QUICK) as client,
+    ):
+        answer = client.send("hi")
+        assert isinstance(answer, Task)
+        assert (answer.state, answer.text) == (TaskState.COMPLETED, "")
+        assert server.operations == ["SendStreamingMessage", "GetTask"]
+        assert len(list(client.stream("hi"))) == 2
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (chunk("x", append=False), status("COMPLETED")),
+        (status("COMPLETED", message=said("x")),),
+        (status("FAILED"),),
+        ({"task": task("COMPLETED")},),
+    ],
+    ids=["artifact", "message", "failed", "snapshot"],
+)
+def test_a_stream_that_tells_all_costs_no_other_call(events: tuple[dict[str, object], ...]) -> None:
+    with peer(streams({"task": task()}, *events)) as server, Client(server.card()) as client:
+        client.send("hi")
+        list(client.stream("hi"))
+
+    assert server.operations == ["SendStreamingMessage"] * 2
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_a_send_without_a_stream_sends_and_polls() -> None:
+    table = {"SendMessage": results({"task": task()}), "GetTask": steps(results(task()), results(DONE))}
+    with peer(table) as server, Client(server.card()) as client:
+        assert client.send("hi", stream=False).text == "all"
+        assert client.wait("t-1", stream=False).text == "all"
+
+    assert server.operations == ["SendMessage", "GetTask", "GetTask", "GetTask"]
 
 
 # -- when the stream does not make it -----------------------------------------------------------------------------------
@@ -338,7 +406,7 @@ def test_waiting_for_a_task_that_has_paused_is_one_call() -> None:
 @pytest.mark.usefixtures("short_pauses")
 def test_waiting_subscribes_again_as_long_as_the_task_works() -> None:
     table = {
-        "GetTask": results(task()),
+        "GetTask": lambda asked, line: line.result(DONE if server.operations.count("SubscribeToTask") == 3 else task()),
         "SubscribeToTask": steps(streams({"task": task()}), cut_stream({"task": task()}), streams({"task": DONE})),
     }
     with peer(table) as server, Client(server.card()) as client:

@@ -13,7 +13,7 @@ from a2a_sync import Client, StreamInterrupted, TaskNotFoundError, TaskState, Ta
 from a2a_sync.client import stream as stream_room
 from a2a_sync.errors import InternalError, InvalidAnswerError
 from a2a_sync.types import Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-from tests.client.peer import PATIENCE, Asked, Line, chunk, peer, status, steps, streams, task
+from tests.client.peer import PATIENCE, Asked, Line, chunk, peer, said, status, steps, streams, task
 
 both_framings = pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "ended-by-close"])
 
@@ -159,7 +159,7 @@ def test_a_server_that_does_not_end_its_stream_is_not_waited_for(monkeypatch: py
 
     def script(asked: Asked, line: Line) -> None:
         line.start_stream()
-        line.event(status("COMPLETED"))
+        line.event(status("COMPLETED", message=said("done")))
         line.await_close()
 
     with peer(script) as server, Client(server.card()) as client:
@@ -282,7 +282,7 @@ def test_leaving_the_with_block_hangs_up() -> None:
 
 def test_a_stream_read_to_its_end_leaves_its_connection_to_the_next_call() -> None:
     table = {
-        "SendStreamingMessage": streams({"task": task()}, status("COMPLETED")),
+        "SendStreamingMessage": streams({"task": task()}, status("COMPLETED", message=said("done"))),
         "GetTask": lambda asked, line: line.result(task("COMPLETED")),
     }
     with peer(table) as server, Client(server.card()) as client:

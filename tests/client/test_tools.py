@@ -161,6 +161,13 @@ def test_a_result_that_only_the_history_holds_is_found() -> None:
     assert answer_of(Task(id="t", status=TaskStatus(state=TaskState.COMPLETED), history=(said,))) == '{"n":1}'
 
 
+def test_all_artifacts_are_the_result_whatever_the_history_says() -> None:
+    made = tuple(Artifact(name=name, parts=(TextPart(name),)) for name in ("result", "notes"))
+    said = Message(role=Role.AGENT, parts=(TextPart("working"),))
+    task = Task(id="t", status=TaskStatus(state=TaskState.COMPLETED, message=said), artifacts=made, history=(said,))
+    assert answer_of(task) == "result\nnotes"
+
+
 def test_a_direct_message_is_a_result_too() -> None:
     quick = agent(lambda message, context: context.say("pong"), direct=True)
     with Client(quick) as client:

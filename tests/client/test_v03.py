@@ -23,8 +23,8 @@ def old_task(state: str = "working", **members: Any) -> dict[str, Any]:
     return {"kind": "task", "id": "t-1", "contextId": "c-1", "status": {"state": state}, **members}
 
 
-def old_status(state: str, *, final: bool = False) -> dict[str, Any]:
-    return {"kind": "status-update", **IDS, "status": {"state": state}, "final": final}
+def old_status(state: str, *, final: bool = False, **members: Any) -> dict[str, Any]:
+    return {"kind": "status-update", **IDS, "status": {"state": state, **members}, "final": final}
 
 
 def old_chunk(text: str, *, append: bool = True) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def test_a_stream_ends_at_final_though_the_agent_keeps_it_open() -> None:
 
 @pytest.mark.parametrize("state", ["working", "submitted", "unknown", "auth-required"])
 def test_final_ends_a_stream_in_whatever_state_and_what_comes_after_is_not_shown(state: str) -> None:
-    events = (old_task(), old_status(state, final=True), old_status("completed", final=True))
+    events = (old_task(), old_status(state, final=True, message=old_message("so")), old_status("completed", final=True))
     with talking({"message/stream": streams(*events)}) as (server, client), client.stream("hi") as stream:
         received = list(stream)
 
@@ -176,7 +176,7 @@ def test_a_send_waits_on_where_the_stream_s_end_was_not_the_task_s() -> None:
 
 
 def test_a_stream_that_just_ends_after_a_question_has_ended() -> None:
-    table = {"message/stream": streams(old_task(), old_status("input-required"))}
+    table = {"message/stream": streams(old_task(), old_status("input-required", message=old_message("Which?")))}
     with talking(table) as (server, client), client.stream("hi") as stream:
         assert [type(event) for event in stream] == [Task, TaskStatusUpdateEvent]
 

@@ -300,7 +300,7 @@ def test_d20_an_agent_that_runs_is_an_executor_given_chat_messages_and_options(s
                 raise PublicError("no rates")
             return RunResult("It is 5.", [*messages, *CHATS[1:]])
 
-    task = serve(AgentRunnerExecutor(Agent(), fail=False)).send("2 + 3?", context_id="c")
+    task = serve(AgentRunnerExecutor(Agent(), fail=False)).send("2 + 3?", context_id="c", history_length=10)
     assert (task.state, task.status.message.text, task.context_id) == (S.COMPLETED, "It is 5.", "c")
     assert to_chat_messages(task.history) == CHATS
     failed = serve(AgentRunnerExecutor(Agent(), fail=True)).send("2 + 3?")

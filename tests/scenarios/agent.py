@@ -102,6 +102,10 @@ class ScenarioAgent(Agent):
     def do_message(self, argument: str, context: RequestContext) -> Message:
         return context.say("no task was needed")
 
+    def do_stored(self, argument: str, context: RequestContext) -> None:
+        """The answer stands in the stored history only: no stream carries it."""
+        context.emit(context.say("only stored"))
+
     def do_header(self, argument: str, context: RequestContext) -> str:
         return context.headers.get(argument, "(none)")
 
