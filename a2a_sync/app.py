@@ -34,7 +34,7 @@ from a2a_sync.omission import slim
 from a2a_sync.operations import Call, Endpoint, Interceptor
 from a2a_sync.owncard import BINDINGS, OwnCard, described, offering
 from a2a_sync.push import PushNotifications
-from a2a_sync.runs.around import AroundRun, Surrounded
+from a2a_sync.runs.around import AroundRun, Surrounded, database_connections
 from a2a_sync.serving import ALONE, serve
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.tracing import traced
@@ -162,7 +162,8 @@ class A2AApp(Closes):
             secured=admission.declared if admission is not None else None,
         )
         executor = activation.within(agent)
-        for around in filter(None, (around_run, metrics.around_run if metrics is not None else None)):
+        counting_run = metrics.around_run if metrics is not None else None
+        for around in filter(None, (around_run, counting_run, database_connections)):
             executor = Surrounded(executor, around)
         if seat is None:
             engine = Engine(

@@ -6,14 +6,14 @@ For an app that needs none of that, put Werkzeug's dispatcher around ``applicati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from werkzeug.test import run_wsgi_app
 
 from a2a_sync.hosts.mounting import mounted
 from a2a_sync.operations import Principal
+from a2a_sync.runs.around import database_connections as database_connections
 from a2a_sync.serving import Site
 from a2a_sync.wsgi.origins import REFUSED
 
@@ -94,18 +94,3 @@ def _respond(app: Site, environ: dict[str, Any]) -> Any:
         # GZipMiddleware would keep events back until it has a block of them; what is encoded already it lets pass.
         response.headers["Content-Encoding"] = "identity"
     return response
-
-
-@contextmanager
-def database_connections(context: object = None) -> Iterator[None]:
-    """Close what a run has left of Django's database connections, before and after it: ``A2AApp(…, around_run=this)``.
-
-    Runs are executed outside the request cycle, so nobody else would. Connections that `CONN_MAX_AGE` lets live stay open.
-    """
-    from django.db import close_old_connections
-
-    close_old_connections()
-    try:
-        yield
-    finally:
-        close_old_connections()

@@ -5,8 +5,9 @@ It is an executor itself, so nothing else knows of it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
 from a2a_sync.executor import Event, RequestContext
@@ -47,3 +48,25 @@ class Surrounded:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._executor, name)
+
+
+@contextmanager
+def database_connections(context: object = None) -> Iterator[None]:
+    """Close unusable and expired database connections of Django on this thread, before and after the block.
+
+    Django does it at the start and the end of each request only. Every app enters it around each run and each cancel handler;
+    use it around other code outside of requests. Connections that ``CONN_MAX_AGE`` keeps stay open. Without Django it does
+    nothing.
+    """
+    _close_old_connections()
+    try:
+        yield
+    finally:
+        _close_old_connections()
+
+
+def _close_old_connections() -> None:
+    # Not imported: a process that has not loaded Django has no connections.
+    db, conf = sys.modules.get("django.db"), sys.modules.get("django.conf")
+    if db is not None and conf is not None and conf.settings.configured:
+        db.close_old_connections()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from types import ModuleType
 from typing import Any
 
@@ -22,10 +21,21 @@ from django.test import Client as Browser
 from django.test.utils import override_settings
 from django.urls import include, path, re_path
 
-from a2a_sync import A2AApp, AgentHost, Client, Limits, Message, RequestContext, Task, TaskNotFoundError, TaskState
-from a2a_sync.hosts.django import database_connections, urls
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentHost,
+    Client,
+    InputRequired,
+    Limits,
+    Message,
+    RequestContext,
+    Task,
+    TaskNotFoundError,
+)
+from a2a_sync.hosts.django import urls
 from a2a_sync.testing import wsgi_session
-from tests.engine import PATIENCE
+from tests.engine import eventually
 from tests.hosts.sites import HostedAgent
 from tests.wsgi import CARD, JSON_HEADERS, Answer, Peer, message, rpc
 
@@ -298,32 +308,37 @@ def test_a_stream_does_not_hold_the_connection_of_its_request(make_site: MakeSit
         assert connection.connection is None
 
 
-@pytest.mark.parametrize("around", [True, False])
-def test_what_a_run_opens_is_closed_after_it_where_the_app_says_so(around: bool) -> None:
+@pytest.mark.parametrize("kind", ["plain", "generator", "failing", "direct", "cancel handler"])
+def test_each_run_closes_the_connections_that_it_has_opened(kind: str) -> None:
     used: list[Any] = []
-    through = threading.Event()
 
-    class Counts(HostedAgent):
-        def handle_message(self, message: Message, context: RequestContext) -> str:
-            used.append(connections["default"])
-            return f"{count_users()} users"
+    def count() -> str:
+        used.append(connections["default"])
+        return f"{count_users()} users"
 
-    @contextmanager
-    def watched(context: RequestContext) -> Iterator[None]:
-        with database_connections(context):
-            yield
-        through.set()
+    class Counts(Agent):
+        description = "Counts users"
+        direct = kind == "direct"
 
-    with A2AApp(Counts(), around_run=watched if around else None) as app, Client(app) as client:
-        task = client.send("how many?")
-        assert isinstance(task, Task)
-        assert task.state is TaskState.COMPLETED
-        assert through.wait(PATIENCE if around else 0) is around
-        (wrapper,) = used
-        assert (wrapper.connection is None) is around
-        # Not Django's check of threads, which is for programs that share what is in use.
-        wrapper.inc_thread_sharing()
-        wrapper.close()
+        def handle_message(self, message: Message, context: RequestContext) -> Any:
+            if kind == "cancel handler":
+                return InputRequired("Which users?")
+            if kind == "generator":
+                return (count() for _ in range(2))
+            if kind == "failing":
+                raise ValueError(count())
+            return count()
+
+        def handle_cancel(self, context: RequestContext) -> None:
+            count()
+
+    with A2AApp(Counts()) as app, Client(app) as client:
+        task = client.send("How many?")
+        if kind == "cancel handler":
+            assert isinstance(task, Task)
+            client.cancel_task(task.id)
+        # The thread that used the connection closes it after the task has ended.
+        eventually(lambda: used and all(wrapper.connection is None for wrapper in used), "the connection is closed")
 
 
 # -- paths --------------------------------------------------------------------------------------------------------------

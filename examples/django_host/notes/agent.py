@@ -1,9 +1,8 @@
-"""The agent, on Django's ORM. Its handler runs on a thread outside any request, so the app looks after connections."""
+"""The agent, on Django's ORM. Its handler runs on a thread outside any request; the app closes the connections it opens."""
 
 from django.conf import settings
 
 from a2a_sync import A2AApp, Agent, AgentSkill, Message, Rejected, RequestContext
-from a2a_sync.hosts.django import database_connections
 from examples.django_host.notes.models import Note
 
 
@@ -29,4 +28,4 @@ class Notes(Agent):
         return f"Noted for {context.user.claims['username']}: {text}"
 
 
-app = A2AApp(Notes(), store=settings.AGENT_STORE, around_run=database_connections)
+app = A2AApp(Notes(), store=settings.AGENT_STORE)
