@@ -38,7 +38,7 @@ LIST_PATH = "/.well-known/agents"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,99}")
 _TAKEN = frozenset({"healthz", "readyz", "metrics"})
 #: Belong to all agents of a host, which share them.
-_SHARED = frozenset({"store", "limits", "owner_quota", "push", "metrics", "url", "seat"})
+_SHARED = frozenset({"store", "limits", "owner_quota", "push", "metrics", "url", "debug", "seat"})
 
 
 class AgentHost(Closes, Mapping[str, A2AApp]):
@@ -71,6 +71,7 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
         cors: Iterable[str] = (),
         trusted_hosts: Sequence[str] | None = None,
         trusted_proxies: int = 0,
+        debug: bool = False,
         **options: Any,
     ) -> None:
         if agents is not None and not isinstance(agents, Mapping):
@@ -78,7 +79,7 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
         self._seats: dict[str, Seat] = {}
         self._apps: dict[str, A2AApp] = {}
         self._engine = Engine(
-            store, limits or Limits(), self._executor_of, metrics=metrics, push=push, quota=owner_quota
+            store, limits or Limits(), self._executor_of, metrics=metrics, push=push, debug=debug, quota=owner_quota
         )
         self.limits = self._engine.limits
         self.origins = Origins(cors)

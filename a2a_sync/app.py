@@ -92,6 +92,8 @@ class A2AApp(Closes):
         owner: a function of a `Call` that says whose tasks are meant, by the id of a principal or by any other; without it
             everybody has their own.
         cors: the origins whose web pages may call it, besides its own.
+        debug: for development: a task that fails by an unexpected exception, and an internal error, show its traceback to the
+            caller. Never where callers are not trusted: tracebacks tell of code, paths and values.
         seat: the place of this app among several; given by an `AgentHost`.
 
     Raises:
@@ -127,6 +129,7 @@ class A2AApp(Closes):
         scopes: Scopes | None = None,
         owner: Owner | None = None,
         cors: Iterable[str] = (),
+        debug: bool = False,
         seat: Seat | None = None,
     ) -> None:
         check_executor(agent)
@@ -167,7 +170,13 @@ class A2AApp(Closes):
             executor = Surrounded(executor, around)
         if seat is None:
             engine = Engine(
-                store, limits or Limits(), lambda scope: executor, metrics=metrics, push=push, quota=owner_quota
+                store,
+                limits or Limits(),
+                lambda scope: executor,
+                metrics=metrics,
+                push=push,
+                quota=owner_quota,
+                debug=debug,
             )
         else:
             engine, seat.executor = seat.engine, executor
@@ -296,7 +305,7 @@ class A2AApp(Closes):
             except A2AError:
                 raise
             except Exception:
-                raise internal_error(call) from None
+                raise internal_error(call, debug=self._engine.debug) from None
 
     @property
     def open_streams(self) -> int:

@@ -14,6 +14,7 @@ from a2a_sync.auth.ownership import OWNER_MARK, owner_of
 from a2a_sync.errors import OverloadedError
 from a2a_sync.events import EventHub
 from a2a_sync.limits import Limits, OwnerQuota
+from a2a_sync.logs import get_logger
 from a2a_sync.metrics import Metrics
 from a2a_sync.neighbours.joined import Neighbours
 from a2a_sync.operations import Call, Endpoint
@@ -26,6 +27,8 @@ from a2a_sync.retention import Sweeper
 from a2a_sync.runs.execution import Execution
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import Scope, TaskStore
+
+logger = get_logger(__name__)
 
 
 class Engine:
@@ -43,13 +46,18 @@ class Engine:
         metrics: Metrics | None = None,
         push: PushNotifications | bool = False,
         quota: OwnerQuota | None = None,
+        debug: bool = False,
     ) -> None:
         self.limits = limits
+        #: Callers see the tracebacks of unexpected exceptions.
+        self.debug = debug
+        if debug:
+            logger.warning("debug=True: callers see the tracebacks of exceptions; use it for development only")
         self.quotas = Quotas(quota)
         self.store = open_store(store)
         self._owns_store = self.store is not store
         self.hub = EventHub()
-        self.execution = Execution(executor_of, self.store, self.hub, limits, self.quotas)
+        self.execution = Execution(executor_of, self.store, self.hub, limits, self.quotas, debug=debug)
         self.places = Places(limits.streams, limits.threads, self.quotas)
         self.sweeper = Sweeper(self.store, self.hub, limits)
         workers = self.store.workers

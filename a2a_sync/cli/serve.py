@@ -39,6 +39,11 @@ from a2a_sync.cli.target import TargetError, build
     help="Where an Agent keeps its tasks, such as sqlite:///tasks.db; in memory without it.",
 )
 @click.option("--url", "public_url", metavar="URL", help="Public address of an Agent, as its card shall give it.")
+@click.option(
+    "--debug",
+    is_flag=True,
+    help="Show callers of an Agent the tracebacks of its exceptions; for development.",
+)
 @click.option("--reload", is_flag=True, help="Start again when the code changes.")
 @click.argument("gunicorn_arguments", metavar="[-- ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
 def serve(
@@ -50,6 +55,7 @@ def serve(
     workers: int,
     store: str | None,
     public_url: str | None,
+    debug: bool,
     reload: bool,
     gunicorn_arguments: tuple[str, ...],
 ) -> None:
@@ -61,11 +67,16 @@ def serve(
     if gevent and find_spec("gevent") is None:
         raise click.UsageError("--gevent needs gevent: pip install 'a2a-sync[gevent]'")
     threads = threads or (1000 if gevent else 32)
-    _check_target(target, store, public_url, workers)
+    _check_target(target, store, public_url, workers, debug)
     _check_port(host, port)
     from a2a_sync.cli import served
 
-    settings = {served.TARGET: target, served.STORE: store, served.URL: public_url}
+    settings = {
+        served.TARGET: target,
+        served.STORE: store,
+        served.URL: public_url,
+        served.DEBUG: "1" if debug else None,
+    }
     for name in settings:
         os.environ.pop(name, None)
     os.environ.update({name: value for name, value in settings.items() if value})
@@ -80,9 +91,9 @@ def serve(
     os.execvp(command[0], command)  # no shell: the command is a list, and gunicorn's  # nosec B606
 
 
-def _check_target(target: str, store: str | None, url: str | None, workers: int) -> None:
+def _check_target(target: str, store: str | None, url: str | None, workers: int, debug: bool) -> None:
     try:
-        app = build(target, store=store, url=url)
+        app = build(target, store=store, url=url, debug=debug)
     except TargetError as error:
         raise click.UsageError(str(error)) from None
     if workers > 1 and app.alone:

@@ -22,7 +22,7 @@ from a2a_sync.gunicorn import pre_fork as pre_fork
 from a2a_sync.gunicorn import worker_class as worker_class
 from a2a_sync.gunicorn import worker_exit as worker_exit
 
-TARGET, STORE, URL = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL"
+TARGET, STORE, URL, DEBUG = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL", "A2A_SYNC_DEBUG"
 
 
 def app() -> A2AApp | AgentHost:
@@ -34,7 +34,12 @@ def app() -> A2AApp | AgentHost:
         datefmt="[%Y-%m-%d %H:%M:%S %z]",
     )
     try:
-        return build(os.environ[TARGET], store=os.environ.get(STORE) or None, url=os.environ.get(URL) or None)
+        return build(
+            os.environ[TARGET],
+            store=os.environ.get(STORE) or None,
+            url=os.environ.get(URL) or None,
+            debug=bool(os.environ.get(DEBUG)),
+        )
     except TargetError as error:
         sys.exit(f"Error: {error}")
 

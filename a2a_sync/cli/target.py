@@ -52,10 +52,10 @@ def _import(name: str) -> Any:
         raise TargetError(f"importing {name!r} failed: {type(error).__name__}: {error}") from None
 
 
-def build(target: str, *, store: str | None = None, url: str | None = None) -> A2AApp | AgentHost:
+def build(target: str, *, store: str | None = None, url: str | None = None, debug: bool = False) -> A2AApp | AgentHost:
     """The app or host that `target` names, or an app made around the agent, executor or factory that it names.
 
-    `store` and `url` go into an app that is made here.
+    `store`, `url` and `debug` go into an app that is made here.
 
     Raises:
         TargetError: it is none of these, or it is an app already and options were given for it.
@@ -63,14 +63,14 @@ def build(target: str, *, store: str | None = None, url: str | None = None) -> A
     found = _resolve(target, find(target))
     if isinstance(found, (A2AApp, AgentHost)):
         kind = "A2AApp" if isinstance(found, A2AApp) else "AgentHost"
-        for option, value in (("--store", store), ("--url", url)):
+        for option, value in (("--store", store), ("--url", url), ("--debug", debug or None)):
             if value is not None:
                 raise TargetError(f"{target!r} is an {kind}, which has its own settings; {option} goes with an Agent")
         return found
     card = None if callable(getattr(found, "describe", None)) else getattr(found, "card", None)
     try:
         check_executor(found, complete=True)
-        return A2AApp(found, card=card, store=store, url=url)
+        return A2AApp(found, card=card, store=store, url=url, debug=debug)
     except (TypeError, ValueError) as error:
         raise TargetError(str(error)) from None
 

@@ -46,7 +46,7 @@ class Place(enum.Enum):
 class Execution:
     """The runs of one process over one store. A forked child starts without any.
 
-    `executor_of` says whose code works for the tasks of a scope; None: nobody's any more.
+    `executor_of` gives the executor for the tasks of a scope; None: it is not served any more. `debug`: see `Run`.
     """
 
     def __init__(
@@ -56,6 +56,8 @@ class Execution:
         hub: EventHub,
         limits: Limits,
         quotas: Quotas | None = None,
+        *,
+        debug: bool = False,
     ) -> None:
         self.pool = WorkerPool(
             threads=limits.executions, waiting=limits.waiting, leftovers=limits.leftovers, quotas=quotas
@@ -68,6 +70,7 @@ class Execution:
         self._store = store
         self._hub = hub
         self._limits = limits
+        self._debug = debug
         self._draining = self._closed = False
         #: Called before a run asks for its token: the process must be known as a worker by then.
         self.before_run: Callable[[], None] | None = None
@@ -143,7 +146,16 @@ class Execution:
 
     def _enter(self, executor: Any, scope: Scope, request: RunRequest, create: bool, slot: Slot | None) -> Run:
         """A run, known before its task is: whoever ends the task from now on finds it."""
-        run = Run(executor, self._store, self._hub, scope, request, create=create, on_over=self._forget)
+        run = Run(
+            executor,
+            self._store,
+            self._hub,
+            scope,
+            request,
+            create=create,
+            on_over=self._forget,
+            debug=self._debug,
+        )
         self._active[run] = slot
         if self._refuses(executor):
             self._leave(run, slot)

@@ -42,7 +42,7 @@ class Run:
 
     ``began`` and ``last_event`` are monotonic times, None until the user's code is called. ``unstored`` is the reason of
     an end that the store did not take, or of a start that it may have taken: the task may look as if it ran, and `finish`
-    has to be tried again.
+    has to be tried again. With `debug` an unexpected exception fails the task with its traceback.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Run:
         *,
         create: bool,
         on_over: Callable[[Run], None],
+        debug: bool = False,
     ) -> None:
         self.request = request
         self.scope = scope
@@ -71,6 +72,7 @@ class Run:
         self.executor = executor
         self.hub = hub
         self._create = create
+        self._debug = debug
         self._on_over = on_over
         self._lock = threading.RLock()
         self._over = False
@@ -208,7 +210,7 @@ class Run:
         except PublicError as error:
             self._fail(A2AError(str(error)))
         except BaseException:
-            self._fail(incident(logger, "run failed", self._extra()))
+            self._fail(incident(logger, "run failed", self._extra(), debug=self._debug))
         finally:
             self._over = True
             self._parent = None
@@ -292,7 +294,8 @@ class Run:
             logger.info("run stopped from outside", extra=self._extra())
             self._end_or_keep("the run was stopped")
         else:
-            self._fail(incident(logger, "run stopped itself, uncancelled", self._extra(), error=stopped))
+            what = "run stopped itself, uncancelled"
+            self._fail(incident(logger, what, self._extra(), error=stopped, debug=self._debug))
 
     def _fail(self, error: A2AError) -> None:
         with self._lock:

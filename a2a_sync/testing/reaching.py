@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from a2a_sync import incidents
 from a2a_sync.agent import Agent
 from a2a_sync.client import Client, Retry
+from a2a_sync.errors import A2AError
+from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 from a2a_sync.testing.cuts import CutCalls, CutStreams
 from a2a_sync.types import Message, StreamResponse, Task, TaskStatusUpdateEvent
 
@@ -21,7 +24,13 @@ WAYS = ("local", "wsgi", "socket")
 
 @contextmanager
 def client_of(
-    target: Any, over: str = "local", *, cut_after: int | Iterable[int] = (), **options: Any
+    target: Any,
+    over: str = "local",
+    *,
+    cut_after: int | Iterable[int] = (),
+    raises: bool = False,
+    debug: bool = False,
+    **options: Any,
 ) -> Iterator[Client]:
     """A client of `target`, closed when the block ends, as is the app that was made for an agent.
 
@@ -31,30 +40,43 @@ def client_of(
             calling thread; ``"socket"`` serves it on loopback.
         cut_after: the first stream is cut after so many events; several numbers: the next ones, too. The client takes them up
             again; cut after 0, it sends the message again by its key, but not over ``"local"``, where no message is ever lost.
+        raises: an unexpected exception of the agent, of whatever type, is raised by the call or the stream that shows its
+            task as failed; once, so the task can be read afterwards. `PublicError` and `A2AError` are answers and are not raised.
+        debug: of the app that is made for an agent, see `A2AApp`: failed tasks show the traceback.
         options: those of `Client`. Pauses between two attempts are short, unless ``retry`` says otherwise.
 
     Raises:
         TypeError: the agent cannot be served: see `A2AApp`.
-        ValueError: there is no such way, or `target` is a URL and streams shall be cut.
+        ValueError: there is no such way; `target` is a URL, which neither `cut_after` nor `raises` reaches; `debug` with
+            anything but an agent.
     """
     counts = (cut_after,) if isinstance(cut_after, int) else tuple(cut_after)
     if over not in WAYS:
         raise ValueError(f"over={over!r}: the ways are {', '.join(WAYS)}")
     if isinstance(target, str) and counts:
         raise ValueError("cut_after: what is called by its URL is out of reach")
+    if isinstance(target, str) and raises:
+        raise ValueError("raises=True needs an agent or app of this process; give it instead of its URL")
+    if debug and not isinstance(target, Agent):
+        raise ValueError("debug=True is for an Agent; an A2AApp has its own: A2AApp(…, debug=True)")
     options.setdefault("retry", QUICK)
     with ExitStack() as stack:
-        reached = target if isinstance(target, str) else _reach(target, over, counts, options, stack)
+        if raises:
+            handler_errors = stack.enter_context(_HandlerErrors())
+            options["interceptors"] = (handler_errors, *options.get("interceptors", ()))
+        reached = target if isinstance(target, str) else _reach(target, over, counts, debug, options, stack)
         yield stack.enter_context(Client(reached, **options))
 
 
-def _reach(target: Any, over: str, counts: tuple[int, ...], options: dict[str, Any], stack: ExitStack) -> Any:
+def _reach(
+    target: Any, over: str, counts: tuple[int, ...], debug: bool, options: dict[str, Any], stack: ExitStack
+) -> Any:
     """What a client is given to call `target`."""
     if isinstance(target, Agent):
         from a2a_sync.app import A2AApp
 
         target.check_handler(complete=True)
-        target = A2AApp(target)
+        target = A2AApp(target, debug=debug)
         stack.callback(target.close, timeout=0.0)
     if over == "local":
         return CutCalls(target, counts) if counts else target
@@ -67,6 +89,60 @@ def _reach(target: Any, over: str, counts: tuple[int, ...], options: dict[str, A
     from a2a_sync.testing.servers import socket_server
 
     return stack.enter_context(socket_server(app))
+
+
+class _HandlerErrors:
+    """An interceptor that raises what the agent's code has raised, where a task or an error shows the incident's message."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, BaseException] = {}
+
+    def __enter__(self) -> Self:
+        incidents.observers.append(self._errors.__setitem__)
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        incidents.observers.remove(self._errors.__setitem__)
+
+    def __call__(self, endpoint: Endpoint) -> Endpoint:
+        def raising(call: Call) -> Any:
+            try:
+                result = endpoint(call)
+            except A2AError as error:
+                self._raise(error.message)
+                raise
+            if call.operation.streaming:
+                return _RaisingStream(result, self.check)
+            self.check(result)
+            return result
+
+        return raising
+
+    def check(self, shown: Any) -> None:
+        """Raise the exception that `shown`, an event or a result, stands for."""
+        if isinstance(shown, (Task, TaskStatusUpdateEvent)) and shown.status.message is not None:
+            self._raise(shown.status.message.text)
+
+    def _raise(self, message: str) -> None:
+        error = self._errors.pop(message, None)
+        if error is not None:
+            raise error
+
+
+class _RaisingStream:
+    """A stream whose events are checked."""
+
+    def __init__(self, stream: EventStream, check: Callable[[Any], None]) -> None:
+        self._stream = stream
+        self._check = check
+
+    def __iter__(self) -> Iterator[StreamItem]:
+        for item in self._stream:
+            self._check(item.event)
+            yield item
+
+    def close(self) -> None:
+        self._stream.close()
 
 
 def outline(events: Iterable[StreamResponse]) -> list[str]:

@@ -292,6 +292,6 @@ def _path(environ: WSGIEnvironment) -> str:
     return quote(raw[at:], safe=_AS_IT_IS)
 
 
-def internal_error(call: Call | None = None) -> InternalError:
-    """An error that says nothing but an id; the log says the rest under it. Call it while handling the exception."""
-    return incident(logger, "request failed", {"method": call.operation.name if call else ""})
+def internal_error(call: Call | None = None, *, debug: bool = False) -> InternalError:
+    """The `incident` of a request. Call it while handling the exception."""
+    return incident(logger, "request failed", {"method": call.operation.name if call else ""}, debug=debug)

@@ -176,6 +176,14 @@ def test_what_a_run_raises_stands_in_the_servers_log(tmp_path: Path) -> None:
         assert "RuntimeError: a secret" in finished(server)
 
 
+def test_with_debug_a_traceback_reaches_the_caller() -> None:
+    with serve("tests.cli.agents:agent", "--debug") as (_, url), process("send", url, "crash") as client:
+        shown = finished(client)
+    assert client.returncode == 1
+    assert "Traceback (most recent call last)" in shown
+    assert "RuntimeError: a secret" in shown
+
+
 def test_a_stopping_server_ends_open_streams_and_is_gone_soon() -> None:
     with serve("tests.cli.agents:agent") as (server, url):
         with Client(url) as client, client.stream("ask") as stream:

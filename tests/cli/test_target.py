@@ -73,6 +73,17 @@ def test_settings_do_not_go_into_an_app_that_has_its_own() -> None:
         build("tests.cli.agents:make", url="http://x/")
 
 
+def test_debug_goes_into_an_app_that_is_made_here() -> None:
+    for debug in (False, True):
+        with build("tests.cli.agents:agent", debug=debug) as app, Client(app) as client:
+            task = client.send("crash")
+            assert isinstance(task, Task)
+            assert task.status.message is not None
+            assert ("RuntimeError: a secret" in task.status.message.text) is debug
+    with pytest.raises(TargetError, match="--debug goes with an Agent"):
+        build("tests.cli.agents:app", debug=True)
+
+
 def test_a_store_that_does_not_exist_is_refused() -> None:
     with pytest.raises(TargetError, match="nosuch"):
         build("tests.cli.agents:agent", store="nosuch://x")
