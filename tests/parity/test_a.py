@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import ClassVar
 
 import pytest
@@ -11,6 +12,7 @@ from a2a_sync import (
     A2AApp,
     Agent,
     AgentEvents,
+    AgentProvider,
     AgentSkill,
     AgentSupervisor,
     ApiKeyAuth,
@@ -20,10 +22,12 @@ from a2a_sync import (
     DataPart,
     Extension,
     Failure,
+    FilePart,
     InputRequired,
     MemoryStore,
     Message,
     Principal,
+    PublicError,
     Rejected,
     Role,
     Stream,
@@ -31,12 +35,15 @@ from a2a_sync import (
     TaskNotCancelableError,
     TaskNotFoundError,
     TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
     TextPart,
     UnsupportedOperationError,
+    create_agent_card,
 )
 from a2a_sync.errors import InvalidParamsError, TransportTimeout
 from a2a_sync.executor import TaskCancelled
-from a2a_sync.testing import wsgi_session
+from a2a_sync.testing import FakeClock, wsgi_session
 from tests.engine import PATIENCE, Background, Gate, eventually, texts
 
 S = TaskState
@@ -59,13 +66,40 @@ class Greeter(Agent):
         return f"Hello, {message.text}!"
 
 
-def test_a1_an_agent_is_declared_by_attributes_with_defaults_for_all_but_its_name():
-    card = Greeter().describe()
-    assert (card.name, card.description, card.version) == ("greeter", "Greets users", "2.1")
-    bare = Agent("bare", icon_url="https://example.com/i.png").describe()
+DECLARED = {
+    "description": "Greets users",
+    "version": "2.1",
+    "skills": [AgentSkill(id="greet", name="Greet", description="Says hello", tags=["hello"])],
+    "input_modes": ("text/plain",),
+    "output_modes": ("text/markdown",),
+    "provider": AgentProvider(organization="o", url="https://example.com/"),
+    "documentation_url": "https://example.com/docs",
+    "icon_url": "https://example.com/i.png",
+}
+
+
+@pytest.mark.parametrize("way", ["class", "arguments"])
+def test_a1_an_agent_is_declared_by_attributes_with_defaults_for_all_but_its_name(way):
+    agent = type("Declared", (Agent,), {"name": "a", **DECLARED})() if way == "class" else Agent("a", **DECLARED)
+    agent.message(lambda message, context: "ok")
+    with agent:
+        card = get(A2AApp(agent), "/.well-known/agent-card.json").json()
+    assert {name: card[name] for name in ("name", "description", "version", "documentationUrl", "iconUrl")} == {
+        "name": "a",
+        "description": "Greets users",
+        "version": "2.1",
+        "documentationUrl": "https://example.com/docs",
+        "iconUrl": "https://example.com/i.png",
+    }
+    assert (card["defaultInputModes"], card["defaultOutputModes"]) == (["text/plain"], ["text/markdown"])
+    assert card["provider"] == {"organization": "o", "url": "https://example.com/"}
+    assert [skill["id"] for skill in card["skills"]] == ["greet"]
+
+
+def test_a1_a_name_is_enough_and_no_attribute_is_invented():
+    bare = Agent("bare").describe()
     assert (bare.name, bare.description, bare.version, bare.skills) == ("bare", "", "0.1.0", ())
-    assert bare.icon_url == "https://example.com/i.png"
-    with pytest.raises(TypeError, match="no attribute"):
+    with pytest.raises(TypeError, match="no attribute 'shoe_size'"):
         Agent("bare", shoe_size=43)
 
 
@@ -120,21 +154,32 @@ def test_a6_the_context_has_ids_history_with_the_new_message_metadata_and_extens
     assert (seen["metadata"], seen["history"], seen["extensions"]) == ({"k": 1}, ["user: hi"], {"urn:x": True})
 
 
+#: By kind: what is returned (or a function that makes it), the state, the parts of each artifact, the text of the status.
 REPLIES = {
-    "text": ("done", S.COMPLETED),
-    "part": (TextPart("done"), S.COMPLETED),
-    "parts": (["do", DataPart(1)], S.COMPLETED),
-    "stream": (Stream(["do", "ne"]), S.COMPLETED),
-    "generator": ((piece for piece in ("do", "ne")), S.COMPLETED),
-    "input": (InputRequired("done"), S.INPUT_REQUIRED),
-    "error": (Failure("done"), S.FAILED),
+    "text": ("done", S.COMPLETED, [(TextPart("done"),)], None),
+    "part": (TextPart("done"), S.COMPLETED, [(TextPart("done"),)], None),
+    "parts": (["do", DataPart(1)], S.COMPLETED, [(TextPart("do"), DataPart(1))], None),
+    "stream": (lambda: Stream(["do", "ne"]), S.COMPLETED, [(TextPart("do"), TextPart("ne"))], None),
+    "generator": (lambda: (piece for piece in ("do", "ne")), S.COMPLETED, [(TextPart("do"), TextPart("ne"))], None),
+    "input": (InputRequired("done"), S.INPUT_REQUIRED, [], "done"),
+    "error": (Failure("done"), S.FAILED, [], "done"),
 }
 
 
 @pytest.mark.parametrize("kind", REPLIES)
 def test_a7_a_handler_replies_streams_asks_or_fails_by_what_it_returns(make, kind):
-    reply, state = REPLIES[kind]
-    assert make(lambda message, context: reply).call("go").state is state
+    reply, state, artifacts, status = REPLIES[kind]
+    agent = make(lambda message, context: reply() if callable(reply) else reply)
+    task = agent.call("go")
+    assert (task.state, task.status.message and task.status.message.text) == (state, status)
+    assert [tuple(artifact.parts) for artifact in task.artifacts] == artifacts
+    with agent.stream("go") as stream:
+        events = list(stream)
+    live = [event.artifact.text for event in events if isinstance(event, TaskArtifactUpdateEvent)]
+    expected = ["".join(part.text for part in parts if isinstance(part, TextPart)) for parts in artifacts]
+    assert (stream.task.state, ["".join(live)] if live else []) == (state, expected)
+    if kind in ("stream", "generator"):
+        assert [piece for piece in live if piece] == ["do", "ne"]
 
 
 def test_a8_text_parts_are_made_of_text_and_the_text_of_a_message_is_all_of_them_by_lines():
@@ -192,6 +237,48 @@ def test_a10_the_states_follow_each_other_as_drawn(make):
     ]
 
 
+class Emitting:
+    """An executor that emits these events in one step."""
+
+    def __init__(self, *events):
+        self._events = events
+
+    def execute(self, context):
+        context.emit(*self._events)
+
+
+def status(state):
+    return TaskStatusUpdateEvent(status=TaskStatus(state=state))
+
+
+FOLLOWERS = {
+    "a state": status(S.WORKING),
+    "a question": status(S.INPUT_REQUIRED),
+    "the same end": status(S.COMPLETED),
+    "an artifact": TaskArtifactUpdateEvent(artifact=Artifact(parts=(TextPart("late"),))),
+    "a message": Message(role=Role.AGENT, parts=(TextPart("late"),)),
+}
+
+
+@pytest.mark.parametrize("follower", FOLLOWERS)
+@pytest.mark.parametrize("end", [S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED])
+def test_a10_nothing_follows_an_end(end, follower):
+    """In one step all of it is refused, so the task fails for the mistake of its executor."""
+    card = create_agent_card("a", "Emits", skills={"x": "X"})
+    with A2AApp(Emitting(status(end), FOLLOWERS[follower]), card=card) as app, Client(app) as client:
+        task = client.send("go")
+        assert (task.state, task.artifacts, texts(task.history)) == (S.FAILED, (), ["user: go"])
+        with pytest.raises(UnsupportedOperationError):
+            client.send("more", task_id=task.id)
+
+
+@pytest.mark.parametrize("back", [S.SUBMITTED, S.UNSPECIFIED])
+def test_a10_no_state_leads_back_to_the_beginning(back):
+    card = create_agent_card("a", "Emits", skills={"x": "X"})
+    with A2AApp(Emitting(status(back)), card=card) as app, Client(app) as client:
+        assert client.send("go").state is S.FAILED
+
+
 def test_a11_a_reply_is_an_artifact_and_a_message_in_the_history_and_completes_without_a_status_message(make):
     def handler(message, context):
         return InputRequired("more?", metadata={}) if message.text == "ask" else ["a", DataPart(1)]
@@ -226,24 +313,66 @@ def test_a12_a_question_stands_in_the_history_and_in_the_status_as_one_message_a
 
 
 def test_a13_a_stream_completes_with_one_artifact_and_one_message_live_and_stored_alike(make):
-    agent = make(lambda message, context: Stream(iter(["1 ", "2 ", "3"])))
+    gates = {number: Gate() for number in "23"}
+
+    def count():
+        for number in "123":
+            if number in gates:
+                gates[number].here()
+            yield f"{number} "
+
+    agent = make(lambda message, context: Stream(count()))
+    pieces, states = [], []
     with agent.stream("count to 3") as stream:
-        events = list(stream)
-    pieces = [event for event in events if isinstance(event, TaskArtifactUpdateEvent)]
+        for event in stream:
+            if isinstance(event, TaskArtifactUpdateEvent):
+                pieces.append(event)
+                # Each piece is here before the next one is made.
+                if (following := gates.get(str(len(pieces) + 1))) is not None:
+                    following.open.set()
+            elif isinstance(event, TaskStatusUpdateEvent):
+                states.append(event.status.state)
+    assert [piece.artifact.text for piece in pieces][:3] == ["1 ", "2 ", "3 "]
     assert len({piece.artifact.artifact_id for piece in pieces}) == 1
     assert [piece.append for piece in pieces][:3] == [False, True, True]
-    assert pieces[-1].last_chunk
+    assert [piece.last_chunk for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+    assert states[-1] is S.COMPLETED
     stored = agent.get_task(stream.task.id)
     assert (stored.state, stored.status.message) == (S.COMPLETED, None)
-    assert [artifact.text for artifact in stored.artifacts] == ["1 2 3"]
+    assert [artifact.text for artifact in stored.artifacts] == ["1 2 3 "]
     assert stream.task.artifacts == stored.artifacts
-    assert texts(stored.history) == ["user: count to 3", "agent: 1 2 3"]
+    assert texts(stored.history) == ["user: count to 3", "agent: 1 2 3 "]
 
 
-def test_a14_an_error_fails_the_task_with_its_reason_in_the_status_and_not_in_the_history(make):
-    task = make(lambda message, context: Failure("out of dough")).call("pizza")
+@pytest.mark.parametrize("way", ["returned", "raised", "after a piece"])
+def test_a14_an_error_fails_the_task_with_its_reason_in_the_status_and_not_in_the_history(make, way):
+    def pieces():
+        yield "half"
+        raise PublicError("out of dough")
+
+    def handler(message, context):
+        if way == "raised":
+            raise PublicError("out of dough")
+        return Failure("out of dough") if way == "returned" else pieces()
+
+    agent = make(handler)
+    made = ["half"] if way == "after a piece" else []
+    with agent.stream("pizza") as stream:
+        last = list(stream)[-1]
+    assert (last.status.state, last.status.message.text) == (S.FAILED, "out of dough")
+    task = agent.get_task(stream.task.id)
     assert (task.state, task.status.message.text) == (S.FAILED, "out of dough")
-    assert (texts(task.history), task.artifacts) == (["user: pizza"], ())
+    assert "out of dough" not in "".join(texts(task.history))
+    assert texts(task.history)[0] == "user: pizza"
+    assert [artifact.text for artifact in task.artifacts] == made
+
+
+def test_a14_the_text_of_any_other_exception_stays_with_the_agent(make):
+    def handler(message, context):
+        raise ValueError("password: 1234")
+
+    task = make(handler).call("pizza")
+    assert (task.state, "1234" in repr(task)) == (S.FAILED, False)
 
 
 def test_a15_the_history_is_the_transcript_and_the_status_message_the_prompt(make):
@@ -386,24 +515,38 @@ def test_a23_a_call_takes_text_parts_or_a_message_with_ids_metadata_and_a_limit(
     seen = []
 
     def handler(message, context):
-        seen.append((message.text, context.context_id, dict(context.metadata)))
+        seen.append((message, context.task_id, context.context_id, dict(context.metadata)))
         return InputRequired("?")
 
     agent = make(handler)
-    agent.call("text", context_id="c", metadata={"k": 1})
-    agent.call(["parts", TextPart("two")], context_id="c")
-    agent.call(Message(role=Role.USER, parts=(TextPart("message"),), context_id="c"))
-    assert seen == [("text", "c", {"k": 1}), ("parts\ntwo", "c", {}), ("message", "c", {})]
+    parts = (TextPart("one", metadata={"n": 1}), DataPart({"k": [1]}), FilePart(raw=b"\0", filename="a"))
+    own = Message(role=Role.USER, parts=parts, message_id="mine", context_id="c", metadata={"m": 1})
+    first = agent.call("text", context_id="c", metadata={"k": 1}, timeout=PATIENCE)
+    agent.call(["parts", *parts], task_id=first.id, context_id="c")
+    other = agent.call(own)
+    assert [(task, context, metadata) for _, task, context, metadata in seen] == [
+        (first.id, "c", {"k": 1}),
+        (first.id, "c", {}),
+        (other.id, "c", {}),
+    ]
+    assert [message.parts for message, *_ in seen] == [(TextPart("text"),), (TextPart("parts"), *parts), parts]
+    assert (seen[2][0].message_id, seen[2][0].metadata) == ("mine", {"m": 1})
+    assert len({message.message_id for message, *_ in seen}) == 3
+    assert other.id != first.id
 
 
 def test_a23_a_call_that_takes_too_long_is_given_up_and_its_task_goes_on(make):
     gate = Gate()
     agent = make(lambda message, context: gate.here() or "late")
+    before = time.monotonic()
     with pytest.raises(TransportTimeout):
         agent.call("go", timeout=0.05)
+    assert time.monotonic() - before >= 0.05
+    gate.wait()
+    (task,) = Client(agent).list_tasks().tasks
+    assert task.state is S.WORKING
     gate.open.set()
-    (task,) = eventually(lambda: [task for task in Client(agent).list_tasks().tasks if task.state.terminal])
-    assert agent.get_task(task.id).text == "late"
+    assert Client(agent).wait(task.id, timeout=PATIENCE).text == "late"
 
 
 def test_a24_every_agent_can_be_streamed_whatever_it_returns(make):
@@ -467,17 +610,30 @@ def test_a28_the_tasks_of_a_context_are_found_newest_first(make):
 
 
 def test_a29_tasks_are_listed_in_pages_newest_status_first_without_history_and_artifacts_unless_asked(make):
-    agent = make(lambda message, context: "ok")
-    ids = [agent.call(f"{number}").id for number in range(3)]
-    client = Client(agent)
-    page = client.list_tasks(page_size=2, history_length=0)
-    assert [task.id for task in page.tasks] == ids[:0:-1]
-    assert [(task.history, task.artifacts) for task in page.tasks] == [((), ())] * 2
-    rest = client.list_tasks(page_size=2, page_token=page.next_page_token, history_length=0)
-    assert ([task.id for task in rest.tasks], rest.next_page_token, rest.total_size) == (ids[:1], "", 3)
-    assert client.list_tasks(include_artifacts=True, status="completed").tasks[0].artifacts[0].text == "ok"
-    with pytest.raises(InvalidParamsError):
-        client.list_tasks(page_token="unknown")
+    with FakeClock() as clock:
+        agent = make(lambda message, context: InputRequired("?") if message.text == "ask" else "ok")
+        asked = agent.call("ask", context_id="c").id
+        ids = [asked]
+        for _ in range(2):
+            clock.advance(1)
+            ids.append(agent.call("go").id)
+        clock.advance(1)
+        agent.call("go", task_id=asked)  # The oldest task has the newest status now.
+        newest = [asked, ids[2], ids[1]]
+        with Client(agent) as client:
+            page = client.list_tasks(page_size=2, history_length=0)
+            assert [task.id for task in page.tasks] == newest[:2]
+            assert [(task.history, task.artifacts) for task in page.tasks] == [((), ())] * 2
+            rest = client.list_tasks(page_size=2, page_token=page.next_page_token, history_length=0)
+            assert ([task.id for task in rest.tasks], rest.next_page_token, rest.total_size) == (newest[2:], "", 3)
+            assert [task.id for task in client.iter_tasks(page_size=1)] == newest
+            shown = client.list_tasks(include_artifacts=True, history_length=1).tasks[0]
+            assert ([one.text for one in shown.artifacts], texts(shown.history)) == (["ok"], ["agent: ok"])
+            waiting = agent.call("ask", context_id="d")
+            assert [task.id for task in client.list_tasks(status="input-required").tasks] == [waiting.id]
+            assert [task.id for task in client.list_tasks(context_id="c").tasks] == [asked]
+            with pytest.raises(InvalidParamsError):
+                client.list_tasks(page_token="unknown")
 
 
 # -- around -------------------------------------------------------------------------------------------------------------
@@ -528,22 +684,48 @@ def test_a32_calls_messages_cancels_and_transitions_are_told(make):
     assert (last.task_id, last.before, last.state) == (task.id, S.INPUT_REQUIRED, S.CANCELED)
 
 
-def test_a33_an_app_has_an_address_versions_extensions_and_a_say_in_whose_tasks_are_seen(make):
+def test_a33_an_app_has_an_address_versions_and_extensions(make):
     agent = make(lambda message, context: str(dict(context.metadata)), extensions=[Extension("urn:x")])
-    auth = BearerAuth({"one": "a", "two": "b"})
-    app = A2AApp(agent, url="https://agents.example.com/x", versions=("1.0",), auth=auth)
+    app = A2AApp(agent, url="https://agents.example.com/x", versions=("1.0",))
     card = get(app, "/.well-known/agent-card.json").json()
     assert {one["url"] for one in card["supportedInterfaces"]} >= {"https://agents.example.com/x/"}
     assert {one["protocolVersion"] for one in card["supportedInterfaces"]} == {"1.0"}
     assert "urn:x" in [one["uri"] for one in card["capabilities"]["extensions"]]
     assert get(app, "/.well-known/agent.json").status_code == 404  # a path of 0.3 only
+    with app, Client(app) as client:
+        assert client.send("go", metadata={"k": 1}).text == "{'k': 1}"
+
+
+def test_a33_owner_says_whose_tasks_are_seen(make):
+    people = {"one": Principal(id="a"), "two": Principal(id="b"), "three": Principal(id="c")}
+    teams = {"a": "red", "b": "red", "c": "blue"}
+    app = A2AApp(
+        make(lambda message, context: "ok"),
+        auth=BearerAuth(people),
+        owner=lambda call: teams[call.context.principal.id],
+    )
+
+    def calls(token):
+        return Client(app.agent_card("http://agent.test/"), session=wsgi_session(app), auth=token)
+
+    with app, calls("one") as one, calls("two") as two, calls("three") as three:
+        task = one.send("go")
+        assert two.get_task(task.id).id == task.id
+        assert [known.id for known in two.list_tasks().tasks] == [task.id]
+        assert three.list_tasks().tasks == ()
+        with pytest.raises(TaskNotFoundError):
+            three.get_task(task.id)
+
+
+def test_a33_without_owner_each_principal_sees_its_own_tasks(make):
+    app = A2AApp(make(lambda message, context: "ok"), auth=BearerAuth({"one": "a", "two": "b"}))
 
     def calls(token):
         return Client(app.agent_card("http://agent.test/"), session=wsgi_session(app), auth=token)
 
     with app, calls("one") as one, calls("two") as two:
-        task = one.send("go", metadata={"k": 1})
-        assert task.text == "{'k': 1}"
+        task = one.send("go")
+        assert one.get_task(task.id).id == task.id
         with pytest.raises(TaskNotFoundError):
             two.get_task(task.id)
 

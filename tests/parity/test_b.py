@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import types
 
 import pytest
 
 from a2a_sync import (
     A2AApp,
+    A2AError,
     Agent,
     AgentNotFoundError,
     AgentRegistry,
     AgentServer,
     AgentSkill,
+    ApiKeyAuth,
     Artifact,
     BearerAuth,
     Client,
@@ -33,6 +37,7 @@ from a2a_sync import (
     create_agent_card,
     get_task_result,
 )
+from a2a_sync.auth.schemes import BasicAuth
 from a2a_sync.errors import InvalidParamsError, OverloadedError, UnsafeURLError
 from a2a_sync.testing import wsgi_session
 from tests.client.peer import peer
@@ -365,54 +370,112 @@ def test_b15_a_remote_agent_that_does_not_answer_in_time_gives_a_failed_task():
 # -- guards -------------------------------------------------------------------------------------------------------------
 
 
-def test_b16_a_message_that_comes_twice_is_run_once_for_its_caller_and_a_context_is_bounded(make):
+def test_b16_a_message_that_comes_twice_is_run_once_for_its_caller(make):
     runs, gate = [], Gate()
 
     def handler(message, context):
-        runs.append(message.text)
+        runs.append((context.user.id, message.text))
         if message.text == "hold":
             gate.here()
         return "ok"
 
     auth = BearerAuth({"one": "a", "two": "b"})
-    with A2AApp(make(handler), auth=auth, limits=Limits(executions=1, waiting=0)) as app:
+    with A2AApp(make(handler), auth=auth) as app:
         card = app.agent_card("http://agent.test/")
         one, two = (Client(card, session=wsgi_session(app), auth=token, retry=None) for token in ("one", "two"))
-        first = one.send("hi", idempotency_key="m1")
-        assert one.send("hi", idempotency_key="m1").id == first.id
-        with pytest.raises(InvalidParamsError):
-            one.send("other", idempotency_key="m1")
-        assert two.send("hi", idempotency_key="m1").id != first.id
-        assert runs == ["hi", "hi"]
-        with pytest.raises(TaskNotFoundError):
-            two.get_task(first.id)
-        held = Background(lambda: one.send("hold", idempotency_key="m2"))
-        gate.wait()
-        repeated = Background(lambda: one.send("hold", idempotency_key="m2"))
-        with pytest.raises(OverloadedError):
-            two.send("one too many")
-        gate.open.set()
-        assert held.result().id == repeated.result().id
-        assert runs.count("hold") == 1
-        one.close()
-        two.close()
+        with one, two:
+            first = one.send("hi", idempotency_key="m1")
+            assert one.send("hi", idempotency_key="m1").id == first.id
+            assert runs == [("a", "hi")]
+            with pytest.raises(InvalidParamsError):
+                one.send("other", idempotency_key="m1")
+            assert two.send("hi", idempotency_key="m1").id != first.id
+            assert runs == [("a", "hi"), ("b", "hi")]
+            with pytest.raises(TaskNotFoundError):
+                two.get_task(first.id)
+            # While the first one runs, too.
+            held = Background(lambda: one.send("hold", idempotency_key="m2"))
+            gate.wait()
+            task_id = one.list_tasks(page_size=1).tasks[0].id
+            assert one.send("hold", idempotency_key="m2", return_immediately=True).id == task_id
+            gate.open.set()
+            assert held.result().id == task_id
+    assert runs == [("a", "hi"), ("b", "hi"), ("a", "hold")]
+
+
+def test_b16_what_comes_in_is_bounded(make):
+    gate = Gate()
+    limits = Limits(executions=1, waiting=0, body=2000, parts=2)
+    with A2AApp(make(lambda message, context: gate.here() or "ok"), limits=limits) as app:
+        card = app.agent_card("http://agent.test/")
+        with Client(card, session=wsgi_session(app), retry=None) as client:
+            held = Background(lambda: client.send("hold"))
+            gate.wait()
+            with pytest.raises(OverloadedError):
+                client.send("one too many")
+            gate.open.set()
+            assert held.result().text == "ok"
+            assert client.send(["a", "b"]).text == "ok"
+            with pytest.raises(InvalidParamsError, match="parts"):
+                client.send(["a", "b", "c"])
+            with pytest.raises(A2AError) as refused:
+                client.send("x" * 2000)
+            assert refused.value.http_status == 413
+
+
+def held_by(thing):
+    """The texts and bytes that are reachable from an object, through closures too."""
+    seen, waiting, found = set(), [thing], []
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, type | types.ModuleType):
+            continue
+        seen.add(id(one))
+        if isinstance(one, str | bytes):
+            found.append(one if isinstance(one, bytes) else one.encode())
+        elif isinstance(one, types.FunctionType):
+            waiting += [cell.cell_contents for cell in one.__closure__ or ()]
+        else:
+            waiting += gc.get_referents(one)
+    return found
+
+
+SCHEMES = {
+    "bearer": lambda secret: BearerAuth({secret: "peer"}),
+    "key": lambda secret: ApiKeyAuth({secret: "peer"}, header="X-Key"),
+    "basic": lambda secret: BasicAuth({"peer": secret}),
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_b17_no_secret_is_kept(scheme):
+    auth = SCHEMES[scheme]("-".join(["s3cret", scheme]))
+    kept = held_by(auth)
+    assert b"X-Key" in kept or scheme != "key"
+    assert not [text for text in kept if b"s3cret" in text]
+    assert "s3cret" not in repr(auth)
 
 
 def test_b17_secrets_come_from_the_environment_and_peers_are_told_apart_by_them(make, monkeypatch):
-    monkeypatch.setenv("PEER_TOKEN", "s3cret")
-    auth = BearerAuth({os.environ["PEER_TOKEN"]: "peer"})
-    assert "s3cret" not in repr(vars(auth))
+    monkeypatch.setenv("ONE", "s3cret")
+    monkeypatch.setenv("TWO", "other")
+    auth = BearerAuth({os.environ["ONE"]: "one", os.environ["TWO"]: "two"})
     with A2AApp(make(lambda message, context: context.user.id), auth=auth) as app:
         card = app.agent_card("http://agent.test/")
-        with Client(card, session=wsgi_session(app), auth=lambda: os.environ["PEER_TOKEN"]) as client:
-            assert client.send("who am I").text == "peer"
-        with (
-            Client(card, session=wsgi_session(app), auth="s3cre") as client,
-            pytest.raises((UnauthenticatedError, PermissionDeniedError)),
-        ):
-            client.send("who am I")
-    with pytest.raises(UnsafeURLError):
-        URLGuard().check("http://127.0.0.1/hook")
+        with Client(card, session=wsgi_session(app), auth=lambda: os.environ["PEER"]) as client:
+            for name, peer_id in (("ONE", "one"), ("TWO", "two")):
+                monkeypatch.setenv("PEER", os.environ[name])
+                assert client.send("who am I").text == peer_id
+            for wrong in ("s3cre", "s3crets", "S3CRET", "x"):
+                monkeypatch.setenv("PEER", wrong)
+                with pytest.raises((UnauthenticatedError, PermissionDeniedError)):
+                    client.send("who am I")
+
+
+def test_b17_addresses_inside_are_not_called():
+    for url in ("http://127.0.0.1/hook", "http://10.0.0.1/hook", "http://169.254.169.254/", "http://[::1]/"):
+        with pytest.raises(UnsafeURLError):
+            URLGuard().check(url)
 
 
 def test_b18_a_run_is_bounded_and_what_an_agent_may_use_for_a_caller_is_its_own_decision(make):

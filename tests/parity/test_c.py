@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import time
 import uuid
 
 import pytest
@@ -45,12 +47,14 @@ from a2a_sync import types as t
 from a2a_sync.bindings import jsonrpc
 from a2a_sync.bindings.sse import BlockSource, EventReader
 from a2a_sync.errors import A2AError, InvalidParamsError, error_from_wire
+from a2a_sync.stamp import status_event
 from a2a_sync.stores.base import Scope
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import new_id
 from tests.engine import PATIENCE, Background, Gate, eventually, texts
 from tests.parity.wire import CODEC, HEADERS, app_of, handler, said
 from tests.push.receiver import LOOPBACK, receiving
+from tests.wsgi import rpc
 
 S = TaskState
 
@@ -60,24 +64,48 @@ S = TaskState
 
 def test_c1_all_ten_methods_are_answered(wire):
     extended = create_agent_card("tested", "And more", skills={"more": "More"})
-    app = wire(handler, push=LOOPBACK, extended_card=extended, auth=BearerAuth({"t": "me"}))
-    app.call = lambda method, params=None: app.post(
-        json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode(),
-        {**HEADERS, "Authorization": "Bearer t"},
-    )
-    task = app.call("message/send", said("ask")).result
+    gate = Gate()
+
+    def held(message, context):
+        if message.text != "hold":
+            return handler(message, context)
+        gate.here()
+        return "held"
+
+    app = wire(held, push=LOOPBACK, extended_card=extended, auth=BearerAuth({"t": "me"}))
+    headers = {**HEADERS, "Authorization": "Bearer t"}
+
+    def call(method, params):
+        return app.post(rpc(method, params), headers).result
+
+    def frames(method, params):
+        with app.stream(method, params, headers=headers) as stream:
+            assert stream.headers["Content-Type"].startswith("text/event-stream"), method
+            yield from (frame.json["result"] for frame in stream.frames() if frame.field("data") is not None)
+
+    task = call("message/send", said("ask"))
     assert (task["kind"], task["status"]["state"]) == ("task", "input-required")
     config = {"taskId": task["id"], "pushNotificationConfig": {"url": "http://127.0.0.1:9/", "id": "p"}}
-    assert app.call("tasks/pushNotificationConfig/set", config).result["pushNotificationConfig"]["id"] == "p"
+    assert call("tasks/pushNotificationConfig/set", config)["pushNotificationConfig"]["id"] == "p"
     one = {"id": task["id"], "pushNotificationConfigId": "p"}
-    assert app.call("tasks/pushNotificationConfig/get", one).result["taskId"] == task["id"]
-    assert len(app.call("tasks/pushNotificationConfig/list", {"id": task["id"]}).result) == 1
-    assert app.call("tasks/pushNotificationConfig/delete", one).result is None
-    assert app.call("tasks/get", {"id": task["id"]}).result["id"] == task["id"]
-    assert app.call("tasks/cancel", {"id": task["id"]}).result["status"]["state"] == "canceled"
-    assert app.call("agent/getAuthenticatedExtendedCard", {}).result["description"] == "And more"
-    for method, params in (("message/stream", said("stream")), ("tasks/resubscribe", {"id": task["id"]})):
-        assert b'"result"' in (answer := app.call(method, params)).body or answer.error["code"] == -32004
+    assert call("tasks/pushNotificationConfig/get", one)["taskId"] == task["id"]
+    listed = call("tasks/pushNotificationConfig/list", {"id": task["id"]})
+    assert [known["pushNotificationConfig"]["id"] for known in listed] == ["p"]
+    assert call("tasks/pushNotificationConfig/delete", one) is None
+    assert call("tasks/pushNotificationConfig/list", {"id": task["id"]}) == []
+    assert call("tasks/get", {"id": task["id"]})["id"] == task["id"]
+    assert call("tasks/cancel", {"id": task["id"]})["status"]["state"] == "canceled"
+    assert call("agent/getAuthenticatedExtendedCard", {})["description"] == "And more"
+
+    streamed = list(frames("message/stream", said("stream")))
+    assert [event["kind"] for event in streamed] == ["task", *["artifact-update"] * 3, "status-update"]
+    running = call("message/send", {**said("hold"), "configuration": {"blocking": False}})
+    gate.wait()
+    again = frames("tasks/resubscribe", {"id": running["id"]})
+    assert (now := next(again))["id"] == running["id"]
+    assert now["status"]["state"] == "working"
+    gate.open.set()
+    assert list(again)[-1]["status"]["state"] == "completed"
 
 
 def test_c2_methods_are_rows_of_a_table_and_what_is_in_none_is_refused(wire):
@@ -133,18 +161,84 @@ def test_c4_the_context_of_a_run_has_ids_message_task_and_metadata(wire):
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_c5_a_store_is_written_one_at_a_time_and_read_at_once(wire, sqlite, store):
+def test_c5_what_one_writes_all_read_at_once(wire, sqlite, store):
     kept = MemoryStore() if store == "memory" else sqlite()
     app = wire(handler, store=kept)
-    with A2AApp(Agent("reader"), store=kept) as other, Client(other) as reader, Client(app_of(app)) as writer:
+    with A2AApp(echoing(), store=kept) as other, Client(other) as reader, Client(app_of(app)) as writer:
         writes = [Background(lambda n=n: writer.send(f"{n}")) for n in range(8)]
         ids = {write.result().id for write in writes}
+        assert len(ids) == 8
         assert {task.id for task in reader.iter_tasks()} == ids
+        assert {reader.get_task(id).text for id in ids} == {f"echo: {n}" for n in range(8)}
         gone = next(iter(ids))
         kept.delete(Scope(), gone)
         with pytest.raises(TaskNotFoundError):
             reader.get_task(gone)
     kept.close()
+
+
+def echoing():
+    agent = Agent("reader")
+    agent.message(handler)
+    return agent
+
+
+def started(store):
+    """The token of a run on a new task."""
+    message = Message(role=Role.USER, parts=(TextPart("go"),), task_id=new_id(), context_id="c")
+    request = op.RunRequest(message=message)
+    events = [status_event(request, state) for state in (S.SUBMITTED, S.WORKING)]
+    return store.start_run(Scope(), request, events, create=True).token
+
+
+def pieces(writer):
+    return [Message(role=Role.AGENT, parts=(TextPart(f"{writer} {n}"),)) for n in range(3)]
+
+
+class Halting(list):
+    """Events, at the first of which a writer stops."""
+
+    def __init__(self, events, gate):
+        super().__init__(events)
+        self._gate = gate
+
+    def __iter__(self):
+        self._gate.here()
+        return super().__iter__()
+
+
+def test_c5_a_store_in_memory_is_written_one_at_a_time():
+    store, gate = MemoryStore(), Gate()
+    token = started(store)
+    first = Background(lambda: store.append(token, Halting(pieces("one"), gate)))
+    gate.wait()
+    written = threading.Event()
+    second = Background(lambda: store.append(token, pieces("two")) and written.set())
+    assert not written.wait(0.2)
+    gate.open.set()
+    first.result()
+    second.result()
+    entries = store.log(Scope(), token.task_id).entries
+    assert [entry.number for entry in entries] == list(range(1, 9))
+    assert [entry.event.text for entry in entries[2:]] == [f"{who} {n}" for who in ("one", "two") for n in range(3)]
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_c5_what_is_written_together_stays_together(sqlite, store):
+    kept = MemoryStore() if store == "memory" else sqlite()
+    token = started(kept)
+    writers = [Background(lambda w=w: [kept.append(token, pieces(f"{w}")) for _ in range(10)]) for w in range(4)]
+    while any(writer.waiting for writer in writers):
+        seen = kept.log(Scope(), token.task_id).entries
+        assert (len(seen) - 2) % 3 == 0
+    for writer in writers:
+        writer.result()
+    entries = kept.log(Scope(), token.task_id).entries
+    assert [entry.number for entry in entries] == list(range(1, 4 * 10 * 3 + 3))
+    texts = [entry.event.text for entry in entries[2:]]
+    for start in range(0, len(texts), 3):
+        who = texts[start].split()[0]
+        assert texts[start : start + 3] == [f"{who} {n}" for n in range(3)]
 
 
 def test_c6_each_task_has_listeners_that_hear_everything_also_those_that_come_late(wire):
@@ -349,10 +443,19 @@ def test_c12_members_are_camel_case_with_a_kind_and_what_is_absent_is_left_out()
     }
 
 
-def test_c13_ids_are_uuids_and_never_the_same():
-    ids = {new_id() for _ in range(1000)}
-    assert len(ids) == 1000
-    assert all(str(uuid.UUID(id)) == id for id in ids)
+def test_c13_ids_are_uuids_that_begin_with_the_time_and_never_the_same():
+    begun = time.time_ns() // 1_000_000
+    ids = [new_id() for _ in range(1000)]
+    ended = time.time_ns() // 1_000_000
+    assert len(set(ids)) == 1000
+    made = [uuid.UUID(id) for id in ids]
+    assert [str(one) for one in made] == ids
+    assert {(one.version, one.variant) for one in made} == {(7, uuid.RFC_4122)}
+    assert all(begun <= one.int >> 80 <= ended for one in made)
+    # In the order in which they were made, as far as the clock tells them apart.
+    moments = [one.int >> 64 for one in made]
+    assert moments == sorted(moments)
+    assert len({one.int & 2**62 - 1 for one in made}) == 1000
 
 
 # -- the server ---------------------------------------------------------------------------------------------------------
@@ -393,10 +496,35 @@ def test_c15_a_send_waits_for_the_end_and_what_is_stored_does_not_depend_on_who_
 
 
 def test_c16_a_stream_carries_each_event_as_it_was_made_and_once_however_many_listen(wire):
-    events = [frame["result"] for frame in wire(handler).events("message/stream", said("stream"))]
-    assert [event["kind"] for event in events] == ["task", *["artifact-update"] * 3, "status-update"]
-    assert [part["text"] for event in events[1:3] for part in event["artifact"]["parts"]] == ["a", "b"]
-    assert events[-1]["final"] is True
+    gate = Gate()
+
+    def slow(message, context):
+        gate.here()
+        yield "a"
+        yield "b"
+
+    app = wire(slow)
+    with app.stream("message/stream", said("go"), headers=HEADERS) as stream:
+        frames = stream.frames()
+        task_id = next(frames).json["result"]["id"]
+        gate.wait()
+        others = [app.stream("tasks/resubscribe", {"id": task_id}, headers=HEADERS) for _ in range(2)]
+        heard = [one.frames() for one in others]
+        assert {next(one).json["result"]["kind"] for one in heard} == {"task"}
+        gate.open.set()
+        for one in (frames, *heard):
+            events = [frame.json["result"] for frame in one if frame.field("data") is not None]
+            artifacts = [event for event in events if event["kind"] == "artifact-update"]
+            assert [part["text"] for event in artifacts[:2] for part in event["artifact"]["parts"]] == ["a", "b"]
+            assert len({event["artifact"]["artifactId"] for event in artifacts}) == 1
+            assert [event.get("append", False) for event in artifacts] == [False] + [True] * (len(artifacts) - 1)
+            ends = [event for event in events if event.get("final")]
+            assert ends == events[-1:]
+            assert ends[0]["status"]["state"] == "completed"
+        for one in others:
+            one.close()
+    stored = app.call("tasks/get", {"id": task_id}).result
+    assert [[part["text"] for part in artifact["parts"]] for artifact in stored["artifacts"]] == [["a", "b"]]
 
 
 def test_c16_a_silent_stream_is_kept_alive_and_not_ended(wire):
@@ -538,15 +666,38 @@ def test_c24_events_are_read_in_every_framing_with_several_lines_of_data(newline
     assert [json.loads(event.data) for event in events] == [{"a": 1}, 2]
 
 
-def test_c28_server_client_streams_cards_and_both_directions_work_together(wire):
-    app = app_of(wire(handler))
-    with Client("http://agent.test", version="0.3", session=wsgi_session(app)) as client:
-        assert client.card().supported_interfaces
-        assert client.send("hi").text == "echo: hi"
-        with client.stream("stream") as stream:
-            list(stream)
-            assert stream.text == "ab"
-            assert client.get_task(stream.task.id).artifacts == stream.task.artifacts
+WAYS = [(version, binding) for version in ("0.3", "1.0") for binding in ("JSONRPC", "HTTP+JSON")]
+
+
+@pytest.mark.parametrize(("version", "binding"), WAYS)
+def test_c28_server_client_streams_cards_and_both_directions_work_together(make, version, binding):
+    """Two agents that call each other: what one asks, the other one asks back."""
+    apps = {}
+
+    def client_of(name):
+        return Client("http://agent.test", version=version, binding=binding, session=wsgi_session(apps[name]))
+
+    def ping(message, context):
+        if message.text == "name":
+            return "ping"
+        with client_of("pong") as client:
+            return client.send("hi").text
+
+    def pong(message, context):
+        if message.text == "stream":
+            return (piece for piece in ("a", "b"))
+        with client_of("ping") as client:
+            return f"pong to {client.send('name').text}"
+
+    for name, function in (("ping", ping), ("pong", pong)):
+        apps[name] = A2AApp(make(function, name))
+    with apps["ping"], apps["pong"], client_of("ping") as one, client_of("pong") as other:
+        assert (one.card().name, other.card().name) == ("ping", "pong")
+        assert one.send("hi").text == "pong to ping"
+        with other.stream("stream") as stream:
+            pieces = [event.artifact.text for event in stream if isinstance(event, TaskArtifactUpdateEvent)]
+        assert [piece for piece in pieces if piece] == ["a", "b"]
+        assert other.get_task(stream.task.id).artifacts == stream.task.artifacts
 
 
 def test_c29_nothing_is_needed_but_wsgi_and_few_packages():

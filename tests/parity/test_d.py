@@ -36,9 +36,10 @@ from a2a_sync import (
 )
 from a2a_sync.mapper import ToolCall, ToolResult
 from a2a_sync.runners import RunResult
+from a2a_sync.stores.base import Scope
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import SendMessageConfiguration, SendMessageRequest
-from tests.engine import Gate, eventually
+from tests.engine import eventually
 from tests.parity.wire import CODEC
 
 S = TaskState
@@ -115,14 +116,25 @@ def test_d7_a_status_has_a_state_a_time_and_maybe_a_message(make):
 
 
 def test_d8_a_new_task_is_submitted_with_ids_and_keeps_artifacts_and_history(make):
-    gate = Gate()
-    with Client(make(lambda message, context: gate.here() or "ok")) as client:
-        task = client.send("hi", return_immediately=True, context_id="c")
-        assert (task.state in (S.SUBMITTED, S.WORKING), task.context_id, bool(task.id)) == (True, "c", True)
-        gate.open.set()
-        done = client.wait(task.id)
+    with A2AApp(make(lambda message, context: "ok")) as app, Client(app) as client:
+        with client.stream("hi", context_id="c") as stream:
+            first, *rest = list(stream)
+        assert isinstance(first, Task)
+        assert (first.context_id, first.artifacts) == ("c", ())
+        log = [entry.event for entry in app.store.log(Scope(), first.id).entries]
+        states = [event.status.state for event in log if isinstance(event, TaskStatusUpdateEvent)]
+        assert states == [S.SUBMITTED, S.WORKING, S.COMPLETED]
+        assert [message.text for message in first.history] == ["hi"]
+        assert {event.task_id for event in rest} == {first.id}
+        other = client.send("hi")
+        assert first.id != other.id
+        assert other.context_id not in ("", "c")
+        done = client.get_task(first.id)
+    assert (done.id, done.context_id, done.state) == (first.id, "c", S.COMPLETED)
+    assert [artifact.text for artifact in done.artifacts] == ["ok"]
+    assert [message.text for message in done.history] == ["hi", "ok"]
+    assert {message.task_id for message in done.history} == {done.id}
     assert CODEC.load(Task, CODEC.dump(done)) == done
-    assert CODEC.dump(done)["kind"] == "task"
 
 
 def test_d9_an_artifact_has_a_name_a_description_parts_and_an_id_of_its_own():

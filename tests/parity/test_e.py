@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import configparser
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,11 +23,16 @@ from a2a_sync import (
     TaskState,
     TextPart,
     UnsupportedOperationError,
+    create_agent_card,
 )
 from a2a_sync import operations as op
 from a2a_sync.bindings import jsonrpc
 from a2a_sync.bindings.sse import comment, frame
 from a2a_sync.codec import by_version
+from a2a_sync.events import EventHub
+from a2a_sync.handler import RequestHandler
+from a2a_sync.lifecycle import Fold
+from a2a_sync.runners import AgentRunnerExecutor, RunResult
 from a2a_sync.testing import wsgi_session
 from tests.engine import PATIENCE, Gate, eventually, texts
 from tests.parity.test_c import MESSAGE, TYPES
@@ -37,24 +44,35 @@ S = TaskState
 PACKAGE = Path(a2a_sync.__file__).parent
 
 
-def test_e1_each_concern_has_a_room_of_its_own():
-    rooms = {room for floor in FLOORS for room in floor}
-    assert {
-        "types",
-        "card",
-        "errors",
-        "operations",
-        "bindings.jsonrpc",
-        "events",
-        "executor",
-        "push",
-        "handler",
-    } <= rooms
-    assert {"stores.memory", "app", "lifecycle", "codec"} <= rooms
-    for floor in FLOORS:
-        for room in floor:
-            path = PACKAGE / room.replace(".", "/")
-            assert path.with_suffix(".py").exists() or path.is_dir()
+#: What stands for a concern, and the module that it is in.
+CONCERNS = {
+    "types": (Message, Task, TextPart, TaskState),
+    "card": (a2a_sync.AgentCard, a2a_sync.AgentSkill),
+    "errors": (UnsupportedOperationError,),
+    "operations": (op.Operation, op.Call),
+    "bindings.jsonrpc": (jsonrpc.read_request, jsonrpc.write_result),
+    "events": (EventHub,),
+    "executor": (a2a_sync.RequestContext, a2a_sync.AgentExecutor),
+    "handler": (RequestHandler,),
+    "lifecycle": (Fold,),
+    "stores.memory": (a2a_sync.MemoryStore,),
+    "app": (A2AApp,),
+}
+
+
+@pytest.mark.parametrize("concern", CONCERNS)
+def test_e1_each_concern_has_a_module_of_its_own(concern):
+    assert {thing.__module__ for thing in CONCERNS[concern]} == {f"a2a_sync.{concern}"}
+
+
+def test_e1_every_module_has_its_place_in_the_table():
+    placed = [place for floor in FLOORS for place in floor]
+    assert len(placed) == len(set(placed))
+    for path in PACKAGE.rglob("*.py"):
+        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        # Of a folder with places for its modules, the folder itself needs none.
+        known = any(f"{name}.".startswith(f"{one}.") or one.startswith(f"{name}.") for one in placed)
+        assert known or name in ("__init__", "__main__"), name
 
 
 def test_e2_parts_states_tasks_events_webhooks_and_requests_have_their_functions(make):
@@ -158,9 +176,66 @@ def test_e9_what_an_agent_calls_for_itself_is_not_seen_and_a_question_hands_cont
         helper.call("plan")
         return InputRequired("Shall I?") if message.text == "ask" else "done"
 
-    task = make(outer, "outer").call("ask")
+    agent = make(outer, "outer")
+    with agent.stream("ask") as stream:
+        events = list(stream)
+    task = agent.get_task(stream.task.id)
     assert (task.state, texts(task.history)) == (S.INPUT_REQUIRED, ["user: ask", "agent: Shall I?"])
+    assert "secret" not in repr((events, task))
+    assert [known.id for known in Client(agent).list_tasks().tasks] == [task.id]
+
+
+class Framework:
+    """An agent of a framework: it runs on chat messages, and `answer` makes its result of them."""
+
+    def __init__(self, answer):
+        self.given = []
+        self._answer = answer
+
+    def run(self, messages):
+        self.given.append([(message["role"], message["content"]) for message in messages])
+        return self._answer(messages)
+
+
+def bridged(answer):
+    agent = Framework(answer)
+    card = create_agent_card("bridged", "An agent of a framework", skills={"x": "X"})
+    return agent, A2AApp(AgentRunnerExecutor(agent), card=card)
+
+
+def test_e9_prompts_of_the_system_and_repeated_messages_stay_inside_the_bridge():
+    def answer(messages):
+        inside = [{"role": "system", "content": "secret"}, {"role": "developer", "content": "secret"}]
+        return RunResult(messages=[*inside, *messages, {"role": "assistant", "content": "hello"}])
+
+    agent, app = bridged(answer)
+    with app, Client(app) as client:
+        task = client.send("hi")
+        task = client.get_task(task.id)
+    assert (task.state, task.text) == (S.COMPLETED, "hello")
+    assert texts(task.history) == ["user: hi", "agent: hello"]
+    assert [artifact.name for artifact in task.artifacts] == ["result"]
     assert "secret" not in repr(task)
+    assert agent.given == [[("user", "hi")]]
+
+
+def test_e9_a_question_of_a_bridged_agent_is_answered_in_the_next_run():
+    agent, app = bridged(lambda messages: InputRequired("Size?") if len(messages) == 1 else "done")
+    with app, Client(app) as client:
+        asked = client.send("pizza")
+        assert (asked.state, asked.status.message.text, asked.artifacts) == (S.INPUT_REQUIRED, "Size?", ())
+        assert client.send("large", task_id=asked.id).state is S.COMPLETED
+    assert agent.given[1] == [("user", "pizza"), ("assistant", "Size?"), ("user", "large")]
+
+
+def test_e9_an_exception_of_a_bridged_agent_fails_its_task_without_its_text():
+    def answer(messages):
+        raise ValueError("secret")
+
+    _, app = bridged(answer)
+    with app, Client(app) as client:
+        task = client.send("go")
+    assert (task.state, "secret" in repr(task)) == (S.FAILED, False)
 
 
 def test_e10_a_silent_stream_says_that_it_lives_in_comments(wire):
@@ -175,43 +250,86 @@ def test_e10_a_silent_stream_says_that_it_lives_in_comments(wire):
         assert b"completed" in b"".join(iter(stream.chunk, b""))
 
 
+OLD_CARD = "/.well-known/agent.json"
+
+
 def test_e11_the_card_at_the_old_path_says_what_the_agent_can_do(wire):
-    card = wire(handler, push=LOOPBACK).request("GET", "/.well-known/agent.json").json
-    assert (card["capabilities"]["streaming"], card["capabilities"]["pushNotifications"]) == (True, True)
-    assert card["url"].startswith("http://agent.test")
+    can = wire(handler, push=LOOPBACK).request("GET", OLD_CARD).json
+    cannot = wire(handler).request("GET", OLD_CARD).json
+    assert [card["capabilities"].get("pushNotifications", False) for card in (can, cannot)] == [True, False]
+    assert (can["capabilities"]["streaming"], can["protocolVersion"][:3]) == (True, "0.3")
+    assert can["url"].startswith("http://agent.test")
+    mute = create_agent_card("mute", "Does not stream", skills={"x": "X"}, streaming=False)
+    with A2AApp(AgentRunnerExecutor(Framework(str)), card=mute) as app:
+        card = wsgi_session(app).get(f"http://agent.test{OLD_CARD}", timeout=PATIENCE).json()
+    assert not card["capabilities"]["streaming"]
 
 
-def test_e12_what_people_stumble_over_is_taken_care_of(make, sqlite):
-    # Names in both directions, and a kind on everything that has one.
-    assert json.loads(json.dumps(CODEC.dump(MESSAGE)))["referenceTaskIds"] == ["r"]
-    assert all(CODEC.dump(TYPES[name])["kind"] == name for name in ("message", "task", "status-update"))
-    # Who leaves is forgotten, without anybody waiting for it.
+def test_e11_the_old_path_is_gone_where_0_3_is_not_served(wire):
+    modern = wire(handler, versions=("1.0",))
+    assert modern.request("GET", OLD_CARD).status == 404
+    assert modern.request("GET", "/.well-known/agent-card.json").status == 200
+
+
+def keys(value):
+    """The names of all members of a JSON value."""
+    if isinstance(value, dict):
+        return set(value).union(*map(keys, value.values()))
+    return set().union(*map(keys, value)) if isinstance(value, list) else set()
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_e12_names_are_camel_case_and_what_has_a_kind_says_it(name):
+    written = json.loads(json.dumps(CODEC.dump(TYPES[name])))
+    assert not [key for key in keys(written) - {"k"} if "_" in key]
+    kinds = ("message", "task", "status-update", "artifact-update")
+    assert written.get("kind") == (name if name in kinds else None)
+    assert CODEC.load(type(TYPES[name]), written) == TYPES[name]
+
+
+def test_e12_a_reader_that_leaves_is_forgotten_and_waiting_is_bounded(make):
     gate = Gate()
     app = A2AApp(make(lambda message, context: gate.here() or "ok"), limits=Limits(tick=0.01))
     with app, Client(app) as client:
         with client.stream("go") as stream:
             task_id = next(iter(stream)).id
+            assert app.open_streams == 1
         eventually(lambda: app.open_streams == 0)
-        # Ends that never come are bounded.
         with pytest.raises(a2a_sync.TransportTimeout):
             client.wait(task_id, timeout=0.05)
         gate.open.set()
         assert client.wait(task_id, timeout=PATIENCE).text == "ok"
-    # Any store will do, and any path.
+
+
+def test_e12_any_store_will_do_and_any_path(make, sqlite):
     for store in (None, "memory:", sqlite()):
-        with A2AApp(make(handler), store=store) as other, Client(other) as client:
-            assert client.send("hi").text == "echo: hi"
+        with A2AApp(make(handler), store=store) as app, Client(app) as client:
+            assert client.get_task(client.send("hi").id).text == "echo: hi"
     with pytest.raises(ValueError, match="store must be"):
         A2AApp(make(handler), store="no-such-store://")
+    with A2AApp(make(handler), url="http://agent.test/deep/in/here") as app:
+        assert app.agent_card().supported_interfaces[0].url.startswith("http://agent.test/deep/in/here")
 
 
-def test_e13_the_tests_mirror_the_code_and_linter_and_types_are_gates():
+def test_e13_tests_linter_and_types_are_gates():
     project = PACKAGE.parent
-    config = (project / "pyproject.toml").read_text() + (project / "setup.cfg").read_text()
-    assert all(gate in config for gate in ("ruff", "mypy", "strict", "pytest"))
-    tests = {path.stem for path in (project / "tests").rglob("test_*.py")}
-    mirrored = {"agent", "app", "handler", "execution", "events", "lifecycle", "types", "layers", "registry"}
-    assert {f"test_{name}" for name in mirrored} <= tests
+    script = (project / ".ci" / "run").read_text()
+    assert {"make test", "make check", "make lint", "make types"} <= set(re.findall(r"make \w+", script))
+    types = configparser.ConfigParser()
+    types.read(project / "setup.cfg")
+    assert (types["mypy"].getboolean("strict"), types["mypy"]["files"]) == (True, "a2a_sync")
+    makefile = (project / "Makefile").read_text()
+    for command in ("/ruff check .", "/ruff format --check .", "/mypy\n"):
+        assert command in makefile
+
+
+@pytest.mark.parametrize(
+    "name", ["agent", "app", "handler", "events", "lifecycle", "types", "registry", "stores", "push"]
+)
+def test_e13_tests_mirror_the_code(name):
+    tests = PACKAGE.parent / "tests"
+    assert (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
+    assert list((tests / name).glob("test_*.py")) or (tests / f"test_{name}.py").exists()
 
 
 def test_e13_importing_starts_nothing():
