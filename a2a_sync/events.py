@@ -365,6 +365,7 @@ class SingleItemStream:
     """The stream of an agent that answered with a message and no task (spec 3.1.2)."""
 
     closing = None
+    task_id = ""
 
     def __init__(self, item: StreamItem) -> None:
         self._item: StreamItem | None = item
@@ -383,8 +384,10 @@ class SingleItemStream:
 
 
 class PolledStream(Protocol):
-    """A stream that can be asked for what has come so far: what a server needs to send heartbeats in between."""
+    """A stream that can be asked for what has come so far, and for its task ("" without one): what a server needs."""
 
+    @property
+    def task_id(self) -> str: ...
     @property
     def closing(self) -> StreamItem | None: ...
 

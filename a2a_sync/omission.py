@@ -40,6 +40,10 @@ class _SlimStream:
         self._most = most
 
     @property
+    def task_id(self) -> str:
+        return self._stream.task_id
+
+    @property
     def closing(self) -> StreamItem | None:
         return self._stream.closing
 

@@ -191,6 +191,10 @@ class _HeldStream:
         self.poll = stream.poll
 
     @property
+    def task_id(self) -> str:
+        return self._stream.task_id
+
+    @property
     def closing(self) -> StreamItem | None:
         return self._stream.closing
 

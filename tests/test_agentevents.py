@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, AgentEvents, Client, InputRequired, SQLiteStore, TaskState
+from a2a_sync import A2AApp, Agent, AgentEvents, Client, InputRequired, Limits, SQLiteStore, TaskState
 from a2a_sync.agentevents import ObservedStore
 from a2a_sync.operations import RunRequest
 from a2a_sync.stamp import status_event
@@ -20,13 +20,13 @@ def watched():
     """A client of an agent around a handler, and what is told of it."""
     made = []
 
-    def make(handler, **options):
+    def make(handler, *, limits=None, **options):
         agent = Agent("tested")
         agent.message(handler)
         events, told = AgentEvents(), []
         for name in ("agent.call", "agent.message", "agent.cancel", "task.transition"):
             events.on(name, told.append)
-        app = A2AApp(agent, **events.watch("tested", **options))
+        app = A2AApp(agent, limits=limits, **events.watch("tested", **options))
         client = Client(app)
         made.extend((client, app, app.store))
         return client, events, told
@@ -60,11 +60,12 @@ def test_a_run_that_is_cancelled_is_told_once_and_nothing_after_it(watched):
     assert (handled.reply, handled.state) == ("canceled", S.CANCELED)
 
 
-def test_streams_and_messages_without_a_task_are_calls_too(watched):
-    client, events, told = watched(lambda message, context: iter(("a",)))
+@pytest.mark.parametrize("limits", [Limits(), Limits(history_part=10)], ids=["whole", "slim"])
+def test_streams_and_messages_without_a_task_are_calls_too(watched, limits):
+    client, events, told = watched(lambda message, context: iter(("a",)), limits=limits)
     with client.stream("go") as stream:
         list(stream)
-    events.flush(PATIENCE)
+    assert events.flush(PATIENCE)
     assert [event.task_id for event in named(told, "agent.call")] == [stream.task.id]
 
 

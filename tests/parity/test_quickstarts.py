@@ -235,7 +235,8 @@ def test_a_a_stream_is_read_event_by_event():
 
 
 def agent_class(title, tag):
-    return type(title, (Agent,), {"skills": [AgentSkill.of(title.lower(), "Does it", tags=[tag])]})
+    skills = [AgentSkill.of(title.lower(), "Does it", tags=[tag])]
+    return type(title, (Agent,), {"skills": skills, "handle_message": lambda self, message, context: "ok"})
 
 
 def test_a_several_agents_start_together_and_are_found_by_tag():

@@ -85,6 +85,12 @@ def refers(way: Way) -> bool:
     return way[1:] != ("0.3", "HTTP+JSON")
 
 
+@pytest.fixture
+def lists(way: Way) -> bool:
+    """Tasks can be listed: 0.3 has that over HTTP+JSON only."""
+    return way[1:] != ("0.3", "JSONRPC")
+
+
 @pytest.fixture(scope="module", params=["wsgi", pytest.param("gunicorn", marks=pytest.mark.live)])
 def make_client_of(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeClientOf]:
     """A function that makes clients of one agent in the version it is given."""
