@@ -372,3 +372,7 @@ class CardNotFoundError(TransportError):
 
 class CardSignatureError(TransportError):
     """A card is not signed by anybody who is trusted; the message says of each signature why it does not count."""
+
+
+class CardAuthError(TransportError, ValueError):
+    """The card asks for credentials that the client does not have, or wants them where they cannot be sent."""

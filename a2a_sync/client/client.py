@@ -61,6 +61,7 @@ class Client(PushCaller):
     Raises (from every method that calls the agent):
         A2AError: the agent said no; its subclasses say why.
         CardNotFoundError, ConnectError, TransportTimeout, TransportError: the network said no.
+        CardAuthError: the card asks for credentials that `auth` does not hold.
         CardSignatureError: with `verify_card`, the card is not signed by anybody who is trusted.
 
     Every method that calls the agent also takes ``timeout=``, ``headers=``, ``extensions=`` and ``tenant=`` for this one call:

@@ -30,7 +30,7 @@ from a2a_sync.client.failures import Where as Where
 from a2a_sync.client.failures import failure, timed_out
 from a2a_sync.client.placing import Auth, as_auth
 from a2a_sync.client.timeouts import NEVER, Alarm, AlarmClock, Deadline, Timeout
-from a2a_sync.errors import HTTPStatusError, InvalidAnswerError, UnsafeURLError
+from a2a_sync.errors import CardAuthError, HTTPStatusError, InvalidAnswerError, UnsafeURLError
 from a2a_sync.fork import renew_in_child
 
 if TYPE_CHECKING:
@@ -79,9 +79,12 @@ class HttpTransport:
         """From here on, send credentials as `card` wants them.
 
         Raises:
-            ValueError: there are none that it asks for.
+            CardAuthError: there are none that it asks for.
         """
-        self._auth = as_auth(self._given, card)
+        try:
+            self._auth = as_auth(self._given, card)
+        except ValueError as error:
+            raise CardAuthError(str(error), phase="card", agent=self.agent) from None
 
     def renew(self) -> None:
         """In a forked child: a connection must not be used by two processes."""

@@ -289,6 +289,7 @@ def http_link(
     Raises:
         CardNotFoundError, TransportError: the card cannot be read.
         CardSignatureError: it may not be trusted.
+        CardAuthError: it asks for credentials that there are not.
         VersionNotSupportedError: it names no interface that this client speaks.
     """
     from a2a_sync.client.credentials import display
