@@ -91,7 +91,7 @@ class Principal:
 
     id: str = ""
     scopes: tuple[str, ...] = ()
-    claims: Mapping[str, t.JSON] = field(default_factory=dict)
+    claims: Mapping[str, t.JSON] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +108,12 @@ class CallContext:
     ``peer`` is the network address that the call came from, as far as a server is told.
     """
 
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     principal: Principal | None = None
     extensions: tuple[str, ...] = ()
     activated: Mapping[str, t.JSON] = field(default_factory=dict)
     key: SendKey | None = None
-    answer_headers: dict[str, str] | None = None
+    answer_headers: dict[str, str] | None = field(default=None, repr=False)
     version: str = "1.0"
     last_event_id: int | None = None
     timeout: float | None = None
@@ -198,7 +198,7 @@ class RunRequest:
     tenant: str = ""
     extensions: Mapping[str, t.JSON] = field(default_factory=dict)
     trace: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     attempt: int = 1
     key: SendKey | None = None
     webhook: Webhook | None = None

@@ -88,6 +88,7 @@ class Outbound:
 
         self._guard.check(url)
         read = urls.parse(url)
+        failed: NoAnswer | None = None
         try:
             # The host that was judged is the one connected to: nothing else reads the URL.
             answer = (
@@ -106,7 +107,10 @@ class Outbound:
                 )
             )
         except (u3.HTTPError, http.client.HTTPException, OSError) as error:
-            raise _no_answer(error) from error
+            failed = _no_answer(error)
+        if failed is not None:
+            # Not chained: the errors of urllib3 show URLs, which can hold secrets.
+            raise failed
         try:
             content = answer.read(most + 1, decode_content=False)
             return OutboundAnswer(answer.status, answer.headers, content[:most], whole=len(content) <= most)

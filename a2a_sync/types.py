@@ -372,6 +372,11 @@ class TaskPushNotificationConfig:
     authentication: AuthenticationInfo | None = None
     metadata: Metadata = field(default_factory=_nothing)
 
+    def __repr__(self) -> str:
+        # Paths and queries of webhooks are often secrets.
+        origin = "/".join(self.url.split("/", 3)[:3]).rpartition("@")[2].partition("?")[0]
+        return f"TaskPushNotificationConfig(id={self.id!r}, task_id={self.task_id!r}, receiver={origin!r})"
+
     @property
     def disabled(self) -> str:
         """Why the agent posts nothing to it any more, until it is set again; empty while it does. From agents on this library."""

@@ -56,6 +56,9 @@ class URL(NamedTuple):
         """The URL without its query, which can hold secrets: for errors and logs."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
+    def __repr__(self) -> str:
+        return f"URL({self.shown!r})"
+
     def __str__(self) -> str:
         return self.shown + (f"?{self.query}" if self.query else "")
 

@@ -30,7 +30,7 @@ from a2a_sync.client.failures import Where as Where
 from a2a_sync.client.failures import failure, timed_out
 from a2a_sync.client.placing import Auth, as_auth
 from a2a_sync.client.timeouts import NEVER, Alarm, AlarmClock, Deadline, Timeout
-from a2a_sync.errors import CardAuthError, HTTPStatusError, InvalidAnswerError, UnsafeURLError
+from a2a_sync.errors import CardAuthError, HTTPStatusError, InvalidAnswerError, TransportError, UnsafeURLError
 from a2a_sync.fork import renew_in_child
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ class HttpTransport:
     ) -> HttpAnswer:
         if deadline.expired:
             raise timed_out(where)
+        refused: Exception
         try:
             response = self._requests_session().request(
                 method,
@@ -160,11 +161,13 @@ class HttpTransport:
                 allow_redirects=False,
             )
         except requests.exceptions.InvalidHeader:
-            # Its text would show the value, which may be a secret.
-            raise ValueError("auth gave credentials that cannot stand in a header") from None
+            refused = ValueError("auth gave credentials that cannot stand in a header")
         except (requests.RequestException, u3.HTTPError, OSError) as error:
-            raise failure(error, where, deadline) from error
-        return HttpAnswer(response, where, deadline, self._alarms)
+            refused = failure(error, where, deadline)
+        else:
+            return HttpAnswer(response, where, deadline, self._alarms)
+        # Not chained: the errors of requests and urllib3 show URLs and headers, which can hold secrets.
+        raise refused
 
     def get(self, url: str, *, headers: Mapping[str, str], where: Where, deadline: Deadline) -> Page:
         """What is at `url`, redirects followed.
@@ -261,18 +264,21 @@ class HttpAnswer:
             TransportError: the connection broke.
         """
         self._reading = True
+        broken: TransportError | None = None
         try:
             data: bytes = b"" if self.closed else self._raw.read1(_PIECE, decode_content=True) or b""
         except Exception as error:
             # A response that another thread closes fails in many ways, also inside of urllib3.
             if not self.closed:
                 self._release()
-                if isinstance(error, (u3.HTTPError, http.client.HTTPException, OSError)):
-                    raise failure(error, self.where, self._deadline) from error
-                raise
+                if not isinstance(error, (u3.HTTPError, http.client.HTTPException, OSError)):
+                    raise
+                broken = failure(error, self.where, self._deadline)
             data = b""
         finally:
             self._reading = False
+        if broken is not None:
+            raise broken
         if self.closed:
             self._release()
             if self._expired:

@@ -137,9 +137,9 @@ class Link:
     streams_sends: bool
     repeats: bool
     tenant: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     extensions: tuple[str, ...] = ()
-    kept: Kept = FOR_EVER
+    kept: Kept = field(default=FOR_EVER, repr=False)
 
     def marked(self, options: CallOptions) -> Link:
         """This link for one call with `options`: the link itself where they say nothing of it.

@@ -39,6 +39,9 @@ class _Token(NamedTuple):
     renew_at: float
     ends_at: float
 
+    def __repr__(self) -> str:
+        return f"_Token(renew_at={self.renew_at}, ends_at={self.ends_at})"
+
 
 class ClientCredentials(AuthBase):
     """A token for ``Client(auth=…)``, which a token server gives to a client for its id and secret.
@@ -71,6 +74,7 @@ class ClientCredentials(AuthBase):
         except UnsafeURLError as error:
             raise UnsafeURLError(f"token_url {error}") from None
         self._url = token_url
+        self._secret = client_secret
         self._headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
         form = {"grant_type": "client_credentials", **(parameters or {})}
         if wanted := scope if isinstance(scope, str) else " ".join(scope):
@@ -153,7 +157,9 @@ class ClientCredentials(AuthBase):
         token, kind, life = said.get("access_token"), said.get("token_type", "bearer"), said.get("expires_in")
         if status != 200 or not isinstance(token, str):
             reasons = [said.get("error"), said.get("error_description")]
-            raise self._error(": ".join(one[:200] for one in reasons if isinstance(one, str)) or f"HTTP {status}")
+            said_why = ": ".join(one[:200] for one in reasons if isinstance(one, str))
+            # A server may repeat what it was sent.
+            raise self._error((said_why.replace(self._secret, "***") if self._secret else said_why) or f"HTTP {status}")
         if not isinstance(kind, str) or kind.lower() != "bearer":
             raise self._error("it gave a token of another kind than Bearer")
         if not token.isascii() or not token.isprintable() or " " in token or not token:

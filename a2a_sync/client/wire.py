@@ -28,6 +28,9 @@ class HttpRequest(NamedTuple):
     url: str
     body: bytes | None
 
+    def __repr__(self) -> str:
+        return f"HttpRequest({self.verb!r}, {display(self.url)!r})"
+
 
 class WireEndpoint:
     """Calls the agent at `url` in the version of `codec`. Safe from many threads.
