@@ -17,6 +17,7 @@ from a2a_sync import jsontext
 from a2a_sync.app import A2AApp
 from a2a_sync.bindings.headers import VERSION
 from a2a_sync.closing import Closes
+from a2a_sync.codec.fields import shown
 from a2a_sync.engine import Engine, Seat
 from a2a_sync.errors import InvalidRequestError
 from a2a_sync.limits import Limits, OwnerQuota
@@ -202,7 +203,10 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
         if self._trusted_hosts is not None and path not in HEALTH and not host_is_served(request):
             response = plain_error(400, "this host is not served here")
         elif path != LIST_PATH and path not in self._operators.paths:
-            response = plain_error(404, f"there is no agent at this path; they are listed at {LIST_PATH}")
+            where = shown(request.root_path + request.path)
+            response = plain_error(
+                404, f"there is no agent at {where}; agents are listed at {request.root_path}{LIST_PATH}"
+            )
         elif method not in ("GET", "HEAD"):
             response = only(method, "GET, HEAD, OPTIONS")
         else:

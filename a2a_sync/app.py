@@ -277,7 +277,7 @@ class A2AApp(Closes):
                 answer = self._http_json.respond(self._exchange(request, start_response))
                 if answer is not None:
                     return answer
-            response = nothing_here(path)
+            response = nothing_here(request)
         return response(environ, start_response)
 
     def _exchange(self, request: Request, start_response: StartResponse) -> Exchange:

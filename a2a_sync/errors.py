@@ -296,7 +296,14 @@ class StoreError(Exception):
 
 
 class UnsafeURLError(ValueError):
-    """A URL that a peer names and this server does not call; the message says why, and never shows the URL."""
+    """A URL that a peer names and this server does not call; the message says why, and never shows the URL.
+
+    ``hint`` is for the operator: what would permit the URL, or ``""``.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class TransportError(Exception):

@@ -271,8 +271,8 @@ class RequestContext:
             )
         if self._run.emitted:
             raise AskError(
-                "ask comes before everything that the handler emits (progress, artifacts, what it yields): with the answer the"
-                " handler runs again from the top, and would emit it once more"
+                "call ask() before yield, update() and artifact(): with the answer the handler runs again from the top, and"
+                " would emit everything once more"
             )
 
     def _dialog(self) -> Dialogue:

@@ -74,7 +74,9 @@ class TaskState(enum.StrEnum):
     @classmethod
     def _missing_(cls, value: object) -> TaskState | None:
         # Many people write it so; what is sent is always the protocol's word.
-        return cls.CANCELED if value == "cancelled" else None
+        if value == "cancelled":
+            return cls.CANCELED
+        raise ValueError(f"{value!r} is no state of a task; there are {', '.join(repr(state.value) for state in cls)}")
 
     @property
     def terminal(self) -> bool:
@@ -305,12 +307,13 @@ class Task:
         """The artifact with this name, or with this id.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is none; it lists the names, or ids, of those that there are.
         """
         for artifact in self.artifacts:
             if name in (artifact.name, artifact.artifact_id):
                 return artifact
-        raise KeyError(name)
+        known = ", ".join(repr(artifact.name or artifact.artifact_id) for artifact in self.artifacts)
+        raise KeyError(f"no artifact {name!r}; the task has {known or 'no artifacts'}")
 
 
 # -- events (spec 4.2) --------------------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver: TypeAlias = Callable[..., Iterable[tuple[Any, Any, int, str, Any]]]
 
 _MAX_LENGTH = 2048
+#: What an operator can do about a private host.
+_PERMIT = "URLGuard(allow=['the host']) permits it"
 #: Names that mean something inside a network only (RFC 6761, 6762, 8375 and custom).
 _LOCAL = (".localhost", ".localdomain", ".local", ".internal", ".intranet", ".private", ".corp", ".lan", ".home.arpa")
 
@@ -157,14 +159,14 @@ class URLGuard:
         if self._allowed.name(host):
             return True
         if "." not in host or f".{host}".endswith(_LOCAL):
-            raise UnsafeURLError("names a host of a private network")
+            raise UnsafeURLError("names a host of a private network", hint=_PERMIT)
         return False
 
     def _check_address(self, address: IPAddress, *, named: bool = False) -> None:
         if any(map(self._denied.address, (address, *_within(address)))):
             raise UnsafeURLError("leads to an address that may not be called")
         if not named and is_private(address) and not self._allowed.address(address):
-            raise UnsafeURLError("leads to an address that is private or reserved")
+            raise UnsafeURLError("leads to an address that is private or reserved", hint=_PERMIT)
 
 
 class _Places:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import requests
+from werkzeug.exceptions import NotFound
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from a2a_sync import (
     A2AApp,
@@ -24,6 +26,7 @@ from a2a_sync import (
     TaskNotFoundError,
     TaskState,
 )
+from a2a_sync.agenthost import LIST_PATH
 from a2a_sync.auth.schemes import BearerAuth
 from a2a_sync.metrics import Metrics
 from a2a_sync.operations import GET_TASK, SEND_MESSAGE, Call, CallContext, Principal
@@ -69,6 +72,17 @@ def send(client: Client, text: str, **options: Any) -> Task:
 
 
 # -- paths, cards and the list ------------------------------------------------------------------------------------------
+
+
+def test_a_path_without_an_agent_is_named_with_the_prefix_of_the_host():
+    agent = Agent("one")
+    agent.message(lambda message, context: "done")
+    with AgentHost({"one": agent}) as host:
+        session = wsgi_session(DispatcherMiddleware(NotFound(), {"/agents": host}))
+        answer = session.get("http://agent.test/agents/two", timeout=5)
+    assert answer.status_code == 404
+    message = f"there is no agent at '/agents/two'; agents are listed at /agents{LIST_PATH}"
+    assert answer.json()["error"]["message"] == message
 
 
 def test_each_agent_answers_at_a_path_of_its_own(make_host):

@@ -405,13 +405,13 @@ def between(message: Message, context: Any) -> None:
 @pytest.mark.parametrize("handler", [yielding, async_yielding, updating, writing])
 def test_asking_after_something_was_emitted_is_an_error(serve, handler, caplog):
     assert talk(serve(handler), "go").state is TaskState.FAILED
-    assert "ask comes before everything that the handler emits" in logged(caplog)
+    assert "call ask() before yield, update() and artifact()" in logged(caplog)
 
 
 def test_asking_again_after_something_was_emitted_is_an_error(serve, caplog):
     task = talk(serve(between), "go", "this")
     assert task.state is TaskState.FAILED
-    assert "ask comes before everything that the handler emits" in logged(caplog)
+    assert "call ask() before yield, update() and artifact()" in logged(caplog)
 
 
 def test_only_the_handlers_own_thread_asks(serve):

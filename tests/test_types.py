@@ -138,8 +138,19 @@ def test_an_artifact_is_found_by_name_or_id():
     assert found.artifact("first") is ARTIFACTS[0]
     assert found.artifact("3") is ARTIFACTS[2]
     assert found.state is STATE.COMPLETED
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="no artifact 'second'; the task has 'first', "):
         found.artifact("second")
+    with pytest.raises(KeyError, match="no artifact 'x'; the task has no artifacts"):
+        task(STATE.COMPLETED).artifact("x")
+
+
+def test_an_unknown_state_is_refused_with_those_that_there_are():
+    with pytest.raises(
+        ValueError, match=r"'done' is no state of a task; there are .*'working', 'completed', "
+    ) as caught:
+        t.TaskState("done")
+    assert all(repr(state.value) in str(caught.value) for state in t.TaskState)
+    assert t.TaskState("cancelled") is t.TaskState.CANCELED
 
 
 def test_secrets_are_not_shown():

@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from a2a_sync.auth import Scopes
-from a2a_sync.auth.policy import Auth, Authenticator, as_requirement
+from a2a_sync.auth.policy import Auth, Authenticator, TokenRefusedError, as_requirement
 from a2a_sync.card import (
     AgentCard,
     APIKeySecurityScheme,
@@ -68,7 +68,8 @@ class Admission:
     def _refused(
         self, refusal: UnauthenticatedError | PermissionDeniedError | None, environ: WSGIEnvironment
     ) -> Exception:
-        logger.warning("refused a caller from %s: %s", environ.get("REMOTE_ADDR", ""), refusal or "no credentials")
+        why = f"{refusal} ({refusal.check})" if isinstance(refusal, TokenRefusedError) else refusal or "no credentials"
+        logger.warning("refused a caller from %s: %s", environ.get("REMOTE_ADDR", ""), why)
         if isinstance(refusal, PermissionDeniedError):
             return refusal
         kinds = ", ".join(name for name, one in self._names.items() if one.scheme is not None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from a2a_sync.auth.ownership import OWNER_MARK
 from a2a_sync.card import SecurityScheme
+from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import Principal
 
 if TYPE_CHECKING:
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 #: What a function that knows callers gives: a principal, or only its id; None or ``""``: nobody it knows.
 Said: TypeAlias = Principal | str | None
 Alternatives: TypeAlias = "tuple[tuple[Authenticator, ...], ...]"
+
+
+class TokenRefusedError(UnauthenticatedError):
+    """A token failed a check. ``check`` says which one, for the log: the caller gets the message alone."""
+
+    def __init__(self, message: str, check: str) -> None:
+        super().__init__(message)
+        self.check = check
 
 
 class Requirement:

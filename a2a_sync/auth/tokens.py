@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a_sync import urls
 from a2a_sync.auth.keyset import KeySet
-from a2a_sync.auth.policy import Authenticator, Said, as_principal
+from a2a_sync.auth.policy import Authenticator, Said, TokenRefusedError, as_principal
 from a2a_sync.auth.schemes import bearer_token
 from a2a_sync.card import HTTPAuthSecurityScheme, SecurityScheme
 from a2a_sync.errors import UnauthenticatedError
@@ -104,14 +104,18 @@ class JWTAuth(Authenticator):
             UnauthenticatedError: it is not.
         """
         if len(token) > _LONGEST:
-            raise UnauthenticatedError("the token is too long")
+            raise TokenRefusedError("the token is too long", f"more than {_LONGEST} characters")
         try:
             # The header is read to find the key, and believed in nothing.
             header = self._jwt.get_unverified_header(token)
-        except self._jwt.PyJWTError:
-            raise UnauthenticatedError("the token cannot be read") from None
-        wrong = "the token is signed with a key that is not known here"
-        for key in self._candidates(header.get("kid", ""), header.get("alg", "")):
+        except self._jwt.PyJWTError as error:
+            raise TokenRefusedError("the token cannot be read", self._check(error)) from None
+        kid, algorithm = header.get("kid", ""), header.get("alg", "")
+        wrong, check = (
+            "the token is signed with a key that is not known here",
+            f"no key fits kid {str(kid)[:60]!r} and alg {str(algorithm)[:60]!r}",
+        )
+        for key in self._candidates(kid, algorithm):
             try:
                 claims: dict[str, Any] = self._jwt.decode(
                     token,
@@ -123,14 +127,35 @@ class JWTAuth(Authenticator):
                     options={"require": self._required},
                 )
             except self._jwt.InvalidSignatureError:
-                wrong = "the token is not signed as it should be"
+                wrong, check = "the token is not signed as it should be", "the signature does not fit the key"
             except self._jwt.ExpiredSignatureError:
-                raise UnauthenticatedError("the token has expired") from None
-            except self._jwt.PyJWTError:
+                raise TokenRefusedError("the token has expired", "exp is in the past") from None
+            except self._jwt.PyJWTError as error:
                 wrong = "the token is not for this agent, not from its issuer, or not valid"
+                check = self._check(error)
             else:
                 return claims
-        raise UnauthenticatedError(wrong)
+        raise TokenRefusedError(wrong, check)
+
+    def _check(self, error: Exception) -> str:
+        """Which check a token failed, in words that show none of its claims."""
+        library = self._jwt
+        match error:
+            case library.MissingRequiredClaimError():
+                return f"it has no {error.claim}"
+            case library.InvalidAudienceError():
+                return f"aud does not name {self._audience}"
+            case library.InvalidIssuerError():
+                return f"iss is not {self._issuer}"
+            case library.ImmatureSignatureError():
+                return "nbf or iat is in the future"
+            case library.InvalidAlgorithmError():
+                return f"alg is none of {', '.join(self._algorithms)}"
+            case library.InvalidKeyError():
+                return "the key is of another kind than alg"
+            case library.exceptions.InvalidSubjectError():
+                return "sub is no text"
+        return "it is malformed"
 
     def _candidates(self, kid: str, algorithm: str) -> Iterable[Any]:
         """The keys that a token may have been signed with which says this of itself."""

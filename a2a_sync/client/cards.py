@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from a2a_sync import jsontext, urls
 from a2a_sync.bindings.headers import UNNAMED, major_minor
 from a2a_sync.card import AgentCard, AgentInterface
+from a2a_sync.client.errortext import error_text
 from a2a_sync.codec import InvalidAnswer, by_version
 from a2a_sync.errors import CardNotFoundError, JSONParseError, UnsafeURLError, VersionNotSupportedError
 
@@ -93,9 +94,11 @@ def fetch_card(
     tried = []
     for place in candidates(url):
         page = get(place)
-        found: AgentCard | str = f"HTTP {page.status}"
         if page.status == 200:
             found = read_card(page.body, place, check)
+        else:
+            said = error_text(page.body, page.headers.get("Content-Type", ""))
+            found = f"HTTP {page.status}" + (said and f": {said}")
         if isinstance(found, AgentCard):
             return found, Kept.of(place, page.headers)
         tried.append(f"{urls.parse(place).shown}: {found}")
@@ -106,13 +109,23 @@ def read_card(body: bytes, place: str, check: Callable[[dict[str, Any]], AgentCa
     """The card, or why it is none."""
     try:
         value: Any = jsontext.loads(body)
-        if not isinstance(value, dict) or "name" not in value or not {"supportedInterfaces", "url"} & value.keys():
-            return "JSON, but no agent card"
+        if missing := _missing(value):
+            return f"JSON, but no agent card: {missing}"
         return made_absolute((check or load_card)(value), place)
     except JSONParseError:
         return "not JSON"
     except (InvalidAnswer, UnsafeURLError) as error:
         return f"not a valid card ({error})"
+
+
+def _missing(value: Any) -> str:
+    """Which members of a card some JSON lacks; ``""``: none."""
+    if not isinstance(value, dict):
+        return "expected an object"
+    lacks = [] if "name" in value else ["'name'"]
+    if not {"supportedInterfaces", "url"} & value.keys():
+        lacks.append("'supportedInterfaces' (in 0.3: 'url')")
+    return " and ".join(lacks) + (" are missing" if len(lacks) > 1 else " is missing") if lacks else ""
 
 
 def load_card(document: Mapping[str, Any]) -> AgentCard:

@@ -132,6 +132,10 @@ class _Response(http.client.HTTPResponse):
                 self.fp = fp
 
 
+#: How an answer begins that refuses a request without TLS.
+_TLS_ALERT = b"\x15\x03"
+
+
 class _Lines:
     """The lines of a head."""
 
@@ -140,6 +144,8 @@ class _Lines:
 
     def readline(self, limit: int = -1, /) -> bytes:
         line: bytes = self._fp.readline(limit)
+        if line.startswith(_TLS_ALERT):
+            raise http.client.RemoteDisconnected("the port speaks TLS; use https://")
         if not line.endswith(b"\n") and len(line) != limit:
             raise http.client.RemoteDisconnected("the answer ended within its head")
         return line

@@ -29,7 +29,7 @@ class Where:
 def failure(error: Exception, where: Where, deadline: Deadline) -> TransportError:
     """The error of ours that stands for one of requests, urllib3 or the socket."""
     cause = _innermost(error)
-    text = _describe(cause)
+    text = _describe(cause, where)
     if deadline.expired:
         return timed_out(where)
     if isinstance(error, (requests.ConnectTimeout, u3.ConnectTimeoutError)):
@@ -71,8 +71,24 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _describe(error: BaseException) -> str:
+#: What `ssl` says of an answer that is no TLS, by release of OpenSSL.
+_NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "UNKNOWN_PROTOCOL", "HTTP_REQUEST"}
+
+
+def _describe(error: BaseException, where: Where) -> str:
     """One line without addresses: a URL can hold secrets."""
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        return "the port does not speak TLS; use http://"
+    text = _words(error)
+    # Many servers close a connection that begins in the other way without a word. The card is the first contact.
+    other = {"http": "serves TLS, use https://", "https": "does not speak TLS, use http://"}
+    closed = isinstance(error, (ConnectionError, ssl.SSLEOFError)) and "://" not in text
+    if closed and where.phase == "card" and (way := other.get(where.agent.partition(":")[0])):
+        text += f"; if this port {way}"
+    return text
+
+
+def _words(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not trusted ({error.verify_message})"
     if isinstance(error, OSError) and error.strerror:

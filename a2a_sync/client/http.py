@@ -26,6 +26,7 @@ from a2a_sync import urls
 from a2a_sync.client.cards import Page
 from a2a_sync.client.connections import Adapter, Session, timed_body
 from a2a_sync.client.credentials import checked_header, display, may_know, split_credentials
+from a2a_sync.client.errortext import error_text
 from a2a_sync.client.failures import Where as Where
 from a2a_sync.client.failures import failure, timed_out
 from a2a_sync.client.placing import Auth, as_auth
@@ -337,8 +338,8 @@ class HttpAnswer:
         except (ValueError, RuntimeError, OSError, AttributeError):
             pass  # closed by two threads at a time
 
-    def status_error(self) -> HTTPStatusError:
-        """The error for an answer that is an HTTP error and not A2A."""
+    def status_error(self, body: bytes) -> HTTPStatusError:
+        """The error for an answer that is an HTTP error and not A2A; its message has what `body` says."""
         message = f"HTTP {self.status} {http.client.responses.get(self.status, '')}".rstrip()
         if self.location is not None:
             message += f"; the redirect{self._shown_location} is not followed"
@@ -348,6 +349,8 @@ class HttpAnswer:
                 message += f"; the agent asks for {scheme} credentials"
             if self.withheld:
                 message += "; credentials were not sent, because the card names an address of another origin"
+        if said := error_text(body, self.headers.get("Content-Type", "")):
+            message += f": {said}"
         return HTTPStatusError(message, status=self.status, retry_after=self.retry_after, **self.where.marks())
 
     @property

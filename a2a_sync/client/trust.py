@@ -48,5 +48,5 @@ class CardTrust:
         answer = self._http.open("GET", url, headers=headers, where=Where("card", display(url)), deadline=deadline)
         body = answer.read()
         if not answer.ok:
-            raise answer.status_error()
+            raise answer.status_error(body)
         return body

@@ -138,11 +138,11 @@ class WireEndpoint:
             raise
         except InvalidAnswer as error:
             if not answer.ok:
-                raise answer.status_error() from None
+                raise answer.status_error(body) from None
             kind = answer.content_type or "without a Content-Type"
             raise InvalidAnswerError(f"{error} (HTTP {answer.status}, {kind})", **answer.where.marks()) from None
         if not answer.ok:
-            raise answer.status_error()
+            raise answer.status_error(body)
         return result
 
 

@@ -18,6 +18,7 @@ from a2a_sync.errors import (
     UnsafeURLError,
 )
 from a2a_sync.limits import Limits
+from a2a_sync.logs import get_logger
 from a2a_sync.operations import CallContext, Webhook
 from a2a_sync.stores.base import Scope
 from a2a_sync.stores.webhooks import StoredWebhook, TooManyWebhooks, Webhooks
@@ -31,6 +32,8 @@ from a2a_sync.types import (
     new_id,
 )
 from a2a_sync.urlguard import URLGuard
+
+logger = get_logger(__name__)
 
 #: The longest id, token and credentials, in characters.
 _LONGEST_ID = 255
@@ -127,6 +130,7 @@ class PushConfigs:
         try:
             self._guard.check(config.url)
         except UnsafeURLError as refused:
+            logger.warning("refused a webhook: its URL %s%s", refused, refused.hint and f" ({refused.hint})")
             raise InvalidParamsError.at(f"{at}url", str(refused)) from None
         if len(config.id) > _LONGEST_ID or not config.id.isprintable():
             raise InvalidParamsError.at(f"{at}id", f"must be at most {_LONGEST_ID} printable characters")

@@ -42,11 +42,12 @@ class Turn(NamedTuple):
 
 
 class _Refusal(NamedTuple):
-    """Why a receiver did not take a notification. ``final``: it says that it never will."""
+    """Why a receiver did not take a notification. ``final``: it never will; ``hint`` is for the operator's log."""
 
     reason: str
     retry_after: float = 0.0
     final: bool = False
+    hint: str = ""
 
 
 class Delivery:
@@ -133,7 +134,7 @@ class Delivery:
                 most=_MOST_ANSWER,
             )
         except UnsafeURLError as refused:
-            return _Refusal(f"the URL {refused}")
+            return _Refusal(f"the URL {refused}", hint=refused.hint)
         except NoAnswer as error:
             return _Refusal(str(error))
         if 200 <= answer.status < 300:
@@ -155,7 +156,8 @@ class Delivery:
         """Try again later, or never."""
         tries = held.tries + 1
         where = {"task_id": held.task_id}
-        what = (held.id, _origin(held.config.url), refusal.reason)
+        seen = refusal.reason + (refusal.hint and f" ({refusal.hint})")
+        what = (held.id, _origin(held.config.url), seen)
         if refusal.final or tries >= self._limits.push_attempts:
             reason = f"{refusal.reason} ({tries} tries)" if tries > 1 else refusal.reason
             if not self._webhooks.settle(replace(held, tries=tries, disabled=reason), release=True):

@@ -8,6 +8,7 @@ it still emits is refused and logged. A *direct* run begins without a task and g
 from __future__ import annotations
 
 import contextvars
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -377,7 +378,9 @@ class Run:
     def _refuse_if_over(self, events: Sequence[Event]) -> None:
         if self._over or self.cancel_event.is_set():
             kinds = ", ".join(type(event).__name__ for event in events)
-            logger.warning("refused %s: the run has ended", kinds or "a look at the task", extra=self._extra())
+            # A run that was told to stop may have been about to emit; one that has ended by itself should not.
+            level = logging.INFO if self.cancel_event.is_set() else logging.WARNING
+            logger.log(level, "refused %s: the run has ended", kinds or "a look at the task", extra=self._extra())
             raise TaskCancelled(self.request.task_id)
 
     def _append(self, events: Sequence[LogEvent], *, end: bool) -> tuple[Entry, ...]:

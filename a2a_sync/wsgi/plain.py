@@ -9,6 +9,7 @@ from a2a_sync import jsontext
 from a2a_sync.bindings import http_json
 from a2a_sync.bindings.routes import LONGEST_VERB, OLD_PREFIX
 from a2a_sync.codec import by_version
+from a2a_sync.codec.fields import shown
 from a2a_sync.errors import MethodNotFoundError
 from a2a_sync.wsgi.wellknown import CARD_PATH
 
@@ -32,10 +33,13 @@ def host_is_served(request: Request) -> bool:
         return False
 
 
-def nothing_here(path: str) -> Response:
-    """The error of a path that nobody knows, as HTTP+JSON writes it (spec 11.6), for readers of 0.3 where it may be theirs."""
+def nothing_here(request: Request) -> Response:
+    """The error of a path that is not served, as HTTP+JSON writes it (spec 11.6), for readers of 0.3 where it may be theirs."""
+    path, prefix = request.environ.get("PATH_INFO", ""), request.root_path
     codec = by_version("0.3" if path.startswith(f"/{OLD_PREFIX}/") else "1.0", "HTTP+JSON")
-    error = MethodNotFoundError(f"there is nothing at this path; the card is at {CARD_PATH}")
+    error = MethodNotFoundError(
+        f"there is nothing at {shown(prefix + request.path)}; the card is at {prefix}{CARD_PATH}"
+    )
     return Response(http_json.write_error(error, codec), status=404, content_type="application/json")
 
 

@@ -146,6 +146,44 @@ def test_a_wrong_token_is_refused(make: Any) -> None:
     assert refusal(fixed(), make())
 
 
+CHECKS = {
+    "expired": "exp is in the past",
+    "not yet valid": "nbf or iat is in the future",
+    "no expiry": "it has no exp",
+    "no subject": "it has no sub",
+    "subject that is no text": "sub is no text",
+    "another audience": f"aud does not name {AUDIENCE}",
+    "no audience": "it has no aud",
+    "another issuer": f"iss is not {ISSUER}",
+    "no issuer": "it has no iss",
+    "another key": "the signature does not fit the key",
+    "none": "alg is none of ",
+    "cut": "it is malformed",
+    "no token": "it is malformed",
+    "endless": "more than 16384 characters",
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_log_says_which_check_a_token_failed_and_the_caller_is_not_told(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = WRONG[name]()
+    public = refusal(fixed(), sent)
+
+    (record,) = [record for record in caplog.records if "refused a caller" in record.getMessage()]
+    assert record.levelname == "WARNING"
+    assert f"{public} ({CHECKS[name]}" in record.getMessage()
+    assert sent not in record.getMessage()
+    assert CHECKS[name] not in public
+
+
+def test_the_log_names_the_key_that_is_not_known(server: Peer, caplog: pytest.LogCaptureFixture) -> None:
+    refusal(read_from(server), jwt.encode({"sub": "ada"}, KEYS["one"], "RS256", headers={"kid": "elsewhere"}))
+
+    assert "(no key fits kid 'elsewhere' and alg 'RS256')" in caplog.text
+
+
 def test_an_expired_token_is_called_so() -> None:
     assert refusal(fixed(), token(exp=time.time() - 3600)) == "the token has expired"
 

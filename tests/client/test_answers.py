@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import requests
 
-from a2a_sync import Client, TaskNotFoundError, Timeout, TransportError, TransportTimeout
+from a2a_sync import A2AApp, Agent, Client, TaskNotFoundError, Timeout, TransportError, TransportTimeout
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.client import http as http_room
-from a2a_sync.errors import A2AError, ConnectError, HTTPStatusError, InvalidAnswerError, OverloadedError
+from a2a_sync.errors import (
+    A2AError,
+    CardNotFoundError,
+    ConnectError,
+    HTTPStatusError,
+    InvalidAnswerError,
+    OverloadedError,
+)
+from a2a_sync.serving import ALONE
+from a2a_sync.testing import wsgi_session
+from tests.certificates import Authority
 from tests.client.peer import PATIENCE, Asked, Line, Script, peer, results, task
 
 DONE = task("COMPLETED")
@@ -53,6 +66,57 @@ def test_an_http_error_without_a_body_of_a2a_is_a_status() -> None:
 
     assert isinstance(error, HTTPStatusError)
     assert (error.status, error.retry_after, error.phase) == (503, 30, "send")
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "said"),
+    [
+        ({"detail": "Not Found"}, "application/json", ": Not Found ["),
+        ({"detail": [{"loc": ["body", "x"], "msg": "Field required", "input": 1}]}, "application/json", ": body.x: Fi"),
+        ({"error": {"code": 503, "message": "stopping"}}, "application/json", ": stopping ["),
+        ({"error": "invalid_request", "error_description": "no scope"}, "application/json", ": no scope ["),
+        ({"error": "down"}, "application/json; charset=utf-8", ": down ["),
+        ({"message": "no Route matched"}, "application/json", ": no Route matched ["),
+        ({"title": "Gone", "detail": "moved"}, "application/problem+json", ": moved ["),
+        ({"title": "Gone"}, "application/problem+json", ": Gone ["),
+        (
+            b"Client sent an HTTP request to an HTTPS server.\n",
+            "",
+            ": Client sent an HTTP request to an HTTPS server. [",
+        ),
+        (b"down\r\nfor \x1b[31mmaintenance\x00", "text/plain", ": down for [31mmaintenance ["),
+        (b"<html><title>502 Bad\nGateway</title><p>nginx", "text/html", ": 502 Bad Gateway ["),
+        (b"<html><p>" + b"x" * 5000, "text/html", "Service Unavailable ["),
+        (b"x" * 5000, "text/plain", "x" * 300 + "…"),
+        ({"detail": {"a": 1}}, "application/json", "Service Unavailable ["),
+        ([1], "application/json", "Service Unavailable ["),
+        (b"{", "application/json", "Service Unavailable ["),
+        (b"\xff\xfe", "application/octet-stream", "Service Unavailable ["),
+    ],
+)
+def test_what_the_body_of_an_http_error_says_is_shown(body: object, content_type: str, said: str) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    error = failing(lambda asked, line: line.answer(content, 503, Content_Type=content_type))
+
+    assert isinstance(error, HTTPStatusError)
+    assert str(error).startswith("HTTP 503 Service Unavailable")
+    assert said in str(error)
+    assert len(str(error)) < 500
+
+
+def test_what_our_own_app_says_when_it_cannot_serve_is_shown() -> None:
+    agent = Agent("greeter")
+    agent.message(lambda message, context: "hello")
+    with A2AApp(agent) as app:
+        session = wsgi_session(lambda environ, start: app({**environ, "wsgi.multiprocess": True}, start))
+        card = app.agent_card("http://agent.test/")
+        with Client("http://agent.test", session=session) as client, pytest.raises(CardNotFoundError) as nowhere:
+            client.card()
+        with Client(card, session=session, retry=None) as client, pytest.raises(HTTPStatusError) as refused:
+            client.send("hi")
+
+    assert f"HTTP 503: {ALONE}" in str(nowhere.value)
+    assert f"HTTP 503 Service Unavailable: {ALONE}" in str(refused.value)
 
 
 def test_a_time_to_come_back_may_be_a_date() -> None:
@@ -148,6 +212,52 @@ def test_speaking_tls_to_a_server_without_says_that_nothing_was_sent() -> None:
 
         with Client(card) as client, pytest.raises(ConnectError):
             client.get_task("t-1")
+
+
+def test_https_to_a_port_without_tls_says_to_use_http() -> None:
+    def in_plain_http(listener: socket.socket) -> None:
+        with listener.accept()[0] as connection, contextlib.suppress(OSError):
+            connection.recv(1)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            while connection.recv(4096):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=in_plain_http, args=(listener,), daemon=True).start()
+        with (
+            Client(f"https://127.0.0.1:{listener.getsockname()[1]}", timeout=PATIENCE) as client,
+            pytest.raises(ConnectError, match="the port does not speak TLS; use http://"),
+        ):
+            client.card()
+
+
+def test_https_to_a_port_that_closes_the_connection_says_what_it_may_be() -> None:
+    with (
+        peer(results(DONE)) as server,
+        Client(f"https://127.0.0.1:{server.port}") as client,
+        pytest.raises(TransportError, match="if this port does not speak TLS, use http://"),
+    ):
+        client.card()
+
+
+def test_http_to_a_port_with_tls_says_to_use_https(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*Authority(tmp_path).issue("127.0.0.1"))
+
+    with (
+        peer(results(DONE), context) as server,
+        Client(f"http://127.0.0.1:{server.port}") as client,
+        pytest.raises(TransportError, match="if this port serves TLS, use https://"),
+    ):
+        client.card()
+
+
+def test_an_answer_in_tls_says_to_use_https() -> None:
+    alert = b"\x15\x03\x03\x00\x02\x02\x46"
+    error = failing(lambda asked, line: line.send(alert))
+
+    assert "the port speaks TLS; use https://" in str(error)
+    assert alert.decode("latin-1") not in str(error)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_page_that_is_no_card_does_not_end_the_search() -> None:
 
 
 def test_when_there_is_no_card_the_error_says_what_was_tried() -> None:
-    table = {NEW: answers(b"<html>"), OLD: answers(b"", 401), "/a?key=secret": answers({"hello": 1})}
+    table = {NEW: answers(b"<html>"), OLD: answers({"detail": "no key"}, 401), "/a?key=secret": answers({"hello": 1})}
     table = {path if path.startswith("/a?") else "/a" + path: script for path, script in table.items()}
     with (
         peer(table) as server,
@@ -80,9 +80,29 @@ def test_when_there_is_no_card_the_error_says_what_was_tried() -> None:
         client.card()
 
     where = server.url + "/a"
-    assert f"{where}{NEW}: not JSON; {where}{OLD}: HTTP 401; {where}: JSON, but no agent card" in str(caught.value)
+    tried = f"{where}{NEW}: not JSON; {where}{OLD}: HTTP 401: no key; {where}: JSON, but no agent card"
+    assert f"{tried}: 'name' and 'supportedInterfaces' (in 0.3: 'url') are missing" in str(caught.value)
     assert (caught.value.phase, caught.value.agent) == ("card", where)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "missing"),
+    [
+        ({"name": "x"}, "'supportedInterfaces' (in 0.3: 'url') is missing"),
+        ({"url": "https://x.test/"}, "'name' is missing"),
+        ([], "expected an object"),
+    ],
+)
+def test_json_that_is_no_card_says_what_is_missing(value: object, missing: str) -> None:
+    with (
+        peer({NEW: answers(value)}) as server,
+        Client(server.url) as client,
+        pytest.raises(CardNotFoundError) as caught,
+    ):
+        client.card()
+
+    assert f"JSON, but no agent card: {missing}" in str(caught.value)
 
 
 def test_a_card_with_a_broken_member_is_named() -> None:

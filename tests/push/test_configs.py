@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import InputRequired, PushNotifications, URLGuard
+from a2a_sync import A2AApp, Agent, Client, InputRequired, PushNotifications, URLGuard
 from a2a_sync import operations as op
 from a2a_sync.errors import InvalidParamsError, PushNotificationNotSupportedError, TaskNotFoundError
 from a2a_sync.operations import Principal
@@ -302,3 +302,24 @@ def _of(task_id: str, config: TaskPushNotificationConfig) -> TaskPushNotificatio
         token=config.token,
         authentication=config.authentication,
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("http://127.0.0.1/x?secret", "(URLGuard(allow=['the host']) permits it)"),
+        ("http://hooks.internal/secret", "(URLGuard(allow=['the host']) permits it)"),
+        ("ftp://hooks.example.com/secret", ""),
+    ],
+)
+def test_the_log_of_a_refused_url_says_what_permits_it_and_the_caller_is_not_told(url, hint, caplog):
+    agent = Agent("hooked")
+    agent.message(lambda message, context: "done")
+    with A2AApp(agent, push=True) as app, Client(app) as client:
+        task = client.send("go")
+        with pytest.raises(InvalidParamsError) as refused:
+            client.create_push_config(task.id, url)
+    assert "URLGuard" not in str(refused.value)
+    (record,) = [record for record in caplog.records if "refused a webhook" in record.getMessage()]
+    assert record.getMessage().endswith(hint or str(refused.value).partition(": ")[2])
+    assert "secret" not in caplog.text

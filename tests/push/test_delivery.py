@@ -331,7 +331,7 @@ def test_a_failing_webhook_never_fails_its_task(serve, receiver):
     assert served.send("2", task_push_notification_config=receiver.config()).state == "completed"
 
 
-def test_an_address_that_became_forbidden_is_not_called(serve, receiver):
+def test_an_address_that_became_forbidden_is_not_called(serve, receiver, caplog):
     served = serve(count, push_attempts=2)
     task = served.send("ask")
     # As if the guard had been told of it after the webhook was set.
@@ -345,6 +345,8 @@ def test_an_address_that_became_forbidden_is_not_called(serve, receiver):
     finally:
         LOOPBACK.guard._allowed = allowed
     assert "private" in webhook(served, task.id).disabled
+    assert "URLGuard" not in webhook(served, task.id).disabled
+    assert "URLGuard(allow=['the host']) permits it" in caplog.text
     assert len(receiver.tried) == 1
 
 

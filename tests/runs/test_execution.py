@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import logging
 import threading
 
 import pytest
@@ -376,6 +377,7 @@ def test_the_handler_is_not_asked_about_a_task_that_has_ended(serve):
 
 
 def test_a_run_past_its_limit_fails_and_gives_its_place_back(serve_any, caplog):
+    caplog.set_level(logging.INFO, "a2a_sync")
     gate = Gate()
 
     def handler(message, context):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -209,6 +210,23 @@ def test_threads_of_a_handler_emit_side_by_side_without_gaps_or_losses(serve):
 # -- ended from outside -------------------------------------------------------------------------------------------------
 
 
+def test_a_generator_that_yields_on_after_a_cancel_logs_no_warning(serve, caplog):
+    gate = Gate()
+
+    def handler(message, context):
+        yield "first"
+        gate.here()
+        yield "late"
+
+    served = serve(handler)
+    task_id = served.begin()
+    gate.wait()
+    served.cancel(task_id)
+    gate.open.set()
+    served.quiet()
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
 def test_late_output_is_refused_logged_and_stored_nowhere(serve, caplog):
     gate, outcomes = Gate(), []
 
@@ -222,6 +240,7 @@ def test_late_output_is_refused_logged_and_stored_nowhere(serve, caplog):
         assert context.cancelled
         return "late result"
 
+    caplog.set_level(logging.INFO, "a2a_sync")
     served = serve(handler)
     task_id = served.begin()
     gate.wait()
@@ -230,6 +249,7 @@ def test_late_output_is_refused_logged_and_stored_nowhere(serve, caplog):
     gate.open.set()
     served.quiet()
     assert outcomes == ["refused"] * 3
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert served.log(task_id) == before
     assert served.get(task_id) == canceled
     assert "refused TaskStatusUpdateEvent: the run has ended" in caplog.text
@@ -360,6 +380,7 @@ def cancel_between_chunks(served, gate):
 @pytest.mark.parametrize("point", [cancel_in_line, cancel_while_working, cancel_between_chunks])
 def test_a_cancel_is_the_one_terminal_entry_wherever_the_run_is(serve, point, caplog):
     gate, executed = Gate(), []
+    caplog.set_level(logging.INFO, "a2a_sync")
 
     def handler(message, context):
         executed.append(message.text)
@@ -384,7 +405,7 @@ def test_a_cancel_is_the_one_terminal_entry_wherever_the_run_is(serve, point, ca
     assert terminal(served.states(task_id)) == [S.CANCELED]
     assert served.states(task_id)[-1] is S.CANCELED
     assert "work" not in executed
-    assert ("refused" in caplog.text) is (point is not cancel_in_line)
+    assert ("the run has ended" in caplog.text) is (point is not cancel_in_line)
 
 
 def test_a_cancel_inside_a_step_waits_for_it_and_then_ends_the_task():

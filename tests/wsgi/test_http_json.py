@@ -152,7 +152,11 @@ def test_the_host_names_the_caller(app: A2AApp) -> None:
 
 def test_an_encoded_slash_belongs_to_an_id(peer: Peer) -> None:
     refusal(get(peer, "/tasks/a%2Fb"), 404, "TASK_NOT_FOUND")
-    assert get(peer, "/tasks/a/b").json["error"]["message"].startswith("there is nothing at this path")
+    assert (
+        get(peer, "/tasks/a/b")
+        .json["error"]["message"]
+        .startswith("there is nothing at '/tasks/a/b'; the card is at /.w")
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,7 +222,7 @@ def test_the_app_s_other_pages_are_where_they_were(peer: Peer) -> None:
 
 def test_an_app_may_serve_one_binding_only() -> None:
     with A2AApp(ScenarioAgent(), bindings=("JSONRPC",)) as app:
-        assert get(Peer(app), "/tasks").json["error"]["message"].startswith("there is nothing at this path")
+        assert get(Peer(app), "/tasks").json["error"]["message"].startswith("there is nothing at '/tasks'")
     with A2AApp(ScenarioAgent(), bindings=("HTTP+JSON",)) as app:
         assert get(Peer(app), "/tasks").json["tasks"] == []
         assert Peer(app).post(rpc("ListTasks")).status == 404

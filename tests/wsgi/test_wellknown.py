@@ -381,6 +381,16 @@ def test_a_mounted_app_answers_at_the_address_its_card_names(prefix: str, end: s
     app.close()
 
 
+@pytest.mark.parametrize(("path", "version"), [("/nothing", "1.0"), ("/v1/nothing", "0.3"), ("/é/x", "1.0")])
+def test_a_path_that_a_mounted_app_does_not_serve_is_named_with_its_prefix(path: str, version: str) -> None:
+    with A2AApp(greeter()) as app:
+        server = Peer(DispatcherMiddleware(NotFound(), {"/agents/greeter": app}))
+        answer = server.request("GET", f"/agents/greeter{path}", headers={"A2A-Version": version})
+
+    message = f"there is nothing at '/agents/greeter{path}'; the card is at /agents/greeter{CARD}"
+    assert (answer.status, answer.json["error"]["message"]) == (404, message)
+
+
 def test_behind_a_trusted_proxy_the_address_is_the_public_one() -> None:
     server = Peer(ProxyFix(A2AApp(greeter()), x_proto=1, x_host=1, x_prefix=1))
 
