@@ -16,7 +16,17 @@ from a2a_sync.lifecycle import Entry, LogEvent, ends_run
 from a2a_sync.listeners import Listeners
 from a2a_sync.operations import CANCEL_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE, Call, Endpoint, RunRequest
 from a2a_sync.stores import open_store
-from a2a_sync.stores.base import HeldRun, RunRevoked, RunToken, Scope, StartedRun, TaskStore, Workers
+from a2a_sync.stores.base import (
+    UNBOUNDED,
+    HeldRun,
+    RunRevoked,
+    RunToken,
+    Scope,
+    StartedRun,
+    StoreQuota,
+    TaskStore,
+    Workers,
+)
 from a2a_sync.types import Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 CALL = "agent.call"
@@ -222,19 +232,29 @@ class ObservedStore:
         self._store = store
         self._observer = _Observer(tell)
 
-    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
+    def start_run(
+        self,
+        scope: Scope,
+        request: RunRequest,
+        events: Sequence[LogEvent],
+        *,
+        create: bool,
+        quota: StoreQuota = UNBOUNDED,
+    ) -> StartedRun:
         """See `TaskStore.start_run`."""
         before = TaskState.UNSPECIFIED if create else self._store.head(scope, request.task_id).status.state
-        started = self._store.start_run(scope, request, events, create=create)
+        started = self._store.start_run(scope, request, events, create=create, quota=quota)
         seen = _Seen(before, request.context_id, began=time.monotonic())
         self._observer.begun(request.task_id, seen)
         self._observer.heard(request.task_id, started.entries, False)
         return started
 
-    def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
+    def append(
+        self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, max_task_bytes: int | None = None
+    ) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
         try:
-            entries = self._store.append(token, events, end=end)
+            entries = self._store.append(token, events, end=end, max_task_bytes=max_task_bytes)
         except RunRevoked:
             self._observer.lost(token.task_id)
             raise

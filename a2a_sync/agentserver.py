@@ -24,7 +24,7 @@ from a2a_sync.localcalls import WHOLE_HISTORY
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Endpoint, RunRequest
 from a2a_sync.stores import open_store
-from a2a_sync.stores.base import Scope, StartedRun, TaskStore
+from a2a_sync.stores.base import UNBOUNDED, Scope, StartedRun, StoreQuota, TaskStore
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -322,11 +322,19 @@ class _NamingStore(ObservedStore):
         super().__init__(store, tell)
         self._given_ids = given_ids
 
-    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
+    def start_run(
+        self,
+        scope: Scope,
+        request: RunRequest,
+        events: Sequence[LogEvent],
+        *,
+        create: bool,
+        quota: StoreQuota = UNBOUNDED,
+    ) -> StartedRun:
         given = request.message.metadata.get(_GIVEN_ID) if create else None
         if given is not None and scope == _OURS and request.key is not None and request.key.key == given:
             self._given_ids[request.task_id] = given
-        return super().start_run(scope, request, events, create=create)
+        return super().start_run(scope, request, events, create=create, quota=quota)
 
 
 class _TaskExecutor:

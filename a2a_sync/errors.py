@@ -76,7 +76,7 @@ class InvalidRequestError(A2AError):
 
 
 class RequestTooLargeError(InvalidRequestError):
-    """The body is larger than ``Limits.body`` bytes; it was not read."""
+    """The body is larger than ``Limits.body`` bytes, and was not read; or its task would hold more than ``Limits.max_task_bytes``."""
 
     http_status = 413
     rpc_http_status = 413

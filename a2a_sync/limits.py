@@ -17,6 +17,8 @@ class Limits:
         metadata: largest metadata of a message, and of a request, as JSON.
         page: largest page of ListTasks.
         history: most messages sent back with a task, whatever was asked for.
+        max_response_bytes: bytes of tasks in one answer or in the snapshot of a stream, about as JSON. Histories are cut
+            to their newest messages that fit, and pages of ListTasks end early; a task's artifacts are sent whole.
         history_part: largest part of a message that is sent back in a history; a larger one is left out, and a text says so.
 
     Runs:
@@ -36,6 +38,8 @@ class Limits:
     Tasks:
         keep_ended: how long a task is kept after it has ended.
         keep_waiting: how long a task is kept that waits for its client (``input-required``, ``auth-required``).
+        max_task_bytes: bytes of one stored task, about as JSON; a message that would make it more is refused (HTTP 413), and
+            a run that would fails.
         replay: how long the streams of a run can be taken up again after it has ended; then the log of a task with many
             entries is compacted to its messages and the sum of its artifacts, which all other reads are made of.
         sweep: how often a process looks for what is too old, give or take a half.
@@ -71,6 +75,7 @@ class Limits:
     metadata: int = 64 * 1024
     page: int = 100
     history: int = 1000
+    max_response_bytes: int | None = 32 * 1024 * 1024
     history_part: int | None = None
 
     executions: int = 64
@@ -87,6 +92,7 @@ class Limits:
 
     keep_ended: float | None = 7 * 86400.0
     keep_waiting: float | None = 30 * 86400.0
+    max_task_bytes: int | None = 32 * 1024 * 1024
     replay: float | None = 600.0
     sweep: float = 60.0
 
@@ -118,7 +124,18 @@ class Limits:
 
 
 _MAY_BE_NONE = frozenset(
-    {"history_part", "max_runtime", "idle_timeout", "blocking", "keep_ended", "keep_waiting", "replay", "threads"}
+    {
+        "history_part",
+        "max_response_bytes",
+        "max_task_bytes",
+        "max_runtime",
+        "idle_timeout",
+        "blocking",
+        "keep_ended",
+        "keep_waiting",
+        "replay",
+        "threads",
+    }
 )
 _MAY_BE_ZERO = frozenset({"waiting", "leftovers", "busy_wait", "history", "direct", "cancel_grace"})
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import Any
 
-from a2a_sync.auth.ownership import owner_of
+from a2a_sync.auth.ownership import owner_of, quota_owner
 from a2a_sync.errors import OverloadedError
 from a2a_sync.events import PolledStream
 from a2a_sync.fork import renew_in_child
 from a2a_sync.operations import SEND_MESSAGE, Call, Endpoint, StreamItem
-from a2a_sync.quotas import Quotas, quota_owner
+from a2a_sync.quotas import Quotas
 
 #: A thread that is held for longer is not waited for, and no call waits for a thread for longer. In seconds.
 _SHORT = 0.5

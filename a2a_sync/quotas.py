@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from a2a_sync.auth.ownership import OWNER_MARK
 from a2a_sync.limits import OwnerQuota
 
 
@@ -19,11 +18,6 @@ class Quotas:
     def share(self, total: int, limit: int | None = None) -> Share:
         """The shares of `total` places: at most `limit` for each owner, or a fair share where that is None."""
         return Share(self, total, limit)
-
-
-def quota_owner(owner: str) -> str:
-    """By what the places of an owner are counted: the agents of one host count together."""
-    return owner.rpartition(OWNER_MARK)[2]
 
 
 class Share:

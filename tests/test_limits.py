@@ -19,6 +19,8 @@ MAY_BE_NONE = {
     "keep_ended",
     "keep_waiting",
     "replay",
+    "max_response_bytes",
+    "max_task_bytes",
     "threads",
 }
 MAY_BE_ZERO = {"waiting", "leftovers", "busy_wait", "history", "direct", "cancel_grace"}

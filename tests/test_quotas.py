@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from a2a_sync.auth.ownership import quota_owner
 from a2a_sync.limits import OwnerQuota
-from a2a_sync.quotas import Quotas, Share, quota_owner
+from a2a_sync.quotas import Quotas, Share
 
 
 def fill(share: Share, owner: str) -> int:

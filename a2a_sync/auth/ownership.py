@@ -19,6 +19,11 @@ Owner: TypeAlias = Callable[[Call], str | None]
 OWNER_MARK = "\x1f"
 
 
+def quota_owner(owner: str) -> str:
+    """By what the places and the tasks of an owner are counted: the agents of one host count together."""
+    return owner.partition(OWNER_MARK)[2] if OWNER_MARK in owner else owner
+
+
 def owner_of(context: CallContext) -> str:
     """Whose tasks a call means: of whom the author named, else of its caller; ``""`` where there is nobody."""
     if context.owner is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from a2a_sync.auth.ownership import quota_owner
 from a2a_sync.errors import A2AError, OverloadedError, TaskNotCancelableError
 from a2a_sync.executor import RequestContext
 from a2a_sync.lifecycle import LogEvent
@@ -15,7 +16,7 @@ from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.pool import Slot, WorkerPool
-from a2a_sync.quotas import Quotas, quota_owner
+from a2a_sync.quotas import Quotas
 from a2a_sync.runs.run import Run
 from a2a_sync.stores.base import Scope, StartedRun, StoredTask, TaskStore
 from a2a_sync.types import Message, Metadata, Role

@@ -13,20 +13,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from a2a_sync.auth.ownership import quota_owner
 from a2a_sync.errors import OverloadedError, TaskNotCancelableError, TaskNotFoundError
 from a2a_sync.events import EventHub
 from a2a_sync.fork import renew_in_child
 from a2a_sync.lifecycle import LogEvent
-from a2a_sync.limits import Limits
+from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.pool import Slot, WorkerPool
-from a2a_sync.quotas import Quotas, quota_owner
+from a2a_sync.quotas import Quotas
 from a2a_sync.runs.cancelling import CancelHandlers, no_message
 from a2a_sync.runs.run import Run, current_run
 from a2a_sync.runs.watchdog import Watchdog
 from a2a_sync.stamp import status_event
-from a2a_sync.stores.base import HeldRun, RunRevoked, Scope, StartedRun, TaskEnded, TaskStore
+from a2a_sync.stores.base import HeldRun, RunRevoked, Scope, StartedRun, StoreQuota, TaskEnded, TaskStore
 from a2a_sync.types import Message, Metadata, TaskState
 
 logger = get_logger(__name__)
@@ -71,6 +72,10 @@ class Execution:
         self._hub = hub
         self._limits = limits
         self._debug = debug
+        bounds = quotas.quota if quotas is not None else OwnerQuota()
+        self._quota = StoreQuota(
+            max_task_bytes=limits.max_task_bytes, max_tasks=bounds.max_tasks, max_bytes=bounds.max_stored_bytes
+        )
         self._draining = self._closed = False
         #: Called before a run asks for its token: the process must be known as a worker by then.
         self.before_run: Callable[[], None] | None = None
@@ -90,7 +95,9 @@ class Execution:
         """Store the request and run the executor for it, at `place`.
 
         Raises:
-            OverloadedError: all threads are taken and the line is full; nothing was stored.
+            OverloadedError: all threads are taken and the line is full, or the owner's tasks hold as many bytes as they may;
+                nothing was stored.
+            RequestTooLargeError: the task would hold more bytes than it may; nothing was stored.
             TaskBusy, TaskEnded, TaskNotFoundError, StoreError: as the store says; nothing was stored.
         """
         executor = self._executor_of(scope)
@@ -153,6 +160,7 @@ class Execution:
             scope,
             request,
             create=create,
+            quota=self._quota,
             on_over=self._forget,
             debug=self._debug,
         )

@@ -18,7 +18,7 @@ from typing import Any
 
 from a2a_sync import clock
 from a2a_sync.dialogue import WaitsForAnswer
-from a2a_sync.errors import A2AError, OverloadedError, PublicError, TaskNotFoundError
+from a2a_sync.errors import A2AError, OverloadedError, PublicError, RequestTooLargeError, TaskNotFoundError
 from a2a_sync.events import EventHub
 from a2a_sync.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.incidents import incident
@@ -28,7 +28,18 @@ from a2a_sync.native import Way, on_native_thread, way_home
 from a2a_sync.operations import RunRequest
 from a2a_sync.runs.stopping import StopSignal
 from a2a_sync.stamp import Stamp, status_event
-from a2a_sync.stores.base import RunRevoked, Scope, StartedRun, StoreConflict, StoredTask, TaskEnded, TaskStore
+from a2a_sync.stores.base import (
+    OwnerFull,
+    RunRevoked,
+    Scope,
+    StartedRun,
+    StoreConflict,
+    StoredTask,
+    StoreQuota,
+    TaskEnded,
+    TaskFull,
+    TaskStore,
+)
 from a2a_sync.tracing import traced
 from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent
 
@@ -55,6 +66,7 @@ class Run:
         request: RunRequest,
         *,
         create: bool,
+        quota: StoreQuota,
         on_over: Callable[[Run], None],
         debug: bool = False,
     ) -> None:
@@ -74,6 +86,7 @@ class Run:
         self.hub = hub
         self._create = create
         self._debug = debug
+        self._quota = quota
         self._on_over = on_over
         self._lock = threading.RLock()
         self._over = False
@@ -89,7 +102,8 @@ class Run:
 
         Raises:
             TaskBusy, TaskEnded, TaskNotFoundError, StoreError: as the store says; nothing was stored.
-            OverloadedError: the run was stopped before it began.
+            RequestTooLargeError: the task would hold more bytes than it may; nothing was stored.
+            OverloadedError: the run was stopped before it began, or its owner's tasks hold as many bytes as they may.
         """
         with self._lock:
             if self.started is None:
@@ -102,7 +116,16 @@ class Run:
                 if ready or not self._create:
                     events.append(status_event(request, TaskState.WORKING))
                 try:
-                    self.started = self.store.start_run(self.scope, request, events, create=self._create)
+                    self.started = self.store.start_run(
+                        self.scope, request, events, create=self._create, quota=self._quota
+                    )
+                except TaskFull:
+                    raise RequestTooLargeError(self._too_large()) from None
+                except OwnerFull:
+                    raise OverloadedError(
+                        "the tasks of this caller hold as many bytes as they may; try again when one has ended",
+                        retry_after=60.0,
+                    ) from None
                 except (A2AError, StoreConflict):
                     raise
                 except BaseException:
@@ -170,6 +193,8 @@ class Run:
         except RunRevoked:
             self.lost()
             raise TaskCancelled(self.request.task_id) from None
+        except TaskFull:
+            raise PublicError(self._too_large()) from None
 
     def stored(self, task_id: str = "") -> StoredTask:
         """The task as the store has it now, or another one that its caller may see."""
@@ -385,11 +410,14 @@ class Run:
 
     def _append(self, events: Sequence[LogEvent], *, end: bool) -> tuple[Entry, ...]:
         assert self.started is not None
-        entries = self.store.append(self.started.token, events, end=end)
+        entries = self.store.append(self.started.token, events, end=end, max_task_bytes=self._quota.max_task_bytes)
         self.last_event = clock.monotonic()
         self._over = self._over or end
         self.hub.publish(self.request.task_id, entries, ended=end)
         return entries
+
+    def _too_large(self) -> str:
+        return f"a task may hold {self._quota.max_task_bytes} bytes, and this would make it more; start another task"
 
     def _earlier_artifacts(self) -> list[str]:
         """Ids of the artifacts that earlier runs of the task made."""

@@ -156,6 +156,18 @@ class Swept:
 COMPACT_FROM = 64
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreQuota:
+    """How much a run that is started may add to a store: bytes of its task; tasks and bytes of its owner. None: no bound."""
+
+    max_task_bytes: int | None = None
+    max_tasks: int | None = None
+    max_bytes: int | None = None
+
+
+UNBOUNDED = StoreQuota()
+
+
 class StoreConflict(Exception):
     """A write that the store refuses; nothing was stored."""
 
@@ -166,6 +178,14 @@ class TaskExists(StoreConflict):
 
 class TaskBusy(StoreConflict):
     """Another run holds the token."""
+
+
+class TaskFull(StoreConflict):
+    """The task would hold more bytes than it may."""
+
+
+class OwnerFull(StoreConflict):
+    """The owner's tasks would hold more bytes than they may, and those without a run are too few to make room."""
 
 
 class TaskEnded(StoreConflict):
@@ -264,29 +284,45 @@ class TaskStore(Protocol):
     def contexts(self) -> Contexts:
         """What the tasks of one context have in common."""
 
-    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
+    def start_run(
+        self,
+        scope: Scope,
+        request: RunRequest,
+        events: Sequence[LogEvent],
+        *,
+        create: bool,
+        quota: StoreQuota = UNBOUNDED,
+    ) -> StartedRun:
         """Begin a run on ``request.task_id``: store the request and `events` (the user's message first) in one step.
 
         With `create` the task is made; otherwise it must exist. The key of the request is kept as long as the task, and so
         is its webhook, unless it is deleted or replaced.
+
+        Tasks without a run are evicted where `quota` or the store's own bound asks for it: of those of one owner the task
+        that ended first, then the one that has waited longest for its client; for the store's bound, of the owner that has
+        most tasks. An owner is what `quota_owner` makes of a scope, whatever its tenant.
 
         Raises:
             AlreadySent: the scope has a send with the request's key; this is judged first.
             TaskExists: the task was to be created and is there already.
             TaskBusy: a run holds the token.
             TaskEnded: the task is terminal.
+            TaskFull, OwnerFull: it is more than `quota` allows.
         """
 
     def sent(self, scope: Scope, key: str) -> SentRun | None:
         """What became of the scope's send with this key; None when there was none."""
 
-    def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
+    def append(
+        self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, max_task_bytes: int | None = None
+    ) -> tuple[Entry, ...]:
         """Append for the holder of `token`; `end` frees the token in the same step. `events` may be empty.
 
         An event that ends its run (`lifecycle.ends_run`: a terminal state, a question) frees it in any case.
 
         Raises:
             RunRevoked: the token is not current, or the task is gone.
+            TaskFull: the task would have more than `max_task_bytes`; nothing was stored.
         """
 
     def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:

@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 
+from a2a_sync.auth.ownership import quota_owner
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest
+from a2a_sync.sizes import event_size
 from a2a_sync.stores.base import (
+    UNBOUNDED,
     AlreadySent,
     Expiry,
     LogPage,
+    OwnerFull,
     RunRevoked,
     RunToken,
     Scope,
     SentRun,
     StartedRun,
     StoredTask,
+    StoreQuota,
     Swept,
     TaskBusy,
     TaskEnded,
     TaskExists,
+    TaskFull,
     TaskHead,
     TaskPage,
     TaskQuery,
@@ -37,7 +43,7 @@ from a2a_sync.stores.base import (
 )
 from a2a_sync.stores.memory_contexts import MemoryContexts
 from a2a_sync.stores.memory_webhooks import MemoryWebhooks, set_webhook
-from a2a_sync.stores.records import Owned, Record
+from a2a_sync.stores.records import Account, Accounts, Owned, Record
 from a2a_sync.types import TaskState, TaskStatus
 
 _order = attrgetter("order")
@@ -47,8 +53,8 @@ _UNSPECIFIED = TaskStatus(state=TaskState.UNSPECIFIED)
 class MemoryStore:
     """A `TaskStore` in memory, for one process.
 
-    Beyond `max_tasks` the tasks that ended first are forgotten first, then those that have waited longest for their
-    client; a task with a run is never forgotten. Safe to use from any thread.
+    Beyond `max_tasks`, tasks of the owner that has most of them are evicted: those that ended first, then those that have
+    waited longest for their client; a task with a run never is. Safe to use from any thread.
 
     Raises:
         ValueError: `max_tasks` is below 1.
@@ -64,22 +70,34 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._tasks: dict[str, Record] = {}
         self._scopes: dict[Scope, Owned] = {}
-        #: Ids in the order in which their tasks ended, with some of tasks deleted since.
-        self._ended: deque[str] = deque()
-        self._waiting: OrderedDict[str, None] = OrderedDict()
+        self._accounts = Accounts()
         self._tokens = itertools.count(1)
         self.webhooks = MemoryWebhooks(self._lock, self._tasks, self._find)
         self.contexts = MemoryContexts(self._lock, self._scopes, self._held)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
+    def start_run(
+        self,
+        scope: Scope,
+        request: RunRequest,
+        events: Sequence[LogEvent],
+        *,
+        create: bool,
+        quota: StoreQuota = UNBOUNDED,
+    ) -> StartedRun:
         """See `TaskStore.start_run`."""
         task_id = request.task_id
+        size = sum(map(event_size, events))
         with self._lock:
             if request.key is not None and (known := self.sent(scope, request.key.key)) is not None:
                 raise AlreadySent(known)
-            record = self._create(scope, request) if create else self._startable(scope, task_id)
+            if create and task_id in self._tasks:
+                raise TaskExists(f"task {task_id} exists")
+            held = None if create else self._startable(scope, task_id)
+            _refuse_large(task_id, size if held is None else held.bytes + size, quota.max_task_bytes)
+            forgotten = self._make_room(scope, size, quota, create=create, but=task_id)
+            record = held or self._create(scope, request)
             record.token = str(next(self._tokens))
             token = RunToken(task_id, record.token)
             record.request = request
@@ -87,12 +105,11 @@ class MemoryStore:
                 set_webhook(record, request.webhook, record.head.version)
             if request.webhook is not None or request.key is not None:
                 record.request = replace(request, key=None, webhook=None)
-            entries = self._write(record, events)
+            entries = self._write(record, events, size)
             if request.key is not None:
                 key, fingerprint = request.key
                 record.keys += (key,)
                 record.owned.sends[key] = SentRun(task_id, record.head.version, fingerprint)
-            forgotten = self._forget_surplus() if create else ()
             return StartedRun(token=token, head=record.head, entries=entries, forgotten=forgotten)
 
     def sent(self, scope: Scope, key: str) -> SentRun | None:
@@ -100,10 +117,15 @@ class MemoryStore:
         owned = self._scopes.get(scope)
         return None if owned is None else owned.sends.get(key)
 
-    def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
+    def append(
+        self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, max_task_bytes: int | None = None
+    ) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
+        size = sum(map(event_size, events))
         with self._lock:
-            return self._write(self._held(token), events, end=end)
+            record = self._held(token)
+            _refuse_large(token.task_id, record.bytes + size, max_task_bytes)
+            return self._write(record, events, size, end=end)
 
     def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """See `TaskStore.interrupt`."""
@@ -111,7 +133,7 @@ class MemoryStore:
             record = self._find(scope, task_id)
             if record.terminal:
                 raise TaskEnded(f"task {task_id} is {record.head.status.state}")
-            return self._write(record, events, end=True)
+            return self._write(record, events, sum(map(event_size, events)), end=True)
 
     def delete(self, scope: Scope, task_id: str) -> None:
         """See `TaskStore.delete`."""
@@ -123,14 +145,13 @@ class MemoryStore:
 
     def _create(self, scope: Scope, request: RunRequest) -> Record:
         task_id = request.task_id
-        if task_id in self._tasks:
-            raise TaskExists(f"task {task_id} exists")
         head = TaskHead(
             id=task_id, context_id=request.context_id, status=_UNSPECIFIED, version=0, running=True, metadata={}
         )
         owned = self._scopes.get(scope)
         if owned is None:
-            owned = self._scopes[scope] = Owned(scope)
+            owned = self._scopes[scope] = Owned(scope, self._accounts.of(quota_owner(scope.owner)))
+        self._accounts.change(owned.account, 1)
         record = self._tasks[task_id] = Record(owned, head)
         owned.add(record)
         return record
@@ -149,54 +170,73 @@ class MemoryStore:
             raise TaskBusy(f"a run on task {task_id} goes on")
         return record
 
-    def _write(self, record: Record, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
+    def _write(self, record: Record, events: Sequence[LogEvent], size: int, *, end: bool = False) -> tuple[Entry, ...]:
         change = outcome(events)
         if end or change.ends:
             record.token = ""  # the right to append, given back  # nosec B105
             record.request = None
         first = record.head.version + 1
-        record.take(events, change, running=bool(record.token))
+        record.take(events, size, change, running=bool(record.token))
         self._queue(record)
         return tuple([Entry(number, event) for number, event in enumerate(events, first)])
 
-    # -- the bound ----------------------------------------------------------------------------------------------------
+    # -- eviction -----------------------------------------------------------------------------------------------------
 
     def _queue(self, record: Record) -> None:
-        """Put the task where `_forget_surplus` looks for it; tasks with a run are in no queue."""
-        task_id = record.head.id
+        """Put the task where `_oldest` looks for it; tasks with a run are in no queue."""
+        task_id, account = record.head.id, record.owned.account
         if record.token:
-            self._waiting.pop(task_id, None)
+            account.waiting.pop(task_id, None)
         elif record.terminal:
-            self._waiting.pop(task_id, None)
-            self._ended.append(task_id)
+            account.waiting.pop(task_id, None)
+            account.ended.append(task_id)
         else:
-            self._waiting[task_id] = None
+            account.waiting[task_id] = None
 
-    def _forget_surplus(self) -> tuple[str, ...]:
+    def _make_room(self, scope: Scope, size: int, quota: StoreQuota, *, create: bool, but: str) -> tuple[str, ...]:
+        """Evict what is too much once a run on the task `but` has begun; the ids of those that waited for their client."""
+        account = self._accounts.of(quota_owner(scope.owner))
         forgotten: tuple[str, ...] = ()
-        while len(self._tasks) > self._max_tasks and (record := self._oldest()) is not None:
+        if create and quota.max_tasks is not None:
+            while account.tasks >= quota.max_tasks and (record := self._oldest(account, but)) is not None:
+                forgotten += self._remove(record)
+        if quota.max_bytes is not None:
+            while account.bytes + size > quota.max_bytes:
+                if (record := self._oldest(account, but)) is None:
+                    raise OwnerFull(f"the tasks of one owner hold {account.bytes} bytes already")
+                forgotten += self._remove(record)
+        while create and len(self._tasks) >= self._max_tasks and (record := self._oldest_of_largest()) is not None:
             forgotten += self._remove(record)
         return forgotten
 
-    def _oldest(self) -> Record | None:
-        while self._ended:
-            record = self._tasks.get(self._ended.popleft())
+    def _oldest_of_largest(self) -> Record | None:
+        """The task of the owner that has most, among those that have one without a run."""
+        return next(filter(None, map(self._oldest, self._accounts.largest_first())), None)
+
+    def _oldest(self, account: Account, but: str = "") -> Record | None:
+        """The task of an owner that is evicted first."""
+        while account.ended:
+            record = self._tasks.get(account.ended[0])
             if record is not None and record.terminal:
                 return record
-        return self._tasks[next(iter(self._waiting))] if self._waiting else None
+            account.ended.popleft()
+        return next((self._tasks[task_id] for task_id in account.waiting if task_id != but), None)
 
     def _remove(self, record: Record) -> tuple[str, ...]:
         """Remove a task with everything that belongs to it; its id, if it waited for its client."""
         task_id, owned = record.head.id, record.owned
-        waited = task_id in self._waiting
+        account = owned.account
+        waited = task_id in account.waiting
         record.token = ""  # the right to append, given back  # nosec B105
-        self._waiting.pop(task_id, None)
+        account.waiting.pop(task_id, None)
         del self._tasks[task_id]
         owned.remove(record)
+        account.bytes -= record.bytes
+        self._accounts.change(account, -1)
         if not owned.tasks:
             del self._scopes[owned.scope]
-        if len(self._ended) > 2 * len(self._tasks) + 64:
-            self._ended = deque(task_id for task_id in self._ended if task_id in self._tasks)
+        if len(account.ended) > 2 * account.tasks + 64:
+            account.ended = deque(task_id for task_id in account.ended if task_id in self._tasks)
         return (task_id,) if waited else ()
 
     def sweep(self, expiry: Expiry, *, limit: int = 100) -> Swept:
@@ -226,6 +266,7 @@ class MemoryStore:
             if record.token or record.head.version != version or self._tasks.get(task_id) is not record:
                 return False
             self._tasks[task_id] = record.owned.tasks[task_id] = compacted
+            record.owned.account.bytes += compacted.bytes - record.bytes
             return True
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -276,6 +317,11 @@ class MemoryStore:
         if record is None or record.owned.scope != scope:
             raise not_found(task_id)
         return record
+
+
+def _refuse_large(task_id: str, size: int, most: int | None) -> None:
+    if most is not None and size > most:
+        raise TaskFull(f"task {task_id} would hold {size} bytes, more than {most}")
 
 
 def _matches(record: Record, query: TaskQuery) -> bool:

@@ -34,3 +34,4 @@ class MemoryContexts:
             if current.version != expected:
                 raise StateConflict(current)
             states[context_id] = StoredState(body, expected + 1)
+            record.owned.account.bytes += len(body) - (len(current.body) if current is not _NOTHING else 0)

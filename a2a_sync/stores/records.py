@@ -1,8 +1,9 @@
-"""One task of a `MemoryStore`: its head, its log, and what is left of a part of the log that was compacted."""
+"""One task of a `MemoryStore`: its head, its log, what is left of a part of it that was compacted; and what an owner has."""
 
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from a2a_sync import clock
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import RunRequest
+from a2a_sync.sizes import artifact_size, event_size
 from a2a_sync.stores.base import (
     COMPACT_FROM,
     Cursor,
@@ -28,13 +30,64 @@ from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.types import Artifact, Message, Task
 
 
+class Account:
+    """What one owner has stored, the agents of a host and all tenants together: see `quota_owner`."""
+
+    __slots__ = ("bytes", "ended", "name", "tasks", "waiting")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tasks = 0
+        self.bytes = 0
+        #: Ids in the order in which their tasks ended, with some of tasks deleted since.
+        self.ended: deque[str] = deque()
+        self.waiting: OrderedDict[str, None] = OrderedDict()
+
+
+class Accounts:
+    """The accounts of all owners, by name and by how many tasks they have. No step costs more when there are more."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Account] = {}
+        #: Those with so many tasks, the one that has got its newest first first.
+        self._by_tasks: dict[int, dict[str, Account]] = {}
+        self._most = 0
+
+    def of(self, name: str) -> Account:
+        """The account of an owner; a new one is kept when it gets a task."""
+        return self.by_name.get(name) or Account(name)
+
+    def change(self, account: Account, tasks: int) -> None:
+        """Add `tasks` (1 or -1) to an account."""
+        old, new = account.tasks, account.tasks + tasks
+        if old:
+            same = self._by_tasks[old]
+            del same[account.name]
+            if not same:
+                del self._by_tasks[old]
+        account.tasks = new
+        if new:
+            self.by_name[account.name] = account
+            self._by_tasks.setdefault(new, {})[account.name] = account
+        else:
+            self.by_name.pop(account.name, None)
+        if new > self._most or (old == self._most and old not in self._by_tasks):
+            self._most = new
+
+    def largest_first(self) -> Iterator[Account]:
+        """Those with most tasks first."""
+        for tasks in range(self._most, 0, -1):
+            yield from self._by_tasks.get(tasks, {}).values()
+
+
 class Owned:
     """The tasks of one scope, its sends by their keys, and its contexts: the ids of their tasks, and their states."""
 
-    __slots__ = ("contexts", "scope", "sends", "states", "tasks")
+    __slots__ = ("account", "contexts", "scope", "sends", "states", "tasks")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, account: Account) -> None:
         self.scope = scope
+        self.account = account
         self.tasks: dict[str, Record] = {}
         self.sends: dict[str, SentRun] = {}
         # Most contexts have one task: its id stands for a set of one.
@@ -64,7 +117,8 @@ class Owned:
             del known[task_id]
         if not known or known == task_id:
             del self.contexts[context_id]
-            self.states.pop(context_id, None)
+            if (state := self.states.pop(context_id, None)) is not None:
+                self.account.bytes -= len(state.body)
 
     def of_context(self, context_id: str) -> list[Record]:
         """The tasks of a context."""
@@ -91,6 +145,7 @@ class Record:
     __slots__ = (
         "artifacts",
         "base",
+        "bytes",
         "events",
         "head",
         "keys",
@@ -110,6 +165,7 @@ class Record:
         self.events: list[Packed] = []
         self.messages = 0
         self.artifacts = 0
+        self.bytes = 0
         self.order = Cursor(0, head.id)
         #: When its newest run ended, in seconds since 1970.
         self.rest = 0.0
@@ -126,9 +182,11 @@ class Record:
 
     # -- writing --
 
-    def take(self, events: Sequence[LogEvent], change: Outcome, *, running: bool) -> None:
-        """Add `events` and replace the head, in this order."""
+    def take(self, events: Sequence[LogEvent], size: int, change: Outcome, *, running: bool) -> None:
+        """Add `events`, of `size` bytes, and replace the head, in this order."""
         old = self.head
+        self.bytes += size
+        self.owned.account.bytes += size
         self.events.extend([pack(event, old.id, old.context_id) for event in events])
         self.artifacts += change.artifacts
         self.messages += sum(isinstance(event, Message) for event in events)
@@ -154,6 +212,7 @@ class Record:
         new = Record(self.owned, replace(head, compacted=head.version), base)
         new.messages, new.artifacts, new.order = self.messages, self.artifacts, self.order
         new.rest, new.keys, new.webhooks = self.rest, self.keys, self.webhooks
+        new.bytes = sum(event_size(entry.event) for entry in messages) + sum(map(artifact_size, base.artifacts))
         return new
 
     # -- age --

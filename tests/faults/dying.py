@@ -41,13 +41,15 @@ class DyingStore(SQLiteStore):
         leave = self.workers.leave
         self.workers.leave = lambda: self._around("leave", leave)  # type: ignore[method-assign]
 
-    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
-        return self._around("start_run", lambda: SQLiteStore.start_run(self, scope, request, events, create=create))
+    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], **options: Any) -> StartedRun:
+        return self._around("start_run", lambda: SQLiteStore.start_run(self, scope, request, events, **options))
 
-    def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
+    def append(
+        self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, **options: Any
+    ) -> tuple[Entry, ...]:
         number = self.head(Scope(), token.task_id).version + 1
         call = "end" if end else "append"
-        return self._around(call, lambda: SQLiteStore.append(self, token, events, end=end), number)
+        return self._around(call, lambda: SQLiteStore.append(self, token, events, end=end, **options), number)
 
     def _around(self, call: str, work: Callable[[], Any], number: int = 0) -> Any:
         self._die(call, "before", number)

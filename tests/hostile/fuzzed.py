@@ -48,13 +48,15 @@ class Witness(MemoryStore):
             (self._running.add if running else self._running.discard)(task_id)
             self._changed.notify_all()
 
-    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
-        started = super().start_run(scope, request, events, create=create)
+    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], **options: Any) -> StartedRun:
+        started = super().start_run(scope, request, events, **options)
         self._wrote(request.task_id, True)
         return started
 
-    def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
-        entries = super().append(token, events, end=end)
+    def append(
+        self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, **options: Any
+    ) -> tuple[Entry, ...]:
+        entries = super().append(token, events, end=end, **options)
         self._wrote(token.task_id, not (end or any(map(ends_run, events))))
         return entries
 

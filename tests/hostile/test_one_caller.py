@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-from a2a_sync import A2AApp, Client, Limits, Retry, TaskState
-from a2a_sync.errors import OverloadedError
+from a2a_sync import A2AApp, Client, Limits, MemoryStore, Retry, SQLiteStore, TaskState
+from a2a_sync.errors import OverloadedError, RequestTooLargeError, TaskNotFoundError
 from a2a_sync.limits import OwnerQuota
 from a2a_sync.testing import wsgi_session
 from tests.agents.shared import agent, caller
@@ -122,3 +123,111 @@ def test_a_caller_alone_on_an_app_without_authentication_may_take_everything() -
             client.send("wait", return_immediately=True)
         for task_id in begun:
             client.cancel_task(task_id)
+
+
+# -- what is stored -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_tasks_of_one_caller_evict_none_of_another(kind: str, tmp_path: Path) -> None:
+    store = MemoryStore(max_tasks=200) if kind == "memory" else SQLiteStore(tmp_path / "tasks.db", max_tasks=200)
+    with A2AApp(agent, auth=caller, store=store) as app:
+        session = wsgi_session(app)
+        greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
+        ended, asked = honest.send("hello"), honest.send("ask")
+        for n in range(205):
+            # Tenants are chosen by callers: they are no owners.
+            client = Client(
+                "http://agent.test", headers={"X-Caller": "greedy"}, tenant=str(n), session=session, retry=Retry.off
+            )
+            client.send("hello")
+        assert honest.get_task(ended.id).text == "hello"
+        assert honest.send("hello", task_id=asked.id).state is TaskState.COMPLETED
+        assert greedy.send("hello").state is TaskState.COMPLETED
+    store.close()
+
+
+@pytest.mark.live
+@pytest.mark.timeout(90)
+def test_tasks_of_one_caller_evict_none_of_another_whichever_worker_makes_them(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    environment = {"SHARED_STORE": f"sqlite:///{path}", "SHARED_MAX_TASKS": "40"}
+    options = ("-c", "python:a2a_sync.gunicorn")
+    with gunicorn("tests.agents.shared:app", *options, threads=8, workers=2, environment=environment) as server:
+        with named(server.url, "honest") as honest:
+            ended, asked = honest.send("hello"), honest.send("ask")
+
+        def fifteen() -> set[str]:
+            # A connection each, so that the kernel picks a worker.
+            found = set()
+            for _ in range(15):
+                with named(server.url, "greedy") as greedy:
+                    found.add(greedy.send("process").text)
+            return found
+
+        pids: set[str] = set()
+        for _ in range(10):
+            pids = pids.union(*[one.result(30) for one in [Background(fifteen) for _ in range(4)]])
+            if len(pids) == 2:
+                break
+        assert len(pids) == 2
+        with named(server.url, "honest") as honest:
+            assert honest.get_task(ended.id).text == "hello"
+            assert honest.send("hello", task_id=asked.id).state is TaskState.COMPLETED
+            assert honest.list_tasks().total_size == 2
+        with named(server.url, "greedy") as greedy:
+            assert greedy.list_tasks().total_size == 38
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_bytes_of_one_caller_are_bounded(kind: str, tmp_path: Path) -> None:
+    store = MemoryStore() if kind == "memory" else SQLiteStore(tmp_path / "tasks.db")
+    quota = OwnerQuota(max_stored_bytes=1_000_000)
+    with A2AApp(agent, auth=caller, store=store, owner_quota=quota, limits=Limits(max_task_bytes=400_000)) as app:
+        session = wsgi_session(app)
+        greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
+        asked = honest.send("ask")
+        first = greedy.send("hello")
+        for _ in range(30):
+            greedy.send("echo " + "x" * 100_000)
+        assert 2 <= greedy.list_tasks().total_size <= 5
+        with pytest.raises(TaskNotFoundError):
+            greedy.get_task(first.id)
+        with pytest.raises(RequestTooLargeError, match="400000 bytes"):
+            greedy.send("x" * 500_000)
+        # What the agent answers makes it too much: that task fails, and only that one.
+        answer = greedy.send("echo " + "x" * 250_000)
+        assert answer.state is TaskState.FAILED
+        assert "400000 bytes" in answer.text
+        assert honest.send("hello", task_id=asked.id).state is TaskState.COMPLETED
+        if kind == "sqlite":
+            assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 20_000_000
+    store.close()
+
+
+def test_a_message_for_a_task_that_is_full_is_refused_and_leaves_no_trace() -> None:
+    with A2AApp(agent, auth=caller, limits=Limits(max_task_bytes=100_000)) as app:
+        client = named("http://agent.test", "ada", session=wsgi_session(app))
+        task = client.get_task(client.send("ask " + "x" * 60_000).id)
+        for _ in range(2):
+            with pytest.raises(RequestTooLargeError, match="start another task"):
+                client.send("x" * 60_000, task_id=task.id)
+            with (
+                pytest.raises(RequestTooLargeError, match="start another task"),
+                client.stream("x" * 60_000, task_id=task.id) as events,
+            ):
+                list(events)
+        assert client.get_task(task.id) == task
+        assert client.send("hello", task_id=task.id).state is TaskState.COMPLETED
+
+
+def test_an_owner_whose_running_tasks_hold_all_bytes_is_refused_and_may_go_on_later() -> None:
+    with A2AApp(agent, auth=caller, owner_quota=OwnerQuota(max_stored_bytes=150_000)) as app:
+        session = wsgi_session(app)
+        greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
+        task = greedy.send("wait " + "x" * 100_000, return_immediately=True)
+        with pytest.raises(OverloadedError, match="hold as many bytes as they may"):
+            greedy.send("wait " + "x" * 100_000)
+        assert honest.send("hello").text == "hello"
+        greedy.cancel_task(task.id)
+        assert greedy.send("hello " + "x" * 60_000).state is TaskState.COMPLETED

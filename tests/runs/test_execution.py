@@ -520,11 +520,11 @@ def test_a_time_limit_that_the_store_refuses_to_note_is_tried_again(serve, caplo
     class Stubborn(MemoryStore):
         refusals = 2
 
-        def append(self, token, events, *, end=False):
+        def append(self, token, events, *, end=False, **options):
             if end and self.refusals:
                 self.refusals -= 1
                 raise StoreError("busy")
-            return super().append(token, events, end=end)
+            return super().append(token, events, end=end, **options)
 
     gate = Gate()
     served = serve(hold(gate), store=Stubborn(), max_runtime=0.05)

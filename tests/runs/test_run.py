@@ -131,11 +131,11 @@ def test_a_step_that_could_not_be_stored_can_be_tried_again():
     class Hiccup(MemoryStore):
         failures = 1
 
-        def append(self, token, events, *, end=False):
+        def append(self, token, events, *, end=False, **options):
             if self.failures and end:
                 self.failures -= 1
                 raise StoreError("busy")
-            return super().append(token, events, end=end)
+            return super().append(token, events, end=end, **options)
 
     def handler(message, context):
         question = context.say("size?")
@@ -413,10 +413,10 @@ def test_a_cancel_inside_a_step_waits_for_it_and_then_ends_the_task():
     gate = Gate()
 
     class Slow(MemoryStore):
-        def append(self, token, events, *, end=False):
+        def append(self, token, events, *, end=False, **options):
             if any(isinstance(event, TaskArtifactUpdateEvent) for event in events):
                 gate.here()
-            return super().append(token, events, end=end)
+            return super().append(token, events, end=end, **options)
 
     served = Served(lambda message, context: "done", store=Slow())
     sender = served.in_background()
@@ -596,8 +596,8 @@ def test_an_end_that_was_stored_though_the_store_said_otherwise_stands():
     served = Served(lambda message, context: "done", store=store)
     append, calls = store.append, itertools.count()
 
-    def lie(token, events, *, end=False):
-        entries = append(token, events, end=end)
+    def lie(token, events, *, end=False, **options):
+        entries = append(token, events, end=end, **options)
         if next(calls) == 0:
             raise StoreError("the connection broke behind the commit")
         return entries

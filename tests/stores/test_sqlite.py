@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from a2a_sync.errors import StoreError
+from a2a_sync.errors import StoreError, TaskNotFoundError
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import AlreadySent, Scope, TaskQuery
-from a2a_sync.stores.sqlite import SQLiteStore
+from a2a_sync.stores.sqlite import SQLiteStore, schema
 from a2a_sync.testing.storecontract import StoreContract
 from a2a_sync.testing.storecontract.making import (
     MINE,
@@ -177,23 +177,60 @@ def test_a_file_of_a_newer_release_is_refused_in_one_sentence(path, make_store):
         with pytest.raises(StoreError) as caught:
             store.head(MINE, task_id)
         assert "1234" in str(caught.value)
-        assert "up to 3" in str(caught.value)
+        assert "up to 4" in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
-def test_a_file_of_the_first_release_gets_what_it_lacks(path, make_store):
-    store = make_store()
-    task_id = done(store)
-    store.close()
+def earlier(path: Path, version: int) -> None:
+    """Rewrite the file with the tables of an earlier version, and all in them that these had."""
     with connect(path) as connection:
-        connection.execute("DROP TABLE a2a_webhooks")
-        connection.execute("DROP TABLE a2a_states")
-        connection.execute("UPDATE a2a_meta SET value = 1 WHERE name = 'schema'")
+        connection.execute(f"ATTACH '{path}.old' AS old")
+        made = [*schema._TABLES, *(one for added in range(2, version + 1) for one in schema._SINCE[added])]
+        with sqlite3.connect(f"{path}.old") as old:
+            for statement in made:
+                old.execute(statement.format(p="a2a_"))
+            old.execute("CREATE TABLE a2a_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID")
+            for (trigger,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+                old.execute(f"DROP TRIGGER {trigger}")
+        for (table,) in connection.execute("SELECT name FROM old.sqlite_master WHERE type = 'table'").fetchall():
+            columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA old.table_info({table})"))
+            connection.execute(f"INSERT INTO old.{table} ({columns}) SELECT {columns} FROM main.{table}")
+        connection.execute("UPDATE old.a2a_meta SET value = ? WHERE name = 'schema'", (version,))
+    with sqlite3.connect(f"{path}.old") as old:
+        for statement in made:
+            if "TRIGGER" in statement:
+                old.execute(statement.format(p="a2a_"))
+    for name in (f"{path}-wal", f"{path}-shm"):
+        Path(name).unlink(missing_ok=True)
+    Path(f"{path}.old").replace(path)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, version):
+    store = make_store()
+    seats = [Scope("t", f"{seat}ada") for seat in ("", "echo\x1f", "sum\x1f")]
+    task_ids = [done(store, scope=scope) for scope in [*seats, MINE, *[Scope("", "bob")] * 3]]
+    run = begin(store)
+    if version == 3:
+        store.contexts.set_state(run.token, b'{"a":1}', expected=0)
+    counted = "SELECT name, tasks, stored FROM a2a_owners ORDER BY name"
+    with connect(path) as connection:
+        before = connection.execute(counted).fetchall()
+    store.close()
+    earlier(path, version)
     results = together(
-        *[partial(upgraded.webhooks.of_task, MINE, task_id) for upgraded in [make_store() for _ in range(4)]]
+        *[partial(upgraded.webhooks.of_task, seats[0], task_ids[0]) for upgraded in [make_store() for _ in range(4)]]
     )
     assert results == [()] * 4
-    assert store.head(MINE, task_id).version == 4
+    assert store.head(seats[1], task_ids[1]).version == 4
+    with connect(path) as connection:
+        assert connection.execute(counted).fetchall() == before
+    assert [(name, tasks) for name, tasks, _ in before] == [("ada", 5), ("bob", 3)]
+    small = make_store(max_tasks=8)
+    done(small, scope=Scope("", "carol"))
+    assert small.list(Scope("", "bob"), TaskQuery()).total == 3
+    with pytest.raises(TaskNotFoundError):
+        small.head(seats[0], task_ids[0])
 
 
 def test_threads_that_use_a_new_file_first_at_once_all_come_up(make_store):
@@ -330,7 +367,7 @@ def test_greenlets_go_on_while_one_waits_for_the_lock(path):
     program = """
         from gevent import monkey; monkey.patch_all()
         import sqlite3, sys, gevent
-        from a2a_sync.stores.sqlite import SQLiteStore
+        from a2a_sync.stores.sqlite import SQLiteStore, schema
         from a2a_sync.testing.storecontract.making import begin, chunk
         store = SQLiteStore(sys.argv[1], busy_timeout=20)
         run = begin(store)

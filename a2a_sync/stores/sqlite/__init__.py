@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Literal
 
 from a2a_sync import clock
+from a2a_sync.auth.ownership import quota_owner
 from a2a_sync.errors import StoreError
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import (
+    UNBOUNDED,
     Cursor,
     Expiry,
     LogPage,
@@ -27,10 +29,12 @@ from a2a_sync.stores.base import (
     SentRun,
     StartedRun,
     StoredTask,
+    StoreQuota,
     Swept,
     TaskBusy,
     TaskEnded,
     TaskExists,
+    TaskFull,
     TaskHead,
     TaskPage,
     TaskQuery,
@@ -57,8 +61,8 @@ class SQLiteStore:
     """A `TaskStore` in the SQLite file at `path`, which is made at the first use. Nothing is opened before that.
 
     `prefix` begins the names of its tables, so that the file may hold others too. `busy_timeout` is how long, in
-    seconds, a write waits for other processes. Beyond `max_tasks` the tasks that ended first are deleted first, then
-    those that have waited longest for their client. `synchronous` is SQLite's: with "normal" a loss of power may cost the
+    seconds, a write waits for other processes. Beyond `max_tasks`, tasks of the owner that has most of them are evicted:
+    those that ended first, then those that have waited longest for their client. `synchronous` is SQLite's: with "normal" a loss of power may cost the
     newest writes (a killed process costs none), with "full" each write waits until the disk has it. Not for network file
     systems, whose locks cannot be relied on.
 
@@ -111,7 +115,15 @@ class SQLiteStore:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], *, create: bool) -> StartedRun:
+    def start_run(
+        self,
+        scope: Scope,
+        request: RunRequest,
+        events: Sequence[LogEvent],
+        *,
+        create: bool,
+        quota: StoreQuota = UNBOUNDED,
+    ) -> StartedRun:
         """See `TaskStore.start_run`."""
         token = self.workers.new_token(request.task_id)
         batch, request_row = Batch(events), RequestRow(request, events)
@@ -121,19 +133,23 @@ class SQLiteStore:
             sends.refuse_known(connection, self._sql, scope, request.key)
             if create:
                 old = HeadRow.new(scope.tenant, scope.owner, request)
-                new = self._insert(connection, batch.advance(old, token.value))
             else:
                 old = self._startable(connection, scope, request.task_id)
-                new = batch.advance(old, token.value)
+            body = request_row.body(old.version)
+            new = _refuse_large(batch.advance(old, token.value, body), quota.max_task_bytes)
+            if create:
+                new = self._insert(connection, new)
+            else:
                 self._update(connection, old, new)
-            connection.execute(self._sql.put_request, (place(new.key, 0), request_row.body(old.version)))
+            connection.execute(self._sql.put_request, (place(new.key, 0), body))
             connection.executemany(self._sql.put, batch.rows(old, new.key))
             sends.keep(connection, self._sql, request.key, old, new)
             if webhook is not None:
                 webhook.put(connection, self._sql, new.key, old.version)
-            return new, self._retention.forget_surplus(connection) if create else ()
+            return new, self._retention.make_room(connection, owner, quota, create=create)
 
-        row, forgotten = self._database.write(work)
+        owner = quota_owner(scope.owner)
+        row, forgotten = self._retention.with_room(owner, lambda: self._database.write(work))
         head = row.head(batch.change.status)
         return StartedRun(token=token, head=head, entries=batch.entries, forgotten=forgotten)
 
@@ -141,9 +157,11 @@ class SQLiteStore:
         """See `TaskStore.sent`."""
         return self._database.read(lambda connection: sends.find(connection, self._sql, scope, key))
 
-    def append(self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False) -> tuple[Entry, ...]:
+    def append(
+        self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, max_task_bytes: int | None = None
+    ) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
-        return self._append(token.task_id, events, partial(_held, token), None if end else token.value)
+        return self._append(token.task_id, events, partial(_held, token), None if end else token.value, max_task_bytes)
 
     def _adopt(self, old: RunToken, request: RunRequest, events: Sequence[LogEvent]) -> StartedRun:
         """See `Workers.adopt`."""
@@ -152,9 +170,10 @@ class SQLiteStore:
 
         def work(connection: sqlite3.Connection) -> HeadRow:
             row = _held(old, self._row(connection, old.task_id))
-            new = batch.advance(row, token.value)
+            body = request_row.body(row.version)
+            new = batch.advance(row, token.value, body)
             self._update(connection, row, new)
-            connection.execute(self._sql.put_request, (place(new.key, 0), request_row.body(row.version)))
+            connection.execute(self._sql.put_request, (place(new.key, 0), body))
             connection.executemany(self._sql.put, batch.rows(row, new.key))
             return new
 
@@ -183,12 +202,13 @@ class SQLiteStore:
         events: Sequence[LogEvent],
         judge: Callable[[HeadRow | None], HeadRow],
         token: str | None,
+        max_bytes: int | None = None,
     ) -> tuple[Entry, ...]:
         batch = Batch(events)
 
         def work(connection: sqlite3.Connection) -> None:
             old = judge(self._row(connection, task_id))
-            self._update(connection, old, batch.advance(old, token))
+            self._update(connection, old, _refuse_large(batch.advance(old, token), max_bytes))
             connection.executemany(self._sql.put, batch.rows(old, old.key))
 
         self._database.write(work)
@@ -211,11 +231,11 @@ class SQLiteStore:
     def _update(self, connection: sqlite3.Connection, old: HeadRow, new: HeadRow) -> None:
         if new.version > schema.MOST_ENTRIES:
             raise StoreError(f"task {new.id} cannot have more than {schema.MOST_ENTRIES} entries")
-        log = (new.version, new.message, new.artifacts)
-        if new.status is old.status and new.token == old.token:
+        log = (new.version, new.message, new.artifacts, new.bytes)
+        if new.status is old.status and new.token == old.token and new.counted == old.counted:
             connection.execute(self._sql.extend, (*log, new.key))
         else:
-            status = (new.state, new.ended, new.status_ms, new.status, new.metadata, new.token, _now_ms())
+            status = (new.counted, new.state, new.ended, new.status_ms, new.status, new.metadata, new.token, _now_ms())
             connection.execute(self._sql.change, (*log, *status, new.key))
 
     def sweep(self, expiry: Expiry, *, limit: int = 100) -> Swept:
@@ -362,6 +382,12 @@ def _owned(row: HeadRow | None, scope: Scope, task_id: str) -> HeadRow:
 def _refuse_ended(row: HeadRow) -> HeadRow:
     if row.ended:
         raise TaskEnded(f"task {row.id} is {row.state}")
+    return row
+
+
+def _refuse_large(row: HeadRow, most: int | None) -> HeadRow:
+    if most is not None and row.bytes > most:
+        raise TaskFull(f"task {row.id} would hold {row.bytes} bytes, more than {most}")
     return row
 
 

@@ -7,10 +7,11 @@ what comes.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from a2a_sync.stores.base import Expiry, Swept
+from a2a_sync.stores.base import Expiry, OwnerFull, StoreQuota, Swept
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.reading import Reading
 from a2a_sync.stores.sqlite.rows import HeadRow
@@ -20,6 +21,10 @@ from a2a_sync.stores.sqlite.schema import Statements, place
 _FORGET_AT_ONCE = 2
 #: Rows deleted or changed in one transaction, give or take a task: others wait for it.
 _ROWS_AT_ONCE = 10_000
+
+
+class _TooMuchAtOnce(Exception):
+    """More has to be evicted than one transaction should delete."""
 
 
 class Retention:
@@ -41,18 +46,80 @@ class Retention:
         if row.has_snapshot:
             connection.execute(self._sql.delete_snapshot, (row.key,))
 
-    def forget_surplus(self, connection: sqlite3.Connection) -> tuple[str, ...]:
-        """Make room for one more task; the ids of those that waited for their client."""
-        surplus = connection.execute(self._sql.everywhere).fetchone()[0] - self._max_tasks
-        if surplus <= 0:
-            return ()
-        found = connection.execute(self._sql.to_forget, (min(surplus, _FORGET_AT_ONCE),)).fetchall()
-        return self._remove_all(connection, [HeadRow._make(row) for row in found])
+    def make_room(
+        self, connection: sqlite3.Connection, owner: str, quota: StoreQuota, *, create: bool
+    ) -> tuple[str, ...]:
+        """Evict what is too much after a run has begun; the ids of those that waited for their client.
+
+        Raises:
+            OwnerFull: the owner holds too many bytes, and not enough can be evicted.
+        """
+        evicted: list[HeadRow] = []
+        if quota.max_tasks is not None or quota.max_bytes is not None:
+            tasks, stored = connection.execute(self._sql.stored_of, (owner,)).fetchone()
+            if create and quota.max_tasks is not None:
+                for _ in range(min(tasks - quota.max_tasks, _FORGET_AT_ONCE)):
+                    evicted += self._evict(connection, owner)
+            if quota.max_bytes is not None:
+                evicted += self._evict_bytes(connection, owner, stored - quota.max_bytes)
+        if create:
+            surplus = connection.execute(self._sql.everywhere).fetchone()[0] - self._max_tasks
+            for _ in range(min(surplus, _FORGET_AT_ONCE)):
+                evicted += self._evict_of_largest(connection)
+        return _waiting(evicted)
+
+    def with_room(
+        self, owner: str, start: Callable[[], tuple[HeadRow, tuple[str, ...]]]
+    ) -> tuple[HeadRow, tuple[str, ...]]:
+        """What `start` gives. What `make_room` cannot evict in one transaction is evicted in others before it."""
+        evicted: tuple[str, ...] = ()
+        while True:
+            try:
+                row, more = start()
+                return row, evicted + more
+            except _TooMuchAtOnce:
+                evicted += _waiting(self._database.write(partial(self._evict_some, owner=owner)))
+
+    def _evict_bytes(self, connection: sqlite3.Connection, owner: str, surplus: int) -> list[HeadRow]:
+        evicted: list[HeadRow] = []
+        entries = 0
+        while surplus > 0:
+            if entries > _ROWS_AT_ONCE:
+                raise _TooMuchAtOnce
+            found = self._evict(connection, owner)
+            if not found:
+                raise OwnerFull(f"the tasks of one owner hold {surplus} bytes more than they may")
+            evicted += found
+            entries += found[0].version
+            surplus -= found[0].counted
+        return evicted
+
+    def _evict_some(self, connection: sqlite3.Connection, owner: str) -> list[HeadRow]:
+        evicted: list[HeadRow] = []
+        while sum(row.version for row in evicted) <= _ROWS_AT_ONCE and (found := self._evict(connection, owner)):
+            evicted += found
+        return evicted
+
+    def _evict_of_largest(self, connection: sqlite3.Connection) -> list[HeadRow]:
+        """Evict a task of the owner that has most, among those that have one without a run."""
+        for (owner,) in connection.execute(self._sql.largest):
+            if evicted := self._evict(connection, owner):
+                return evicted
+        return []
+
+    def _evict(self, connection: sqlite3.Connection, owner: str) -> list[HeadRow]:
+        """Remove the task of an owner that comes first, if it has one without a run."""
+        row = connection.execute(self._sql.to_forget, (owner,)).fetchone()
+        if row is None:
+            return []
+        evicted = HeadRow._make(row)
+        self.remove(connection, evicted)
+        return [evicted]
 
     def _remove_all(self, connection: sqlite3.Connection, found: Sequence[HeadRow]) -> tuple[str, ...]:
         for row in found:
             self.remove(connection, row)
-        return tuple(row.id for row in found if not row.ended)
+        return _waiting(found)
 
     # -- by age -------------------------------------------------------------------------------------------------------
 
@@ -104,14 +171,21 @@ class Retention:
         snapshot = reading.snapshot_of(reading.fold()) if row.artifacts else None
 
         def work(connection: sqlite3.Connection) -> bool:
-            if not connection.execute(self._sql.compact, (row.key, row.id, row.version)).rowcount:
+            log = (place(row.key, 0), place(row.key, row.version))
+            left = connection.execute(self._sql.kept_bytes, log).fetchone()[0] + (len(snapshot[2]) if snapshot else 0)
+            if not connection.execute(self._sql.compact, (left, row.key, row.id, row.version)).rowcount:
                 return False
             if snapshot is not None:
                 connection.execute(self._sql.put_snapshot, snapshot)
-            connection.execute(self._sql.delete_all_but_messages, (place(row.key, 0), place(row.key, row.version)))
+            connection.execute(self._sql.delete_all_but_messages, log)
             return True
 
         return self._database.write(work)
+
+
+def _waiting(evicted: Sequence[HeadRow]) -> tuple[str, ...]:
+    """The ids of those that waited for their client."""
+    return tuple(row.id for row in evicted if not row.ended)
 
 
 def _at_once(found: Sequence[tuple[Any, ...]], limit: int) -> tuple[list[HeadRow], bool]:

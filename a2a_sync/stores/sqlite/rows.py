@@ -18,6 +18,8 @@ from a2a_sync.types import Artifact, Message, TaskState, TaskStatus, TaskStatusU
 _CODEC = by_version("1.0")
 #: So many artifact entries are folded anew at each read before their fold is kept.
 SNAPSHOT_AFTER = 64
+#: Bytes that a run adds before its owner's count follows.
+_COUNT_AFTER = 1024 * 1024
 _UNSPECIFIED = jsontext.dumps(_CODEC.dump(TaskStatus(state=TaskState.UNSPECIFIED)))
 
 
@@ -38,13 +40,15 @@ class HeadRow(NamedTuple):
     metadata: bytes | None
     token: str | None
     compacted: int
+    bytes: int
+    counted: int
 
     @classmethod
     def new(cls, tenant: str, owner: str, request: RunRequest) -> HeadRow:
         """A task without entries."""
         task_id, context_id = request.task_id, request.context_id
         return cls(
-            0, task_id, tenant, owner, context_id, TaskState.UNSPECIFIED, 0, _UNSPECIFIED, 0, 0, 0, None, None, 0
+            0, task_id, tenant, owner, context_id, TaskState.UNSPECIFIED, 0, _UNSPECIFIED, 0, 0, 0, None, None, 0, 0, 0
         )
 
     @property
@@ -79,9 +83,13 @@ class Batch:
         self._bodies = [_CODEC.encode_item(entry) for entry in self.entries]
         status = self.change.status
         self._status = b"" if status is None else jsontext.dumps(_CODEC.dump(status))
+        self._size = sum(map(len, self._bodies))
 
-    def advance(self, row: HeadRow, token: str | None) -> HeadRow:
-        """Number the entries after those of `row`; the head with them, under `token` unless they end the run."""
+    def advance(self, row: HeadRow, token: str | None, request: bytes = b"") -> HeadRow:
+        """Number the entries after those of `row`; the head with them, under `token` unless they end the run.
+
+        `request` is the row of the request that is stored with them.
+        """
         number, message, change = row.version, row.message, self.change
         for entry in self.entries:
             entry.number = number = number + 1
@@ -92,10 +100,13 @@ class Batch:
             message=message,
             artifacts=row.artifacts + change.artifacts,
             token=None if change.ends else token,
+            bytes=(size := row.bytes + self._size + len(request)),
         )
         if change.status is None:
-            return new
+            return new._replace(counted=size) if new.token != row.token or size > row.counted + _COUNT_AFTER else new
+        moved = change.status.state != row.state or new.token != row.token or size > row.counted + _COUNT_AFTER
         return new._replace(
+            counted=size if moved else row.counted,
             state=change.status.state.value,
             status_ms=time_ms(change.status.timestamp),
             status=self._status,

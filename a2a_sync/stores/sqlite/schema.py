@@ -9,7 +9,9 @@ counts them all. ``snapshots`` holds the folded artifacts of tasks with many chu
 heartbeats of the processes; a token begins with the id of the worker that holds it. ``sends`` knows the sends that came
 with a key by the digest of scope and key; the entry of the message names the digest too, so that it can be deleted with
 its task. ``webhooks`` holds the push configurations of tasks, with the last entry that each was told of; those that may
-still be told of something are ``open``. ``states`` holds what the tasks of a context share.
+still be told of something are ``open``. ``states`` holds what the tasks of a context share. ``owners`` counts the tasks and
+bytes of each owner, the agents of a host together; a task's ``counted`` is what it adds there, which follows its ``bytes``
+when its state changes, when a run begins or ends, and each megabyte.
 
 Every index and every table that a write touches is one more page to store: measure before adding one.
 """
@@ -23,7 +25,7 @@ from a2a_sync.errors import StoreError
 from a2a_sync.stores.base import COMPACT_FROM
 
 #: Raised by one with every change to the tables, together with an upgrade in `prepare`.
-VERSION = 3
+VERSION = 4
 
 _NUMBER_BITS = 28
 #: No task may have more entries.
@@ -33,7 +35,8 @@ MOST_ENTRIES = (1 << _NUMBER_BITS) - 1
 MESSAGE, STATUS, ARTIFACT, REQUEST = range(4)
 
 HEAD = (
-    "key, id, tenant, owner, context, state, status_ms, status, version, message, artifacts, metadata, token, compacted"
+    "key, id, tenant, owner, context, state, status_ms, status, version, message, artifacts, metadata, token, compacted,"
+    " bytes, counted"
 )
 WEBHOOK = (
     "task.tenant, task.owner, task.version, hook.body, hook.number, hook.version, hook.revision, hook.cursor, hook.tries,"
@@ -123,6 +126,12 @@ _TABLES = (
     """,
 )
 
+
+def _caller(column: str) -> str:
+    """What `quota_owner` makes of an owner."""
+    return f"substr({column}, instr({column}, char(31)) + 1)"
+
+
 #: What each version has added to the one before.
 _SINCE = {
     2: (
@@ -156,6 +165,60 @@ _SINCE = {
             PRIMARY KEY (tenant, owner, context)
         ) WITHOUT ROWID
         """,
+    ),
+    4: (
+        "ALTER TABLE {p}tasks ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE {p}tasks ADD COLUMN counted INTEGER NOT NULL DEFAULT 0",
+        "UPDATE {p}tasks SET bytes = (SELECT ifnull(sum(length(body)), 0) FROM {p}entries WHERE place >= key <<"
+        f" {_NUMBER_BITS} AND place < (key + 1) << {_NUMBER_BITS})",
+        "UPDATE {p}tasks SET counted = bytes",
+        """
+        CREATE TABLE {p}owners (
+            name TEXT PRIMARY KEY,
+            tasks INTEGER NOT NULL,
+            stored INTEGER NOT NULL,
+            newest_ms INTEGER NOT NULL
+        ) WITHOUT ROWID
+        """,
+        f"INSERT INTO {{p}}owners SELECT {_caller('owner')}, count(*), sum(bytes), max(created_ms) FROM {{p}}tasks"
+        " GROUP BY 1",
+        f"UPDATE {{p}}owners SET stored = stored + (SELECT ifnull(sum(length(body)), 0) FROM {{p}}states"
+        f" WHERE {_caller('owner')} = name)",
+        # Of the owners with equally many tasks, the one whose newest is oldest comes first.
+        "CREATE INDEX {p}owners_by_tasks ON {p}owners (tasks DESC, newest_ms)",
+        "DROP INDEX {p}tasks_to_forget",
+        f"CREATE INDEX {{p}}tasks_to_forget ON {{p}}tasks ({_caller('owner')}, ended DESC, rest_ms)"
+        " WHERE token IS NULL",
+        f"""
+        CREATE TRIGGER {{p}}task_added AFTER INSERT ON {{p}}tasks BEGIN
+            INSERT INTO {{p}}owners VALUES ({_caller("new.owner")}, 1, new.counted, new.created_ms)
+                ON CONFLICT (name) DO UPDATE SET tasks = tasks + 1, stored = stored + excluded.stored,
+                newest_ms = excluded.newest_ms;
+        END
+        """,
+        f"""
+        CREATE TRIGGER {{p}}task_counted AFTER UPDATE OF counted ON {{p}}tasks WHEN old.counted <> new.counted BEGIN
+            UPDATE {{p}}owners SET stored = stored + new.counted - old.counted WHERE name = {_caller("new.owner")};
+        END
+        """,
+        f"""
+        CREATE TRIGGER {{p}}task_removed AFTER DELETE ON {{p}}tasks BEGIN
+            UPDATE {{p}}owners SET tasks = tasks - 1, stored = stored - old.counted WHERE name = {_caller("old.owner")};
+            DELETE FROM {{p}}owners WHERE name = {_caller("old.owner")} AND tasks = 0;
+        END
+        """,
+        *(
+            f"""
+            CREATE TRIGGER {{p}}state_{name} AFTER {change} ON {{p}}states BEGIN
+                UPDATE {{p}}owners SET stored = stored {growth} WHERE name = {_caller(row + ".owner")};
+            END
+            """
+            for name, change, row, growth in (
+                ("made", "INSERT", "new", "+ length(new.body)"),
+                ("changed", "UPDATE OF body", "new", "+ length(new.body) - length(old.body)"),
+                ("gone", "DELETE", "old", "- length(old.body)"),
+            )
+        ),
     ),
 }
 
@@ -220,13 +283,13 @@ class Statements:
         self.head = f"SELECT {HEAD} FROM {p}tasks WHERE id = ?"
         self.create = (
             f"INSERT INTO {p}tasks (id, tenant, owner, context, state, ended, status_ms, status, version, message,"
-            " artifacts, metadata, token, compacted, created_ms, rest_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " artifacts, metadata, token, compacted, bytes, counted, created_ms, rest_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
-        self.extend = f"UPDATE {p}tasks SET version = ?, message = ?, artifacts = ? WHERE key = ?"
+        self.extend = f"UPDATE {p}tasks SET version = ?, message = ?, artifacts = ?, bytes = ? WHERE key = ?"
         self.change = (
-            f"UPDATE {p}tasks SET version = ?, message = ?, artifacts = ?, state = ?, ended = ?, status_ms = ?,"
-            " status = ?, metadata = ?, token = ?, rest_ms = ? WHERE key = ?"
+            f"UPDATE {p}tasks SET version = ?, message = ?, artifacts = ?, bytes = ?, counted = ?, state = ?, ended = ?,"
+            " status_ms = ?, status = ?, metadata = ?, token = ?, rest_ms = ? WHERE key = ?"
         )
         self.put = f"INSERT INTO {p}entries (place, kind, previous, body) VALUES (?, ?, ?, ?)"
         self.put_request = f"INSERT OR REPLACE INTO {p}entries (place, kind, body) VALUES (?, {REQUEST}, ?)"
@@ -279,7 +342,8 @@ class Statements:
         self.delete_webhooks = f"DELETE FROM {p}webhooks WHERE task = ?"
         self.state = f"SELECT body, version FROM {p}states WHERE tenant = ? AND owner = ? AND context = ?"
         self.put_state = (
-            f"INSERT OR REPLACE INTO {p}states (tenant, owner, context, version, body) VALUES (?, ?, ?, ?, ?)"
+            f"INSERT INTO {p}states (tenant, owner, context, version, body) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (tenant, owner, context) DO UPDATE SET version = excluded.version, body = excluded.body"
         )
         # After the task itself is deleted.
         self.delete_state = (
@@ -288,17 +352,17 @@ class Statements:
             " AND task.owner = state.owner AND task.context = state.context)"
         )
         self.to_forget = (
-            f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE token IS NULL"
-            " ORDER BY ended DESC, rest_ms LIMIT ?"
+            f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE {_caller('owner')} = ? AND token IS NULL"
+            " ORDER BY ended DESC, rest_ms LIMIT 1"
         )
-        self.expired = (
-            f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE token IS NULL AND ended = ?"
-            " AND rest_ms < ? ORDER BY rest_ms LIMIT ?"
+        self.stored_of = f"SELECT tasks, stored FROM {p}owners WHERE name = ?"
+        self.largest = f"SELECT name FROM {p}owners INDEXED BY {p}owners_by_tasks ORDER BY tasks DESC, newest_ms"
+        resting = (
+            f"FROM {p}owners CROSS JOIN {p}tasks INDEXED BY {p}tasks_to_forget ON {_caller('owner')} = name"
+            " WHERE token IS NULL AND ended = ?"
         )
-        self.ahead = (
-            f"SELECT key FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE token IS NULL AND ended = ? AND rest_ms > ?"
-            " LIMIT ?"
-        )
+        self.expired = f"SELECT {HEAD} {resting} AND rest_ms < ? LIMIT ?"
+        self.ahead = f"SELECT key {resting} AND rest_ms > ? LIMIT ?"
         self.set_right = f"UPDATE {p}tasks SET rest_ms = ? WHERE key IN ({self.ahead})"
         self.compactable = (
             f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_compact WHERE token IS NULL"
@@ -307,7 +371,11 @@ class Statements:
             " ORDER BY rest_ms LIMIT ?"
         )
         self.compact = (
-            f"UPDATE {p}tasks SET compacted = version WHERE key = ? AND id = ? AND version = ? AND token IS NULL"
+            f"UPDATE {p}tasks SET compacted = version, bytes = ?1, counted = ?1 WHERE key = ?2 AND id = ?3 AND version = ?4"
+            " AND token IS NULL"
+        )
+        self.kept_bytes = (
+            f"SELECT ifnull(sum(length(body)), 0) FROM {p}entries WHERE place >= ? AND place <= ? AND kind = {MESSAGE}"
         )
         self.delete_all_but_messages = f"DELETE FROM {p}entries WHERE place >= ? AND place <= ? AND kind <> {MESSAGE}"
         self.entry = f"SELECT body FROM {p}entries WHERE place = ?"

@@ -10,7 +10,7 @@ from typing import Any
 
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest, SendKey
-from a2a_sync.stores.base import COMPACT_FROM, Expiry, Scope, StartedRun, TaskQuery, TaskStore
+from a2a_sync.stores.base import COMPACT_FROM, UNBOUNDED, Expiry, Scope, StartedRun, StoreQuota, TaskQuery, TaskStore
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -65,6 +65,7 @@ def begin(
     context_id: str = "c",
     at: datetime | None = NOON,
     text: str = "hello",
+    quota: StoreQuota = UNBOUNDED,
 ) -> StartedRun:
     """A new task with its first run."""
     task_id = task_id or new_id()
@@ -74,14 +75,16 @@ def begin(
         status(task_id, TaskState.SUBMITTED, context_id=context_id, at=at),
         status(task_id, TaskState.WORKING, context_id=context_id, at=at),
     ]
-    return store.start_run(scope, RunRequest(message=told, tenant=scope.tenant), events, create=True)
+    return store.start_run(scope, RunRequest(message=told, tenant=scope.tenant), events, create=True, quota=quota)
 
 
-def resume(store: TaskStore, task_id: str, *, scope: Scope = MINE, text: str = "again") -> StartedRun:
+def resume(
+    store: TaskStore, task_id: str, *, scope: Scope = MINE, text: str = "again", quota: StoreQuota = UNBOUNDED
+) -> StartedRun:
     """The next run of a task."""
     told = message(task_id, text)
     events: list[LogEvent] = [told, status(task_id, TaskState.WORKING)]
-    return store.start_run(scope, RunRequest(message=told), events, create=False)
+    return store.start_run(scope, RunRequest(message=told), events, create=False, quota=quota)
 
 
 def send(

@@ -1,7 +1,8 @@
-"""Tasks that are deleted, or make room for others."""
+"""Tasks that are deleted or evicted, and bounds of tasks and bytes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import pytest
 
 from a2a_sync.errors import TaskNotFoundError
-from a2a_sync.stores.base import RunRevoked, Scope, TaskQuery
-from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, ids, status
+from a2a_sync.stores.base import COMPACT_FROM, OwnerFull, RunRevoked, Scope, StoreQuota, TaskFull, TaskQuery
+from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, ids, resume, status
 from a2a_sync.types import TaskState
 
 
@@ -84,6 +85,138 @@ class Room:
         for n, scope in enumerate(scopes):
             done(store, scope=scope, at=NOON + timedelta(seconds=n))
         assert [store.list(scope, TaskQuery()).total for scope in scopes] == [0] * 6 + [1] * 4
+
+    def test_at_the_bound_the_owner_with_most_tasks_loses_its_oldest(self, make_store: Callable[..., Any]) -> None:
+        store = make_store(max_tasks=20)
+        other = Scope("", "other")
+        ended = done(store, scope=other, at=NOON)
+        waiting = begin(store, scope=other, at=NOON)
+        store.append(waiting.token, [status(waiting.head.id, TaskState.INPUT_REQUIRED)], end=True)
+        # Callers choose their tenants, so these are no owners of their own; nor are the agents of one host.
+        greedy = [Scope("", "greedy"), *(Scope(f"tenant {n}", "greedy") for n in range(3)), Scope("", "echo\x1fgreedy")]
+        made = [(scope, done(store, scope=scope)) for _ in range(41) for scope in greedy]
+        assert set(ids(store, TaskQuery(), other)) == {waiting.head.id, ended}
+        assert sum(store.list(scope, TaskQuery()).total for scope in greedy) == 18
+        for scope, task_id in made[-18:]:
+            assert store.head(scope, task_id)
+
+    def test_of_owners_with_equally_many_tasks_the_one_that_came_first_loses_one(
+        self, make_store: Callable[..., Any]
+    ) -> None:
+        store = make_store(max_tasks=3)
+        for name in ("c", "a", "b"):
+            done(store, scope=Scope("", name))
+            time.sleep(0.002)  # a store may order them by milliseconds
+        done(store, scope=Scope("", "d"))
+        assert [store.list(Scope("", name), TaskQuery()).total for name in "abcd"] == [1, 1, 0, 1]
+
+    def test_an_owner_whose_tasks_all_run_loses_none_and_the_next_one_does(
+        self, make_store: Callable[..., Any]
+    ) -> None:
+        store = make_store(max_tasks=6)
+        runs = [begin(store, scope=Scope("", "busy")) for _ in range(4)]
+        for _ in range(2):
+            done(store, scope=Scope("", "other"))
+        newest = done(store, scope=Scope("", "third"))
+        assert store.list(Scope("", "busy"), TaskQuery()).total == len(runs)
+        assert store.list(Scope("", "other"), TaskQuery()).total == 1
+        assert store.head(Scope("", "third"), newest)
+
+    def test_a_quota_of_tasks_evicts_the_oldest_of_the_owner_only(self, store: Any) -> None:
+        quota = StoreQuota(max_tasks=5)
+        other = [done(store, scope=Scope("", "other")) for _ in range(3)]
+        waiting = begin(store)
+        store.append(waiting.token, [status(waiting.head.id, TaskState.INPUT_REQUIRED)], end=True)
+        mine = []
+        for _ in range(8):
+            run = begin(store, quota=quota)
+            store.append(run.token, [status(run.head.id, TaskState.COMPLETED)], end=True)
+            mine.append(run.head.id)
+        assert set(ids(store, TaskQuery())) == {waiting.head.id, *mine[-4:]}
+        assert set(ids(store, TaskQuery(), Scope("", "other"))) == set(other)
+        runs = [begin(store, quota=quota) for _ in range(5)]
+        assert (waiting.head.id,) in [run.forgotten for run in runs]
+        assert begin(store, quota=quota).head.running
+        assert store.list(MINE, TaskQuery()).total == 6
+
+    # -- bytes --
+
+    def test_a_task_may_hold_so_many_bytes(self, store: Any) -> None:
+        quota = StoreQuota(max_task_bytes=100_000)
+        with pytest.raises(TaskFull):
+            begin(store, task_id="t", text="x" * 100_000, quota=quota)
+        with pytest.raises(TaskNotFoundError):
+            store.head(MINE, "t")
+        run = begin(store, task_id="t", text="x" * 20_000, quota=quota)
+        store.append(run.token, [chunk("t", "x" * 50_000)], max_task_bytes=100_000)
+        for _ in range(2):
+            with pytest.raises(TaskFull):
+                store.append(run.token, [chunk("t", "x" * 40_000, append=True)], max_task_bytes=100_000)
+        assert store.head(MINE, "t").version == 4
+        store.append(run.token, [status("t", TaskState.INPUT_REQUIRED)], end=True)
+        with pytest.raises(TaskFull):
+            resume(store, "t", text="x" * 40_000, quota=quota)
+        assert not store.head(MINE, "t").running
+        again = resume(store, "t", text="x" * 5_000, quota=quota)
+        with pytest.raises(TaskFull):
+            store.append(again.token, [chunk("t", "x" * 40_000)], max_task_bytes=100_000)
+        # What ends a task is stored in any case.
+        store.append(again.token, [status("t", TaskState.FAILED, text="y" * 40_000)], end=True)
+        assert store.load(MINE, "t").task.state is TaskState.FAILED
+
+    def test_an_owner_may_hold_so_many_bytes_and_loses_its_oldest_tasks_for_new_ones(self, store: Any) -> None:
+        quota = StoreQuota(max_bytes=200_000)
+        other = begin(store, scope=Scope("", "other"), text="x" * 300_000)
+        ended = []
+        for n in range(12):
+            run = begin(store, text="x" * 30_000, at=NOON + timedelta(seconds=n), quota=quota)
+            store.append(run.token, [status(run.head.id, TaskState.COMPLETED, at=NOON + timedelta(seconds=n))])
+            ended.append(run.head.id)
+        assert ids(store, TaskQuery()) == ended[:-7:-1]
+        large = begin(store, task_id="large", text="x" * 150_000, quota=quota)
+        assert ids(store, TaskQuery()) == [ended[-1], "large"]
+        assert store.head(Scope("", "other"), other.head.id)
+        # Only the new one is left to be evicted, and it has a run.
+        with pytest.raises(OwnerFull):
+            begin(store, task_id="more", text="x" * 150_000, quota=quota)
+        with pytest.raises(TaskNotFoundError):
+            store.head(MINE, "more")
+        store.append(large.token, [status("large", TaskState.INPUT_REQUIRED)], end=True)
+        # A task is not evicted for its own next message.
+        with pytest.raises(OwnerFull):
+            resume(store, "large", text="x" * 100_000, quota=quota)
+        assert store.head(MINE, "large").status.state is TaskState.INPUT_REQUIRED
+        assert begin(store, task_id="more", text="x" * 100_000, quota=quota).forgotten == ("large",)
+
+    def test_what_is_appended_deleted_and_compacted_counts(self, store: Any) -> None:
+        quota = StoreQuota(max_bytes=1_000_000)
+        run = begin(store, task_id="t", quota=quota)
+        for n in range(COMPACT_FROM):
+            store.append(run.token, [chunk("t", "x" * 14_000, append=n > 0)])
+        store.append(run.token, [status("t", TaskState.COMPLETED)], end=True)
+        kept = begin(store, task_id="kept", quota=quota)
+        with pytest.raises(OwnerFull):
+            # `t` would be evicted, and that is not enough.
+            begin(store, text="x" * 1_100_000, quota=quota)
+        store.append(kept.token, [status("kept", TaskState.INPUT_REQUIRED)], end=True)
+        if "t" in ids(store, TaskQuery()):
+            store.delete(MINE, "t")
+        for _ in range(3):
+            run = begin(store, task_id="u", text="x" * 900_000, quota=quota)
+            assert set(ids(store, TaskQuery())) == {"kept", "u"}
+            store.delete(MINE, "u")
+
+    def test_the_state_of_a_context_counts_as_long_as_it_is_kept(self, store: Any) -> None:
+        quota = StoreQuota(max_bytes=100_000)
+        for _ in range(3):
+            run = begin(store, task_id="t", quota=quota)
+            for version in range(3):
+                store.contexts.set_state(run.token, b"[%s]" % (b"1" * 60_000), expected=version)
+            with pytest.raises(OwnerFull):
+                begin(store, text="x" * 50_000, quota=quota)
+            begin(store, task_id="u", text="x" * 10_000, quota=quota)
+            store.delete(MINE, "t")
+            store.delete(MINE, "u")
 
     def test_a_closed_store_opens_again_when_it_is_used(self, store: Any) -> None:
         task_id = done(store)
