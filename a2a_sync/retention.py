@@ -5,6 +5,7 @@ What belongs to a task, and how it is removed, the store knows.
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import weakref
@@ -23,6 +24,46 @@ logger = get_logger(__name__)
 _FIRST = 10.0
 #: Between two looks while there is more: others want to write too.
 _BREATH = 0.05
+
+#: How long the system clock must have agreed with the monotonic one before anything is removed by age, in seconds; less for
+#: limits that are shorter.
+_CLOCK_HOLD = 600.0
+#: The same for a clock that is behind the times in the store: they are corrected only then, because that cannot be undone.
+_CORRECTION_HOLD = 86_400.0
+#: Differences between the two clocks that are no step, in seconds: between two sweeps a clock is also slewed.
+_TOLERANCE = 1.0
+
+
+class _ClockWatch:
+    """Since when the system clock has not been set, by comparing it with the monotonic clock at each sweep.
+
+    After a step it must hold for as long as the step was wide. Not thread-safe; a race costs a wait only.
+    """
+
+    def __init__(self) -> None:
+        self._now = clock.monotonic()
+        self._since = self._now
+        self._offset = self._trusted = self._read()
+
+    def _read(self) -> float:
+        return clock.time_ns() / 1e9 - self._now
+
+    def look(self) -> None:
+        """Compare the clocks now."""
+        self._now = clock.monotonic()
+        offset = self._read()
+        step = offset - self._offset
+        if abs(step) > _TOLERANCE:
+            self._since = self._now
+            logger.warning("the system clock was set by %+.0f s; tasks are removed by age when it has held", step)
+        self._offset = offset
+        if self.has_held(math.inf):
+            self._trusted = offset
+
+    def has_held(self, age: float, least: float = _CLOCK_HOLD) -> bool:
+        """The clock can be used to judge what is `age` seconds old."""
+        wanted = max(least, abs(self._offset - self._trusted))
+        return self._now - self._since >= min(age, wanted)
 
 
 class Sweeper:
@@ -44,6 +85,7 @@ class Sweeper:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._clock = _ClockWatch()
 
     def start(self) -> None:
         """Look from now on, if that has not begun."""
@@ -56,13 +98,18 @@ class Sweeper:
     def sweep(self) -> bool:
         """Remove and compact some of what is too old; True when there is more.
 
+        Nothing is, until the clock has held in this process: a clock that is set for some seconds makes no task old.
+
         Raises:
             StoreError: as the store says.
         """
         limits = self._limits
+        self._clock.look()
+        ages = [age for age in (limits.keep_ended, limits.keep_waiting) if age is not None]
+        correct = self._clock.has_held(min(ages, default=_CORRECTION_HOLD), _CORRECTION_HOLD)
         swept = self._store.sweep(
             Expiry(
-                now=self._before(0.0),
+                now=self._before(0.0) if correct else None,
                 ended=self._before(limits.keep_ended),
                 waiting=self._before(limits.keep_waiting),
                 replay=self._before(limits.replay),
@@ -75,7 +122,9 @@ class Sweeper:
         return swept.more
 
     def _before(self, age: float | None) -> int | None:
-        return None if age is None else clock.time_ns() // 1_000_000 - int(age * 1000)
+        if age is None or not self._clock.has_held(age):
+            return None
+        return clock.time_ns() // 1_000_000 - int(age * 1000)
 
     def close(self) -> None:
         """Look no more. Idempotent."""

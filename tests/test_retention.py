@@ -46,9 +46,10 @@ def chunks(count: int, last: Any) -> Iterator[Any]:
 
 def sweep(served: Served, later: float) -> None:
     """What the sweeper of `served` would do so many seconds from now."""
-    moment = time.time_ns() + int(later * 1e9)
+    moment, passed = time.time_ns() + int(later * 1e9), time.monotonic() + later
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("a2a_sync.clock.time_ns", lambda: moment)
+        patch.setattr("a2a_sync.clock.monotonic", lambda: passed)
         while served.app._engine.sweeper.sweep():
             pass
 

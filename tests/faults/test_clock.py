@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import InputRequired
+from a2a_sync.stores.base import Scope
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.types import TaskState
@@ -23,16 +25,20 @@ class Clock:
     """The machine's clock, which somebody sets."""
 
     def __init__(self) -> None:
-        self.ahead = timedelta(0)
+        self.ahead = self.passed = timedelta(0)
 
     def time_ns(self) -> int:
-        return int((datetime.now(UTC) + self.ahead).timestamp() * 1e9)
+        return int((datetime.now(UTC) + self.passed + self.ahead).timestamp() * 1e9)
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.passed.total_seconds()
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr("a2a_sync.clock.time_ns", clock.time_ns)
+    monkeypatch.setattr("a2a_sync.clock.monotonic", clock.monotonic)
     return clock
 
 
@@ -129,3 +135,94 @@ def test_a_clock_that_jumps_buries_nobody(clock: Clock, tmp_path: Path) -> None:
         served.until(task_id, S.COMPLETED)
     for served in apps:
         served.close()
+
+
+# -- what is removed by age ---------------------------------------------------------------------------------------------
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def make_tasks(served: Served) -> list[str]:
+    """A task that has ended, one that waits for its client, and one whose log is long enough to be compacted."""
+    return [served.send(word).id for word in ("end", "ask", "long")]
+
+
+def handler_of_tasks(message: Any, context: Any) -> Any:
+    if message.text == "ask":
+        return InputRequired("and?")
+    return (f"{number} " for number in range(100)) if message.text == "long" else "done"
+
+
+def sweep(served: Served) -> None:
+    while served.app._engine.sweeper.sweep():
+        pass
+
+
+def intact(served: Served, tasks: list[str]) -> bool:
+    """All are there, and none has been compacted."""
+    logs = [served.store.log(Scope(), task_id) for task_id in tasks]
+    return served.list().total_size == len(tasks) and not any(log.compacted for log in logs)
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=400), timedelta(days=-400)], ids=["forward", "backward"])
+def test_a_clock_that_is_wrong_for_seconds_removes_nothing(
+    serve: Callable[..., Served], clock: Clock, jump: timedelta
+) -> None:
+    served = serve(handler_of_tasks)
+    clock.passed = DAY
+    sweep(served)
+    tasks = make_tasks(served)
+    for moment in (jump, timedelta(0), jump, timedelta(0)):
+        clock.ahead = moment
+        sweep(served)
+        clock.passed += timedelta(seconds=4)
+        sweep(served)
+        assert intact(served, tasks)
+    clock.passed += timedelta(minutes=9)
+    sweep(served)
+    assert intact(served, tasks)
+    clock.passed += 8 * DAY
+    sweep(served)
+    # The limits are kept again: of the three, one waits for its client.
+    assert [task.id for task in served.list().tasks] == [tasks[1]]
+
+
+def test_a_process_that_begins_while_the_clock_is_wrong_removes_nothing(clock: Clock, tmp_path: Path) -> None:
+    first = Served(handler_of_tasks, store=SQLiteStore(tmp_path / "tasks.db"))
+    tasks = make_tasks(first)
+    clock.ahead = timedelta(days=400)
+    second = Served(handler_of_tasks, store=SQLiteStore(tmp_path / "tasks.db"))
+    sweep(second)
+    clock.passed += timedelta(minutes=9)
+    sweep(second)
+    assert intact(first, tasks)
+    for served in (first, second):
+        served.close()
+
+
+def test_a_step_that_lasts_is_believed_after_as_long_as_it_was_wide(serve: Callable[..., Served], clock: Clock) -> None:
+    served = serve(handler_of_tasks)
+    tasks = make_tasks(served)
+    clock.passed = HOUR
+    sweep(served)
+    clock.ahead = 10 * DAY
+    for _ in range(6):
+        sweep(served)
+        assert served.list().total_size == 3
+        clock.passed += DAY
+    clock.passed += DAY
+    sweep(served)
+    assert [task.id for task in served.list().tasks] == [tasks[1]]
+
+
+def test_a_step_is_logged(serve: Callable[..., Served], clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    served = serve(handler_of_tasks)
+    clock.passed = DAY
+    sweep(served)
+    assert "clock" not in caplog.text
+    clock.ahead = DAY
+    sweep(served)
+    assert "the system clock was set by +86400 s" in caplog.text
+    caplog.clear()
+    sweep(served)
+    assert "clock" not in caplog.text
