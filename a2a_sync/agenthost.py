@@ -26,7 +26,7 @@ from a2a_sync.push import PushNotifications
 from a2a_sync.serving import serve
 from a2a_sync.stores.base import Scope, TaskStore
 from a2a_sync.wsgi.exchange import address_of
-from a2a_sync.wsgi.operators import HEALTH, OperatorPages, trouble_of
+from a2a_sync.wsgi.operators import HEALTH, OperatorPages, Readiness
 from a2a_sync.wsgi.origins import Origins
 from a2a_sync.wsgi.plain import host_is_served, only, plain_error
 from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
@@ -94,6 +94,7 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
             "trusted_hosts": trusted_hosts,
             "trusted_proxies": trusted_proxies,
         }
+        self._readiness = Readiness(self._engine)
         self._operators = OperatorPages(self.trouble, metrics)
         pages = self.origins.around(self._page) if self.origins else self._page
         self._pages: WSGIApplication = pages
@@ -242,7 +243,7 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
 
     def trouble(self) -> str:
         """Why some agent can take no work now, in words that say nothing of the inside; ``""`` when all can."""
-        own = trouble_of(self._engine.store, stopping=self._engine.draining)
+        own = self._readiness.trouble(stopping=self._engine.draining)
         return own or next(filter(None, (app.trouble() for app in self._mounted())), "")
 
     def reserve(self, threads: int) -> None:

@@ -42,7 +42,7 @@ from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.exchange import Exchange, address_of, internal_error
 from a2a_sync.wsgi.http_json import HttpJsonService, SaysTwice
 from a2a_sync.wsgi.jsonrpc import JsonRpcService
-from a2a_sync.wsgi.operators import HEALTH, OperatorPages, trouble_of
+from a2a_sync.wsgi.operators import HEALTH, OperatorPages, Readiness
 from a2a_sync.wsgi.origins import REFUSED, Origins
 from a2a_sync.wsgi.plain import host_is_served, nothing_here, only, plain_error
 from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
@@ -205,6 +205,7 @@ class A2AApp(Closes):
         for interceptor in (*reversed(interceptors), *limiting, *counting):
             self._endpoint = interceptor(self._endpoint)
         # What is counted is counted for the whole engine.
+        self._readiness = Readiness(engine)
         self._operators = OperatorPages(self.trouble, metrics if seat is None else None)
         fixed = self._url is not None or self._trusted_hosts is not None
         vary = (*(() if fixed else ("Host",)), *(ADDRESS_HEADERS if trusted_proxies and not url else ()))
@@ -337,7 +338,7 @@ class A2AApp(Closes):
 
     def trouble(self) -> str:
         """Why no work can be taken now, in words that say nothing of the inside; ``""`` when it can."""
-        return trouble_of(self.store, stopping=self._work.draining)
+        return self._readiness.trouble(stopping=self._work.draining)
 
     @property
     def running(self) -> int:

@@ -1,17 +1,21 @@
 """Pages for those who run a server: is the process alive, can it work, what has it done.
 
-``/healthz`` says that the process answers. ``/readyz`` says whether it can take work: the store can be read and the app
-is not closing. ``/metrics`` is there when the app was given `Metrics`. None of them tells anything of tasks or callers;
+``/healthz`` says that the process answers. ``/readyz`` says whether it can take work: the store can be read and written, and
+the app is not closing. ``/metrics`` is there when the app was given `Metrics`. None of them tells anything of tasks or callers;
 still, a public server's proxy need not pass them on.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 
 from werkzeug.wrappers import Response
 
 from a2a_sync import jsontext
+from a2a_sync.engine import Engine
+from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
 from a2a_sync.metrics import Metrics
 from a2a_sync.stores.base import Scope, TaskQuery, TaskStore
@@ -20,6 +24,9 @@ logger = get_logger(__name__)
 
 #: Pages that say nothing but that the process is well; whoever watches it may call it by any name.
 HEALTH = ("/healthz", "/readyz")
+
+#: How long a look at the store is good for, in seconds.
+_PROBE_INTERVAL = 1.0
 
 
 class OperatorPages:
@@ -42,13 +49,47 @@ class OperatorPages:
         return response
 
 
-def trouble_of(store: TaskStore, *, stopping: bool) -> str:
-    """Why no work can be taken that is kept in `store`, in words that say nothing of the inside; ``""`` when it can."""
-    if stopping:
-        return "stopping"
+class Readiness:
+    """Whether work can be taken that is kept in the store of `engine`. From any thread; a forked child begins anew.
+
+    The store is read, and a shared one is written (this process's heartbeat), at most once a second: callers are not known, and
+    each write is one that the agent's own have to wait for.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Know nothing yet."""
+        self._found = "the store has not been tried yet"
+        self._until = 0.0
+
+    def trouble(self, *, stopping: bool) -> str:
+        """Why no work can be taken now, in words that say nothing of the inside; ``""`` when it can."""
+        if stopping:
+            return "stopping"
+        if time.monotonic() >= self._until:
+            # Others are given what was found last meanwhile: a locked store is waited for.
+            self._until = math.inf
+            try:
+                self._found = _store_trouble(self._engine.store)
+            finally:
+                self._until = time.monotonic() + _PROBE_INTERVAL
+        return self._found
+
+
+def _store_trouble(store: TaskStore) -> str:
     try:
         store.list(Scope("", "\0readiness"), TaskQuery(size=1))
     except Exception:
         logger.exception("not ready: the store cannot be read")
         return "the store cannot be read"
+    try:
+        if store.workers is not None:
+            store.workers.beat()
+    except Exception:
+        logger.exception("not ready: the store cannot be written")
+        return "the store cannot be written"
     return ""

@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from a2a_sync.errors import StoreError
@@ -108,7 +109,7 @@ class Database:
 
     At the first use in each process, `is_ready` is asked in a read transaction, and where it is not, `prepare` is
     called in a write transaction. `busy_timeout` is how long, in seconds, a transaction waits for other processes;
-    `synchronous` is SQLite's pragma.
+    `synchronous` is SQLite's pragma. A file that is deleted or replaced after it was opened is refused until `close`.
     Safe to use from any thread, and after a fork.
     """
 
@@ -127,6 +128,8 @@ class Database:
         self._is_ready = is_ready
         self._prepare = prepare
         self._by_pid: dict[int, _Connections] = {}
+        #: Device and inode of the file that was opened; a forked child goes on with the same one.
+        self._file: tuple[int, int] | None = None
         _databases.add(self)
 
     def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -177,11 +180,20 @@ class Database:
         connections = self._by_pid.pop(os.getpid(), None)
         if connections is not None:
             connections.close()
+        self._file = None
 
     def connect(self) -> sqlite3.Connection:
-        """A new connection, set up."""
-        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+        """A new connection, set up. Only the first one may make the file.
+
+        Raises:
+            StoreError: the file was deleted or replaced.
+        """
+        opened = self._file
+        name = self.path if opened is None else f"{Path(self.path).as_uri()}?mode=rw"
+        connection = sqlite3.connect(name, timeout=0, isolation_level=None, check_same_thread=False, uri=bool(opened))
         try:
+            if opened is not None:
+                self._check_file(opened)
             for pragma in self._pragmas:
                 connection.execute(pragma)
         except BaseException:
@@ -195,6 +207,8 @@ class Database:
         """This process's connections. Those of a parent stay in the table untouched: SQLite allows no use of them."""
         pid = os.getpid()
         connections = self._by_pid.get(pid) or self._by_pid.setdefault(pid, _Connections())
+        if self._file is not None:
+            self._check_file(self._file)
         if not connections.prepared:
             self._first_use(connections)
         return connections
@@ -208,9 +222,33 @@ class Database:
                 self._attempt(connections, "", _switch_to_wal, deadline)
                 if not self._attempt(connections, "BEGIN", self._is_ready, deadline):
                     self._attempt(connections, "BEGIN IMMEDIATE", self._prepare, deadline)
+                if self._file is None:
+                    self._file = self._found_file()
                 connections.prepared = True
         finally:
             connections.writing.release()
+
+    def _found_file(self) -> tuple[int, int]:
+        found = os.stat(self.path)
+        return found.st_dev, found.st_ino
+
+    def _check_file(self, opened: tuple[int, int]) -> None:
+        """Refuse to work on a file that has no name any more: what is written there is lost with the process.
+
+        Raises:
+            StoreError: another file, or none, is at the path.
+        """
+        try:
+            what = "" if self._found_file() == opened else "replaced"
+        except FileNotFoundError:
+            what = "deleted"
+        except OSError:
+            # SQLite says what is wrong.
+            return
+        if what:
+            raise StoreError(
+                f"{self.path} was {what} while in use; put the file back, or restart every process that uses it"
+            )
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
