@@ -315,6 +315,8 @@ class TransportError(Exception):
     """
 
     last_event_id: int | None = None
+    #: The answer had begun, with a status of success, and broke off.
+    answered = False
 
     def __init__(self, message: str, *, phase: str, agent: str = "", task_id: str = "") -> None:
         self.message = message

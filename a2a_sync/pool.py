@@ -19,17 +19,21 @@ from a2a_sync.quotas import Quotas
 
 logger = get_logger(__name__)
 
+#: When a caller may try again where no thread may ever come back, in seconds.
+_EXHAUSTED_RETRY = 30.0
+
 
 class Slot:
     """A reserved place for one job of `owner`. ``ready`` says that a thread can take the job at once."""
 
-    __slots__ = ("_pool", "abandoned", "done", "job", "owner", "ready")
+    __slots__ = ("_pool", "abandoned", "done", "job", "owner", "ready", "stuck")
 
     def __init__(self, pool: WorkerPool, owner: str, ready: bool) -> None:
         self._pool = pool
         self.owner = owner
         self.ready = ready
         self.abandoned = False
+        self.stuck = False
         self.done = False
         self.job: Callable[[], None] = _nothing
 
@@ -56,6 +60,8 @@ class Slot:
 
 class WorkerPool:
     """At most `threads` jobs at once and `waiting` in line; `leftovers` abandoned ones may linger beside them.
+
+    Jobs beyond `leftovers` keep their threads; once they hold all of them, the pool refuses jobs instead of letting them wait.
 
     No owner holds more of either than `quotas` allows it; a free thread goes to the first job in line whose owner may have
     one more. Threads without a job end after `idle` seconds. A forked child starts with an empty pool.
@@ -89,7 +95,7 @@ class WorkerPool:
         self._numbers = itertools.count(1)
         self._running = self._quotas.share(threads, quota.max_concurrent_runs)
         self._waiting = self._quotas.share(waiting, quota.max_queued_runs)
-        self._idle = self._lingering = 0
+        self._idle = self._lingering = self._stuck = 0
 
     @property
     def running(self) -> int:
@@ -106,16 +112,26 @@ class WorkerPool:
         """Abandoned jobs whose thread has not come back."""
         return self._lingering
 
+    @property
+    def exhausted(self) -> bool:
+        """Every thread is held by a job that should be abandoned and cannot be: a job that waits may wait for ever."""
+        return self._stuck >= self._limits[0]
+
     def reserve(self, owner: str = "") -> Slot:
         """A place for one job of `owner`.
 
         Raises:
-            OverloadedError: all threads that the owner may have are taken, and so are its places in the line.
+            OverloadedError: the pool is `exhausted`, or all threads that the owner may have are taken, and so are its places in the line.
         """
         with self._lock:
             if self._running.admits(owner):
                 self._running.take(owner)
                 return Slot(self, owner, ready=True)
+            if self.exhausted:
+                raise OverloadedError(
+                    "every thread of the agent is held by a run past its time limit; try another server, or again later",
+                    retry_after=_EXHAUSTED_RETRY,
+                )
             if self._waiting.admits(owner):
                 self._waiting.take(owner)
                 return Slot(self, owner, ready=False)
@@ -187,18 +203,29 @@ class WorkerPool:
         with self._lock:
             if slot.abandoned or slot.done:
                 return True
+            if slot.ready and self._lingering >= self._limits[2] and not slot.stuck:
+                slot.stuck = True
+                self._stuck += 1
             if not slot.ready or self._lingering >= self._limits[2]:
                 return False
+            self._unstick(slot)
             slot.abandoned = True
             self._lingering += 1
             self._running.release(slot.owner)
             self._dispatch_line()
             return True
 
+    def _unstick(self, slot: Slot) -> None:
+        """Its thread is free, or has been given up; called under the lock."""
+        if slot.stuck:
+            slot.stuck = False
+            self._stuck -= 1
+
     def _next(self, done: Slot) -> Slot | None:
         """After a job: the next one, from the line or as it comes; None when this thread should end."""
         with self._lock:
             done.done = True
+            self._unstick(done)
             if done.abandoned:
                 self._lingering -= 1
             else:

@@ -275,6 +275,7 @@ class HttpAnswer:
                 if not isinstance(error, (u3.HTTPError, http.client.HTTPException, OSError)):
                     raise
                 broken = failure(error, self.where, self._deadline)
+                broken.answered = self.ok
             data = b""
         finally:
             self._reading = False

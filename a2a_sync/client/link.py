@@ -298,7 +298,7 @@ def http_link(
     if card is None:
         headers = {"Accept": "application/json", VERSION: wanted.version or "1.0"}
         where = Where("card", http.agent)
-        # Once: nothing has ever come from there, and it may be no agent at all.
+        # Once, unless an answer has begun: nothing has ever come from there, and it may be no agent at all.
         whom = _Whom(http.agent, surroundings)
         card, kept = fetch_card(
             lambda url: again(

@@ -120,6 +120,7 @@ def again(
         error = failed
     if not _rest(whom, Patience(whom.surroundings.retry), error, deadline):
         raise error
+    once = once and not error.answered
     return (repeat or attempt)() if once else patiently(whom, deadline, repeat or attempt)
 
 

@@ -70,6 +70,8 @@ class Readiness:
         """Why no work can be taken now, in words that say nothing of the inside; ``""`` when it can."""
         if stopping:
             return "stopping"
+        if self._engine.execution.pool.exhausted:
+            return "every thread is held by a run past its time limit"
         if time.monotonic() >= self._until:
             # Others are given what was found last meanwhile: a locked store is waited for.
             self._until = math.inf

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from typing import Any
 
 import pytest
 
-from a2a_sync import Client
+from a2a_sync import Client, Retry
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.client.cards import candidates, choose_interface
 from a2a_sync.errors import CardNotFoundError, ConnectError, VersionNotSupportedError
-from tests.client.peer import Asked, Line, Script, peer, results, task
+from tests.client.peer import PATIENCE, Asked, Line, Script, peer, results, task
 
 NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 
@@ -290,3 +292,34 @@ def test_reading_a_card_counts_for_the_limit() -> None:
         client.send("hi", timeout=0.2)
 
     assert "[card " in str(caught.value)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("cuts", [1, 2, 5])
+def test_the_first_card_is_asked_for_again_while_its_body_breaks_off(framing: str, cuts: int) -> None:
+    body = json.dumps(card()).encode()
+    whole = {
+        "length": b"Content-Length: %d\r\n\r\n%s" % (len(body), body),
+        "chunked": b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body),
+    }[framing]
+    asked = 0
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            nonlocal asked
+            while asked <= cuts:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.settimeout(PATIENCE)
+                    connection.recv(65536)
+                    asked += 1
+                    sent = whole if asked > cuts else whole[: len(whole) // 2]
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + sent)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with Client(url, retry=Retry(budget=PATIENCE, first=0.01, longest=0.02)) as client:
+            assert client.card().name == "peer"
+        thread.join(PATIENCE)
+    assert asked == cuts + 1

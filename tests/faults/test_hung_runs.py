@@ -1,0 +1,55 @@
+"""Runs past their time limit whose code never comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_sync.errors import OverloadedError
+from a2a_sync.stores.sqlite import SQLiteStore
+from a2a_sync.testing import wsgi_session
+from a2a_sync.types import TaskState
+from tests.engine import Gate, Served, eventually
+
+
+def test_when_runs_that_never_end_hold_every_thread_sends_are_refused_and_the_server_is_not_ready(
+    tmp_path: Path,
+) -> None:
+    gates = [Gate() for _ in range(3)]
+
+    def handler(message: Any, context: Any) -> str:
+        if message.text.isdigit():
+            gates[int(message.text)].here()
+        return "done"
+
+    limits = {"executions": 2, "leftovers": 1, "waiting": 8, "max_runtime": 0.05}
+    served = Served(handler, store=SQLiteStore(tmp_path / "tasks.db"), **limits)
+
+    def readiness() -> tuple[int, str]:
+        answer = wsgi_session(served.app).get("http://agent.test/readyz", timeout=30)
+        return answer.status_code, answer.json()["status"]
+
+    for number, gate in enumerate(gates):
+        hung = served.begin(str(number))
+        gate.wait()
+        served.until(hung, TaskState.FAILED)
+    eventually(lambda: served.pool.exhausted, "the last thread is held")
+    assert readiness() == (503, "every thread is held by a run past its time limit")
+    for refused in (served.send, served.begin, served.stream):
+        with pytest.raises(OverloadedError, match="held by a run past its time limit") as caught:
+            refused("new")
+        assert caught.value.retry_after == 30
+        assert caught.value.http_status == 429
+    assert served.list().total_size == 3
+    # One that comes back is enough.
+    gates[2].open.set()
+    eventually(lambda: not served.pool.exhausted, "a thread is free")
+    assert served.send("new").text == "done"
+    eventually(lambda: readiness() == (200, "ok"), "readiness")
+    for gate in gates:
+        gate.open.set()
+    eventually(lambda: (served.pool.running, served.pool.lingering) == (0, 0), "the end of all runs")
+    assert not served.pool.exhausted
+    served.close()
