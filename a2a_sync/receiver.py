@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import queue
 import threading
 import time
@@ -33,6 +34,8 @@ logger = get_logger(__name__)
 #: Names under which agents send the token of a webhook.
 _TOKENS = (NOTIFICATION_TOKEN.lower(), "a2a-notification-token")
 _LONGEST_TOKEN = 16 * 1024
+#: Notifications that wait for `WebhookReceiver.notifications`.
+_MAX_WAITING = 10_000
 _PHRASES = {
     204: "No Content",
     400: "Bad Request",
@@ -80,11 +83,14 @@ class WebhookReceiver:
         url: the address of this webhook as agents know it; a signature that names another one is refused. Without it another
             webhook of the same agent could pass on to this one what it was told itself.
         issuer: who must have signed; None: whoever has one of the keys.
-        window: how old a signature may be, in seconds, and for how long notifications are known again.
+        max_age: how old a signature may be, in seconds, and for how long at least notifications are known again.
         on_notification: called with each notification, on the thread of the request. What it raises makes the agent post
             again later. Without it they wait for `notifications`.
         most: bytes of a notification.
-        remember: notifications that are known again at most; and so many wait at most.
+        replay_cache_size: notifications that are known again at most. A signed one is known for as long as its signature is
+            valid: where that many are, further ones are refused (503) until the first expires. Of those without a signature the
+            oldest are forgotten. At most so many, and 10,000, wait for `notifications`. Each process has a memory of its own:
+            behind several, a signed notification may be taken once by each.
         guard: which addresses a key set may be read from; by default the host of its URL, over https, and no other.
 
     Raises:
@@ -100,10 +106,10 @@ class WebhookReceiver:
         keys: Any = None,
         url: str = "",
         issuer: str | None = None,
-        window: float = 300.0,
+        max_age: float = 300.0,
         on_notification: Callable[[PushNotification], object] | None = None,
         most: int = 16 * 1024 * 1024,
-        remember: int = 10_000,
+        replay_cache_size: int = 100_000,
         guard: URLGuard | None = None,
     ) -> None:
         if not (token or authentication or keys):
@@ -114,20 +120,20 @@ class WebhookReceiver:
         if keys:
             from a2a_sync.signing.tokens import Signatures
 
-            self._signatures = Signatures(keys, url=url, issuer=issuer, window=window, guard=guard)
+            self._signatures = Signatures(keys, url=url, issuer=issuer, window=max_age, guard=guard)
             if not (url or token or authentication):
                 logger.warning("this receiver takes what was signed for any other webhook: give it url=")
         self._most = most
         self._handle = on_notification or self._keep
-        self._window = window
-        self._remember = remember
+        self._validity = max_age if self._signatures is None else self._signatures.validity
+        self._replay_cache_size = replay_cache_size
         self.renew()
         renew_in_child(self)
 
     def renew(self) -> None:
         """In a forked child: what waits is the parent's, as are the locks."""
-        self._waiting: queue.Queue[PushNotification] = queue.Queue(self._remember)
-        self._known = _Known(self._window, self._remember)
+        self._waiting: queue.Queue[PushNotification] = queue.Queue(min(self._replay_cache_size, _MAX_WAITING))
+        self._known = _ReplayCache(self._validity, self._replay_cache_size)
 
     # -- taking --
 
@@ -264,27 +270,33 @@ class WebhookReceiver:
         return claims
 
 
-class _Known:
-    """Notifications that came not long ago. Who posts chooses their ids, and so one agent's say nothing of another's tasks."""
+class _ReplayCache:
+    """Notifications that came not long ago. The sender chooses their ids, so one agent's say nothing of another's tasks."""
 
-    def __init__(self, seconds: float, most: int) -> None:
+    def __init__(self, seconds: float, size: int) -> None:
         self._seconds = seconds
-        self._most = most
+        self._size = size
         self._lock = threading.Lock()
         self._since: OrderedDict[tuple[str, str, str], float] = OrderedDict()
 
     def is_new(self, notification: PushNotification) -> bool:
-        """It did not come before; from now on it did. What has no id is always new."""
-        if not notification.id:
-            return True
+        """It did not come before; from now on it did. What has neither an id nor a signature is always new.
+
+        Raises:
+            RefusedNotification: it is signed, and there is no place for it that is not taken by one that is still valid.
+        """
         key, now = _key(notification), time.monotonic()
+        if not key[2]:
+            return True
         with self._lock:
-            while self._since and (
-                len(self._since) >= self._most or next(iter(self._since.values())) < now - self._seconds
-            ):
+            while self._since and next(iter(self._since.values())) <= now - self._seconds:
                 self._since.popitem(last=False)
             if key in self._since:
                 return False
+            if len(self._since) >= self._size:
+                if notification.claims:
+                    raise RefusedNotification(503, "too many notifications are remembered; post again later")
+                self._since.popitem(last=False)
             self._since[key] = now
             return True
 
@@ -294,7 +306,11 @@ class _Known:
 
 
 def _key(notification: PushNotification) -> tuple[str, str, str]:
-    return str(notification.claims.get("iss", "")), notification.task_id, notification.id
+    claims, own = notification.claims, notification.id
+    if claims and not claims.get("jti"):
+        # An id that is not signed can be changed by whoever posts the notification again.
+        own = hashlib.sha256(json.dumps(claims, sort_keys=True).encode()).hexdigest()
+    return str(claims.get("iss", "")), notification.task_id, own
 
 
 def _read(body: bytes) -> tuple[Any, str]:

@@ -305,11 +305,55 @@ def test_what_was_refused_is_not_remembered():
 
 
 def test_only_so_many_are_remembered():
-    receiver = WebhookReceiver(token="t0ken", remember=2)
+    receiver = WebhookReceiver(token="t0ken", replay_cache_size=2)
     for n in (1, 2, 3):
         assert receiver.receive({**TOKEN, "X-A2A-Notification-Id": f"t/{n}"}, BODY) is not None
     assert receiver.receive({**TOKEN, "X-A2A-Notification-Id": "t/3"}, BODY) is None
     assert receiver.receive({**TOKEN, "X-A2A-Notification-Id": "t/1"}, BODY) is not None
+
+
+def at(monkeypatch, seconds):
+    """Both clocks, so many seconds from now."""
+    wall, passed = time.time() + seconds, time.monotonic() + seconds
+    monkeypatch.setattr("time.time", lambda: wall)
+    monkeypatch.setattr("time.monotonic", lambda: passed)
+
+
+@pytest.mark.parametrize("dated", [-22, 0, 26])
+@pytest.mark.parametrize("later", [1, 299, 301, 310, 325, 340, 353, 500])
+def test_a_signed_notification_is_taken_once_for_as_long_as_it_is_valid(monkeypatch, dated, later):
+    receiver = WebhookReceiver(keys=KEYS, url=URL)
+    headers = signed(iat=int(time.time()) + dated)
+    assert receiver.receive(headers, BODY) is not None
+    at(monkeypatch, later)
+    if later - dated > 330:
+        assert refused(receiver, headers) == 401
+    else:
+        assert receiver.receive(headers, BODY) is None
+
+
+@pytest.mark.parametrize("jti", [None, ""])
+def test_a_signature_that_names_no_id_is_known_again_under_any_id(jti):
+    receiver = WebhookReceiver(keys=KEYS, url=URL)
+    headers = signed(jti=jti)
+    if jti == "":
+        headers["X-A2A-Notification-Id"] = ""
+    assert receiver.receive(headers, BODY) is not None
+    assert receiver.receive(headers, BODY) is None
+    if jti is None:
+        assert receiver.receive({**headers, "X-A2A-Notification-Id": "another"}, BODY) is None
+
+
+def test_what_is_still_valid_is_never_forgotten_for_others(monkeypatch):
+    receiver = WebhookReceiver(keys=KEYS, url=URL, replay_cache_size=2)
+    first = signed(notification_id="t/0")
+    for headers in (first, signed(notification_id="t/1")):
+        assert receiver.receive(headers, BODY) is not None
+    assert refused(receiver, signed(notification_id="t/2")) == 503
+    assert receiver.receive(first, BODY) is None
+    later = time.monotonic() + 400
+    monkeypatch.setattr("time.monotonic", lambda: later)
+    assert receiver.receive(signed(notification_id="t/3"), BODY) is not None
 
 
 # -- over WSGI ----------------------------------------------------------------------------------------------------------
@@ -344,7 +388,7 @@ def test_what_was_not_taken_is_given_again():
 
 
 def test_without_a_function_notifications_wait():
-    receiver = WebhookReceiver(token="t0ken", remember=2)
+    receiver = WebhookReceiver(token="t0ken", replay_cache_size=2)
     assert [post(receiver, X_A2A_Notification_Id=f"t/{n}")[0] for n in range(3)] == [204, 204, 503]
     assert [notification.id for notification in receiver.notifications(timeout=0.01)] == ["t/0", "t/1"]
     assert post(receiver, X_A2A_Notification_Id="t/2")[0] == 204

@@ -41,6 +41,11 @@ class Signatures:
         else:
             self._keys = trusted_keys(keys)
 
+    @property
+    def validity(self) -> float:
+        """For how long one signature can be accepted, in seconds: it may be dated ahead by the leeway, and be late by it."""
+        return self._window + 2 * _LEEWAY
+
     def claims(self, token: str) -> Mapping[str, Any]:
         """What the token says. Blocks while a key set is read.
 
