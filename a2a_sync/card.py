@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from a2a_sync.types import JSON
+from a2a_sync.types import JSON, JSONObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentInterface:
+class AgentInterface(JSONObject):
     """One address of an agent: URL, binding (``JSONRPC``, ``HTTP+JSON``, ``GRPC`` or a URI), protocol version, tenant."""
 
     url: str
@@ -23,7 +23,7 @@ class AgentInterface:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentProvider:
+class AgentProvider(JSONObject):
     """Who offers the agent."""
 
     organization: str
@@ -31,7 +31,7 @@ class AgentProvider:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentExtension:
+class AgentExtension(JSONObject):
     """An extension the agent understands (spec 4.6)."""
 
     uri: str
@@ -41,17 +41,21 @@ class AgentExtension:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentCapabilities:
-    """Optional abilities; ``None`` is "not said" and counts as no."""
+class AgentCapabilities(JSONObject):
+    """Optional abilities; ``None`` is "not said" and counts as no.
+
+    ``state_transition_history`` is what a card of protocol 0.3 says; 1.0 has no such member, and an app's own card never has it.
+    """
 
     streaming: bool | None = None
     push_notifications: bool | None = None
     extensions: tuple[AgentExtension, ...] = ()
     extended_agent_card: bool | None = None
+    state_transition_history: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentCardSignature:
+class AgentCardSignature(JSONObject):
     """A JWS over the canonical card (spec 8.4)."""
 
     protected: str
@@ -63,7 +67,7 @@ class AgentCardSignature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class APIKeySecurityScheme:
+class APIKeySecurityScheme(JSONObject):
     """A key in a header, a query parameter or a cookie (``location``)."""
 
     location: str
@@ -72,7 +76,7 @@ class APIKeySecurityScheme:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HTTPAuthSecurityScheme:
+class HTTPAuthSecurityScheme(JSONObject):
     """An ``Authorization`` scheme such as ``Bearer`` or ``Basic``."""
 
     scheme: str
@@ -81,7 +85,7 @@ class HTTPAuthSecurityScheme:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationCodeOAuthFlow:
+class AuthorizationCodeOAuthFlow(JSONObject):
     """OAuth 2: authorization code."""
 
     authorization_url: str
@@ -92,7 +96,7 @@ class AuthorizationCodeOAuthFlow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientCredentialsOAuthFlow:
+class ClientCredentialsOAuthFlow(JSONObject):
     """OAuth 2: client credentials."""
 
     token_url: str
@@ -101,7 +105,7 @@ class ClientCredentialsOAuthFlow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceCodeOAuthFlow:
+class DeviceCodeOAuthFlow(JSONObject):
     """OAuth 2: device code (RFC 8628)."""
 
     device_authorization_url: str
@@ -111,7 +115,7 @@ class DeviceCodeOAuthFlow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImplicitOAuthFlow:
+class ImplicitOAuthFlow(JSONObject):
     """OAuth 2: implicit (deprecated)."""
 
     authorization_url: str = ""
@@ -120,7 +124,7 @@ class ImplicitOAuthFlow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PasswordOAuthFlow:
+class PasswordOAuthFlow(JSONObject):
     """OAuth 2: resource owner password (deprecated)."""
 
     token_url: str = ""
@@ -138,7 +142,7 @@ OAuthFlow: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OAuth2SecurityScheme:
+class OAuth2SecurityScheme(JSONObject):
     """OAuth 2 with one flow."""
 
     flow: OAuthFlow
@@ -147,7 +151,7 @@ class OAuth2SecurityScheme:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenIdConnectSecurityScheme:
+class OpenIdConnectSecurityScheme(JSONObject):
     """OpenID Connect discovery."""
 
     open_id_connect_url: str
@@ -155,7 +159,7 @@ class OpenIdConnectSecurityScheme:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MutualTlsSecurityScheme:
+class MutualTlsSecurityScheme(JSONObject):
     """A client certificate."""
 
     description: str = ""
@@ -171,7 +175,7 @@ SecurityScheme: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecurityRequirement:
+class SecurityRequirement(JSONObject):
     """Schemes that are needed together, by name, each with its scopes; a list of requirements is a choice."""
 
     schemes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -181,7 +185,7 @@ class SecurityRequirement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSkill:
+class AgentSkill(JSONObject):
     """Something the agent can do. Modes are media types; where empty the card's defaults hold."""
 
     id: str
@@ -252,7 +256,7 @@ def _hold_tuples(obj: Any, *names: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentCard:
+class AgentCard(JSONObject):
     """What an agent tells about itself at ``/.well-known/agent-card.json``."""
 
     name: str

@@ -70,6 +70,8 @@ class Stream:
     chunks: Iterable[Any]
 
 
+#: The name of the artifact that the text of a generator or `Stream` becomes.
+STREAMED_TEXT = "answer"
 _EVENTS = (TaskStatusUpdateEvent, TaskArtifactUpdateEvent)
 _PARTS = (TextPart, FilePart, DataPart)
 
@@ -156,7 +158,7 @@ class ChunkStream:
 
     def _chunks(self) -> ArtifactWriter:
         if self._writer is None:
-            self._writer = self._context.artifact()
+            self._writer = self._context.artifact(STREAMED_TEXT)
         return self._writer
 
     def _ending(self, result: Any) -> list[Event]:

@@ -14,11 +14,11 @@ import enum
 import mimetypes
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, Self, TypeAlias, TypeVar
 
 JSON: TypeAlias = Any
 Metadata: TypeAlias = Mapping[str, JSON]
@@ -58,8 +58,63 @@ def new_id() -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+class JSONObject:
+    """What the types of the protocol have in common: their JSON, in either version of the protocol."""
+
+    __slots__ = ()
+
+    def to_dict(self, version: str = "1.0") -> dict[str, JSON]:
+        """The object as the protocol writes it, ready for `json.dumps`: names in camel case, bytes in base64, times as text.
+
+        Parameters:
+            version: ``"1.0"`` or ``"0.3"``, in the form of JSON-RPC. What a version has no word for is left out.
+
+        Raises:
+            ValueError: a timestamp has no time zone, or a card to be written in 0.3 has no interface of 0.3.
+            VersionNotSupportedError: there is no such version, or it has no such type.
+        """
+        value: dict[str, JSON] = _in(version, lambda codec: codec.dump(self))
+        return value
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, JSON], version: str = "1.0") -> Self:
+        """The object that `value`, made by `to_dict` or by `json.loads` of what a peer wrote, stands for.
+
+        Raises:
+            InvalidParamsError: a member is missing or wrong; the message names it.
+            VersionNotSupportedError: there is no such version, or it has no such type.
+        """
+        found: Self = from_dict(cls, value, version)
+        return found
+
+
+def from_dict(cls: Any, value: Mapping[str, JSON], version: str = "1.0") -> Any:
+    """As `JSONObject.from_dict`, of a class or of a union: `Part`, `StreamResponse`, `SendMessageResponse`."""
+    found = _in(version, lambda codec: codec.load(cls, dict(value)))
+    if isinstance(cls, type) and not isinstance(found, cls):
+        from a2a_sync.errors import InvalidParamsError
+
+        raise InvalidParamsError(f"expected a {cls.__name__}, got a {type(found).__name__}")
+    return found
+
+
+def _in(version: str, convert: Callable[[Any], Any]) -> Any:
+    # The one way up from the data model: codecs are made of these types.
+    from a2a_sync.codec import by_version
+    from a2a_sync.errors import VersionNotSupportedError
+
+    codec = by_version(version)
+    try:
+        return convert(codec)
+    except KeyError as unknown:
+        raise VersionNotSupportedError(f"Protocol {version} has no {unknown.args[0]!r}") from None
+
+
 class TaskState(enum.StrEnum):
-    """Where a task stands (spec 4.1.3). Values read like the words people use; codecs spell them for the wire."""
+    """Where a task stands (spec 4.1.3). Values read like the words people use; codecs spell them for the wire.
+
+    ``CANCELLED`` is another name of ``CANCELED``, and ``TaskState("cancelled")`` is the same state.
+    """
 
     UNSPECIFIED = "unspecified"
     SUBMITTED = "submitted"
@@ -67,13 +122,14 @@ class TaskState(enum.StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELED = "canceled"
+    CANCELLED = "canceled"
     INPUT_REQUIRED = "input-required"
     REJECTED = "rejected"
     AUTH_REQUIRED = "auth-required"
 
     @classmethod
     def _missing_(cls, value: object) -> TaskState | None:
-        # Many people write it so; what is sent is always the protocol's word.
+        # What is sent is always the protocol's spelling.
         if value == "cancelled":
             return cls.CANCELED
         raise ValueError(f"{value!r} is no state of a task; there are {', '.join(repr(state.value) for state in cls)}")
@@ -113,7 +169,7 @@ class Role(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextPart:
+class TextPart(JSONObject):
     """A piece of text."""
 
     text: str = field(kw_only=False)
@@ -123,7 +179,7 @@ class TextPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart:
+class FilePart(JSONObject):
     """A file: its bytes in ``raw``, or where to find it in ``url``; exactly one of the two.
 
     Check a peer's ``url`` before fetching it: it may point into your own network.
@@ -154,7 +210,7 @@ class FilePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataPart:
+class DataPart(JSONObject):
     """A JSON value of any kind, ``None`` included."""
 
     data: JSON = field(kw_only=False)
@@ -204,7 +260,7 @@ def _first_data(parts: Iterable[Part], cls: type[_T]) -> _T:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(JSONObject):
     """One turn of a conversation."""
 
     role: Role
@@ -232,7 +288,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
+class Artifact(JSONObject):
     """A result of a task."""
 
     parts: tuple[Part, ...]
@@ -258,7 +314,7 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStatus:
+class TaskStatus(JSONObject):
     """State, the message that explains it, and since when (an aware datetime in UTC)."""
 
     state: TaskState
@@ -267,7 +323,7 @@ class TaskStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(JSONObject):
     """A unit of work: its state, its results and its conversation, oldest message first."""
 
     id: str
@@ -320,17 +376,22 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStatusUpdateEvent:
-    """A task's status changed."""
+class TaskStatusUpdateEvent(JSONObject):
+    """A task's status changed.
+
+    ``final`` is what a peer of protocol 0.3 said: whether the event is the last one of its stream. It is None in 1.0, which
+    has no such member; it is ignored by comparisons and when the event is sent, where it follows from the state.
+    """
 
     task_id: str = ""
     context_id: str = ""
     status: TaskStatus
     metadata: Metadata = field(default_factory=_nothing)
+    final: bool | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskArtifactUpdateEvent:
+class TaskArtifactUpdateEvent(JSONObject):
     """An artifact was made or replaced (``append`` false) or extended by these parts (``append`` true)."""
 
     task_id: str = ""
@@ -352,11 +413,16 @@ SendMessageResponse: TypeAlias = Task | Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthenticationInfo:
-    """How the agent authenticates itself to a webhook: an HTTP scheme and its credentials."""
+class AuthenticationInfo(JSONObject):
+    """How the agent authenticates itself to a webhook: an HTTP scheme and its credentials.
+
+    Protocol 0.3 has a list of schemes. The first is ``scheme``, which is what deliveries use; ``other_schemes`` are the rest,
+    which protocol 1.0 cannot carry.
+    """
 
     scheme: str
     credentials: str = field(default="", repr=False)
+    other_schemes: tuple[str, ...] = ()
 
 
 #: Metadata of a webhook that nothing is posted to any more: why.
@@ -364,7 +430,7 @@ WEBHOOK_DISABLED = "urn:a2a-sync:push:disabled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPushNotificationConfig:
+class TaskPushNotificationConfig(JSONObject):
     """A webhook of a task. ``metadata`` is what an agent says of it; the protocol has no such member."""
 
     url: str
@@ -390,7 +456,7 @@ class TaskPushNotificationConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendMessageConfiguration:
+class SendMessageConfiguration(JSONObject):
     """How a send should be answered."""
 
     accepted_output_modes: tuple[str, ...] = ()
@@ -400,7 +466,7 @@ class SendMessageConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendMessageRequest:
+class SendMessageRequest(JSONObject):
     """SendMessage and SendStreamingMessage."""
 
     message: Message
@@ -410,7 +476,7 @@ class SendMessageRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTaskRequest:
+class GetTaskRequest(JSONObject):
     """GetTask."""
 
     id: str
@@ -419,7 +485,7 @@ class GetTaskRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTasksRequest:
+class ListTasksRequest(JSONObject):
     """ListTasks."""
 
     context_id: str = ""
@@ -433,7 +499,7 @@ class ListTasksRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTasksResponse:
+class ListTasksResponse(JSONObject):
     """A page of tasks, newest status first; ``total_size`` counts all that match."""
 
     tasks: tuple[Task, ...] = ()
@@ -443,7 +509,7 @@ class ListTasksResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelTaskRequest:
+class CancelTaskRequest(JSONObject):
     """CancelTask."""
 
     id: str
@@ -452,7 +518,7 @@ class CancelTaskRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscribeToTaskRequest:
+class SubscribeToTaskRequest(JSONObject):
     """SubscribeToTask."""
 
     id: str
@@ -460,7 +526,7 @@ class SubscribeToTaskRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTaskPushNotificationConfigRequest:
+class GetTaskPushNotificationConfigRequest(JSONObject):
     """GetTaskPushNotificationConfig; without an ``id``, which only protocol 0.3 can ask, the task's first."""
 
     task_id: str
@@ -469,7 +535,7 @@ class GetTaskPushNotificationConfigRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTaskPushNotificationConfigsRequest:
+class ListTaskPushNotificationConfigsRequest(JSONObject):
     """ListTaskPushNotificationConfigs."""
 
     task_id: str
@@ -479,7 +545,7 @@ class ListTaskPushNotificationConfigsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTaskPushNotificationConfigsResponse:
+class ListTaskPushNotificationConfigsResponse(JSONObject):
     """The webhooks of a task."""
 
     configs: tuple[TaskPushNotificationConfig, ...] = ()
@@ -487,7 +553,7 @@ class ListTaskPushNotificationConfigsResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTaskPushNotificationConfigRequest:
+class DeleteTaskPushNotificationConfigRequest(JSONObject):
     """DeleteTaskPushNotificationConfig."""
 
     task_id: str
@@ -496,7 +562,7 @@ class DeleteTaskPushNotificationConfigRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetExtendedAgentCardRequest:
+class GetExtendedAgentCardRequest(JSONObject):
     """GetExtendedAgentCard."""
 
     tenant: str = ""

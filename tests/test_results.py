@@ -238,7 +238,7 @@ def test_artifacts_events_and_messages_go_out_as_they_are_between_chunks(serve):
         "TaskStatusUpdateEvent",
     ]
     task = served.get(first.id)
-    assert [(artifact.name, artifact.text) for artifact in task.artifacts] == [("", "ab"), ("chart", "")]
+    assert [(artifact.name, artifact.text) for artifact in task.artifacts] == [("answer", "ab"), ("chart", "")]
     assert texts(task.history) == ["user: go", "agent: by the way", "agent: ab"]
 
 

@@ -1,16 +1,20 @@
 import copy
 import dataclasses
 import itertools
+import json
 import pickle
 from datetime import UTC, datetime
 from uuid import RFC_4122, UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from a2a_sync import card as c
 from a2a_sync import types as t
-from tests.strategies import CARDS, EVENTS, REQUESTS, RUN_REQUESTS
+from a2a_sync.codec import by_version
+from a2a_sync.errors import InvalidParamsError, VersionNotSupportedError
+from tests.strategies import CARDS, EVENTS, EVERY_TYPE, REQUESTS, RUN_REQUESTS
 
 STATE = t.TaskState
 
@@ -220,3 +224,65 @@ def test_a_card_s_skill_is_found_by_id():
     assert card.skill("s") is skill
     with pytest.raises(KeyError):
         card.skill("other")
+
+
+def test_both_spellings_of_canceled_are_one_state():
+    assert STATE.CANCELLED is STATE.CANCELED is STATE("cancelled") is STATE("canceled")
+    assert [str(state) for state in STATE].count("canceled") == 1
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@pytest.mark.parametrize("cls", [cls for cls in EVERY_TYPE if isinstance(cls, type)], ids=lambda cls: cls.__name__)
+@given(data=st.data())
+@settings(max_examples=15)
+def test_every_type_is_converted_to_json_and_back(cls, version, data):
+    lists = issubclass(cls, (t.ListTasksRequest, t.ListTasksResponse))
+    value = data.draw(EVERY_TYPE[cls])
+    if version == "0.3" and lists:
+        with pytest.raises(VersionNotSupportedError, match="ListTasks"):
+            value.to_dict(version)
+        return
+    if version == "0.3" and cls is c.AgentCard:
+        # A card of 0.3 needs an interface of 0.3.
+        interface = c.AgentInterface(url="http://a.test/", protocol_binding="JSONRPC", protocol_version="0.3")
+        value = dataclasses.replace(value, supported_interfaces=(interface,))
+    written = json.loads(json.dumps(value.to_dict(version)))
+    assert written == json.loads(json.dumps(by_version(version).dump(value)))
+    if version == "1.0" and not isinstance(value, c.OAuthFlow | c.SecurityScheme):
+        assert cls.from_dict(written) == value
+
+
+def test_every_dataclass_of_the_model_can_be_converted():
+    for module in (t, c):
+        for cls in vars(module).values():
+            if dataclasses.is_dataclass(cls):
+                assert issubclass(cls, t.JSONObject), cls
+
+
+@pytest.mark.parametrize(
+    ("part", "written", "in_0_3"),
+    [
+        (t.TextPart("x"), {"text": "x"}, {"kind": "text", "text": "x"}),
+        (
+            t.FilePart(raw=b"a", filename="f"),
+            {"raw": "YQ==", "filename": "f"},
+            {"kind": "file", "file": {"bytes": "YQ==", "name": "f"}},
+        ),
+        (t.DataPart({"n": 1}), {"data": {"n": 1}}, {"kind": "data", "data": {"n": 1}}),
+    ],
+)
+def test_a_single_part_has_json_of_its_own(part, written, in_0_3):
+    assert part.to_dict() == written
+    assert part.to_dict("0.3") == in_0_3
+    assert type(part).from_dict(written) == t.from_dict(t.Part, written) == part
+    assert type(part).from_dict(in_0_3, "0.3") == t.from_dict(t.Part, in_0_3, "0.3") == part
+    other = t.TextPart if not isinstance(part, t.TextPart) else t.DataPart
+    with pytest.raises(InvalidParamsError, match=f"expected a {other.__name__}"):
+        other.from_dict(written)
+
+
+def test_what_is_wrong_is_named():
+    with pytest.raises(InvalidParamsError, match=r"parts\[0\]\.text"):
+        t.Message.from_dict({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": 5}]})
+    with pytest.raises(VersionNotSupportedError):
+        t.TextPart("x").to_dict("2.0")

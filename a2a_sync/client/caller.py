@@ -5,6 +5,8 @@ Which operations there are is known to `client.client`; what a call over a link 
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -61,6 +63,8 @@ class Caller(Closes):
         extensions: Sequence[str] = (),
         interceptors: Sequence[Interceptor] = (),
         session: requests.Session | None = None,
+        verify: bool | str | os.PathLike[str] | None = None,
+        cert: str | tuple[str, str] | None = None,
         verify_card: Any = None,
         files_twice: bool = False,
     ) -> None:
@@ -69,6 +73,7 @@ class Caller(Closes):
         if isinstance(target, type):
             raise TypeError(f"{target.__name__} is a class: give an instance, {target.__name__}(…)")
         self._target: Any = target
+        self._tls = _tls_settings(verify, cert, session)
         self._timeout = Timeout.of(timeout)
         self._wanted = Wanted.of(version, binding, prefer)
         self._tenant = tenant
@@ -97,7 +102,13 @@ class Caller(Closes):
 
         shared = self._surroundings
         return HttpTransport(
-            home, auth=auth, headers=shared.headers, timeout=self._timeout, alarms=shared.alarms, session=session
+            home,
+            auth=auth,
+            headers=shared.headers,
+            timeout=self._timeout,
+            alarms=shared.alarms,
+            session=session,
+            **self._tls,
         )
 
     # -- the agent --
@@ -216,6 +227,29 @@ class Caller(Closes):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._http.agent if self._http is not None else self._target!r})"
+
+
+def _tls_settings(
+    verify: bool | str | os.PathLike[str] | None, cert: str | tuple[str, str] | None, session: object
+) -> dict[str, Any]:
+    """What a user gave for ``verify`` and ``cert``.
+
+    Raises:
+        ValueError: both they and a session were given.
+        FileNotFoundError: there is no such file or folder.
+    """
+    if verify is None and cert is None:
+        return {}
+    if session is not None:
+        raise ValueError("verify and cert go with connections of the client: set them on the session instead")
+    files = [
+        *((cert,) if isinstance(cert, str) else cert or ()),
+        *(() if isinstance(verify, bool | None) else (verify,)),
+    ]
+    for file in files:
+        if not os.path.exists(file):
+            raise FileNotFoundError(errno.ENOENT, "no such certificate file", os.fspath(file))
+    return {"verify": verify if isinstance(verify, bool | None) else os.fspath(verify), "cert": cert}
 
 
 def _trust(verify_card: Any, http: HttpTransport) -> CardTrust:

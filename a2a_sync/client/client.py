@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
+from urllib.parse import urlsplit
 
 from a2a_sync import operations as op
+from a2a_sync.card import AgentCapabilities, AgentCard, AgentInterface
 from a2a_sync.client import waiting
 from a2a_sync.client.chat import Chat
 from a2a_sync.client.content import Content, as_message
@@ -55,6 +57,10 @@ class Client(PushCaller):
         extensions: URIs of extensions to activate (spec 4.6).
         interceptors: put around every call, the first outermost: each takes an endpoint and gives one.
         session: a `requests.Session` of yours, taken as it is; see that your threads may share it.
+        verify: how the certificates of servers are checked, as in requests: True, False (not at all), or the path of a file or
+            folder of certificate authorities. By default as the environment says (``REQUESTS_CA_BUNDLE``).
+        cert: the client's certificate, as in requests: the path of a file with certificate and key, or the paths of both. It is
+            shown to the same origin as `auth`.
         files_twice: the agent encodes files twice, as those on Python's official SDK of 0.3 do over ``HTTP+JSON``.
         verify_card: whose signature the card must have: a `CardVerifier`, or the keys for one, such as the URL of a key set.
 
@@ -153,6 +159,38 @@ class Client(PushCaller):
         if link.streaming:
             return link.stream(request, deadline, key)
         return link.listen(OneEvent(waiting.send_plain(link, request, deadline, key)), request.message.task_id)
+
+    @classmethod
+    def for_endpoint(
+        cls,
+        url: str,
+        *,
+        protocol_binding: str = "JSONRPC",
+        protocol_version: str = "1.0",
+        streaming: bool = False,
+        **options: Any,
+    ) -> Self:
+        """A client for an agent without a card: `url` is the address that is called, and no card is read.
+
+        Parameters:
+            url: where operations are sent; with ``HTTP+JSON`` the part before paths such as ``/message:send``.
+            protocol_binding: ``"JSONRPC"`` or ``"HTTP+JSON"``.
+            protocol_version: ``"1.0"`` or ``"0.3"``.
+            streaming: the agent streams; without it, `stream` sends a plain message and its answer is the only event.
+            options: more arguments of `Client`, such as `auth` and `timeout`.
+
+        Raises:
+            ValueError: the URL does not begin with ``http://`` or ``https://``.
+            VersionNotSupportedError: there is no such binding or version.
+        """
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ValueError("the endpoint's URL must begin with http:// or https://")
+        interface = AgentInterface(url=url, protocol_binding=protocol_binding, protocol_version=protocol_version)
+        capabilities = AgentCapabilities(streaming=streaming)
+        card = AgentCard(
+            name=url, description="", version="", supported_interfaces=(interface,), capabilities=capabilities
+        )
+        return cls(card, **options)
 
     def chat(self, context_id: str | None = None) -> Chat:
         """A conversation, new or continued: it remembers the ids that the next message needs."""

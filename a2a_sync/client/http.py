@@ -58,6 +58,8 @@ class HttpTransport:
         timeout: Timeout,
         alarms: AlarmClock,
         session: requests.Session | None = None,
+        verify: bool | str | None = None,
+        cert: str | tuple[str, str] | None = None,
     ) -> None:
         self.home, in_url = split_credentials(home)
         #: The address as it may be shown.
@@ -68,13 +70,15 @@ class HttpTransport:
         self._timeout = timeout
         self._alarms = alarms
         self._session = session
+        self._verify = verify
+        self._cert = cert
         self._adapter: Adapter | None = None
         renew_in_child(self)
 
     @property
     def has_secrets(self) -> bool:
         """There are credentials or headers that another origin would not be given."""
-        return self._given is not None or bool(self._headers)
+        return self._given is not None or bool(self._headers) or self._cert is not None
 
     def heed(self, card: AgentCard) -> None:
         """From here on, send credentials as `card` wants them.
@@ -160,6 +164,9 @@ class HttpTransport:
                 timeout=self._limits(min(deadline, opening)),
                 stream=True,
                 allow_redirects=False,
+                verify=self._verify,
+                # As with credentials: an origin that the user has not named gets none.
+                cert=self._cert if self._cert is not None and may_know(self.home, url) else None,
             )
         except requests.exceptions.InvalidHeader:
             refused = ValueError("auth gave credentials that cannot stand in a header")

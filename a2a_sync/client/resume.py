@@ -167,6 +167,9 @@ class Resumption:
     def _rest(self, place: Place, error: Exception, closed: threading.Event) -> bool:
         """Pause before the next attempt; False when `closed` was set meanwhile."""
         marks = {"phase": "stream", "agent": self._link.agent, "task_id": place.task_id}
+        if self._deadline.expired:
+            # The limit itself ended the stream.
+            raise TransportTimeout("the overall limit ran out", **marks) from error
         pause = self._patience.next(error)
         if pause is None:
             budget = self._patience.retry.budget
@@ -179,7 +182,9 @@ class Resumption:
         if closed.wait(pause if left is None else min(pause, left)):
             return False
         if self._deadline.expired:
-            raise TransportTimeout("the overall limit ran out while the stream was cut", **marks) from error
+            raise TransportTimeout(
+                f"the overall limit ran out before the stream could be resumed ({told(error)})", **marks
+            ) from error
         return True
 
 

@@ -219,7 +219,7 @@ class Variants:
         if not isinstance(value, dict):
             raise unexpected("an object", value)
         word = value.get(self._tag)
-        if word is None:
+        if word is None or (word == "" and not strict):
             word = next((word for mark, word in self._marks.items() if mark in value), None)
         record = self._by_word.get(word) if isinstance(word, str) else None
         if record is not None:

@@ -39,6 +39,7 @@ logger = get_logger(__name__)
 _LONGEST_ID = 255
 _LONGEST_SECRET = 8192
 _SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+_MOST_SCHEMES = 10
 
 
 class PushConfigs:
@@ -136,8 +137,11 @@ class PushConfigs:
             raise InvalidParamsError.at(f"{at}id", f"must be at most {_LONGEST_ID} printable characters")
         _check_secret(config.token, f"{at}token")
         if config.authentication is not None:
-            if not _SCHEME.fullmatch(config.authentication.scheme):
-                raise InvalidParamsError.at(f"{at}authentication.scheme", "must be the name of an HTTP scheme")
+            schemes = (config.authentication.scheme, *config.authentication.other_schemes)
+            if len(schemes) > _MOST_SCHEMES or not all(map(_SCHEME.fullmatch, schemes)):
+                raise InvalidParamsError.at(
+                    f"{at}authentication.scheme", "must be the name of an HTTP scheme, or at most ten in 0.3"
+                )
             _check_secret(config.authentication.credentials, f"{at}authentication.credentials")
 
     def _too_many(self) -> InvalidParamsError:

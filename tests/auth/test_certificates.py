@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import threading
 from collections.abc import Iterator
@@ -12,9 +13,9 @@ import pytest
 import requests
 from werkzeug.serving import make_server
 
-from a2a_sync import A2AApp, Client
+from a2a_sync import A2AApp, AgentCard, AgentInterface, Client
 from a2a_sync.auth.schemes import MTLSAuth
-from a2a_sync.errors import A2AError
+from a2a_sync.errors import A2AError, ConnectError
 from tests.auth.test_admission import Known, served, who
 from tests.certificates import Authority
 from tests.wsgi import message
@@ -113,3 +114,58 @@ def test_variables_of_the_server_do_not_stand_in_for_the_header_that_is_asked_fo
     with served(proxied()) as peer:
         environ = {"SSL_CLIENT_VERIFY": "SUCCESS", "SSL_CLIENT_S_DN": "CN=ada", "REMOTE_ADDR": "127.0.0.1"}
         assert peer.call("SendMessage", message(), environ=environ).status == 401
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_a_client_takes_verify_and_cert_as_requests_does(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the environment says does not count where the client is told.
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", requests.certs.where())
+    certificate = authority.issue("eve")
+    with A2AApp(Known(), auth=MTLSAuth()) as app, serving(app, authority) as url:
+        for verify in (authority.ca, False):
+            with Client(url, verify=verify, cert=certificate) as client:
+                task = client.send("hi")
+                assert task.artifacts[0].parts[0].data["id"] == "CN=eve"  # type: ignore[union-attr]
+            with Client(url, verify=verify) as stranger, pytest.raises(A2AError) as refused:
+                stranger.send("hi")
+            assert refused.value.reason == "UNAUTHENTICATED"
+        for distrusting in ({}, {"verify": True}):
+            with Client(url, **distrusting) as client, pytest.raises(ConnectError, match="certificate"):  # type: ignore[arg-type]
+                client.send("hi")
+
+
+def test_a_certificate_is_shown_to_the_origin_that_was_named_and_no_other(authority: Authority) -> None:
+    with A2AApp(Known(), auth=MTLSAuth()) as app, serving(app, authority) as url:
+        elsewhere = url.replace("127.0.0.1", "localhost")
+        card = AgentCard(
+            name="x",
+            description="",
+            version="1",
+            supported_interfaces=tuple(
+                AgentInterface(url=one, protocol_binding="JSONRPC", protocol_version="1.0") for one in (elsewhere, url)
+            ),
+        )
+        document = json.dumps(card.to_dict()).encode()
+
+        def pointing(environ: Any, start_response: Any) -> Any:
+            start_response("200 OK", [("Content-Type", "application/json")])
+            return [document]
+
+        with (
+            serving(pointing, authority) as home,
+            Client(home, verify=authority.ca, cert=authority.issue("eve")) as client,
+            pytest.raises(A2AError) as refused,
+        ):
+            client.send("hi")
+    assert refused.value.reason == "UNAUTHENTICATED"
+
+
+@pytest.mark.parametrize("given", [{"verify": "/no/such/file"}, {"cert": ("/no/such/file", "/none")}])
+def test_a_file_of_certificates_that_is_not_there_is_named_at_once(given: Any) -> None:
+    with pytest.raises(FileNotFoundError, match="/no/such/file"):
+        Client("https://127.0.0.1:1/", **given)
+
+
+def test_a_session_has_settings_of_its_own() -> None:
+    with pytest.raises(ValueError, match="session"):
+        Client("https://127.0.0.1:1/", session=requests.Session(), verify=False)

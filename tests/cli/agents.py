@@ -60,6 +60,8 @@ class Actor(Agent):
                 return self._slow(context)
             case "stream":
                 return self._chunks(context)
+            case "spoken":
+                return (piece for piece in ("one ", "two"))
             case "status":
                 return context.say("in the status")
             case "stored":

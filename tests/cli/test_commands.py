@@ -321,3 +321,9 @@ def test_serve_says_that_a_port_is_taken(run: Run) -> None:
         result = run("serve", "tests.cli.agents:agent", "--port", str(port))
     assert result.exit_code == 2
     assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in result.stderr
+
+
+def test_streamed_text_is_saved_under_a_name(run: Run, url: str, tmp_path: Path) -> None:
+    assert run("send", url, "spoken", "--out", str(tmp_path / "out")).exit_code == 0
+    (saved,) = (tmp_path / "out").iterdir()
+    assert (saved.name, saved.read_text()) == ("answer.txt", "one two")

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import AgentCard, AgentInterface, Client, UnsupportedOperationError
+from a2a_sync import A2AApp, Agent, AgentCard, AgentInterface, Client, UnsupportedOperationError
 from a2a_sync.client.cards import Wanted, choose_interface, stand_ins, usable_interfaces
 from a2a_sync.errors import ConnectError, TransportTimeout, VersionNotSupportedError
 from a2a_sync.operations import Call, Endpoint
+from a2a_sync.testing import wsgi_session
 from tests.client.peer import Peer, peer, results, task
 
 OFFERS = (
@@ -186,3 +187,41 @@ def test_an_interceptor_reads_the_headers_of_an_answer() -> None:
     with peer({"GetTask": answer}) as server, Client(server.card(), interceptors=[reading]) as client:
         client.get_task("t-1", extensions=["urn:a"])
     assert (seen[0]["a2a-extensions"], seen[0]["x-rate"]) == ("urn:a", "7")
+
+
+@pytest.mark.parametrize(
+    ("binding", "version"), [("JSONRPC", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "1.0"), ("HTTP+JSON", "0.3")]
+)
+@pytest.mark.parametrize("streaming", [True, False])
+def test_an_endpoint_without_a_card_is_called_as_it_is(binding: str, version: str, streaming: bool) -> None:
+    agent = Agent("bare")
+    agent.message(lambda message, context: (piece for piece in ("he", "llo")))
+    paths: list[str] = []
+    with A2AApp(agent) as app:
+
+        def without_card(environ: Any, start_response: Any) -> Any:
+            paths.append(environ["PATH_INFO"])
+            return app(environ, start_response)
+
+        with Client.for_endpoint(
+            "http://bare.test/",
+            protocol_binding=binding,
+            protocol_version=version,
+            streaming=streaming,
+            session=wsgi_session(without_card),
+            auth="t0ken",
+        ) as client:
+            assert client.send("hi").text == "hello"
+            with client.stream("hi") as stream:
+                assert (len(list(stream)) > 1) is streaming
+            assert stream.text == "hello"
+    assert not [path for path in paths if path.endswith(".json")]
+
+
+def test_what_is_no_endpoint_is_refused() -> None:
+    with pytest.raises(ValueError, match="http://"):
+        Client.for_endpoint("bare.test")
+    with pytest.raises(VersionNotSupportedError):
+        Client.for_endpoint("http://bare.test", protocol_version="2.0")
+    with pytest.raises(VersionNotSupportedError):
+        Client.for_endpoint("http://bare.test", protocol_binding="SOAP")

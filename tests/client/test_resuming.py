@@ -532,3 +532,12 @@ def test_a_budget_of_nothing_is_off() -> None:
     assert not Retry.off
     assert not Retry(budget=0)
     assert Retry()
+
+
+def test_a_limit_that_runs_out_after_a_cut_says_what_cut_the_stream() -> None:
+    table = {"SendStreamingMessage": FIRST, "SubscribeToTask": lambda asked, line: line.hang_up()}
+    with (
+        talking(table, retry=Retry(budget=30, first=0.05, longest=0.1)) as (_, client),
+        pytest.raises(TransportTimeout, match=r"before the stream could be resumed \(.+\)"),
+    ):
+        read(client.stream("go", timeout=0.5))

@@ -792,3 +792,58 @@ def test_no_value_of_a_wrong_type_gets_into_a_member_and_breaks_what_is_written(
                 with contextlib.suppress(InvalidAnswer):
                     loaded = V03.load(cls, {member.name: value}, strict=False)
                     loads(dumps(V03.dump(loaded)))
+
+
+@pytest.mark.parametrize(
+    ("cls", "value"),
+    [
+        (t.Part, {"text": "x"}),
+        (t.Message, {"messageId": "m", "role": "agent", "parts": [{"kind": "", "text": "x"}]}),
+        (t.StreamResponse, {"id": "t", "contextId": "c", "status": WORKING}),
+        (t.StreamResponse, {"taskId": "t", "contextId": "c", "status": WORKING}),
+        (t.SendMessageResponse, {"messageId": "m", "role": "agent", "parts": []}),
+    ],
+)
+def test_an_empty_kind_of_an_answer_is_read_as_an_absent_one(cls, value):
+    found = V03.load(cls, {**value, "kind": ""}, strict=False)
+    assert found is not None
+    assert found == V03.load(cls, value, strict=False)
+
+
+def test_a_part_of_a_request_may_not_have_an_empty_kind():
+    with pytest.raises(InvalidParamsError, match="kind"):
+        V03.load(t.Part, {"kind": "", "text": "x"})
+
+
+@pytest.mark.parametrize("codec", [V03, by_version("0.3", "HTTP+JSON")], ids=["JSON-RPC", "HTTP+JSON"])
+def test_all_schemes_of_a_webhook_are_kept(codec):
+    info = t.AuthenticationInfo(scheme="Bearer", credentials="c", other_schemes=("Basic", "Digest"))
+    config = t.TaskPushNotificationConfig(url="https://x.example/", id="w", task_id="t", authentication=info)
+    written = codec.dump(config)
+    assert written["pushNotificationConfig"]["authentication"]["schemes"] == ["Bearer", "Basic", "Digest"]
+    assert codec.load(t.TaskPushNotificationConfig, written, strict=False).authentication == info
+
+
+@pytest.mark.parametrize(
+    ("said", "read"), [({"final": True}, True), ({"final": False}, False), ({}, None), ({"final": "yes"}, None)]
+)
+def test_what_a_peer_says_of_the_last_event_is_readable_and_never_repeated(said, read):
+    event = {"taskId": "t", "contextId": "c", "status": WORKING}
+    found = V03.load_event({**event, **said})
+    assert found.final is read
+    assert found == V03.load_event(event)
+    assert V03.dump_event(found)["final"] is False
+    proto = by_version("0.3", "HTTP+JSON")
+    found = proto.load_event({"statusUpdate": {**event, "status": {"state": "TASK_STATE_WORKING"}, **said}})
+    assert found.final is read
+    assert "final" not in proto.dump_event(found)["statusUpdate"]
+    assert "final" not in by_version("1.0").dump_event(found)["statusUpdate"]
+
+
+@pytest.mark.parametrize("said", [True, False, None])
+def test_a_card_s_state_transition_history_is_readable(said):
+    capabilities = {"streaming": True} if said is None else {"streaming": True, "stateTransitionHistory": said}
+    found = V03.load(c.AgentCapabilities, capabilities, strict=False)
+    assert found.state_transition_history is said
+    assert V03.dump(found) == capabilities
+    assert by_version("1.0").dump(found) == {"streaming": True}

@@ -87,3 +87,18 @@ def test_without_an_id_clients_of_0_3_set_the_one_webhook_of_a_task(client: Clie
         client.create_push_config(task_id, URL, token=token)
     tokens = [config.token for config in client.list_push_configs(task_id)]
     assert tokens == (["two"] if version == "0.3" else ["one", "two"])
+
+
+def test_all_schemes_that_a_client_of_0_3_sets_are_kept(client: Client, version: str) -> None:
+    several = AuthenticationInfo(scheme="Bearer", credentials="s3cret", other_schemes=("Basic", "Digest"))
+    task_id = asking(client)
+    made = client.create_push_config(task_id, URL, authentication=several)
+    assert made == client.get_push_config(task_id, made.id)
+    assert made.authentication == (several if version == "0.3" else made.authentication)
+
+
+def test_each_scheme_is_checked(client: Client, version: str) -> None:
+    wrong = AuthenticationInfo(scheme="Bearer", credentials="s3cret", other_schemes=("no scheme",))
+    if version == "0.3":
+        with pytest.raises(InvalidParamsError, match="scheme"):
+            client.create_push_config(asking(client), URL, authentication=wrong)

@@ -141,6 +141,7 @@ AGENT_CAPABILITIES = Record(
     c.AgentCapabilities,
     optional("streaming", FLAG),
     optional("push_notifications", FLAG),
+    optional("state_transition_history", FLAG),
     Member("extensions", many(AGENT_EXTENSION)),
 )
 AGENT_CARD_SIGNATURE = Record(

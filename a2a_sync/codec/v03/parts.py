@@ -82,7 +82,7 @@ class Parts:
         # 0.1 called it type. A request that says what a part is, in a word that nobody knows, means no other part.
         said = "type" if strict and value.get("kind") is None else "kind"
         kind = value.get(said)
-        if kind is None:
+        if kind is None or (kind == "" and not strict):
             held = [name for name in self._contents if name in value]
             if strict and len(held) > 1 and not self._named:
                 raise Invalid(f"has both {held[0]} and {held[1]}; a part has one content")

@@ -24,7 +24,7 @@ from a2a_sync.codec.v03 import KINDS as KIND_JSON
 from a2a_sync.codec.v03 import METHODS as KIND_METHODS
 from a2a_sync.codec.v03 import OldCodec, cards, requests, tasks
 from a2a_sync.codec.v03.parts import DATA, METADATA, File, Parts
-from a2a_sync.codec.v03.tasks import EXTENSIONS, HISTORY_LENGTH, TEXTS
+from a2a_sync.codec.v03.tasks import EXTENSIONS, FINAL, HISTORY_LENGTH, TEXTS
 from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
 from a2a_sync.lifecycle import ends_run
 from a2a_sync.operations import StreamItem
@@ -111,6 +111,7 @@ TASK = Record(
 class _StatusUpdate(Record):
     def dump(self, obj: Any) -> dict[str, Any]:
         written = super().dump(obj)
+        written.pop("final", None)
         if ends_run(obj):
             written["final"] = True
         return written
@@ -122,6 +123,7 @@ STATUS_UPDATE = _StatusUpdate(
     required("context_id", TEXT),
     required("status", TASK_STATUS),
     METADATA,
+    FINAL,
 )
 ARTIFACT_UPDATE = Record(
     t.TaskArtifactUpdateEvent,

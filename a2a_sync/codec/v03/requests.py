@@ -19,7 +19,22 @@ def _load_first(value: Any, strict: bool) -> str:
     return schemes[0] if schemes else ""
 
 
-AUTHENTICATION_INFO = Record(
+class _AuthenticationInfo(Record):
+    """Schemes are a list in 0.3: the first is the one in use."""
+
+    def load(self, value: Any, strict: bool) -> Any:
+        info = super().load(value, strict)
+        others = TEXTS.load(value.get("schemes") or [], strict)[1:]
+        return replace(info, other_schemes=others) if others else info
+
+    def dump(self, obj: Any) -> dict[str, Any]:
+        written = super().dump(obj)
+        if obj.other_schemes:
+            written["schemes"] = [*written["schemes"], *obj.other_schemes]
+        return written
+
+
+AUTHENTICATION_INFO = _AuthenticationInfo(
     t.AuthenticationInfo,
     required("scheme", Scalar(_load_first, lambda scheme: [scheme], empty=""), "schemes"),
     Member("credentials", TEXT),

@@ -73,6 +73,9 @@ TASK = Tagged(
     METADATA,
 )
 
+#: Read where it is a flag; anything else is no reason to refuse the event.
+FINAL = optional("final", Scalar(lambda value, strict: value if isinstance(value, bool) else None))
+
 # -- events -------------------------------------------------------------------------------------------------------------
 
 
@@ -89,6 +92,7 @@ STATUS_UPDATE = _StatusUpdate(
     required("context_id", TEXT),
     required("status", TASK_STATUS),
     METADATA,
+    FINAL,
 )
 ARTIFACT_UPDATE = Tagged(
     "kind",

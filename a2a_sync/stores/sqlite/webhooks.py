@@ -18,6 +18,7 @@ from a2a_sync.stores.webhooks import SNAPSHOT, StoredWebhook, TooManyWebhooks
 from a2a_sync.types import TaskPushNotificationConfig
 
 _CODEC = by_version("1.0")
+_OTHER_SCHEMES = "otherSchemes"
 
 
 class SQLiteWebhooks:
@@ -106,7 +107,7 @@ class WebhookRow:
 
     def __init__(self, webhook: Webhook) -> None:
         self._id = webhook.config.id
-        self._body = jsontext.dumps(_CODEC.dump(webhook.config))
+        self._body = _dump(webhook.config)
         self._version = webhook.version
 
     def put(self, connection: sqlite3.Connection, sql: Statements, key: int, cursor: int) -> bool:
@@ -117,11 +118,28 @@ class WebhookRow:
         return True
 
 
+def _dump(config: TaskPushNotificationConfig) -> bytes:
+    value = _CODEC.dump(config)
+    if config.authentication is not None and config.authentication.other_schemes:
+        # No member of 1.0: what a client of 0.3 has set is kept for it beside the configuration.
+        value[_OTHER_SCHEMES] = list(config.authentication.other_schemes)
+    return jsontext.dumps(value)
+
+
+def _load(body: bytes) -> TaskPushNotificationConfig:
+    value = json.loads(body)
+    config: TaskPushNotificationConfig = _CODEC.load(TaskPushNotificationConfig, value, strict=False)
+    if others := value.get(_OTHER_SCHEMES):
+        assert config.authentication is not None
+        config = replace(config, authentication=replace(config.authentication, other_schemes=tuple(others)))
+    return config
+
+
 def _stored(row: Sequence[Any]) -> StoredWebhook:
     tenant, owner, head, body, number, version, revision, cursor, tries, due_ms, disabled, open_, holder = row
     return StoredWebhook(
         scope=Scope(tenant, owner),
-        config=_CODEC.load(TaskPushNotificationConfig, json.loads(body), strict=False),
+        config=_load(body),
         number=number,
         version=version,
         revision=revision,

@@ -68,7 +68,7 @@ class Webhooks:
             version="0.3",
             tenant=MINE.tenant,
             token="a token",
-            authentication=AuthenticationInfo(scheme="Bearer", credentials="s3cret"),
+            authentication=AuthenticationInfo(scheme="Bearer", credentials="s3cret", other_schemes=("Basic",)),
         )
         store.webhooks.put(MINE, hook, most=10)
         (stored,) = store.webhooks.of_task(MINE, task_id)
