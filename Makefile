@@ -103,7 +103,7 @@ $(VENV)/.stamp-node: $(VENV)/.stamp-venv
 	@touch $@
 
 .PHONY: frameworks frameworks-tests
-frameworks: ## Run the tests with agent frameworks: LangChain, Pydantic AI, OpenAI Agents
+frameworks: ## Run the tests with agent frameworks: LangChain, Pydantic AI, OpenAI Agents, Google ADK
 	@$(MAKE) --no-print-directory VENV=$(VENV_FRAMEWORKS) frameworks-tests
 
 frameworks-tests: $(VENV)/.stamp-frameworks

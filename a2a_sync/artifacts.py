@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TypeAlias
 
+from a2a_sync.jsontext import dumps
+from a2a_sync.lifecycle import joined
 from a2a_sync.types import Artifact, DataPart, FilePart, Message, Part, TaskArtifactUpdateEvent, TextPart
+
+#: Artifacts up to this size are sent again as a whole when they are complete.
+_MAX_REPEATED_BYTES = 1024 * 1024
 
 Content: TypeAlias = "str | Part | Iterable[str | Part] | Message"
 
@@ -36,16 +42,19 @@ def to_parts(content: Content) -> tuple[Part, ...]:
 class ArtifactWriter:
     """Sends one artifact in pieces: the first makes it, the others extend it, leaving the ``with`` block completes it.
 
+    The last event replaces the pieces by the whole artifact, neighbouring texts joined: some clients, those of the Google
+    ADK for example, keep the content of the last event only. An artifact of more than 1 MiB ends with an empty text instead.
     Leaving by an exception completes nothing: what was written stays, unmarked. One thread at a time may write; threads
     that work side by side take a writer each.
     """
 
-    def __init__(self, emit: Callable[[TaskArtifactUpdateEvent], None], template: Artifact) -> None:
+    def __init__(self, emit: Callable[..., None], template: Artifact) -> None:
         self._emit = emit
         self._template = template
         self._begun = False
         self._done = False
-        self._text: list[str] = []
+        self._parts: list[Part] = []
+        self._size = 0
 
     @property
     def artifact_id(self) -> str:
@@ -55,43 +64,55 @@ class ArtifactWriter:
     @property
     def text(self) -> str:
         """The text written so far."""
-        return "".join(self._text)
+        return "".join(part.text for part in self._parts if isinstance(part, TextPart))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts written so far, neighbouring texts joined."""
+        return joined(self._parts)
 
     def write(self, content: Content, *, last: bool = False) -> None:
-        """Send one more piece; `last` completes the artifact with it.
+        """Send one more piece; `last` completes the artifact behind it.
 
         Raises:
             TaskCancelled: the run may not write any more.
             ValueError: the artifact is complete already.
         """
-        self._emit(self.piece(content, last=last))
+        self._emit(*(self.completing(content) if last else (self.piece(content),)))
 
-    def piece(self, content: Content, *, last: bool = False) -> TaskArtifactUpdateEvent:
-        """The event that `write` would send."""
+    def piece(self, content: Content) -> TaskArtifactUpdateEvent:
+        """The event that sends one more piece."""
         if self._done:
             raise ValueError(f"artifact {self.artifact_id} is complete")
         parts = to_parts(content)
-        self._text += [part.text for part in parts if isinstance(part, TextPart)]
-        head = self._template
-        artifact = (
-            Artifact(artifact_id=head.artifact_id, parts=parts)
-            if self._begun
-            else Artifact(
-                artifact_id=head.artifact_id,
-                name=head.name,
-                description=head.description,
-                metadata=head.metadata,
-                parts=parts,
-            )
-        )
-        event = TaskArtifactUpdateEvent(artifact=artifact, append=self._begun, last_chunk=last)
-        self._begun, self._done = True, last
+        self._parts += parts
+        self._size += sum(map(_size, parts))
+        event = self._event(parts, append=self._begun)
+        self._begun = True
         return event
+
+    def completing(self, content: Content) -> list[TaskArtifactUpdateEvent]:
+        """The events that send one more piece and complete the artifact: a single one for an artifact of a single piece."""
+        first, piece = not self._begun, self.piece(content)
+        if first:
+            self._done = True
+            return [replace(piece, last_chunk=True)]
+        end = self.ending()
+        return [piece] if end is None else [piece, end]
 
     def ending(self) -> TaskArtifactUpdateEvent | None:
         """The event that completes the artifact; None when nothing was written or it is complete."""
+        if not self._begun or self._done:
+            return None
+        self._done = True
+        if self._size <= _MAX_REPEATED_BYTES:
+            return self._event(self.parts, append=False, last_chunk=True)
         # Parts may not be empty, so "complete" is said with an empty text that adds nothing (see lifecycle).
-        return self.piece("", last=True) if self._begun and not self._done else None
+        return self._event((TextPart(""),), append=True, last_chunk=True)
+
+    def _event(self, parts: tuple[Part, ...], *, append: bool, last_chunk: bool = False) -> TaskArtifactUpdateEvent:
+        head = Artifact(artifact_id=self._template.artifact_id, parts=()) if append else self._template
+        return TaskArtifactUpdateEvent(artifact=replace(head, parts=parts), append=append, last_chunk=last_chunk)
 
     def __enter__(self) -> ArtifactWriter:
         return self
@@ -102,3 +123,17 @@ class ArtifactWriter:
         event = self.ending() if kind is None else None
         if event is not None:
             self._emit(event)
+
+
+def _size(part: Part) -> int:
+    """Bytes of its content, about."""
+    match part:
+        case TextPart():
+            return len(part.text) if part.text.isascii() else len(part.text.encode(errors="replace"))
+        case FilePart():
+            return len(part.raw or b"")
+        case DataPart():
+            try:
+                return len(dumps(part.data))
+            except ValueError:
+                return 0  # it is refused when it is emitted

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from a2a_sync.lifecycle import joined
 from a2a_sync.stores.base import Scope, TaskQuery, TaskStore
-from a2a_sync.types import Artifact, Message, Part, Role, Task, TextPart
+from a2a_sync.types import Artifact, Message, Role, Task
 
 #: Tasks read at once.
 _PAGE = 20
@@ -53,27 +54,15 @@ def turns_of(task: Task) -> list[Message]:
 
 def _is_said(artifact: Artifact, history: Iterable[Message]) -> bool:
     """A message of the agent has the same content; so it is with all that a handler returns or yields."""
-    content = _joined(artifact.parts)
-    return any(message.role is Role.AGENT and _joined(message.parts) == content for message in history)
+    content = joined(artifact.parts)
+    return any(message.role is Role.AGENT and joined(message.parts) == content for message in history)
 
 
 def _turn(artifact: Artifact, task: Task) -> Message:
     return Message(
         role=Role.AGENT,
-        parts=_joined(artifact.parts),
+        parts=joined(artifact.parts),
         task_id=task.id,
         context_id=task.context_id,
         message_id=artifact.artifact_id,
     )
-
-
-def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Neighbouring texts as one: an artifact that was sent piece by piece has a part for each piece."""
-    joined: list[Part] = []
-    for part in parts:
-        before = joined[-1] if joined else None
-        if isinstance(part, TextPart) and isinstance(before, TextPart):
-            joined[-1] = replace(before, text=before.text + part.text)
-        else:
-            joined.append(part)
-    return tuple(joined)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TypeAlias
 
 from a2a_sync.types import (
@@ -99,6 +100,23 @@ def _is_end_marker(event: TaskArtifactUpdateEvent) -> bool:
     """An appended last chunk of one empty text: it says "complete" and adds nothing (parts may not be empty)."""
     parts = event.artifact.parts
     return event.last_chunk and len(parts) == 1 and isinstance(parts[0], TextPart) and not parts[0].text
+
+
+def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """The parts, neighbouring texts that differ in nothing else as one. What is sent in pieces has a part for each piece."""
+    whole: list[Part] = []
+    for _, group in groupby(parts, _text_kind):
+        first, *others = group
+        if isinstance(first, TextPart) and others:
+            texts = (part.text for part in (first, *others) if isinstance(part, TextPart))
+            whole.append(replace(first, text="".join(texts)))
+        else:
+            whole += [first, *others]
+    return tuple(whole)
+
+
+def _text_kind(part: Part) -> object:
+    return (part.media_type, part.filename, part.metadata) if isinstance(part, TextPart) else None
 
 
 class ArtifactFold:

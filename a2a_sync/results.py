@@ -165,11 +165,11 @@ class ChunkStream:
         events: list[Event] = []
         last_chunk = isinstance(result, (str, list, tuple, *_PARTS))
         if last_chunk and result:
-            events.append(self._chunks().piece(_as_content(result), last=True))
+            events += self._chunks().completing(_as_content(result))
         elif self._writer is not None:
             end = self._writer.ending()
             if end is not None:
                 events.append(end)
-        if self._writer is not None and self._writer.text:
-            events.append(self._context.say(self._writer.text))
+        if self._writer is not None and self._writer.parts:
+            events.append(self._context.say(self._writer.parts))
         return events + final_events(None if last_chunk else result, self._context)

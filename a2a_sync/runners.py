@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from a2a_sync.asynchronous import iterate, run_coroutine
@@ -55,7 +55,7 @@ class AgentRunnerExecutor:
     """Serves an `AgentRunner`: ``A2AApp(AgentRunnerExecutor(agent), card=…)``.
 
     It is given the task's history as chat messages, and `options`. ``run_stream`` is used where there is one. The answer is the
-    artifact ``result``, the message of the final status, and the last message of the history. An exception fails the task as one
+    artifact ``result`` and the last message of the history; the final status does not repeat it. An exception fails the task as one
     of a handler does: its text is shown for `PublicError` only.
     """
 
@@ -143,12 +143,16 @@ def _tell(mapper: Mapper, event: RunEvent, context: RequestContext) -> None:
 
 
 def _ending(status: TaskStatusUpdateEvent) -> list[Event]:
-    """The events of a final status, in one step: what was said at the end is the result, and the last of the history."""
+    """The events of a final status, in one step: the last message is the result and the end of the history.
+
+    A completed status does not repeat it: clients that read artifacts and status would have the answer twice.
+    """
     message = status.status.message
     if message is None or status.status.state is not TaskState.COMPLETED:
         return [status]
     result = Artifact(name=RESULT_NAMES[0], parts=message.parts)
-    return [TaskArtifactUpdateEvent(artifact=result, last_chunk=True), message, status]
+    silent = replace(status, status=replace(status.status, message=None))
+    return [TaskArtifactUpdateEvent(artifact=result, last_chunk=True), message, silent]
 
 
 def _events_of(result: RunResult, given: list[dict[str, Any]], context: RequestContext) -> list[Event]:

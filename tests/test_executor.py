@@ -307,10 +307,11 @@ def test_a_writer_makes_extends_and_completes_one_artifact(serve):
     first, second, last = artifact_events(served, task.id)
     assert (first.append, first.last_chunk, first.artifact.name) == (False, False, "report")
     assert (second.append, second.last_chunk, second.artifact.name) == (True, False, "")
-    assert (last.append, last.last_chunk) == (True, True)
+    # The last event replaces the pieces, so it says all that the first one did.
+    assert (last.append, last.last_chunk, last.artifact) == (False, True, task.artifacts[0])
     (artifact,) = task.artifacts
     assert (artifact.name, artifact.description, artifact.metadata) == ("report", "all of it", {"k": 1})
-    assert artifact.parts == (TextPart("one "), TextPart("two"), FilePart(raw=b"3"))
+    assert artifact.parts == (TextPart("one two"), FilePart(raw=b"3"))
 
 
 def test_the_last_piece_can_complete_the_artifact_itself(serve):
@@ -324,7 +325,20 @@ def test_the_last_piece_can_complete_the_artifact_itself(serve):
 
     served = serve(handler)
     events = artifact_events(served, served.send().id)
-    assert [(event.append, event.last_chunk) for event in events] == [(False, False), (True, True)]
+    assert [(event.append, event.last_chunk, event.artifact.text) for event in events] == [
+        (False, False, "x"),
+        (True, False, "y"),
+        (False, True, "xy"),
+    ]
+
+
+def test_an_artifact_of_a_single_complete_piece_is_a_single_event(serve):
+    def handler(message, context):
+        context.artifact("a").write("whole", last=True)
+
+    served = serve(handler)
+    (event,) = artifact_events(served, served.send().id)
+    assert (event.append, event.last_chunk, event.artifact.name, event.artifact.text) == (False, True, "a", "whole")
 
 
 def test_a_writer_that_wrote_nothing_leaves_nothing(serve):

@@ -418,8 +418,8 @@ def test_timestamps_are_on_messages_and_artifacts_of_who_asks(method: str) -> No
         task = client.get_task(sent.id)
         said, answered = task.history
         assert stamp(said) == "2026-01-01T12:00:00.123Z"
-        assert [stamp(one) for one in task.artifacts] == ["2026-01-01T12:00:02.123Z", "2026-01-01T12:00:03.123Z"]
-        assert stamp(answered) == "2026-01-01T12:00:04.123Z"
+        assert [stamp(one) for one in task.artifacts] == ["2026-01-01T12:00:03.123Z", "2026-01-01T12:00:04.123Z"]
+        assert stamp(answered) == "2026-01-01T12:00:05.123Z"
         assert {one.extensions for one in (said, answered, *task.artifacts)} == {(Timestamps.uri,)}
 
         with Client(app) as other:

@@ -37,7 +37,6 @@ from a2a_sync.types import (
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
-    TaskArtifactUpdateEvent,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
@@ -471,10 +470,10 @@ def test_a_snapshot_and_what_follows_add_up_to_the_task(serve):
         streams.extend(served.subscribe(task_id) for _ in range(20))
     for stream in streams:
         items = collect(stream)
-        text = items[0].event.text + "".join(
-            item.event.artifact.text for item in items if isinstance(item.event, TaskArtifactUpdateEvent)
-        )
-        assert text == "".join(f"{number} " for number in range(40))
+        fold = Fold()
+        for item in items:
+            fold.apply(item.event)
+        assert fold.task().text == "".join(f"{number} " for number in range(40))
 
 
 def test_the_subscriber_of_a_waiting_task_sees_the_next_run(serve):

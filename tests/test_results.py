@@ -165,7 +165,7 @@ def test_a_message_of_the_agent_is_the_agents_whatever_its_author_wrote(serve):
 # -- streams of chunks --------------------------------------------------------------------------------------------------
 
 
-def test_chunks_are_pieces_of_one_artifact_and_their_text_becomes_the_message(serve):
+def test_chunks_are_pieces_of_one_artifact_which_is_repeated_as_a_whole_and_becomes_the_message(serve):
     def handler(message, context) -> Iterator[object]:
         yield "one "
         yield ""
@@ -179,29 +179,32 @@ def test_chunks_are_pieces_of_one_artifact_and_their_text_becomes_the_message(se
         (False, False),
         (True, False),
         (True, False),
-        (True, True),
+        (False, True),
     ]
     assert len({chunk.artifact.artifact_id for chunk in chunks}) == 1
-    parts = (TextPart("one "), TextPart("two "), DataPart({"three": 3}))
-    assert effect(served.get(first.id)) == (S.COMPLETED, None, [parts], ["agent: one two "])
+    parts = (TextPart("one two "), DataPart({"three": 3}))
+    assert chunks[-1].artifact.parts == parts
+    task = served.get(first.id)
+    assert effect(task) == (S.COMPLETED, None, [parts], ["agent: one two "])
+    assert task.history[-1].parts == parts
 
 
 ENDS = {
-    "nothing": (None, (S.COMPLETED, None, [("a", "b")], ["agent: ab"])),
-    "a last chunk": ("c", (S.COMPLETED, None, [("a", "b", "c")], ["agent: abc"])),
-    "several last chunks": (["c", "d"], (S.COMPLETED, None, [("a", "b", "c", "d")], ["agent: abcd"])),
-    "an empty last chunk": ("", (S.COMPLETED, None, [("a", "b")], ["agent: ab"])),
-    "a question": (InputRequired("go on?"), (S.INPUT_REQUIRED, "go on?", [("a", "b")], ["agent: ab", "agent: go on?"])),
-    "a log-in": (AuthRequired("who?"), (S.AUTH_REQUIRED, "who?", [("a", "b")], ["agent: ab", "agent: who?"])),
-    "a failure": (Failure("broke"), (S.FAILED, "broke", [("a", "b")], ["agent: ab"])),
-    "a refusal": (Rejected("no"), (S.REJECTED, "no", [("a", "b")], ["agent: ab"])),
+    "nothing": (None, (S.COMPLETED, None, [("ab",)], ["agent: ab"])),
+    "a last chunk": ("c", (S.COMPLETED, None, [("abc",)], ["agent: abc"])),
+    "several last chunks": (["c", "d"], (S.COMPLETED, None, [("abcd",)], ["agent: abcd"])),
+    "an empty last chunk": ("", (S.COMPLETED, None, [("ab",)], ["agent: ab"])),
+    "a question": (InputRequired("go on?"), (S.INPUT_REQUIRED, "go on?", [("ab",)], ["agent: ab", "agent: go on?"])),
+    "a log-in": (AuthRequired("who?"), (S.AUTH_REQUIRED, "who?", [("ab",)], ["agent: ab", "agent: who?"])),
+    "a failure": (Failure("broke"), (S.FAILED, "broke", [("ab",)], ["agent: ab"])),
+    "a refusal": (Rejected("no"), (S.REJECTED, "no", [("ab",)], ["agent: ab"])),
     "another artifact": (
         Artifact(parts=(TextPart("z"),)),
-        (S.COMPLETED, None, [("a", "b"), ("z",)], ["agent: ab", "agent: z"]),
+        (S.COMPLETED, None, [("ab",), ("z",)], ["agent: ab", "agent: z"]),
     ),
     "a message": (
         Message(role=Role.AGENT, parts=(TextPart("bye"),)),
-        (S.COMPLETED, "bye", [("a", "b")], ["agent: ab"]),
+        (S.COMPLETED, "bye", [("ab",)], ["agent: ab"]),
     ),
 }
 
@@ -258,12 +261,31 @@ def test_an_empty_last_chunk_makes_no_artifact(serve, returned):
     assert effect(serve(handler).send()) == (S.COMPLETED, None, [], [])
 
 
-def test_chunks_without_text_make_no_message(serve):
+def test_chunks_that_are_no_text_become_the_message_too(serve):
+    file = FilePart(raw=b"1", media_type="image/png")
+
     def handler(message, context):
         yield DataPart(1)
-        yield DataPart(2)
+        yield file
 
-    assert effect(serve(handler).send()) == (S.COMPLETED, None, [(DataPart(1), DataPart(2))], [])
+    served = serve(handler)
+    task = served.send()
+    assert effect(task) == (S.COMPLETED, None, [(DataPart(1), file)], ["agent: "])
+    assert task.history[-1].parts == (DataPart(1), file)
+    assert [message.role for message in served.get(task.id).history] == [Role.USER, Role.AGENT]
+
+
+def test_an_artifact_of_more_than_a_mebibyte_is_not_repeated(serve):
+    def handler(message, context):
+        yield "a" * 1024 * 1024
+        yield "b"
+
+    served = serve(handler)
+    first, *events = [item.event for item in collect(served.stream("go"))]
+    chunks = [event for event in events if isinstance(event, TaskArtifactUpdateEvent)]
+    assert [(chunk.append, chunk.last_chunk) for chunk in chunks] == [(False, False), (True, False), (True, True)]
+    assert chunks[-1].artifact.parts == (TextPart(""),)
+    assert served.get(first.id).text == "a" * 1024 * 1024 + "b"
 
 
 def test_any_iterable_can_be_streamed_and_is_closed(serve):
@@ -284,7 +306,7 @@ def test_any_iterable_can_be_streamed_and_is_closed(serve):
 
     chunks = Chunks()
     assert effect(serve(lambda message, context: Stream(chunks)).send())[2:] == (
-        [(TextPart("a"), TextPart("b"))],
+        [(TextPart("ab"),)],
         ["agent: ab"],
     )
     assert chunks.closed

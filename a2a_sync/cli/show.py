@@ -21,6 +21,7 @@ from a2a_sync import (
     TextPart,
 )
 from a2a_sync.cli.text import clean, clean_json, rich_console, say
+from a2a_sync.lifecycle import joined
 from a2a_sync.types import StreamResponse
 
 
@@ -43,6 +44,7 @@ class Transcript:
         self._began = time.monotonic()
         self._data = data
         self._printed: dict[str, int] = {}
+        self._parts: dict[str, list[Part]] = {}
         self._current = ""
         self._state = TaskState.UNSPECIFIED
         self._mid_line = False
@@ -56,9 +58,10 @@ class Transcript:
             case TaskStatusUpdateEvent():
                 self._progress(event.status)
             case TaskArtifactUpdateEvent():
-                if not event.append:
-                    self._forget(event.artifact)
-                self._pieces(event.artifact, event.artifact.parts)
+                if not (event.last_chunk and self._shown(event)):
+                    if not event.append:
+                        self._forget(event.artifact)
+                    self._pieces(event.artifact, event.artifact.parts)
             case Message():
                 pass
 
@@ -92,7 +95,14 @@ class Transcript:
 
     # -- artifacts --
 
+    def _shown(self, event: TaskArtifactUpdateEvent) -> bool:
+        """The event completes an artifact by the sum of the pieces that were printed."""
+        artifact = event.artifact
+        pieces = self._parts.pop(artifact.artifact_id, [])
+        return bool(pieces) and not event.append and joined(pieces) == joined(artifact.parts)
+
     def _forget(self, artifact: Artifact) -> None:
+        self._parts.pop(artifact.artifact_id, None)
         if self._printed.pop(artifact.artifact_id, 0):
             self.end_line()
             say(f"artifact {artifact.name or artifact.artifact_id} is replaced", dim=True)
@@ -114,6 +124,7 @@ class Transcript:
             self._printed.setdefault(artifact.artifact_id, 0)
             if artifact.name or known:
                 say(first_line(artifact.name or artifact.artifact_id, parts[0].media_type if parts else ""), dim=True)
+        self._parts.setdefault(artifact.artifact_id, []).extend(parts)
         for part in parts:
             if isinstance(part, TextPart):
                 self._printed[artifact.artifact_id] += len(part.text)

@@ -17,7 +17,15 @@ from a2a_sync.errors import StreamInterrupted, TransportError, TransportTimeout
 from a2a_sync.lifecycle import Fold, ends_run
 from a2a_sync.native import at_home
 from a2a_sync.operations import EventStream, StreamItem
-from a2a_sync.types import Message, StreamResponse, Task, TaskState, TaskStatusUpdateEvent
+from a2a_sync.types import (
+    Artifact,
+    Message,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatusUpdateEvent,
+)
 
 if TYPE_CHECKING:
     from a2a_sync.client.resume import Resumption
@@ -92,6 +100,9 @@ class TaskStream(Closes):
         self.context_id = ""
         #: Where the task stands, as far as is known.
         self.state = TaskState.UNSPECIFIED
+        #: The text that the last event added to the artifacts. The event that completes an artifact may repeat all of it, so
+        #: this is what a program prints that shows a stream.
+        self.new_text = ""
         #: A `Task` came by, so the events add up to all of it.
         self.complete = False
         #: The event that came last is a snapshot in place of events that were missed: what was pieced together from the
@@ -104,6 +115,7 @@ class TaskStream(Closes):
         self._resumption = resumption
         self._stored = stored  # how to get the task that the agent has stored; None once that was done
         self._snapshot = False  # the last event was a whole task
+        self._texts: dict[str, list[str]] = {}
         self._fold = Fold()
         self._folded: Task | None = None
         self._changed = False
@@ -255,6 +267,7 @@ class TaskStream(Closes):
             self.complete = self.complete or isinstance(event, Task)
             if isinstance(event, (Task, TaskStatusUpdateEvent)):
                 self.state = event.status.state
+        self.new_text = self._added(event)
         self._fold.apply(event)
         self._changed = True
         self._last = item.last
@@ -263,6 +276,26 @@ class TaskStream(Closes):
             self.end_within(_GRACE)
         elif isinstance(event, TaskStatusUpdateEvent):
             self._over = ends_run(event)
+
+    def _added(self, event: StreamResponse) -> str:
+        match event:
+            case Task():
+                return "".join(self._added_to(artifact) for artifact in event.artifacts)
+            case TaskArtifactUpdateEvent():
+                return self._added_to(event.artifact, append=event.append, last=event.last_chunk)
+            case Message() if not self.task_id:
+                return event.text
+        return ""
+
+    def _added_to(self, artifact: Artifact, *, append: bool = False, last: bool = False) -> str:
+        text, pieces = artifact.text, self._texts.setdefault(artifact.artifact_id, [])
+        if append:
+            pieces.append(text)
+            return text
+        known = "".join(pieces)
+        self._texts[artifact.artifact_id] = [text]
+        # A stream that joined late knows the end of an artifact only.
+        return "" if last and known and text.endswith(known) else text.removeprefix(known)
 
     def end_within(self, seconds: float) -> None:
         """Read what is still on its way and then end, without waiting for the server longer than that."""

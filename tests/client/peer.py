@@ -35,10 +35,11 @@ def said(text: str) -> dict[str, Any]:
     return {"messageId": "m-1", "role": "ROLE_AGENT", "parts": [{"text": text}]}
 
 
-def chunk(text: str, *, append: bool = True) -> dict[str, Any]:
+def chunk(text: str, *, append: bool = True, last: bool = False) -> dict[str, Any]:
     """A stream event: more of the artifact."""
     artifact = {"artifactId": "a-1", "parts": [{"text": text}]}
-    return {"artifactUpdate": {"taskId": "t-1", "contextId": "c-1", "artifact": artifact, "append": append}}
+    update = {"taskId": "t-1", "contextId": "c-1", "artifact": artifact, "append": append, "lastChunk": last}
+    return {"artifactUpdate": update}
 
 
 @dataclass

@@ -82,6 +82,22 @@ def test_the_task_is_folded_as_events_come() -> None:
     assert (stream.task_id, stream.context_id) == ("t-1", "c-1")
 
 
+@pytest.mark.parametrize(
+    ("events", "added"),
+    [
+        ([chunk("a", append=False), chunk("b"), chunk("ab", append=False, last=True)], ["", "a", "b", "", ""]),
+        ([chunk("a", append=False), chunk("b"), chunk("abc", append=False, last=True)], ["", "a", "b", "c", ""]),
+        ([chunk("a", append=False), chunk("x", append=False)], ["", "a", "x", ""]),
+        ([chunk("b"), chunk("ab", append=False, last=True)], ["", "b", "", ""]),
+    ],
+    ids=["repeated", "repeated with more", "replaced", "joined late"],
+)
+def test_the_text_that_an_event_adds_is_that_which_was_not_there(events: Any, added: list[str]) -> None:
+    script = streams({"task": task()}, *events, status("COMPLETED"))
+    with peer(script) as server, Client(server.card()) as client, client.stream("go") as stream:
+        assert [stream.new_text for _ in stream] == added
+
+
 def test_a_direct_answer_is_one_message() -> None:
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}], "contextId": "c-9"}
 

@@ -491,7 +491,7 @@ def test_c15_a_send_waits_for_the_end_and_what_is_stored_does_not_depend_on_who_
     done = eventually(
         lambda: (now := app.call("tasks/get", {"id": task["id"]}).result)["status"]["state"] == "completed" and now
     )
-    assert [part["text"] for part in done["artifacts"][0]["parts"]] == ["a", "b"]
+    assert [part["text"] for part in done["artifacts"][0]["parts"]] == ["ab"]
     assert app.call("message/send", said("go")).result["status"]["state"] == "completed"
 
 
