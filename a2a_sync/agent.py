@@ -63,7 +63,7 @@ class Agent(LocalCalls, Closes):
     _private_app: A2AApp | None = None
 
     def __init__(self, name: str = "", **attributes: Any) -> None:
-        """`attributes` are those of the class.
+        """`attributes` are those of the class, and of a subclass its own: ``Pricing(currency="EUR")`` where it has a `currency`.
 
         Raises:
             TypeError: an attribute that an agent does not have.
@@ -71,9 +71,13 @@ class Agent(LocalCalls, Closes):
         if name:
             self.name = name
         for key, value in attributes.items():
-            if key.startswith("_") or not hasattr(Agent, key) or callable(getattr(Agent, key)):
-                raise TypeError(f"Agent has no attribute {key!r}")
-            setattr(self, key, value)
+            self._set(key, value)
+
+    def _set(self, key: str, value: Any) -> None:
+        """Set an attribute of the class, or of a subclass: an option of the agent's own."""
+        if key.startswith("_") or not hasattr(type(self), key) or callable(getattr(type(self), key)):
+            raise TypeError(f"{type(self).__name__} has no attribute {key!r}")
+        setattr(self, key, value)
 
     # -- the handlers --
 
@@ -192,13 +196,17 @@ class Agent(LocalCalls, Closes):
     def start(self, **options: Any) -> Self:
         """Begin the private app that local calls go to, with `options` of `A2AApp`; without `start` it begins at the first call.
 
-        ``agent.start(store="sqlite:///tasks.db")`` keeps the tasks. Used with ``with``, or ended by `close`.
+        ``agent.start(store="sqlite:///tasks.db")`` keeps the tasks. Options that `A2AApp` does not take are attributes of the
+        agent, as in its constructor: ``agent.start(currency="EUR")``. Used with ``with``, or ended by `close`.
 
         Raises:
             RuntimeError: it has begun.
+            TypeError: neither the app nor the agent has such an option.
         """
         from a2a_sync.app import A2AApp
 
+        for key in options.keys() - inspect.signature(A2AApp).parameters.keys():
+            self._set(key, options.pop(key))
         if self._private_app is None:
             made = A2AApp(self, **options)
             if self._keep("_private_app", made) is made:

@@ -6,7 +6,8 @@ Tasks, their threads and their states are the app's, so that it can be served an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar, cast
 
@@ -105,7 +106,7 @@ def _said(content: Content) -> Message:
 
 
 #: What an `AgentServer` runs: it may add artifacts and messages, and may set the status.
-TaskFunction = Callable[[AgentTask], Task]
+TaskFunction = Callable[[AgentTask], Task | Awaitable[Task]]
 
 
 class AgentServer(Closes):
@@ -113,7 +114,7 @@ class AgentServer(Closes):
 
     Parameters:
         card: see `create_agent_card`.
-        executor: takes an `AgentTask` and returns it, changed or not. On a worker thread, for several tasks at a time. The task
+        executor: takes an `AgentTask` and returns it, changed or not; it may be ``async def``. On a worker thread, for several tasks at a time. The task
             is then completed, unless the executor has set another state that ends it or that waits for its client; a task
             that was cancelled meanwhile stays so. What it raises fails the task, and the text of the exception is the
             message of the status: everybody who may see the task may read it. An `AgentExecutor` or `Agent` is taken too.
@@ -349,11 +350,15 @@ class _TaskExecutor:
     def execute(self, context: RequestContext) -> None:
         """On the run's thread."""
         before = self._shown(context.task, lambda: context.cancelled, context._run.scope)
-        context.emit(*self._changes(before, self._call(before), context))
+        context.emit(*self._changes(before, self._call(before, context), context))
 
-    def _call(self, task: AgentTask) -> Task:
+    def _call(self, task: AgentTask, context: RequestContext) -> Task:
         try:
             result = self._function(task)
+            if inspect.iscoroutine(result):
+                from a2a_sync.asynchronous import run_coroutine
+
+                result = run_coroutine(result, context)
         except (A2AError, PublicError):
             raise
         except Exception as error:

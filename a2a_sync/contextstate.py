@@ -17,8 +17,6 @@ from a2a_sync.types import JSON
 
 _T = TypeVar("_T")
 
-#: A state takes no more bytes as JSON: it is read as a whole by every run that looks at it.
-LARGEST = 64 * 1024
 #: So often somebody else may be faster.
 _TRIES = 1000
 _NOTHING = object()
@@ -34,10 +32,10 @@ class State(MutableMapping[str, JSON]):
 
     Reading shows it as it was at the first look, or after the own last change. Each change is stored at once, based on what
     the state is by then, so that no other run's change is lost. What depends on the old value belongs into `change`. Values
-    are read-only. Changes raise:
+    are read-only; their copies (`copy`, `deepcopy`, `pickle`), and those of the state, are plain dictionaries and lists. Changes raise:
 
     - `TaskCancelled`: the run may not write any more.
-    - `ValueError`: JSON cannot say it, or it would be more than 64 KiB.
+    - `ValueError`: JSON cannot say it, or it would be more than `Limits.max_context_state_bytes`.
     - `StoreError`: as the store says.
     """
 
@@ -109,6 +107,15 @@ class State(MutableMapping[str, JSON]):
         """Remove everything."""
         self.change(dict.clear)
 
+    def __copy__(self) -> dict[str, JSON]:
+        return _plain(self._value())  # type: ignore[no-any-return]
+
+    def __deepcopy__(self, memo: object) -> dict[str, JSON]:
+        return _plain(self._value())  # type: ignore[no-any-return]
+
+    def __reduce_ex__(self, protocol: object) -> tuple[type, tuple[Any]]:
+        return dict, (_plain(self._value()),)
+
     def __repr__(self) -> str:
         return f"State({dict(self)!r})"
 
@@ -121,8 +128,6 @@ def _encoded(value: dict[str, JSON]) -> bytes:
         body = dumps(value)
     except ValueError as error:
         raise ValueError(f"state: {error}") from None
-    if len(body) > LARGEST:
-        raise ValueError(f"state: {len(body)} bytes of JSON are more than {LARGEST}")
     return body
 
 
@@ -141,10 +146,38 @@ def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
     raise TypeError("what is read from the state is read-only: set the key again, or use context.state.change")
 
 
-class _FrozenDict(dict[str, Any]):
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value
+
+
+class _CopiedPlainly:
+    """Copies and pickles are plain, so that they can be changed."""
+
+    def copy(self) -> Any:
+        return _plain(self)
+
+    def __copy__(self) -> Any:
+        return _plain(self)
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return _plain(self)
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, tuple[Any]]:
+        return _same, (_plain(self),)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class _FrozenDict(_CopiedPlainly, dict[str, Any]):
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
 
-class _FrozenList(list[Any]):
+class _FrozenList(_CopiedPlainly, list[Any]):
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse

@@ -122,6 +122,9 @@ class RequestHandler:
         if sent is None:
             run_request, create = self._run_request(scope, request, context, key)
             place = Place.HERE if self._execution.on_run_thread() and not at_once else Place.POOL
+            if place is Place.HERE and context.deadline is not None:
+                # Of a run on its own thread the caller could not stop waiting.
+                place = Place.POOL_OR_HERE
             with Waiter(self._hub, run_request.task_id) as waiter:
                 started = self._start(scope, run_request, create, context, wait=not at_once, place=place)
                 if isinstance(started, Message):
@@ -260,7 +263,7 @@ class RequestHandler:
                             metadata={"taskId": request.task_id},
                             retry_after=1.0,
                         ) from None
-                waiter.wait(min(left, self._limits.tick))
+                waiter.wait(min(left, self._patience(context)))
             _leave_if_gone(context)
 
     def _await(self, waiter: Waiter, scope: Scope, task_id: str, history: int | None, context: CallContext) -> Task:
@@ -273,8 +276,10 @@ class RequestHandler:
         bound = self._limits.blocking
         deadline = None if bound is None else time.monotonic() + bound
         while True:
-            left = self._limits.tick if deadline is None else min(self._limits.tick, deadline - time.monotonic())
-            if left <= 0:
+            left = self._patience(context)
+            if deadline is not None and (rest := deadline - time.monotonic()) < left:
+                left = rest
+            if left <= 0 and deadline is not None and deadline <= time.monotonic():
                 return self._load(scope, task_id, history)
             if waiter.wait(left):
                 told = waiter.task()
@@ -286,6 +291,12 @@ class RequestHandler:
                 if stored.task.state.paused or not stored.running or waiter.stopped:
                     return stored.task
             _leave_if_gone(context)
+
+    def _patience(self, context: CallContext) -> float:
+        """Seconds until a call that waits looks whether its caller still does."""
+        if context.deadline is None:
+            return self._limits.tick
+        return max(0.0, min(self._limits.tick, context.deadline - time.monotonic()))
 
     # -- reading --
 

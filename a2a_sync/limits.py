@@ -42,6 +42,8 @@ class Limits:
             a run that would fails.
         replay: how long the streams of a run can be taken up again after it has ended; then the log of a task with many
             entries is compacted to its messages and the sum of its artifacts, which all other reads are made of.
+        max_context_state_bytes: largest `RequestContext.state` of a context, as JSON. A run that looks at its state reads all
+            of it once, and each change stores all of it.
         sweep: how often a process looks for what is too old, give or take a half.
 
     Streams:
@@ -94,6 +96,7 @@ class Limits:
     keep_waiting: float | None = 30 * 86400.0
     max_task_bytes: int | None = 32 * 1024 * 1024
     replay: float | None = 600.0
+    max_context_state_bytes: int = 1024 * 1024
     sweep: float = 60.0
 
     streams: int = 1000

@@ -103,7 +103,7 @@ class CallContext:
     into ``answer_headers`` goes out with its answer, if that goes over a wire; a client finds there, in lower case, what came
     with it. ``last_event_id`` is the number after which
     a stream resumes. ``timeout`` is the client's limit for the whole call, in seconds, ``opening`` the one until the answer
-    begins. ``gone`` tells a server that nobody waits for the answer any more. ``address`` is the URL by which the server
+    begins. ``deadline`` is the monotonic time at which a caller of this process stops waiting. ``gone`` tells a server that nobody waits for the answer any more. ``address`` is the URL by which the server
     was reached, for operations whose result names it. ``owner`` is whose tasks are meant, where that is not the principal.
     ``peer`` is the network address that the call came from, as far as a server is told.
     """
@@ -118,6 +118,7 @@ class CallContext:
     last_event_id: int | None = None
     timeout: float | None = None
     opening: float | None = None
+    deadline: float | None = None
     gone: Callable[[], bool] | None = None
     address: str = ""
     owner: str | None = None

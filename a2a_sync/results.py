@@ -11,6 +11,7 @@ from typing import Any
 
 from a2a_sync.artifacts import ArtifactWriter, Content, to_parts
 from a2a_sync.executor import Event, RequestContext
+from a2a_sync.jsontext import dumps
 from a2a_sync.types import (
     Artifact,
     DataPart,
@@ -57,10 +58,30 @@ class Rejected(_Ending):
 
 
 class Failure(_Ending):
-    """Fail the task, with a reason that the client may read."""
+    """Fail the task, with a reason that the client may read: content, an exception, or any other value.
+
+    Of an exception its text is shown (or its class, where it has none), of other values their JSON, or else their `repr`.
+    """
 
     __slots__ = ()
     state = TaskState.FAILED
+
+    def __init__(self, content: Any, *, metadata: Metadata | None = None) -> None:
+        object.__setattr__(self, "content", _reason(content))
+        object.__setattr__(self, "metadata", metadata or {})
+
+
+def _reason(value: Any) -> Content:
+    try:
+        return value if isinstance(value, Message) else to_parts(value)
+    except (TypeError, ValueError):
+        pass
+    if isinstance(value, BaseException):
+        return str(value) or type(value).__name__
+    try:
+        return dumps(value).decode()
+    except (TypeError, ValueError):
+        return repr(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from a2a_sync import (
@@ -104,6 +106,19 @@ def test_an_agent_and_an_executor_are_taken_too(server):
         server(agent)
     with pytest.raises(TypeError, match="function of a task"):
         server("no function")
+
+
+def test_an_executor_may_be_asynchronous(server):
+    async def executor(task):
+        await asyncio.sleep(0)
+        if task.message.text == "fail":
+            raise ValueError("no")
+        return task.with_artifact(task.message.text.upper())
+
+    asynchronous = server(executor)
+    assert asynchronous.submit_task("hi").text == "HI"
+    failed = asynchronous.submit_task("fail")
+    assert (failed.state, failed.status.message.text) == (TaskState.FAILED, "no")
 
 
 def test_a_call_that_is_given_up_leaves_its_task_running(server):

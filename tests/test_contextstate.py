@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Client, Message, SQLiteStore, StoreError
+from a2a_sync import A2AApp, Agent, Client, Limits, Message, SQLiteStore, StoreError
 from a2a_sync import operations as op
-from a2a_sync.contextstate import LARGEST, State
+from a2a_sync.contextstate import State
 from a2a_sync.executor import TaskCancelled
 from a2a_sync.operations import Principal
 from a2a_sync.stores.base import Scope
@@ -136,7 +138,6 @@ def test_what_is_read_can_be_stored_again() -> None:
         ({"x": object()}, "JSON"),
         ({"x": float("nan")}, "JSON"),
         ({1: "x"}, "a key is a string, not 1"),
-        ({"x": "y" * LARGEST}, f"more than {LARGEST}"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_and_changes_nothing(change: Any, complaint: str) -> None:
@@ -345,3 +346,53 @@ def test_it_outlives_the_server_and_is_shared_by_several(tmp_path: Path) -> None
     for app in apps:
         app.close()
         app.store.close()
+
+
+COPIES = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "method": lambda value: value.copy(),
+    **{
+        f"pickle {n}": lambda value, n=n: pickle.loads(pickle.dumps(value, n))
+        for n in range(pickle.HIGHEST_PROTOCOL + 1)
+    },
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_copies_of_what_is_read_are_plain_and_can_be_changed(how: str) -> None:
+    shelf = Shelf()
+    state = shelf.state()
+    state["a"] = {"list": [{"x": 1}]}
+    copies = [COPIES[how](state["a"]), {"list": COPIES[how](state["a"]["list"])}]
+    if how != "method":
+        copies.append(COPIES[how](state)["a"])
+    for one in copies:
+        assert one == {"list": [{"x": 1}]}
+        assert (type(one), type(one["list"]), type(one["list"][0])) == (dict, list, dict)
+        one["list"].append("changed")
+    assert shelf.value == {"a": {"list": [{"x": 1}]}}
+    with pytest.raises(TypeError, match="read-only"):
+        state["a"]["list"].append(2)
+
+
+@pytest.mark.parametrize("store", [None, "sqlite"])
+def test_a_state_is_bounded_by_a_limit_of_its_own(store: Any, tmp_path: Any) -> None:
+    agent = Agent("keeps")
+
+    @agent.message
+    def keep(message: Any, context: Any) -> str:
+        context.state["a"] = "kept"
+        try:
+            context.state["b"] = "x" * int(message.text)
+        except ValueError as error:
+            return str(error)
+        return ",".join(context.state)
+
+    where = store and f"sqlite:///{tmp_path}/tasks.db"
+    with A2AApp(agent, store=where, limits=Limits(max_context_state_bytes=1000)) as app, Client(app) as client:
+        assert client.send("900").text == "a,b"
+        assert "more than Limits.max_context_state_bytes (1000)" in client.send("1000").text
+    with A2AApp(agent) as app, Client(app) as client:
+        assert client.send(str(1024 * 1000)).text == "a,b"
+        assert "max_context_state_bytes" in client.send(str(1024 * 1024)).text

@@ -189,6 +189,33 @@ def test_chunks_are_pieces_of_one_artifact_which_is_repeated_as_a_whole_and_beco
     assert task.history[-1].parts == parts
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (ValueError("no stock"), "no stock"),
+        (ValueError(), "ValueError"),
+        ({"code": 7, "why": "no stock"}, '{"code":7,"why":"no stock"}'),
+        (("no stock", 7), '["no stock",7]'),
+        (7, "7"),
+        ({1}, "{1}"),
+        ([], "[]"),
+        (("no", "stock"), "no\nstock"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("generator", [False, True])
+def test_a_failure_shows_its_reason_whatever_that_is(serve, reason, shown, generator):
+    def handler(message, context):
+        return Failure(reason, metadata={"k": 1})
+
+    def streams(message, context):
+        yield from ()
+        return Failure(reason, metadata={"k": 1})
+
+    task = serve(streams if generator else handler).send()
+    assert (task.state, task.status.message.text, task.metadata) == (S.FAILED, shown, {"k": 1})
+
+
 ENDS = {
     "nothing": (None, (S.COMPLETED, None, [("ab",)], ["agent: ab"])),
     "a last chunk": ("c", (S.COMPLETED, None, [("abc",)], ["agent: abc"])),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from a2a_sync import Agent, AgentEvents, AgentRegistry, AgentSupervisor
+from a2a_sync import Agent, AgentEvents, AgentRegistry, AgentSupervisor, Limits, Message, RequestContext
 from tests.engine import PATIENCE
 
 
@@ -60,3 +62,26 @@ def test_a_store_for_all_is_refused():
         AgentSupervisor([One, (One, {"name": "b"})], store="sqlite:///t.db")
     with AgentSupervisor([One], store="memory:") as agents:
         assert agents["One"].call("hi").text == "one"
+
+
+class Pricing(Agent):
+    currency = "USD"
+
+    def handle_message(self, message: Message, context: RequestContext) -> str:
+        return f"{message.text} {self.currency}"
+
+
+def test_options_of_an_agents_own_reach_its_code(tmp_path: Path) -> None:
+    given = [Pricing, (Pricing, {"name": "euros", "currency": "EUR", "store": f"sqlite:///{tmp_path}/tasks.db"})]
+    with AgentSupervisor(given) as agents:
+        assert [agents[name].call("5").text for name in ("Pricing", "euros")] == ["5 USD", "5 EUR"]
+    with AgentSupervisor([(Pricing, {"name": "one"}), (Pricing, {"name": "two"})], currency="CHF") as agents:
+        assert [agents[name].call("5").text for name in ("one", "two")] == ["5 CHF", "5 CHF"]
+    with Pricing(currency="GBP").start(limits=Limits(executions=1)) as agent:
+        assert agent.call("5").text == "5 GBP"
+
+
+@pytest.mark.parametrize("option", ["colour", "handle_message", "_private_app"])
+def test_an_option_that_nothing_has_is_refused(option: str) -> None:
+    with pytest.raises(TypeError, match=f"Pricing has no attribute '{option}'"):
+        AgentSupervisor([(Pricing, {option: 1})])

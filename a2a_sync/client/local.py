@@ -12,7 +12,7 @@ from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 
 
 class LocalEndpoint:
-    """Keeps the caller's overall limit over `endpoint`, which notices it within its own tick. Safe from many threads.
+    """Keeps the caller's overall limit over `endpoint`, which stops waiting when it runs out. Safe from many threads.
 
     `closed` says that the client was closed; a call that waits then ends too.
 
@@ -29,13 +29,16 @@ class LocalEndpoint:
 
     def __call__(self, call: Call) -> Any:
         deadline = Deadline.after(call.context.timeout)
-        context = replace(call.context, gone=lambda: deadline.expired or self._closed())
+        until = None if deadline.left is None else deadline.at
+        context = replace(call.context, deadline=until, gone=lambda: deadline.expired or self._closed())
         try:
             result = self._endpoint(Call(call.operation, call.request, context))
         except A2AError:
             if deadline.expired:
                 raise self._timed_out("send") from None
             raise
+        if deadline.expired and not call.operation.streaming:
+            raise self._timed_out("send")
         if call.operation.streaming and deadline.left is not None:
             return _LimitedStream(result, deadline, self._alarms, lambda: self._timed_out("stream"))
         return result

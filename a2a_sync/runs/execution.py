@@ -162,6 +162,7 @@ class Execution:
             create=create,
             quota=self._quota,
             on_over=self._forget,
+            max_context_state_bytes=self._limits.max_context_state_bytes,
             debug=self._debug,
         )
         self._active[run] = slot

@@ -68,6 +68,7 @@ class Run:
         create: bool,
         quota: StoreQuota,
         on_over: Callable[[Run], None],
+        max_context_state_bytes: int,
         debug: bool = False,
     ) -> None:
         self.request = request
@@ -88,6 +89,7 @@ class Run:
         self._debug = debug
         self._quota = quota
         self._on_over = on_over
+        self._max_context_state_bytes = max_context_state_bytes
         self._lock = threading.RLock()
         self._over = False
         self._state = TaskState.UNSPECIFIED
@@ -208,6 +210,9 @@ class Run:
 
     def keep_state(self, body: bytes, expected: int) -> None:
         """Set the state of the context, if its version is `expected`. A run without a task gets one."""
+        limit = self._max_context_state_bytes
+        if len(body) > limit:
+            raise ValueError(f"state: {len(body)} bytes of JSON are more than Limits.max_context_state_bytes ({limit})")
         with self._lock:
             self._refuse_if_over(())
             token = self.begin(ready=True).token

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,40 @@ def test_a_target_that_cannot_be_called_is_refused_when_the_client_is_built(
 ) -> None:
     with pytest.raises(TypeError, match=problem):
         Client(*arguments)
+
+
+@pytest.mark.parametrize("how", ["call", "send", "stream", "nested"])
+def test_a_time_limit_in_this_process_is_kept_to_the_moment(how: str) -> None:
+    end = threading.Event()
+    slow, calls = Agent("slow"), Agent("calls")
+
+    @slow.message
+    def wait(message: Any, context: Any) -> str:
+        end.wait(PATIENCE)
+        return "too late"
+
+    @calls.message
+    def nested(message: Any, context: Any) -> str:
+        return str(took(lambda: slow.call("go", timeout=0.1)))
+
+    def took(call: Callable[[], Any]) -> float:
+        began = time.monotonic()
+        with pytest.raises(TransportTimeout):
+            call()
+        return time.monotonic() - began
+
+    try:
+        with A2AApp(slow) as app, Client(app) as client:
+            seconds = {
+                "call": lambda: took(lambda: slow.call("go", timeout=0.1)),
+                "send": lambda: took(lambda: client.send("go", timeout=0.1)),
+                "stream": lambda: took(lambda: list(client.stream("go", timeout=0.1))),
+                "nested": lambda: float(calls.call("go").text),
+            }[how]()
+            end.set()
+        # The handler looks up once a second; a loaded machine is granted a part of that.
+        assert 0.1 <= seconds < 0.8
+    finally:
+        end.set()
+        slow.close()
+        calls.close()
