@@ -125,6 +125,17 @@ class OverloadedError(A2AError):
     default_message = "The agent is at capacity; try again later"
 
 
+class UnavailableError(OverloadedError):
+    """Something that the server needs is out of reach just now, such as the keys of an issuer; nothing was stored."""
+
+    code = -31503
+    http_status = 503
+    rpc_http_status = 503
+    status = "UNAVAILABLE"
+    reason = "UNAVAILABLE"
+    default_message = "The agent cannot answer now; try again later"
+
+
 class UnauthenticatedError(A2AError):
     """The request has no credentials that the agent accepts (spec 3.3.2)."""
 

@@ -147,13 +147,15 @@ class StreamItem:
     """One element of a stream. ``number`` is the version of the task it stands for (the SSE id), None where there is none.
 
     ``last``: the peer says that nothing follows (only some versions of the protocol say so; a stream may just end).
-    ``encoded`` keeps the event's bytes per protocol version and is shared with the log entry it came from.
+    ``encoded`` keeps the event's bytes per protocol version and is shared with the log entry it came from. ``size`` is that of
+    the event as it came over a wire, in bytes; 0 inside a process.
     """
 
     event: t.StreamResponse
     number: int | None = None
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     last: bool = False
+    size: int = 0
 
 
 @runtime_checkable

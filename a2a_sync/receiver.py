@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from a2a_sync import jsontext
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE, NOTIFICATION_TOKEN
 from a2a_sync.codec import InvalidAnswer, by_version
-from a2a_sync.errors import InternalError, JSONParseError
+from a2a_sync.errors import JSONParseError, UnavailableError
 from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
 from a2a_sync.types import JSON, AuthenticationInfo, StreamResponse, Task
@@ -261,7 +261,7 @@ class WebhookReceiver:
         assert self._signatures is not None
         try:
             claims: Mapping[str, Any] = self._signatures.claims(token)
-        except InternalError:
+        except UnavailableError:
             raise RefusedNotification(503, "the keys cannot be read now") from None
         except ValueError as wrong:
             raise RefusedNotification(401, f"the signature does not hold: {wrong}") from None

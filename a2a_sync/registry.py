@@ -15,16 +15,20 @@ from typing import Any
 from a2a_sync.card import AgentCard
 from a2a_sync.client import Client, TaskStream
 from a2a_sync.client.content import Content, as_message
+from a2a_sync.client.credentials import split_credentials
 from a2a_sync.closing import Closes
 from a2a_sync.errors import A2AError, TransportError, TransportTimeout
 from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
 from a2a_sync.types import Message, Role, Task, TaskState, TaskStatus, new_id
+from a2a_sync.urlguard import URLGuard
 
 logger = get_logger(__name__)
 
 #: Seconds after which a remote agent whose card could not be read is asked for it again.
 _ASK_AGAIN = 5.0
+#: What cards may lead to by default.
+_PUBLIC = URLGuard()
 #: What the description of an agent says that should be taken first.
 _ALWAYS_ON = "always-on"
 
@@ -75,6 +79,8 @@ class AgentRegistry(Closes):
         expiry: seconds after which a remote agent that gave no sign of life (see `touch`) counts as gone; None: never.
         card_timeout: seconds that reading the card of a remote agent may take. One that does not answer counts as one that
             can do nothing, and is asked again some seconds later.
+        url_guard: judges the URLs in cards of remote agents, see `Client`; by default nothing in a private network is called but
+            the host and port of a URL that was registered. None: everything is.
         clock: gives the time, in seconds.
 
     Used with ``with``, or closed by `close`, which closes the clients it made and no agent.
@@ -86,12 +92,14 @@ class AgentRegistry(Closes):
         choose: Choice = first,
         expiry: float | None = None,
         card_timeout: float = 5.0,
+        url_guard: URLGuard | None = _PUBLIC,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._choose = choose
         self._expiry = expiry
         self._card_timeout = card_timeout
         self._clock = clock
+        self._guard = url_guard
         self._agents: dict[str, RegisteredAgent] = {}
         self.renew()
         renew_in_child(self)
@@ -121,9 +129,15 @@ class AgentRegistry(Closes):
             always_on: the agent is taken before others; by default its description decides.
             age: how many seconds ago a remote agent gave its last sign of life.
             options: those of `Client`.
+
+        Raises:
+            UnsafeURLError: the URL, or the interface of a card, cannot be called, or the guard refuses it.
         """
-        client = Client(target, **options)
         remote = isinstance(target, (str, AgentCard))
+        if remote and self._guard is not None and options.get("session") is None:
+            named = (split_credentials(target)[0],) if isinstance(target, str) else ()
+            options.setdefault("url_guard", self._guard.trusting(*named))
+        client = Client(target, **options)
         known = target if isinstance(target, AgentCard) else card
         agent = RegisteredAgent(
             name,

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, AgentNotFoundError, AgentRegistry, Client, TransportError, create_agent_card
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentNotFoundError,
+    AgentRegistry,
+    Client,
+    TransportError,
+    URLGuard,
+    create_agent_card,
+)
 from a2a_sync.testing import wsgi_session
 from tests.client.peer import peer
 from tests.engine import Background, serving
 
 SILENT = "http://127.0.0.1:9/"
+#: What is called here is on this machine.
+LOOPBACK = URLGuard(["127.0.0.1"])
 
 
 def card(name, url=SILENT, **skills):
@@ -23,7 +34,10 @@ def serve():
 
 def test_a_silent_agent_can_do_nothing_and_is_asked_again_a_while_later(caplog):
     now = [0.0]
-    with AgentRegistry(clock=lambda: now[0]) as registry, peer(lambda asked, line: line.answer(b"", 404)) as far:
+    with (
+        AgentRegistry(url_guard=LOOPBACK, clock=lambda: now[0]) as registry,
+        peer(lambda asked, line: line.answer(b"", 404)) as far,
+    ):
         registry.register("far", far.url, retry=None)
         assert registry.find_agents_with_skill("x") == []
         asked = len(far.asked)
@@ -38,7 +52,7 @@ def test_a_silent_agent_can_do_nothing_and_is_asked_again_a_while_later(caplog):
 
 def test_refresh_reads_cards_anew_and_brings_the_expired_back(serve):
     now, served = [0.0], serve(lambda message, context: "ok")
-    with AgentRegistry(expiry=10, clock=lambda: now[0]) as registry:
+    with AgentRegistry(url_guard=LOOPBACK, expiry=10, clock=lambda: now[0]) as registry:
         registry.register("far", "http://agent.test", session=wsgi_session(served.app))
         registry.register("silent", card("silent"), retry=None)
         now[0] = 20
@@ -50,7 +64,7 @@ def test_refresh_reads_cards_anew_and_brings_the_expired_back(serve):
 
 def test_an_answer_is_a_sign_of_life(serve):
     now, served = [0.0], serve(lambda message, context: "ok")
-    with AgentRegistry(expiry=10, clock=lambda: now[0]) as registry:
+    with AgentRegistry(url_guard=LOOPBACK, expiry=10, clock=lambda: now[0]) as registry:
         registry.register("far", "http://agent.test", session=wsgi_session(served.app))
         now[0] = 9
         assert registry.submit_task("far", "hi").text == "ok"
@@ -59,7 +73,7 @@ def test_an_answer_is_a_sign_of_life(serve):
 
 
 def test_an_agent_that_takes_the_place_of_another_ends_its_client():
-    with AgentRegistry() as registry:
+    with AgentRegistry(url_guard=LOOPBACK) as registry:
         registry.register("one", card("one"))
         before = registry.client("one")
         registry.register("one", card("two"))
@@ -69,7 +83,7 @@ def test_an_agent_that_takes_the_place_of_another_ends_its_client():
 
 
 def test_what_no_client_can_call_is_refused_and_nothing_is_kept():
-    with AgentRegistry() as registry:
+    with AgentRegistry(url_guard=LOOPBACK) as registry:
         with pytest.raises(TypeError, match="Client takes"):
             registry.register("x", object())
         with pytest.raises(TypeError, match="no_such_option"):
@@ -85,7 +99,7 @@ def test_streams_and_cancels_go_to_the_agent_and_their_errors_come_through(serve
         yield "thinking"
         context.sleep(0)
 
-    with AgentRegistry() as registry:
+    with AgentRegistry(url_guard=LOOPBACK) as registry:
         registry.register("near", agent)
         registry.register("far", card("far"), retry=None)
         with registry.stream("near", "go") as stream:
@@ -108,7 +122,7 @@ def test_who_comes_while_others_expire_stays():
             registry.register(newcomers.pop(), card("x"))
         return now[0]
 
-    with AgentRegistry(expiry=10, clock=clock) as registry:
+    with AgentRegistry(url_guard=LOOPBACK, expiry=10, clock=clock) as registry:
         registry.register("old", card("x"))
         registry.register("again", card("x"))
         now[0] = 100.0
@@ -118,7 +132,7 @@ def test_who_comes_while_others_expire_stays():
 
 
 def test_many_threads_register_find_and_forget():
-    with AgentRegistry() as registry:
+    with AgentRegistry(url_guard=LOOPBACK) as registry:
 
         def work(number):
             for turn in range(20):
@@ -134,7 +148,7 @@ def test_many_threads_register_find_and_forget():
 def test_an_app_is_registered_as_it_is(serve):
     app = serve(lambda message, context: "ok").app
     assert isinstance(app, A2AApp)
-    with AgentRegistry() as registry, Client(app) as client:
+    with AgentRegistry(url_guard=LOOPBACK) as registry, Client(app) as client:
         registry.register("app", app)
         task = registry.submit_task("app", "hi")
         assert client.get_task(task.id).text == "ok"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 
-from a2a_sync.errors import InternalError
+from a2a_sync.errors import UnavailableError
 from a2a_sync.fork import renew_in_child
 from a2a_sync.logs import get_logger
 from a2a_sync.outbound import NoAnswer, Outbound
@@ -39,14 +39,14 @@ class KeySet:
 
     def renew(self) -> None:
         """In a forked child: whoever was reading is not here."""
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._busy = False
 
     def keys(self, kid: str) -> tuple[TrustedKey, ...]:
         """The keys that may have signed a token which names `kid` (``""``: none). Blocks while they are read.
 
         Raises:
-            InternalError: there are none, and they cannot be read now.
+            UnavailableError: there are none, and they cannot be read now, or another thread reads them at this moment.
         """
         now = time.monotonic()
         found = named(self._keys, kid)
@@ -54,17 +54,22 @@ class KeySet:
             self._read(must=not self._keys or not found)
             found = named(self._keys, kid)
         if not self._keys or now > self._read_at + _USABLE:
-            raise InternalError(
+            raise UnavailableError(
                 "the keys that tokens are checked with cannot be read; try again later", retry_after=10.0
             )
         return found
 
     def _read(self, *, must: bool) -> None:
-        """Read the keys, if it is time; one thread does it, and who cannot do without them waits."""
-        with self._changed:
+        """Read the keys, if it is time. One thread does it; `must`: the others cannot do without, and are refused.
+
+        They do not wait: tokens that anybody can make up would hold every thread of the server while an issuer hangs.
+        """
+        with self._lock:
             if self._busy:
                 if must:
-                    self._changed.wait_for(lambda: not self._busy, 2 * _TIMEOUT)
+                    raise UnavailableError(
+                        "the keys that tokens are checked with are being read; try again", retry_after=1.0
+                    )
                 return
             if time.monotonic() < self._next_at:
                 return
@@ -77,9 +82,8 @@ class KeySet:
         except (NoAnswer, ValueError) as error:
             logger.warning("the keys that tokens are checked with could not be read: %s", error)
         finally:
-            with self._changed:
+            with self._lock:
                 self._busy = False
-                self._changed.notify_all()
 
     def _fetched(self) -> tuple[TrustedKey, ...]:
         answer = self._outbound.request(

@@ -10,13 +10,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from a2a_sync.operations import Call, CallContext, Endpoint
+from a2a_sync.operations import Call, CallContext, Endpoint, Principal
 
-#: Says whose tasks a call means: an id, or None for the caller's own. May raise an `A2AError`.
-Owner: TypeAlias = Callable[[Call], str | None]
+#: Gives the owner of the tasks that a call means: an id in a namespace of its own, a caller as a `Principal`, or None for the
+#: caller itself. May raise an `A2AError`.
+Owner: TypeAlias = Callable[[Call], str | Principal | None]
 
 #: Stands between an agent of several and its caller in the owner of a task, and in nobody's id.
 OWNER_MARK = "\x1f"
+#: Begins the owner of tasks that ``owner=`` names, and nobody's id: an owner and a caller of one name are two.
+NAMED_MARK = "\x1e"
 
 
 def quota_owner(owner: str) -> str:
@@ -38,10 +41,12 @@ def owned(owner: Owner, endpoint: Endpoint) -> Endpoint:
         named = owner(call)
         if named is None:
             return endpoint(call)
+        if isinstance(named, Principal):
+            return endpoint(replace(call, context=replace(call.context, owner=named.id)))
         if not isinstance(named, str):
-            raise TypeError(f"owner= gives the id of an owner, or None, not {type(named).__name__}")
-        if OWNER_MARK in named:
+            raise TypeError(f"owner= gives the id of an owner, a Principal or None, not {type(named).__name__}")
+        if OWNER_MARK in named or NAMED_MARK in named:
             raise ValueError("owner= gave an id with a control character that no id may have")
-        return endpoint(replace(call, context=replace(call.context, owner=named)))
+        return endpoint(replace(call, context=replace(call.context, owner=NAMED_MARK + named)))
 
     return of_owner

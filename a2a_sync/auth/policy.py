@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from a2a_sync.auth.ownership import OWNER_MARK
+from a2a_sync.auth.ownership import NAMED_MARK, OWNER_MARK
 from a2a_sync.card import SecurityScheme
 from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import Principal
@@ -122,14 +122,15 @@ def as_requirement(auth: Auth) -> Requirement:
 def as_principal(said: Said) -> Principal | None:
     """What such a function gave.
 
-    Nobody has an empty id: it is that of the tasks without an owner. Nor one with `OWNER_MARK`, wherever it may come from.
+    Nobody has an empty id: it is that of the tasks without an owner. Nor one with the marks that stand in owners of other kinds,
+    wherever it may come from.
     """
     principal = Principal(id=said) if isinstance(said, str) else said
     if principal is None:
         return None
     if not isinstance(principal, Principal):
         raise TypeError(f"a caller is a Principal, an id or None, not {type(said).__name__}")
-    return principal if principal.id and OWNER_MARK not in principal.id else None
+    return principal if principal.id and not {OWNER_MARK, NAMED_MARK} & set(principal.id) else None
 
 
 def principal_in(environ: Mapping[str, Any]) -> Principal | None:

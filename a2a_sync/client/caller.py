@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from a2a_sync.client.http import HttpTransport
     from a2a_sync.client.placing import Auth
     from a2a_sync.client.trust import CardTrust
+    from a2a_sync.urlguard import URLGuard
 
 
 logger = get_logger(__name__)
@@ -67,6 +68,7 @@ class Caller(Closes):
         cert: str | tuple[str, str] | None = None,
         verify_card: Any = None,
         files_twice: bool = False,
+        url_guard: URLGuard | None = None,
     ) -> None:
         if target is None:
             raise TypeError("Client needs to know what to call: a URL, an AgentCard, an A2AApp or an Agent")
@@ -78,6 +80,7 @@ class Caller(Closes):
         self._wanted = Wanted.of(version, binding, prefer)
         self._tenant = tenant
         self._files_twice = files_twice
+        self._guard = url_guard
         lower = {name.lower(): value for name, value in (headers or {}).items()}
         self._surroundings = Surroundings(lower, as_uris(extensions), retry or Retry.off)
         self._interceptors = tuple(interceptors)
@@ -108,6 +111,7 @@ class Caller(Closes):
             timeout=self._timeout,
             alarms=shared.alarms,
             session=session,
+            url_guard=self._guard,
             **self._tls,
         )
 

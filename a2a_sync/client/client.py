@@ -20,6 +20,7 @@ from a2a_sync.client.link import CallOptions, Link, check_options
 from a2a_sync.client.push import PushCaller, as_push_config
 from a2a_sync.client.repeating import again
 from a2a_sync.client.stream import OneEvent, TaskStream
+from a2a_sync.errors import InvalidAnswerError
 from a2a_sync.native import at_home
 from a2a_sync.operations import is_idempotency_key
 from a2a_sync.types import (
@@ -35,6 +36,10 @@ from a2a_sync.types import (
     TaskState,
     new_id,
 )
+
+#: The most pages that `Client.iter_tasks` reads, and the longest token of one.
+MAX_PAGES = 10_000
+_LONGEST_TOKEN = 4096
 
 
 class Client(PushCaller):
@@ -62,6 +67,8 @@ class Client(PushCaller):
         cert: the client's certificate, as in requests: the path of a file with certificate and key, or the paths of both. It is
             shown to the same origin as `auth`.
         files_twice: the agent encodes files twice, as those on Python's official SDK of 0.3 do over ``HTTP+JSON``.
+        url_guard: judges every URL that is called, by its text and by the address connected to, and lets no proxy be used; for targets,
+            or cards, that come from peers. Not the token server and the key sets, which you name yourself; not with `session`.
         verify_card: whose signature the card must have: a `CardVerifier`, or the keys for one, such as the URL of a key set.
 
     Raises (from every method that calls the agent):
@@ -279,15 +286,23 @@ class Client(PushCaller):
         return page
 
     def iter_tasks(self, **filters: Any) -> Iterator[Task]:
-        """All tasks, page by page as they are needed; `filters` are those of `list_tasks`."""
-        seen = {""}
-        while True:
+        """All tasks, page by page as they are needed; `filters` are those of `list_tasks`.
+
+        Raises:
+            InvalidAnswerError: the agent gives pages without end, or a page token of more than 4096 characters.
+        """
+        seen = {hash("")}
+        for _ in range(MAX_PAGES):
             page = self.list_tasks(**filters)
             yield from page.tasks
-            if page.next_page_token in seen:
+            token = page.next_page_token
+            if hash(token) in seen:
                 return
-            seen.add(page.next_page_token)
-            filters["page_token"] = page.next_page_token
+            if len(token) > _LONGEST_TOKEN:
+                raise InvalidAnswerError("the page token is too long", phase="send")
+            seen.add(hash(token))
+            filters["page_token"] = token
+        raise InvalidAnswerError(f"the tasks have more than {MAX_PAGES} pages", phase="send")
 
     @at_home
     def cancel_task(self, task_id: str, *, metadata: Metadata | None = None, **options: Unpack[CallOptions]) -> Task:

@@ -17,6 +17,8 @@ from requests.structures import CaseInsensitiveDict
 
 from a2a_sync import urls
 from a2a_sync.client.timeouts import AlarmClock, Deadline
+from a2a_sync.errors import UnsafeURLError
+from a2a_sync.urlguard import URLGuard
 
 #: Idle connections kept per client.
 POOL = 64
@@ -33,6 +35,7 @@ class Session(requests.Session):
         super().__init__()
         self.adapters["http://"] = self.adapters["https://"] = adapter
         self._environments = adapter.environments
+        self._guarded = adapter.guarded
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
         """What the environment says of proxies and certificates: read once per origin, for it takes long to read."""
@@ -43,6 +46,9 @@ class Session(requests.Session):
             if len(self._environments) >= _MOST_ORIGINS:
                 self._environments.clear()
             self._environments[origin] = known
+        if self._guarded:
+            # A proxy would look names up by itself.
+            return {**known, "proxies": {}}
         return dict(known)
 
     def prepare_request(self, request: Any) -> requests.PreparedRequest:
@@ -62,8 +68,9 @@ class Session(requests.Session):
 class Adapter(HTTPAdapter):
     """Connections whose answers must begin in time as a whole: headers may drip too."""
 
-    def __init__(self, alarms: AlarmClock) -> None:
-        self._pools = _guarded_pools(alarms)
+    def __init__(self, alarms: AlarmClock, guard: URLGuard | None = None) -> None:
+        self._pools = _pools(alarms, guard)
+        self.guarded = guard is not None
         #: What the environment says for each origin.
         self.environments: dict[Any, Any] = {}
         super().__init__(pool_connections=POOL, pool_maxsize=POOL)
@@ -85,7 +92,7 @@ class Adapter(HTTPAdapter):
         return manager
 
 
-def _guarded_pools(alarms: AlarmClock) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+def _pools(alarms: AlarmClock, guard: URLGuard | None) -> dict[str, type[urllib3.HTTPConnectionPool]]:
     def getresponse(connection: Any, wait: Callable[[], Any]) -> Any:
         sock: socket.socket | None = connection.sock
         if connection.timeout is None or sock is None:
@@ -99,14 +106,23 @@ def _guarded_pools(alarms: AlarmClock) -> dict[str, type[urllib3.HTTPConnectionP
                 # Whatever it came to: headers that end too early pass for complete ones.
                 raise TimeoutError("the headers of the answer did not come in time")
 
+    def connect(connection: Any, plainly: Callable[[], socket.socket]) -> socket.socket:
+        return plainly() if guard is None else _connected(connection, guard)
+
     class Plain(urllib3.connection.HTTPConnection):
         response_class = _Response
+
+        def _new_conn(self) -> socket.socket:
+            return connect(self, super()._new_conn)
 
         def getresponse(self) -> Any:
             return getresponse(self, super().getresponse)
 
     class Secure(urllib3.connection.HTTPSConnection):
         response_class = _Response
+
+        def _new_conn(self) -> socket.socket:
+            return connect(self, super()._new_conn)
 
         def getresponse(self) -> Any:
             return getresponse(self, super().getresponse)
@@ -118,6 +134,24 @@ def _guarded_pools(alarms: AlarmClock) -> dict[str, type[urllib3.HTTPConnectionP
         ConnectionCls = Secure
 
     return {"http": PlainPool, "https": SecurePool}
+
+
+def _connected(connection: Any, guard: URLGuard) -> socket.socket:
+    """A connection to one of the addresses that `guard` has judged: a name is looked up once."""
+    failure: Exception = OSError("no address")
+    try:
+        for address in guard.addresses(connection._dns_host, connection.port):
+            try:
+                return urllib3.util.connection.create_connection(
+                    address.sockaddr[:2], connection.timeout, socket_options=connection.socket_options
+                )
+            except OSError as error:
+                failure = error
+    except (UnsafeURLError, OSError) as error:
+        failure = error
+    if isinstance(failure, TimeoutError):
+        raise urllib3.exceptions.ConnectTimeoutError(connection, "the connection did not stand in time") from failure
+    raise urllib3.exceptions.NewConnectionError(connection, "no connection") from failure
 
 
 class _Response(http.client.HTTPResponse):

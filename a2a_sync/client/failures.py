@@ -10,7 +10,7 @@ import requests
 from urllib3 import exceptions as u3
 
 from a2a_sync.client.timeouts import Deadline
-from a2a_sync.errors import ConnectError, StreamInterrupted, TransportError, TransportTimeout
+from a2a_sync.errors import ConnectError, StreamInterrupted, TransportError, TransportTimeout, UnsafeURLError
 
 
 @dataclass(slots=True)
@@ -89,6 +89,8 @@ def _describe(error: BaseException, where: Where) -> str:
 
 
 def _words(error: BaseException) -> str:
+    if isinstance(error, UnsafeURLError):
+        return f"the host {error}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not trusted ({error.verify_message})"
     if isinstance(error, OSError) and error.strerror:

@@ -31,8 +31,16 @@ from a2a_sync.client.failures import Where as Where
 from a2a_sync.client.failures import failure, timed_out
 from a2a_sync.client.placing import Auth, as_auth
 from a2a_sync.client.timeouts import NEVER, Alarm, AlarmClock, Deadline, Timeout
-from a2a_sync.errors import CardAuthError, HTTPStatusError, InvalidAnswerError, TransportError, UnsafeURLError
+from a2a_sync.errors import (
+    CardAuthError,
+    ConnectError,
+    HTTPStatusError,
+    InvalidAnswerError,
+    TransportError,
+    UnsafeURLError,
+)
 from a2a_sync.fork import renew_in_child
+from a2a_sync.urlguard import URLGuard
 
 if TYPE_CHECKING:
     from a2a_sync.card import AgentCard
@@ -60,8 +68,13 @@ class HttpTransport:
         session: requests.Session | None = None,
         verify: bool | str | None = None,
         cert: str | tuple[str, str] | None = None,
+        url_guard: URLGuard | None = None,
     ) -> None:
+        if url_guard is not None and session is not None:
+            raise ValueError("url_guard needs connections of the client's own: leave session out")
         self.home, in_url = split_credentials(home)
+        if url_guard is not None:
+            url_guard.check(self.home)
         #: The address as it may be shown.
         self.agent = display(self.home)
         self._given = in_url if auth is None else auth
@@ -72,7 +85,9 @@ class HttpTransport:
         self._session = session
         self._verify = verify
         self._cert = cert
-        self._adapter: Adapter | None = None
+        self._guard = url_guard
+        #: By whether they lead only where the guard allows.
+        self._adapters: dict[bool, Adapter] = {}
         renew_in_child(self)
 
     @property
@@ -93,7 +108,7 @@ class HttpTransport:
 
     def renew(self) -> None:
         """In a forked child: a connection must not be used by two processes."""
-        self._adapter = None
+        self._adapters = {}
 
     def open(
         self,
@@ -105,10 +120,12 @@ class HttpTransport:
         deadline: Deadline,
         opening: Deadline = NEVER,
         body: bytes | None = None,
+        guarded: bool = True,
     ) -> HttpAnswer:
         """Send one request; its answer, of whatever status, with the body still to be read. Redirects are not followed.
 
-        `deadline` is for all of it, `opening` for the time until the body begins.
+        `deadline` is for all of it, `opening` for the time until the body begins. `guarded`: a card, or what was read elsewhere,
+        names the URL; else it is the user's own.
 
         Raises:
             ConnectError: the request was not sent.
@@ -116,7 +133,7 @@ class HttpTransport:
             TransportError: the connection broke.
         """
         if not may_know(self.home, url):
-            answer = self._send(method, url, headers, body, None, where, deadline, opening)
+            answer = self._send(method, url, headers, body, None, where, deadline, opening, guarded=guarded)
             answer.withheld = self._given is not None
             return answer
         auth = self._auth
@@ -137,7 +154,9 @@ class HttpTransport:
 
     def _post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> tuple[int, bytes]:
         """Send a body to a server of another kind, with nothing of ours."""
-        answer = self._send("POST", url, headers, body, None, Where("token", display(url)), deadline, NEVER)
+        answer = self._send(
+            "POST", url, headers, body, None, Where("token", display(url)), deadline, NEVER, guarded=False
+        )
         return answer.status, answer.read()
 
     def _send(
@@ -150,12 +169,19 @@ class HttpTransport:
         where: Where,
         deadline: Deadline,
         opening: Deadline,
+        *,
+        guarded: bool = True,
     ) -> HttpAnswer:
         if deadline.expired:
             raise timed_out(where)
+        if guarded and self._guard is not None:
+            try:
+                self._guard.check(url)
+            except UnsafeURLError as unsafe:
+                raise ConnectError(f"the URL {unsafe}", **where.marks("connect")) from None
         refused: Exception
         try:
-            response = self._requests_session().request(
+            response = self._requests_session(guarded).request(
                 method,
                 url,
                 data=timed_body(body, deadline),
@@ -197,21 +223,22 @@ class HttpTransport:
 
     def close(self) -> None:
         """Close the connections that are kept. A session that was handed in stays open."""
-        adapter, self._adapter = self._adapter, None
-        if adapter is not None:
+        adapters, self._adapters = self._adapters, {}
+        for adapter in adapters.values():
             adapter.close()
 
     def _limits(self, deadline: Deadline) -> Any:
         total = None if deadline.left is None else max(deadline.left, 0.001)
         return urllib3.Timeout(connect=self._timeout.connect, read=self._timeout.idle, total=total)
 
-    def _requests_session(self) -> requests.Session:
+    def _requests_session(self, guarded: bool) -> requests.Session:
         """A session for one request: cookies and redirects are a session's shared state, connections are the adapter's."""
         if self._session is not None:
             return self._session
-        adapter = self._adapter
+        guard = self._guard if guarded else None
+        adapter = self._adapters.get(guard is not None)
         if adapter is None:
-            self._adapter = adapter = Adapter(self._alarms)
+            self._adapters[guard is not None] = adapter = Adapter(self._alarms, guard)
         return Session(adapter)
 
 

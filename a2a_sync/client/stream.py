@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from a2a_sync import jsontext
 from a2a_sync.client.timeouts import Alarm, AlarmClock
 from a2a_sync.closing import Closes
-from a2a_sync.errors import StreamInterrupted, TransportError, TransportTimeout
+from a2a_sync.codec import by_version
+from a2a_sync.errors import InvalidAnswerError, StreamInterrupted, TransportError, TransportTimeout
 from a2a_sync.lifecycle import Fold, ends_run
 from a2a_sync.native import at_home
 from a2a_sync.operations import EventStream, StreamItem
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 #: How long a server may take to end a stream after its last event (it must, spec 3.1.2). Waiting for it keeps the
 #: connection usable for the next call.
 _GRACE = 2.0
+#: The largest task that the events of a stream may add up to, in bytes of its JSON: that of an answer which is not a stream.
+MAX_TASK_BYTES = 64 * 1024 * 1024
 
 
 class Place(NamedTuple):
@@ -77,8 +81,9 @@ class TaskStream(Closes):
         A2AError: the agent sent an error.
         StreamInterrupted: the stream was cut while the task still worked, and could not be taken up again.
         TransportTimeout: a limit ran out.
+        InvalidAnswerError: the events add up to a task of more than 64 MiB of JSON.
 
-    The last two name the task and, in ``last_event_id``, the place where `Client.subscribe` can go on.
+    These name the task and, in ``last_event_id``, the place where `Client.subscribe` can go on.
     """
 
     def __init__(
@@ -119,6 +124,8 @@ class TaskStream(Closes):
         self._fold = Fold()
         self._folded: Task | None = None
         self._changed = False
+        self._size = 0  # of the task, in bytes: at least what it is
+        self._measure_at = MAX_TASK_BYTES
         self._begun = False
         self._idle = True  # nothing has come since the stream was opened (again)
         self._joining = False  # it was opened again, and its first event is still to come
@@ -270,6 +277,7 @@ class TaskStream(Closes):
         self.new_text = self._added(event)
         self._fold.apply(event)
         self._changed = True
+        self._bound(item)
         self._last = item.last
         if self._last or self.message is not None or self.state.terminal:
             self._over = True
@@ -332,6 +340,27 @@ class TaskStream(Closes):
         self._closed.set()
         self._cancel_alarm()
         self._source.close()
+
+    def _bound(self, item: StreamItem) -> None:
+        """See that the task stays within bounds, for an agent may send pieces without end.
+
+        Raises:
+            InvalidAnswerError: it does not; the stream is closed.
+        """
+        self._size = item.size if isinstance(item.event, Task) else self._size + item.size
+        if self._size <= self._measure_at:
+            return
+        # What was sent is more than what is kept: artifacts are replaced, and statuses too.
+        self._size = len(jsontext.dumps(by_version("1.0").dump(self.task))) if self.task is not None else 0
+        self._measure_at = max(MAX_TASK_BYTES, self._size + MAX_TASK_BYTES // 8)
+        if self._size > MAX_TASK_BYTES:
+            self.close()
+            raise InvalidAnswerError(
+                f"the task is larger than {MAX_TASK_BYTES} bytes",
+                phase="stream",
+                agent=self._agent,
+                task_id=self.task_id,
+            )
 
     def _cancel_alarm(self) -> None:
         alarm, self._alarm = self._alarm, None

@@ -45,7 +45,9 @@ class CardTrust:
         from a2a_sync.client.http import Where
 
         headers = {"Accept": "application/json"}
-        answer = self._http.open("GET", url, headers=headers, where=Where("card", display(url)), deadline=deadline)
+        answer = self._http.open(
+            "GET", url, headers=headers, where=Where("card", display(url)), deadline=deadline, guarded=False
+        )
         body = answer.read()
         if not answer.ok:
             raise answer.status_error(body)

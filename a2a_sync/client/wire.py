@@ -168,7 +168,7 @@ class WireEventStream:
                     continue
                 value = self._value(data, name)
                 event = self._event(value)
-                yield StreamItem(event, _number(own_id), last=self._codec.ends_stream(value))
+                yield StreamItem(event, _number(own_id), last=self._codec.ends_stream(value), size=len(data))
         except MalformedStream as error:
             raise InvalidAnswerError(str(error), **self._answer.where.marks()) from None
         except CutStream as error:

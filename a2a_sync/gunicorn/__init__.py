@@ -20,11 +20,13 @@ from typing import Any
 __all__ = [
     "child_exit",
     "control_socket_disable",
+    "forwarder_headers",
     "graceful_timeout",
     "keepalive",
     "post_fork",
     "post_worker_init",
     "pre_fork",
+    "secure_scheme_headers",
     "threads",
     "worker_class",
     "worker_connections",
@@ -40,6 +42,10 @@ keepalive = 75
 graceful_timeout = 30
 #: Two services of one user would share the socket's path. Unknown to gunicorn before 25.1, which ignores it.
 control_socket_disable = True
+#: Nothing is believed of headers: gunicorn would take paths from those that any process of this machine sends. How many
+#: proxies there are is said to the app (``trusted_proxies=``).
+forwarder_headers = ""
+secure_scheme_headers: dict[str, str] = {}
 
 #: ``0`` in the environment, or in gunicorn's ``raw_env``, leaves the choice of cores to the system.
 _PIN_WORKERS = "A2A_SYNC_PIN_WORKERS"

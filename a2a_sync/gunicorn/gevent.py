@@ -25,10 +25,12 @@ import a2a_sync.gunicorn as _for_threads  # noqa: E402
 from a2a_sync.gunicorn import (  # noqa: E402
     child_exit,
     control_socket_disable,
+    forwarder_headers,
     graceful_timeout,
     keepalive,
     post_fork,
     pre_fork,
+    secure_scheme_headers,
     worker_connections,
     worker_exit,
 )
@@ -36,6 +38,7 @@ from a2a_sync.gunicorn import (  # noqa: E402
 __all__ = [
     "child_exit",
     "control_socket_disable",
+    "forwarder_headers",
     "graceful_timeout",
     "keepalive",
     "post_fork",
@@ -43,6 +46,7 @@ __all__ = [
     "post_worker_init",
     "pre_fork",
     "pre_request",
+    "secure_scheme_headers",
     "worker_class",
     "worker_connections",
     "worker_exit",

@@ -30,6 +30,8 @@ _TURN = 5.0
 _PAGE = 100
 #: Of an answer nothing counts but its status.
 _MOST_ANSWER = 16 * 1024
+#: What is shown of a receiver that could not be called, for whatever reason: more would map the server's network.
+_NO_ANSWER = "no answer"
 #: When to go on after a fault of the store, in seconds.
 _AFTER_FAULT = 5.0
 
@@ -42,9 +44,13 @@ class Turn(NamedTuple):
 
 
 class _Refusal(NamedTuple):
-    """Why a receiver did not take a notification. ``final``: it never will; ``hint`` is for the operator's log."""
+    """Why a receiver did not take a notification. ``final``: it never will; ``hint`` is for the operator's log.
+
+    ``shown`` is what the owner of the webhook may know: not what the network around this server is like.
+    """
 
     reason: str
+    shown: str
     retry_after: float = 0.0
     final: bool = False
     hint: str = ""
@@ -134,14 +140,15 @@ class Delivery:
                 most=_MOST_ANSWER,
             )
         except UnsafeURLError as refused:
-            return _Refusal(f"the URL {refused}", hint=refused.hint)
+            return _Refusal(f"the URL {refused}", _NO_ANSWER, hint=refused.hint)
         except NoAnswer as error:
-            return _Refusal(str(error))
+            return _Refusal(str(error), _NO_ANSWER)
         if 200 <= answer.status < 300:
             self._count("delivered")
             return None
         wait = _seconds(answer.headers.get("Retry-After", ""))
-        return _Refusal(f"HTTP {answer.status}", wait, final=answer.status == 410)
+        said = f"HTTP {answer.status}"
+        return _Refusal(said, said, wait, final=answer.status == 410)
 
     def _headers(self, held: StoredWebhook, number: int, body: bytes) -> dict[str, str]:
         written = headers(held, number)
@@ -159,7 +166,7 @@ class Delivery:
         seen = refusal.reason + (refusal.hint and f" ({refusal.hint})")
         what = (held.id, _origin(held.config.url), seen)
         if refusal.final or tries >= self._limits.push_attempts:
-            reason = f"{refusal.reason} ({tries} tries)" if tries > 1 else refusal.reason
+            reason = f"{refusal.shown} ({tries} tries)" if tries > 1 else refusal.shown
             if not self._webhooks.settle(replace(held, tries=tries, disabled=reason), release=True):
                 return Turn(0.0)
             logger.error("webhook %s at %s is disabled: %s after %d tries", *what, tries, extra=where)

@@ -51,7 +51,7 @@ class Signatures:
 
         Raises:
             ValueError: it was not made by somebody who is trusted, not here, not now.
-            InternalError: the key set cannot be read.
+            UnavailableError: the key set cannot be read.
         """
         try:
             header = self._jwt.get_unverified_header(token)

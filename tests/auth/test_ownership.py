@@ -231,10 +231,10 @@ def test_tasks_of_another_tenant_are_not_found(peer: Peer) -> None:
 
 # -- sharing ------------------------------------------------------------------------------------------------------------
 
-SHARED: dict[str, str] = {}
+SHARED: dict[str, Principal] = {}
 
 
-def shared(call: Call) -> str | None:
+def shared(call: Call) -> Principal | None:
     return SHARED.get(call.task_id)
 
 
@@ -245,7 +245,7 @@ def test_a_task_can_be_shared(way: Way, operation: Operation) -> None:
     with A2AApp(agent, auth=BearerAuth(KNOWN), push=PUSH, owner=shared) as app:
         peer = Peer(app)
         task, other = started(peer)["id"], started(peer)["id"]
-        SHARED[task] = "ada"
+        SHARED[task] = Principal(id="ada")
         given = way.send(peer, operation, params(way, operation, task), "bob")
         kept = way.send(peer, operation, params(way, operation, other), "bob")
 
@@ -276,7 +276,7 @@ def test_who_decides_may_refuse() -> None:
         assert Peer(app).call("ListTasks", {}).error["code"] == -32001
 
 
-@pytest.mark.parametrize("said", [7, b"ada", Principal(id="ada")])
+@pytest.mark.parametrize("said", [7, b"ada", "a\x1eb"])
 def test_what_is_no_id_lets_nobody_in(said: Any) -> None:
     agent = Agent("asking")
     agent.message(lambda message, context: None)
@@ -310,3 +310,24 @@ def started_in(peer: Peer, path: str) -> str:
         answer = Answer(opened.status, opened.headers, opened.chunk())
     task: str = answer.result["task"]["id"]
     return task
+
+
+def test_an_owner_that_the_app_names_is_not_the_caller_of_that_name() -> None:
+    agent = Agent("shared", description="Answers")
+
+    @agent.message
+    def answer(message: Any, context: Any) -> str:
+        return "done"
+
+    def team(call: Call) -> str | None:
+        return "bob" if call.context.principal is not None and call.context.principal.id == "ada" else None
+
+    app = A2AApp(agent, auth=BearerAuth({"ada": "ada", "bob": "bob"}), owner=team)
+    try:
+        sent = Peer(app).call("SendMessage", message(), headers={"Authorization": "Bearer ada"})
+        task = sent.result["task"]["id"]
+        seen = Peer(app).call("GetTask", {"id": task}, headers={"Authorization": "Bearer bob"})
+    finally:
+        app.close(0)
+
+    assert seen.error["code"] == TaskNotFoundError.code

@@ -245,7 +245,7 @@ def test_b10_a_listener_cannot_break_a_task(server, caplog):
 
 
 def test_b11_a_registry_lists_describes_finds_and_calls_agents_by_name(server):
-    with AgentRegistry() as registry:
+    with AgentRegistry(url_guard=None) as registry:
         registry.register("one", server(echo))
         registry.register("two", server(lambda task: task.with_artifact("two")))
         assert registry.list_agents() == ["one", "two"]
@@ -297,7 +297,7 @@ def test_b12_the_result_of_a_task_is_looked_for_in_an_order(step):
 
 def test_b13_remote_agents_stand_beside_local_ones_and_expire_without_a_sign_of_life(server):
     now = [100.0]
-    with AgentRegistry(expiry=30, clock=lambda: now[0]) as registry:
+    with AgentRegistry(url_guard=None, expiry=30, clock=lambda: now[0]) as registry:
         registry.register("local", server(echo))
         registry.register("far", CARD)
         registry.register("old", CARD, age=29)
@@ -321,7 +321,7 @@ def test_b13_remote_agents_stand_beside_local_ones_and_expire_without_a_sign_of_
 
 def test_b14_of_several_agents_the_first_or_one_that_is_always_on_is_taken():
     steady = create_agent_card("steady", "An always-on agent", skills={"fly": "Flies"}, url="http://127.0.0.1:9/")
-    with AgentRegistry() as registry:
+    with AgentRegistry(url_guard=None) as registry:
         assert registry.find_best_agent("fly") is None
         registry.register("first", CARD)
         registry.register("second", CARD)
@@ -337,7 +337,7 @@ def test_b14_of_several_agents_the_first_or_one_that_is_always_on_is_taken():
             registry.resolve()
         with pytest.raises(AgentNotFoundError, match="swim"):
             registry.resolve(skill="swim")
-    with AgentRegistry(choose=lambda agents: agents[-1]) as registry:
+    with AgentRegistry(url_guard=None, choose=lambda agents: agents[-1]) as registry:
         registry.register("first", CARD)
         registry.register("last", CARD)
         assert registry.find_best_agent("fly") == "last"
@@ -347,7 +347,7 @@ def test_b15_a_remote_agent_is_called_and_one_that_fails_gives_a_failed_task(ser
     def broken(asked, line):
         line.answer(b"out of order", 503)
 
-    with AgentRegistry() as registry, peer(broken) as far:
+    with AgentRegistry(url_guard=None) as registry, peer(broken) as far:
         registry.register("far", "http://agent.test///", session=wsgi_session(server(echo).app))
         assert registry.submit_task("far", "hi").text == "echo: hi"
         card = create_agent_card("broken", "Broken", skills={"x": "X"}, url=far.url)
@@ -359,7 +359,7 @@ def test_b15_a_remote_agent_is_called_and_one_that_fails_gives_a_failed_task(ser
 
 
 def test_b15_a_remote_agent_that_does_not_answer_in_time_gives_a_failed_task():
-    with AgentRegistry() as registry, peer(lambda asked, line: line.pause()) as far:
+    with AgentRegistry(url_guard=None) as registry, peer(lambda asked, line: line.pause()) as far:
         registry.register("slow", create_agent_card("slow", "Slow", skills={"x": "X"}, url=far.url), retry=None)
         task = registry.submit_task("slow", "hi", timeout=0.1)
         assert task.state is S.FAILED

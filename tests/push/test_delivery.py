@@ -344,8 +344,8 @@ def test_an_address_that_became_forbidden_is_not_called(serve, receiver, caplog)
         eventually(lambda: webhook(served, task.id).disabled, "disabling")
     finally:
         LOOPBACK.guard._allowed = allowed
-    assert "private" in webhook(served, task.id).disabled
-    assert "URLGuard" not in webhook(served, task.id).disabled
+    # No more than for a receiver that cannot be reached: else webhooks would map the server's network.
+    assert webhook(served, task.id).disabled == "no answer (2 tries)"
     assert "URLGuard(allow=['the host']) permits it" in caplog.text
     assert len(receiver.tried) == 1
 

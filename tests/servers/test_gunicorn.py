@@ -416,3 +416,12 @@ def everybody(server: LiveServer, folder: Path, workers: int) -> set[str]:
         client.send("hello")
     found = sockets(folder)
     return found if len(found) == workers else set()
+
+
+def test_a_path_or_scheme_in_a_header_is_not_believed(serve: Serve) -> None:
+    with serve() as server:
+        lies = {"SCRIPT_NAME": "/evil", "PATH_INFO": "/healthz", "X-Forwarded-Proto": "https", "X-Forwarded-Ssl": "on"}
+        honest = requests.get(server.url + "/.well-known/agent-card.json", timeout=10).json()
+        lied = requests.get(server.url + "/.well-known/agent-card.json", headers=lies, timeout=10).json()
+
+    assert lied == honest
