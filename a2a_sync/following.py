@@ -13,6 +13,7 @@ from a2a_sync.events import EventHub, PolledStream, Subscription, TaskEventStrea
 from a2a_sync.lifecycle import Fold
 from a2a_sync.limits import Limits
 from a2a_sync.operations import StreamItem
+from a2a_sync.sizes import fit
 from a2a_sync.stores.base import Scope, SentRun, StartedRun, StoredTask, TaskStore
 from a2a_sync.types import Message, Task, TaskState
 
@@ -37,7 +38,7 @@ class Streams:
         `before` is the task before that, None where it is new; `subscription` was made before the start.
         """
         task = _new_task(started) if before is None else self._task_at(scope, before, started.head.version)
-        return self._stream(scope, subscription, with_history(task, history), started.head.version)
+        return self._stream(scope, subscription, trim_history(task, history, self._limits), started.head.version)
 
     def from_start(self, scope: Scope, sent: SentRun, history: int) -> PolledStream:
         """The same stream once more, however far the run has come; the task as it is where the log was compacted."""
@@ -46,13 +47,13 @@ class Streams:
             head = self._store.head(scope, sent.task_id)
             if sent.number < head.compacted:
                 subscription.hint()
-                stored = self._store.load(scope, sent.task_id, history=history)
+                stored = self._load(scope, sent.task_id, history)
                 return self._stream(scope, subscription, stored.task, stored.version)
             new = Task(id=head.id, context_id=head.context_id, status=head.status)
             task = self._task_at(scope, StoredTask(task=new, version=0, running=True), sent.number)
             # The log is read at the first poll, so a run that has ended closes the stream after its last entry.
             subscription.hint()
-            return self._stream(scope, subscription, with_history(task, history), sent.number)
+            return self._stream(scope, subscription, trim_history(task, history, self._limits), sent.number)
         except BaseException:
             subscription.close()
             raise
@@ -85,10 +86,13 @@ class Streams:
         return TaskEventStream(self._store, scope, task_id, subscription, cursor=last_event_id, running=True)
 
     def _from_now(self, scope: Scope, subscription: Subscription, task_id: str) -> PolledStream:
-        stored = self._store.load(scope, task_id, history=self._limits.history)
+        stored = self._load(scope, task_id, self._limits.history)
         if stored.task.state.terminal:
             raise task_ended(task_id, stored.task.state)
         return self._stream(scope, subscription, stored.task, stored.version, running=stored.running)
+
+    def _load(self, scope: Scope, task_id: str, history: int) -> StoredTask:
+        return self._store.load(scope, task_id, history=history, max_bytes=self._limits.max_response_bytes)
 
     def _stream(
         self, scope: Scope, subscription: Subscription, task: Task, version: int, *, running: bool = True
@@ -119,9 +123,13 @@ def _new_task(started: StartedRun) -> Task:
     return Task(id=head.id, context_id=head.context_id, status=head.status, history=messages)
 
 
-def with_history(task: Task, length: int) -> Task:
-    """`task` with its newest messages only."""
-    return task if len(task.history) <= length else replace(task, history=task.history[-length:] if length else ())
+def trim_history(task: Task, length: int, limits: Limits) -> Task:
+    """`task` with its newest messages only: at most `length`, and as many as an answer may hold."""
+    if len(task.history) > length:
+        task = replace(task, history=task.history[-length:] if length else ())
+    most, largest = limits.max_response_bytes, limits.max_task_bytes
+    # A task is measured only where one may be larger than an answer.
+    return task if most is None or (largest is not None and largest <= most) else fit(task, most)
 
 
 def task_ended(task_id: str, state: TaskState) -> UnsupportedOperationError:

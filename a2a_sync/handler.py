@@ -25,7 +25,7 @@ from a2a_sync.errors import (
 )
 from a2a_sync.events import EventHub, PolledStream, SingleItemStream, Waiter
 from a2a_sync.extended import ExtendedCard
-from a2a_sync.following import Streams, task_ended, with_history
+from a2a_sync.following import Streams, task_ended, trim_history
 from a2a_sync.idempotency import check_same
 from a2a_sync.limits import Limits
 from a2a_sync.modes import InputModes
@@ -38,6 +38,7 @@ from a2a_sync.stores.base import (
     Scope,
     SentRun,
     StartedRun,
+    StoredTask,
     TaskBusy,
     TaskEnded,
     TaskHead,
@@ -136,7 +137,7 @@ class RequestHandler:
             sent = started
         check_same(sent, key)
         with Waiter(self._hub, sent.task_id) as waiter:
-            stored = self._store.load(scope, sent.task_id, history=self._history(history))
+            stored = self._stored(scope, sent.task_id, history)
             if at_once or stored.task.state.paused or not stored.running:
                 return stored.task
             return self._await(waiter, scope, sent.task_id, history, context)
@@ -151,7 +152,7 @@ class RequestHandler:
         sent = self._sent(scope, key) if request.message.task_id else None
         if sent is None:
             run_request, create = self._run_request(scope, request, context, key)
-            before = None if create else self._store.load(scope, run_request.task_id, history=history)
+            before = None if create else self._stored(scope, run_request.task_id, history)
             subscription = self._streams.listen(run_request.task_id)
             place = Place.POOL_OR_HERE if self._execution.on_run_thread() else Place.POOL
             try:
@@ -284,8 +285,8 @@ class RequestHandler:
             if waiter.wait(left):
                 told = waiter.task()
                 if told is not None and told.state.paused:
-                    return with_history(told, self._history(history))
-                stored = self._store.load(scope, task_id, history=self._history(history))
+                    return trim_history(told, self._history(history), self._limits)
+                stored = self._stored(scope, task_id, history)
                 # What woke us may have been the end of the run before ours. A server that stops answers with the task as
                 # it is: another one will end it.
                 if stored.task.state.paused or not stored.running or waiter.stopped:
@@ -322,6 +323,7 @@ class RequestHandler:
             size=size,
             history=self._history(request.history_length),
             artifacts=bool(request.include_artifacts),
+            max_bytes=self._limits.max_response_bytes,
         )
         page = self._store.list(_scope(request.tenant, context), query)
         token = write_page_token(request, page.next) if page.next is not None else ""
@@ -350,7 +352,11 @@ class RequestHandler:
         return self._limits.history if wanted is None else min(wanted, self._limits.history)
 
     def _load(self, scope: Scope, task_id: str, history: int | None) -> Task:
-        return self._store.load(scope, task_id, history=self._history(history)).task
+        return self._stored(scope, task_id, history).task
+
+    def _stored(self, scope: Scope, task_id: str, history: int | None) -> StoredTask:
+        most = self._limits.max_response_bytes
+        return self._store.load(scope, task_id, history=self._history(history), max_bytes=most)
 
 
 def _scope(tenant: str, context: CallContext) -> Scope:

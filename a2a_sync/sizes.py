@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from a2a_sync import jsontext
@@ -54,6 +55,22 @@ def event_size(event: Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent)
 def base_size(task: Task) -> int:
     """A task without its history."""
     return _status(task.status) + _metadata(task.metadata) + sum(map(artifact_size, task.artifacts))
+
+
+def task_size(task: Task) -> int:
+    """A task."""
+    return base_size(task) + sum(map(message_size, task.history))
+
+
+def fit(task: Task, most: int) -> Task:
+    """`task` with the newest messages only that fit into `most` bytes beside what else it holds."""
+    left, kept = most - base_size(task), 0
+    for message in reversed(task.history):
+        left -= message_size(message)
+        if left < 0:
+            break
+        kept += 1
+    return task if kept == len(task.history) else replace(task, history=task.history[len(task.history) - kept :])
 
 
 def _status(status: TaskStatus) -> int:

@@ -106,7 +106,10 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQuery:
-    """Which tasks to list: filters, then a page. ``since_ms`` is inclusive; ``after`` is the last task already seen."""
+    """Which tasks to list: filters, then a page. ``since_ms`` is inclusive; ``after`` is the last task already seen.
+
+    A page ends before the task with which it would hold more than ``max_bytes``; its first task is cut as by `TaskStore.load`.
+    """
 
     context_id: str = ""
     state: TaskState | None = None
@@ -115,6 +118,7 @@ class TaskQuery:
     size: int = 50
     history: int | None = None
     artifacts: bool = False
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,8 +342,19 @@ class TaskStore(Protocol):
     def request(self, scope: Scope, task_id: str) -> RunRequest | None:
         """What the run that holds the token was started with; None when no run does."""
 
-    def load(self, scope: Scope, task_id: str, *, history: int | None = None, artifacts: bool = True) -> StoredTask:
-        """The folded task. `history` is how many of the newest messages to include (None: all)."""
+    def load(
+        self,
+        scope: Scope,
+        task_id: str,
+        *,
+        history: int | None = None,
+        artifacts: bool = True,
+        max_bytes: int | None = None,
+    ) -> StoredTask:
+        """The folded task. `history` is how many of the newest messages to include (None: all).
+
+        Of these, only the newest are read that fit into `max_bytes` beside what else the task holds, which is never cut.
+        """
 
     def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
         """At most `limit` entries with numbers above `after`, in order; of a compacted part, its messages."""

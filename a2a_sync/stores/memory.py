@@ -16,7 +16,7 @@ from operator import attrgetter
 from a2a_sync.auth.ownership import quota_owner
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest
-from a2a_sync.sizes import event_size
+from a2a_sync.sizes import event_size, task_size
 from a2a_sync.stores.base import (
     UNBOUNDED,
     AlreadySent,
@@ -44,7 +44,7 @@ from a2a_sync.stores.base import (
 from a2a_sync.stores.memory_contexts import MemoryContexts
 from a2a_sync.stores.memory_webhooks import MemoryWebhooks, set_webhook
 from a2a_sync.stores.records import Account, Accounts, Owned, Record
-from a2a_sync.types import TaskState, TaskStatus
+from a2a_sync.types import Task, TaskState, TaskStatus
 
 _order = attrgetter("order")
 _UNSPECIFIED = TaskStatus(state=TaskState.UNSPECIFIED)
@@ -279,11 +279,19 @@ class MemoryStore:
         """See `TaskStore.request`."""
         return self._find(scope, task_id).request
 
-    def load(self, scope: Scope, task_id: str, *, history: int | None = None, artifacts: bool = True) -> StoredTask:
+    def load(
+        self,
+        scope: Scope,
+        task_id: str,
+        *,
+        history: int | None = None,
+        artifacts: bool = True,
+        max_bytes: int | None = None,
+    ) -> StoredTask:
         """See `TaskStore.load`."""
         record = self._find(scope, task_id)
         head = record.head
-        task = record.fold(head, history, artifacts)
+        task = record.fold(head, history, artifacts, max_bytes)
         return StoredTask(task=task, version=head.version, running=head.running)
 
     def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
@@ -306,8 +314,10 @@ class MemoryStore:
             records = [record for record in records if record.order < after]
         records.sort(key=_order, reverse=True)
         page = records[: query.size]
+        tasks = _within(page, query)
+        page = page[: len(tasks)]
         return TaskPage(
-            tasks=tuple(record.fold(record.head, query.history, query.artifacts) for record in page),
+            tasks=tasks,
             next=page[-1].order if len(records) > len(page) and page else None,
             total=total,
         )
@@ -317,6 +327,22 @@ class MemoryStore:
         if record is None or record.owned.scope != scope:
             raise not_found(task_id)
         return record
+
+
+def _within(page: Sequence[Record], query: TaskQuery) -> tuple[Task, ...]:
+    """The tasks of a page, until it holds as many bytes as it may."""
+    left = query.max_bytes
+    if left is not None and sum(record.bytes for record in page) <= left:
+        left = None
+    tasks: list[Task] = []
+    for record in page:
+        task = record.fold(record.head, query.history, query.artifacts, None if tasks else left)
+        if left is not None:
+            left -= task_size(task)
+            if tasks and left < 0:
+                break
+        tasks.append(task)
+    return tuple(tasks)
 
 
 def _refuse_large(task_id: str, size: int, most: int | None) -> None:

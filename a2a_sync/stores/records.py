@@ -11,7 +11,7 @@ from typing import NamedTuple
 from a2a_sync import clock
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import RunRequest
-from a2a_sync.sizes import artifact_size, event_size
+from a2a_sync.sizes import artifact_size, event_size, fit
 from a2a_sync.stores.base import (
     COMPACT_FROM,
     Cursor,
@@ -249,12 +249,13 @@ class Record:
             compacted=head.compacted,
         )
 
-    def fold(self, head: TaskHead, history: int | None, artifacts: bool) -> Task:
-        """The task as it was at `head`."""
+    def fold(self, head: TaskHead, history: int | None, artifacts: bool, max_bytes: int | None = None) -> Task:
+        """The task as it was at `head`, with the newest messages that fit into `max_bytes`."""
         fold = self._fold_artifacts(head) if artifacts and self.artifacts else ArtifactFold()
         wanted = self.messages if history is None else min(history, self.messages)
         newest = list(itertools.islice(self._messages_backwards(head), max(wanted, 0)))
-        return folded(head, reversed(newest), fold)
+        task = folded(head, reversed(newest), fold)
+        return task if max_bytes is None or self.bytes <= max_bytes else fit(task, max_bytes)
 
     def _entries(self, head: TaskHead, after: int, limit: int) -> tuple[Entry, ...]:
         old = [entry for entry in self.base.messages if entry.number > after][:limit]

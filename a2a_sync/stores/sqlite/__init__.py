@@ -262,12 +262,20 @@ class SQLiteStore:
 
         return self._database.read(work)
 
-    def load(self, scope: Scope, task_id: str, *, history: int | None = None, artifacts: bool = True) -> StoredTask:
+    def load(
+        self,
+        scope: Scope,
+        task_id: str,
+        *,
+        history: int | None = None,
+        artifacts: bool = True,
+        max_bytes: int | None = None,
+    ) -> StoredTask:
         """See `TaskStore.load`."""
 
         def work(connection: sqlite3.Connection) -> Reading:
             row = _owned(self._row(connection, task_id), scope, task_id)
-            return Reading.of(connection, self._sql, row, history, artifacts)
+            return Reading.of(connection, self._sql, row, history, artifacts, max_bytes)
 
         reading = self._database.read(work)
         task = reading.fold()
@@ -295,14 +303,14 @@ class SQLiteStore:
     def list(self, scope: Scope, query: TaskQuery) -> TaskPage:
         """See `TaskStore.list`."""
 
-        def work(connection: sqlite3.Connection) -> tuple[Sequence[Reading], int]:
+        def work(connection: sqlite3.Connection) -> tuple[Sequence[Reading], bool, int]:
             total = self._total(connection, scope, query)
             found = self._page(connection, scope, query, total)
-            return [Reading.of(connection, self._sql, row, query.history, query.artifacts) for row in found], total
+            page = Reading.page(connection, self._sql, found, query)
+            return page, len(found) > len(page), total
 
-        readings, total = self._database.read(work)
-        page = readings[: query.size]
-        last = page[-1].row if page and len(readings) > len(page) else None
+        page, more, total = self._database.read(work)
+        last = page[-1].row if page and more else None
         return TaskPage(
             tasks=tuple(reading.fold() for reading in page),
             next=None if last is None else Cursor(last.status_ms, last.id),

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from a2a_sync.stores.base import folded
+from a2a_sync.stores.base import TaskQuery, folded
 from a2a_sync.stores.sqlite import rows
 from a2a_sync.stores.sqlite.rows import HeadRow
 from a2a_sync.stores.sqlite.schema import Statements, place
 from a2a_sync.types import Message, Task
+
+
+class Sizes:
+    """How many bytes reading a task takes, found out without reading it: ``messages``, the newest first, and the rest."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, sql: Statements, row: HeadRow, history: int | None, artifacts: bool
+    ) -> None:
+        self.messages: list[int] = []
+        self.rest = len(row.status) + len(row.metadata or b"")
+        if row.message and (history is None or history > 0):
+            values = (-1 if history is None else history, place(row.key, row.message))
+            self.messages = [size for (size,) in connection.execute(sql.message_sizes, values)]
+        if artifacts and row.artifacts:
+            start, size = connection.execute(sql.snapshot_size, (row.key,)).fetchone() or (0, 0)
+            span = (place(row.key, start), place(row.key, row.version))
+            self.rest += size + connection.execute(sql.artifacts_size, span).fetchone()[0]
+
+    @property
+    def all(self) -> int:
+        """Of everything."""
+        return self.rest + sum(self.messages)
+
+    def fitting(self, most: int) -> int:
+        """How many of the newest messages fit into `most` bytes beside the rest."""
+        sums = itertools.accumulate(self.messages, initial=self.rest)
+        return max(0, sum(1 for size in sums if size <= most) - 1)
 
 
 class Reading:
@@ -25,10 +53,21 @@ class Reading:
 
     @classmethod
     def of(
-        cls, connection: sqlite3.Connection, sql: Statements, row: HeadRow, history: int | None, artifacts: bool
+        cls,
+        connection: sqlite3.Connection,
+        sql: Statements,
+        row: HeadRow,
+        history: int | None,
+        artifacts: bool,
+        max_bytes: int | None = None,
     ) -> Reading:
-        """Read the newest `history` messages (None: all) of the task at `row`, and its artifacts if they are wanted."""
+        """Read the newest `history` messages (None: all) of the task at `row`, and its artifacts if they are wanted.
+
+        Of the messages those that fit into `max_bytes`.
+        """
         reading = cls(row)
+        if max_bytes is not None and row.bytes > max_bytes:
+            history = Sizes(connection, sql, row, history, artifacts).fitting(max_bytes)
         if row.message and (history is None or history > 0):
             values = (-1 if history is None else history, place(row.key, row.message))
             reading.messages = _bodies(connection.execute(sql.messages, values))
@@ -41,6 +80,26 @@ class Reading:
             span = (place(row.key, start), place(row.key, row.version))
             reading.artifacts = _bodies(connection.execute(sql.artifacts, span))
         return reading
+
+    @classmethod
+    def page(
+        cls, connection: sqlite3.Connection, sql: Statements, found: Sequence[HeadRow], query: TaskQuery
+    ) -> list[Reading]:
+        """Read the tasks at `found` for a page, until it is full or holds as many bytes as it may."""
+        readings: list[Reading] = []
+        left = query.max_bytes
+        if left is not None and sum(row.bytes for row in found[: query.size]) <= left:
+            left = None
+        for row in found[: query.size]:
+            if left is not None:
+                size = min(row.bytes, Sizes(connection, sql, row, query.history, query.artifacts).all)
+                if readings and size > left:
+                    break
+                left -= size
+            readings.append(
+                cls.of(connection, sql, row, query.history, query.artifacts, None if readings else query.max_bytes)
+            )
+        return readings
 
     def fold(self) -> Task:
         """The task as it was when it was read."""

@@ -389,6 +389,11 @@ class Statements:
             f" JOIN {p}entries AS entry ON entry.place = found.previous WHERE wanted <> 1)"
             f" SELECT entry.body FROM {p}entries AS entry JOIN found USING (place) ORDER BY place"
         )
+        self.message_sizes = self.messages.replace("SELECT entry.body", "SELECT length(entry.body)") + " DESC"
+        self.snapshot_size = f"SELECT number, length(body) FROM {p}snapshots WHERE task = ?"
+        self.artifacts_size = (
+            f"SELECT ifnull(sum(length(body)), 0) FROM {p}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT}"
+        )
         self.snapshot = f"SELECT number, covered, body FROM {p}snapshots WHERE task = ?"
         self.everywhere = f"SELECT n FROM {p}counts WHERE tenant = '' AND owner = '' AND state = ''"
         self.in_scope = f"SELECT sum(n) FROM {p}counts WHERE tenant = ? AND owner = ? AND state <> ''"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import TaskBusy, TaskQuery
-from a2a_sync.testing.storecontract.making import MINE, begin, chunk, done, message, resume, status
+from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, message, pages, resume, status
 from a2a_sync.types import Artifact, DataPart, FilePart, Message, Role, TaskArtifactUpdateEvent, TaskState, TextPart
 
 
@@ -161,3 +162,36 @@ class Reading:
         assert before.task.state is head.status.state is TaskState.WORKING
         assert before.task.artifacts == ()
         assert before.task.metadata == head.metadata == {}
+
+    def test_a_history_is_cut_to_what_fits(self, store: Any) -> None:
+        run = begin(store, task_id="t", text="0" * 20_000)
+        store.append(run.token, [chunk("t", "x" * 30_000)])
+        for n in range(1, 6):
+            store.append(run.token, [message("t", str(n) * 20_000)])
+
+        def told(**options: Any) -> str:
+            task = store.load(MINE, "t", **options).task
+            return "".join(one.parts[0].text[0] for one in task.history) + (" a" if task.artifacts else "")
+
+        assert told(max_bytes=1_000_000) == told() == "012345 a"
+        assert told(max_bytes=95_000) == "345 a"
+        assert told(max_bytes=95_000, artifacts=False) == "2345"
+        assert told(max_bytes=95_000, history=2) == "45 a"
+        assert told(max_bytes=10) == " a"
+
+    def test_a_page_ends_early_and_goes_on_with_the_next(self, store: Any) -> None:
+        made = []
+        for n in range(7):
+            run = begin(store, text="x" * 20_000, at=NOON + timedelta(seconds=n))
+            store.append(run.token, [chunk(run.head.id, "x" * 50_000)])
+            made.append(run.head.id)
+        large = begin(store, text="x" * 20_000, at=NOON + timedelta(seconds=9))
+        for _ in range(5):
+            store.append(large.token, [message(large.head.id, "y" * 20_000)])
+        made.append(large.head.id)
+        assert pages(store, 50, max_bytes=70_000) == [made[7:], made[6:3:-1], made[3:0:-1], made[:1]]
+        first = store.list(MINE, TaskQuery(max_bytes=70_000))
+        assert (len(first.tasks[0].history), first.total) == (3, 8)
+        assert [len(page) for page in pages(store, 50, max_bytes=80_000, artifacts=True)] == [1] * 8
+        assert pages(store, 50, max_bytes=70_000, history=0) == [made[::-1]]
+        assert pages(store, 50, max_bytes=10_000_000, artifacts=True) == [made[::-1]]
