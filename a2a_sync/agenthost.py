@@ -25,6 +25,7 @@ from a2a_sync.metrics import Metrics
 from a2a_sync.push import PushNotifications
 from a2a_sync.serving import serve
 from a2a_sync.stores.base import Scope, TaskStore
+from a2a_sync.wsgi.connection import limited
 from a2a_sync.wsgi.exchange import address_of
 from a2a_sync.wsgi.operators import HEALTH, OperatorPages, Readiness
 from a2a_sync.wsgi.origins import Origins
@@ -212,7 +213,7 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
             response = only(method, "GET, HEAD, OPTIONS")
         else:
             response = self._list(request) if path == LIST_PATH else self._operators.respond(path)
-        return response(environ, start_response)
+        return limited(environ, response(environ, start_response), self.limits.write_deadline)
 
     def _list(self, request: Request) -> Response:
         try:

@@ -38,7 +38,7 @@ from a2a_sync.runs.around import AroundRun, Surrounded, database_connections
 from a2a_sync.serving import ALONE, serve
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.tracing import traced
-from a2a_sync.wsgi.connection import Connection
+from a2a_sync.wsgi.connection import Connection, limited
 from a2a_sync.wsgi.exchange import Exchange, address_of, internal_error
 from a2a_sync.wsgi.http_json import HttpJsonService, SaysTwice
 from a2a_sync.wsgi.jsonrpc import JsonRpcService
@@ -217,7 +217,7 @@ class A2AApp(Closes):
         served = {binding for binding, _ in offered}
         self._jsonrpc = JsonRpcService(self._dispatch, self._codecs) if "JSONRPC" in served else None
         self._http_json = self._rest(media_type, files_twice) if "HTTP+JSON" in served else None
-        self._respond: WSGIApplication = self.origins.around(self._answer) if self.origins else self._answer
+        self._respond: WSGIApplication = self.origins.around(self._limited) if self.origins else self._limited
         if trusted_proxies and seat is None:
             self._respond = TrustedProxies(self._respond, trusted_proxies)
         self._closed = False
@@ -248,6 +248,9 @@ class A2AApp(Closes):
             self._serves = True
             serve(self)
         return self._respond(environ, start_response)
+
+    def _limited(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        return limited(environ, self._answer(environ, start_response), self.limits.write_deadline)
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if self._engine.neighbours is not None:

@@ -11,6 +11,8 @@ class Limits:
 
     Requests:
         body: largest request body; more is refused unread (HTTP 413).
+        header_timeout: how long a client may take to send the head of a request; kept by the worker of `a2a_sync.gunicorn`,
+            then the connection is closed.
         read_deadline: how long a client may be silent in the middle of a body.
         body_time: how long a client may take to send a body, give or take a quarter; then its connection is cut.
         parts: parts of a message.
@@ -71,6 +73,7 @@ class Limits:
     """
 
     body: int = 10 * 1024 * 1024
+    header_timeout: float = 10.0
     read_deadline: float = 30.0
     body_time: float = 120.0
     parts: int = 1000

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from a2a_sync.gunicorn import worker_class
 from a2a_sync.testing import servers
 from a2a_sync.testing.servers import HOST, LiveServer
 
@@ -60,11 +61,12 @@ def gunicorn(
     *options: str,
     threads: int = 8,
     workers: int = 1,
+    worker: str = worker_class,
     environment: Mapping[str, str] | None = None,
     wait: float = 20.0,
 ) -> Iterator[LiveServer]:
-    """Serve ``module:attribute`` with gunicorn's threaded workers on a free port; `options` are gunicorn's own."""
-    kind = ["--worker-class", "gthread", "--threads", str(threads), "--workers", str(workers)]
+    """Serve ``module:attribute`` with threaded workers on a free port; `options` are gunicorn's own."""
+    kind = ["--worker-class", worker, "--threads", str(threads), "--workers", str(workers)]
     with _gunicorn([target, *kind, *options], environment, wait) as server:
         yield server
 

@@ -33,7 +33,7 @@ __all__ = [
     "worker_exit",
 ]
 
-worker_class = "gthread"
+worker_class = "a2a_sync.gunicorn.worker.BufferedThreadWorker"
 threads = 32
 #: More than threads: a kept-alive connection between two requests holds none.
 worker_connections = 2000

@@ -34,7 +34,7 @@ from a2a_sync.incidents import incident
 from a2a_sync.limits import Limits
 from a2a_sync.logs import get_logger
 from a2a_sync.operations import Call, CallContext, Principal
-from a2a_sync.wsgi.connection import Connection
+from a2a_sync.wsgi.connection import BODY_READ, Connection, has_body
 from a2a_sync.wsgi.slowbodies import SlowBodies
 from a2a_sync.wsgi.streaming import EVENT_STREAM, Envelope, EventStreamBody
 from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
@@ -84,7 +84,7 @@ class Exchange:
         self._slow = slow
         self._added: dict[str, str] = {}
         environ = request.environ
-        self._read_whole = environ.get("CONTENT_LENGTH", "") in ("", "0") and "HTTP_TRANSFER_ENCODING" not in environ
+        self._read_whole = not has_body(environ)
 
     # -- the request --
 
@@ -163,7 +163,7 @@ class Exchange:
             if self._slow is not None:
                 self._slow.end(ticket)
             self._connection.restore()
-        self._read_whole = len(body) <= most
+        self._read_whole = self._request.environ[BODY_READ] = len(body) <= most
         if not self._read_whole:
             raise RequestTooLargeError(f"the body is larger than {most} bytes")
         return body

@@ -62,16 +62,8 @@ class EventStreamBody:
         self._connection = connection
         self._limits = limits
         self._closed = False
-        self._handed_over: float | None = None
 
     def __iter__(self) -> Iterator[bytes]:
-        for data in self._frames():
-            self._handed_over = time.monotonic()
-            yield data
-            self._handed_over = None
-
-    def _frames(self) -> Iterator[bytes]:
-        self._connection.limit(self._limits.write_deadline)
         # Jittered, so that streams opened together do not come back together.
         end = time.monotonic() + self._limits.stream_life * random.uniform(0.9, 1.0)
         # Servers send the headers with the first bytes, so a stream that has no event yet begins with a comment.
@@ -119,14 +111,6 @@ class EventStreamBody:
         if not self._closed:
             self._closed = True
             try:
-                self._connection.restore()
                 self._connection.read_no_more()
-                self._cut_off_who_does_not_read()
             finally:
                 self._stream.close()
-
-    def _cut_off_who_does_not_read(self) -> None:
-        """A server that ends connections politely would wait for this client to read what it was sent."""
-        since = self._handed_over
-        if since is not None and time.monotonic() - since >= self._limits.write_deadline * 0.9:
-            self._connection.cut()

@@ -1,0 +1,93 @@
+"""Clients that do not send or do not read, against real servers: others are answered meanwhile, and none is served for ever."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import requests
+
+from tests.engine import eventually
+from tests.hostile.slow import Crowd, SlowClient, kinds, worst_wait
+from tests.live import LiveServer, gunicorn, gunicorn_gevent
+from tests.wsgi import CARD, JSON_HEADERS, message, rpc
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+
+APP = "tests.agents.large:app"
+SERVERS = {"threads": partial(gunicorn, threads=32), "gevent": gunicorn_gevent}
+KINDS = tuple(kinds(""))
+LARGE = "large 1500000"
+
+
+def send(server: LiveServer, text: str, seconds: float = 60) -> Any:
+    answer = requests.post(server.url, data=rpc("SendMessage", message(text)), headers=JSON_HEADERS, timeout=seconds)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["result"]["task"]
+
+
+def honest(server: LiveServer) -> None:
+    """What another caller does, each call over a connection of its own."""
+    task = send(server, "hello")
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert requests.get(server.url + CARD, timeout=60).status_code == 200
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_two_hundred_slow_clients_do_not_delay_another_caller(
+    kind: str, record_property: pytest.RecordProperty
+) -> None:
+    with SERVERS[kind](APP) as server:
+        large = send(server, LARGE)["id"]
+        with Crowd(server.address, kinds(large), 200) as crowd:
+            eventually(lambda: all(client.connections for client in crowd.clients), "all connections")
+            worst, count = worst_wait(lambda: honest(server), 10)
+        record_property("worst", f"{worst:.2f} s in {2 * count} calls")
+    assert count > 5
+    assert worst < 2.0
+
+
+def test_gunicorns_own_worker_is_held_up_without_a_proxy() -> None:
+    """What the attack is worth: the same clients, without the worker of this package."""
+    with gunicorn(APP, threads=32, worker="gthread") as server:
+        large = send(server, LARGE)["id"]
+        with Crowd(server.address, kinds(large), 200) as crowd:
+            eventually(lambda: all(client.connections for client in crowd.clients), "all connections")
+            with pytest.raises((requests.Timeout, requests.ConnectionError)):
+                send(server, "hello", 3)
+        server.kill()
+
+
+# -- one of each kind ---------------------------------------------------------------------------------------------------
+
+QUICK = {"header_timeout": 1, "read_deadline": 1, "body_time": 2, "write_deadline": 1, "stream_life": 600}
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def quick(request: pytest.FixtureRequest) -> Iterator[tuple[LiveServer, str]]:
+    """A server with short limits, and a large task of it."""
+    # Greenlets have the head of a request, and the pause before it, bounded by gunicorn's own setting.
+    with SERVERS[request.param](APP, "--keep-alive", "1", environment={"LARGE_LIMITS": json.dumps(QUICK)}) as server:
+        # More than the system buffers of a connection.
+        yield server, send(server, "large 8000000")["id"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_connection_of_a_slow_client_is_kept_for_ever(quick: tuple[LiveServer, str], kind: str) -> None:
+    server, large = quick
+    client = SlowClient(server.address, kinds(large)[kind])
+    try:
+
+        def cut_off() -> bool:
+            if not client.connections or not client.cut_off:
+                client.step()
+            return client.cut_off
+
+        client.step()
+        eventually(cut_off, "the end of the connection")
+        assert client.connections == 1
+    finally:
+        client.stop()
