@@ -75,7 +75,7 @@ class Engine:
             raise TypeError(f"push takes True, False or PushNotifications(…), not a {type(push).__name__}")
         enter = self.neighbours.enter if self.neighbours is not None else None
         count = self.metrics.count_notification if self.metrics is not None else None
-        outbox = self._outbox = push.outbox(self.store, self.hub, self.limits, enter=enter, count=count)
+        outbox = self._outbox = push.outbox(self.store, self.hub, self.limits, self.quotas, enter=enter, count=count)
         self.execution.on_begun = outbox.follow
         return push.configs(self.store, self.limits, outbox)
 

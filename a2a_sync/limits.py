@@ -65,8 +65,8 @@ class Limits:
         push_configs: webhooks of one task.
         push_payload: largest notification; a task without artifacts and history stands for a larger one.
         push_timeout: how long a receiver may take to be connected to, to take a notification, and to answer; each.
-        push_deliveries: webhooks that a process tells at once; a quarter of them at one receiver, half at receivers that
-            have just failed.
+        push_deliveries: webhooks that a process posts to at once; a quarter of them at one receiver, half at receivers that
+            have just failed or are new, of which each owner has an eighth and each receiver one.
         push_attempts: how often one notification is tried; then its webhook is disabled.
         push_pause: wait after the first failure; twice as long after each further one.
         push_longest_pause: longest wait between two tries, whatever the receiver asks for.

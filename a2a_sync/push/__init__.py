@@ -15,6 +15,7 @@ from a2a_sync.outbound import Outbound
 from a2a_sync.push.configs import PushConfigs
 from a2a_sync.push.delivery import Delivery
 from a2a_sync.push.outbox import Outbox
+from a2a_sync.quotas import Quotas
 from a2a_sync.stores.base import TaskStore
 from a2a_sync.urlguard import URLGuard
 
@@ -40,6 +41,7 @@ class PushNotifications:
         store: TaskStore,
         hub: EventHub,
         limits: Limits,
+        quotas: Quotas,
         *,
         enter: Callable[[], None] | None = None,
         count: Callable[[str], None] | None = None,
@@ -47,7 +49,7 @@ class PushNotifications:
         """What tells the webhooks of a store's tasks; see `Outbox` and `Delivery`."""
         sign = self.signer.token if self.signer is not None else None
         delivery = Delivery(store, Outbound(self.guard), limits, sign=sign, count=count)
-        return Outbox(store, hub, delivery, limits, enter=enter)
+        return Outbox(store, hub, delivery, limits, quotas, enter=enter)
 
     def configs(self, store: TaskStore, limits: Limits, outbox: Outbox) -> PushConfigs:
         """The operations on them."""

@@ -37,10 +37,13 @@ _AFTER_FAULT = 5.0
 
 
 class Turn(NamedTuple):
-    """How a turn ended: when the next one is due, in seconds (None: when something happens), and whether a post failed."""
+    """How a turn ended: when the next one is due, in seconds (None: when something happens).
+
+    ``took``: whether the receiver took what was posted last; None where nothing was posted.
+    """
 
     again: float | None = None
-    failed: bool = False
+    took: bool | None = None
 
 
 class _Refusal(NamedTuple):
@@ -98,10 +101,13 @@ class Delivery:
 
     def _go_on(self, held: StoredWebhook, stop: Callable[[], bool]) -> Turn:
         until = time.monotonic() + _TURN
+        took: bool | None = None
         while True:
             page = self._store.log(held.scope, held.task_id, after=max(held.cursor, 0), limit=_PAGE)
             for number, body in self._told(held, page):
                 refusal = self._post(held, number, body) if body is not None else None
+                if body is not None:
+                    took = refusal is None
                 if stop():
                     return Turn()
                 if refusal is not None:
@@ -111,12 +117,12 @@ class Delivery:
                     break
                 if time.monotonic() > until:
                     self._webhooks.settle(held, release=True)
-                    return Turn(0.0)
+                    return Turn(0.0, took)
                 if body is not None and not self._webhooks.settle(held):
-                    return Turn(0.0)
+                    return Turn(0.0, took)
             if held.cursor >= page.version:
                 # What was set again, or came meanwhile, is another turn's.
-                return Turn(None if self._webhooks.settle(held, release=True) else 0.0)
+                return Turn(None if self._webhooks.settle(held, release=True) else 0.0, took)
 
     def _told(self, held: StoredWebhook, page: LogPage) -> Iterator[Notification]:
         """What is to be posted, in order: what the log has, or the task where the log has it no more."""
@@ -168,17 +174,17 @@ class Delivery:
         if refusal.final or tries >= self._limits.push_attempts:
             reason = f"{refusal.shown} ({tries} tries)" if tries > 1 else refusal.shown
             if not self._webhooks.settle(replace(held, tries=tries, disabled=reason), release=True):
-                return Turn(0.0)
+                return Turn(0.0, False)
             logger.error("webhook %s at %s is disabled: %s after %d tries", *what, tries, extra=where)
             self._count("disabled")
-            return Turn(failed=True)
+            return Turn(took=False)
         pause = _pause(tries, refusal.retry_after, self._limits)
         due_ms = time.time_ns() // 1_000_000 + int(pause * 1000)
         if not self._webhooks.settle(replace(held, tries=tries, due_ms=due_ms), release=True):
-            return Turn(0.0)  # it was set again
+            return Turn(0.0, False)  # it was set again
         logger.warning("webhook %s at %s was not told: %s; again in %.0f s", *what, pause, extra=where)
         self._count("failed")
-        return Turn(pause, failed=True)
+        return Turn(pause, False)
 
 
 def _pause(tries: int, retry_after: float, limits: Limits) -> float:

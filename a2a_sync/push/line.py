@@ -1,90 +1,157 @@
-"""Whose turn it is: webhooks that are to be told something, in line by receiver, and those that are being told.
+"""Which webhook is posted to next: fair between the owners of tasks, then between the receivers of one owner.
 
-A receiver that hangs, or one with thousands of webhooks, holds up its own only: none has more than a quarter of the places,
-those in trouble half of all together, and they take turns. Known to one thread only; how turns are taken is `outbox`'s business.
+An owner has a fair share of the deliveries at once, a receiver a quarter of them. Receivers that have never taken a notification of
+an owner, or did not take the last one, may hang: each has one delivery, all those of an owner an eighth of the places, and all of all
+owners half, of which a quarter of the places at most is for those that never took one. So neither a receiver that hangs nor an owner
+with thousands of webhooks at as many host names holds up the others. Used by one thread only; `outbox` makes the deliveries.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from a2a_sync import urls
+from a2a_sync.auth.ownership import quota_owner
+from a2a_sync.quotas import Quotas
 from a2a_sync.stores.webhooks import StoredWebhook
 
 _Key = tuple[str, str]
 
-#: Receivers that are remembered to be in trouble.
-_MOST_TROUBLED = 1000
+#: Owners whose receivers are remembered, and receivers of each.
+_MAX_OWNERS = 1000
+_MAX_RECEIVERS = 100
+
+
+class _Turn(NamedTuple):
+    """A delivery that goes on. ``unreliable``: its receiver did not take the last one; ``new``: it never took one."""
+
+    owner: str
+    origin: str
+    unreliable: bool
+    new: bool
 
 
 class Line:
-    """`places` turns are taken at once at most."""
+    """`places` webhooks are posted to at once at most."""
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, quotas: Quotas) -> None:
         self._places = places
-        #: By receiver, the one that has waited longest for its next turn first.
-        self._waiting: OrderedDict[str, OrderedDict[_Key, StoredWebhook]] = OrderedDict()
-        self._origins: dict[_Key, str] = {}
-        self._active: dict[_Key, str] = {}
+        self._quotas = quotas
+        self._share = quotas.share(places, quotas.quota.max_concurrent_deliveries)
+        #: By owner and receiver; of each the one that has waited longest for its next turn first.
+        self._waiting: OrderedDict[str, OrderedDict[str, OrderedDict[_Key, StoredWebhook]]] = OrderedDict()
+        self._where: dict[_Key, tuple[str, str]] = {}
+        self._active: dict[_Key, _Turn] = {}
         self._busy: Counter[str] = Counter()
-        self._troubled: OrderedDict[str, None] = OrderedDict()
+        self._new = 0
+        self._unreliable = 0
+        self._unreliable_of: Counter[str] = Counter()
+        #: By owner: whether a receiver took the last notification.
+        self._took: OrderedDict[str, OrderedDict[str, bool]] = OrderedDict()
 
     @property
     def idle(self) -> bool:
-        """Nobody is in line, nobody is told anything."""
-        return not (self._active or self._origins)
+        """No webhook waits, and none is posted to."""
+        return not (self._active or self._where)
 
     def active(self, webhook: StoredWebhook) -> bool:
-        """It is being told something."""
+        """It is being posted to."""
         return _key(webhook) in self._active
 
     def add(self, webhook: StoredWebhook) -> None:
-        """Put it in line, or let it keep its place there: what is new of it counts."""
-        key, origin = _key(webhook), _origin(webhook)
-        before = self._origins.get(key, origin)
-        if before != origin:
-            self._leave(key)
-        self._origins[key] = origin
-        self._waiting.setdefault(origin, OrderedDict())[key] = webhook
+        """Add a webhook, or let it keep its place: what is new of it counts."""
+        key, where = _key(webhook), (quota_owner(webhook.scope.owner), _origin(webhook))
+        if self._where.get(key, where) != where:
+            self._remove(key)
+        self._where[key] = where
+        owner, origin = where
+        self._waiting.setdefault(owner, OrderedDict()).setdefault(origin, OrderedDict())[key] = webhook
 
     def next(self) -> StoredWebhook | None:
-        """Take the next one, which holds a place until `end`; None where no turn can begin now."""
+        """Take the next one, which holds a place until `end`; None where no delivery can begin now."""
         if len(self._active) >= self._places:
             return None
-        origin = next(filter(self._may_begin, self._waiting), None)
-        if origin is None:
+        for owner, receivers in self._waiting.items():
+            turn = self._next_of(owner, receivers)
+            if turn is not None:
+                return self._begin(turn)
+        return None
+
+    def _next_of(self, owner: str, receivers: OrderedDict[str, OrderedDict[_Key, StoredWebhook]]) -> _Turn | None:
+        if not self._share.admits(owner):
             return None
-        key, webhook = next(iter(self._waiting[origin].items()))
-        self._waiting.move_to_end(origin)
-        self._leave(key)
-        self._active[key] = origin
-        self._busy[origin] += 1
+        took: Mapping[str, bool] = self._took.get(owner, {})
+        for origin in receivers:
+            last = took.get(origin)
+            turn = _Turn(owner, origin, not last, last is None)
+            if self._may_begin(turn):
+                return turn
+        return None
+
+    def _may_begin(self, turn: _Turn) -> bool:
+        if not turn.unreliable:
+            return self._busy[turn.origin] < self._part(4)
+        known = turn.owner or self._quotas.several
+        return (
+            self._busy[turn.origin] < 1
+            and self._unreliable < self._part(2)
+            and (not known or self._unreliable_of[turn.owner] < self._part(8))
+            and not (turn.new and known and self._new >= self._part(4))
+        )
+
+    def _part(self, divisor: int) -> int:
+        return max(1, self._places // divisor)
+
+    def _begin(self, turn: _Turn) -> StoredWebhook:
+        receivers = self._waiting[turn.owner]
+        key, webhook = next(iter(receivers[turn.origin].items()))
+        receivers.move_to_end(turn.origin)
+        self._waiting.move_to_end(turn.owner)
+        self._remove(key)
+        self._active[key] = turn
+        self._count(turn, 1)
+        self._share.take(turn.owner)
         return webhook
 
-    def end(self, webhook: StoredWebhook, *, failed: bool) -> None:
-        """Its turn is over. `failed`: its receiver is in trouble, until another turn there goes well."""
-        origin = self._active.pop(_key(webhook))
-        self._busy[origin] -= 1
-        if not self._busy[origin]:
-            del self._busy[origin]
-        self._troubled.pop(origin, None)
-        if failed:
-            self._troubled[origin] = None
-            if len(self._troubled) > _MOST_TROUBLED:
-                self._troubled.popitem(last=False)
+    def _count(self, turn: _Turn, change: int) -> None:
+        self._busy[turn.origin] += change
+        self._new += change * turn.new
+        self._unreliable += change * turn.unreliable
+        self._unreliable_of[turn.owner] += change * turn.unreliable
 
-    def _leave(self, key: _Key) -> None:
-        origin = self._origins.pop(key)
-        line = self._waiting[origin]
-        del line[key]
-        if not line:
-            del self._waiting[origin]
+    def end(self, webhook: StoredWebhook, *, took: bool | None) -> None:
+        """A delivery is over; whether its receiver took the notification, None where nothing was posted."""
+        turn = self._active.pop(_key(webhook))
+        self._count(turn, -1)
+        self._share.release(turn.owner)
+        if not self._busy[turn.origin]:
+            del self._busy[turn.origin]
+        if not self._unreliable_of[turn.owner]:
+            del self._unreliable_of[turn.owner]
+        if took is not None:
+            self._remember(turn, took)
 
-    def _may_begin(self, origin: str) -> bool:
-        if origin not in self._troubled:
-            return self._busy[origin] < max(1, self._places // 4)
-        troubled = sum(count for known, count in self._busy.items() if known in self._troubled)
-        return self._busy[origin] < 1 and troubled < max(1, self._places // 2)
+    def _remember(self, turn: _Turn, took: bool) -> None:
+        receivers = self._took.setdefault(turn.owner, OrderedDict())
+        receivers[turn.origin] = took
+        receivers.move_to_end(turn.origin)
+        self._took.move_to_end(turn.owner)
+        # An owner with many host names forgets its own only.
+        if len(receivers) > _MAX_RECEIVERS:
+            receivers.popitem(last=False)
+        if len(self._took) > _MAX_OWNERS:
+            self._took.popitem(last=False)
+
+    def _remove(self, key: _Key) -> None:
+        owner, origin = self._where.pop(key)
+        receivers = self._waiting[owner]
+        del receivers[origin][key]
+        if not receivers[origin]:
+            del receivers[origin]
+        if not receivers:
+            del self._waiting[owner]
 
 
 def _key(webhook: StoredWebhook) -> _Key:
@@ -92,4 +159,4 @@ def _key(webhook: StoredWebhook) -> _Key:
 
 
 def _origin(webhook: StoredWebhook) -> str:
-    return urls.parse(webhook.config.url).authority
+    return urlsplit(webhook.config.url).netloc.rpartition("@")[2].lower()

@@ -25,6 +25,7 @@ from a2a_sync.logs import get_logger
 from a2a_sync.pool import WorkerPool
 from a2a_sync.push.delivery import Delivery, Turn
 from a2a_sync.push.line import Line
+from a2a_sync.quotas import Quotas
 from a2a_sync.stores.base import Scope, TaskStore
 from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.threads import start_thread
@@ -114,6 +115,7 @@ class Outbox:
         hub: EventHub,
         delivery: Delivery,
         limits: Limits,
+        quotas: Quotas,
         *,
         enter: Callable[[], None] | None = None,
     ) -> None:
@@ -121,6 +123,7 @@ class Outbox:
         self._hub = hub
         self._delivery = delivery
         self._limits = limits
+        self._quotas = quotas
         self._enter = enter
         self._closed = False
         # A thread tells that its turn has ended a moment before it takes the next one.
@@ -137,7 +140,7 @@ class Outbox:
         self._ears: dict[str, _Ear] = {}
         self._name = secrets.token_hex(4)
         # From here on known to the deciding thread only.
-        self._line = Line(self._limits.push_deliveries)
+        self._line = Line(self._limits.push_deliveries, self._quotas)
         self._timers: list[tuple[float, str, Scope]] = []
         self._set: dict[str, float] = {}
         self._next_scan = 0.0
@@ -327,7 +330,7 @@ class Outbox:
     def _end_turns(self, now: float) -> None:
         while self._inbox.turns:
             webhook, turn = self._inbox.turns.popleft()
-            self._line.end(webhook, failed=turn.failed)
+            self._line.end(webhook, took=turn.took)
             # Also where nothing is left to tell: whether anything can come any more is to be seen.
             self._look_at(now + (turn.again or 0.0), webhook.scope, webhook.task_id)
 

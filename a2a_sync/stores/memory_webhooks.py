@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -45,7 +46,14 @@ class MemoryWebhooks:
             records = [record for record in self._tasks.values() if record.webhooks]
         waiting = [webhook for record in records for webhook in _now(record)]
         found = [webhook for webhook in waiting if webhook.behind and webhook.due_ms <= now_ms and not webhook.holder]
-        return tuple(sorted(found, key=lambda webhook: webhook.due_ms)[:limit])
+        found.sort(key=lambda webhook: webhook.due_ms)
+        before: Counter[str] = Counter()
+        ranked = []
+        for webhook in found:
+            ranked.append((before[webhook.scope.owner], webhook.due_ms, webhook))
+            before[webhook.scope.owner] += 1
+        ranked.sort(key=lambda row: row[:2])
+        return tuple(webhook for _, _, webhook in ranked[:limit])
 
     def claim(self, webhook: StoredWebhook, holder: str) -> StoredWebhook | None:
         """See `Webhooks.claim`."""

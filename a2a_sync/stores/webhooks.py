@@ -88,7 +88,10 @@ class Webhooks(Protocol):
         """Remove a webhook; nothing happens where it is not there."""
 
     def due(self, *, now_ms: int, limit: int = 100) -> tuple[StoredWebhook, ...]:
-        """Webhooks of all scopes that are behind, may be tried now and are held by nobody; those that are due first."""
+        """Webhooks of all scopes that are behind, may be tried now and are not held, one of each owner after the other.
+
+        Those of one owner come in the order in which they are due.
+        """
 
     def claim(self, webhook: StoredWebhook, holder: str) -> StoredWebhook | None:
         """Hold a webhook, also once more; as it is now. None where another one holds it, or there is nothing to deliver.

@@ -317,7 +317,7 @@ class Statements:
         self.webhooks = f"{webhooks} WHERE hook.task = ? ORDER BY hook.number"
         self.due_webhooks = (
             f"{webhooks} WHERE hook.open = 1 AND hook.due_ms <= ? AND hook.cursor < task.version AND ({free})"
-            " ORDER BY hook.due_ms LIMIT ?"
+            " ORDER BY row_number() OVER (PARTITION BY task.owner ORDER BY hook.due_ms), hook.due_ms LIMIT ?"
         )
         self.free_webhook = (
             f"{webhooks} WHERE task.id = ? AND hook.id = ? AND hook.open = 1 AND hook.cursor < task.version"

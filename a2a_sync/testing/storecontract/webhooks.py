@@ -255,6 +255,14 @@ class Webhooks:
         assert due(store, 1000, limit=2) == ["b", "c"]
         assert [stored.tries for stored in store.webhooks.of_task(MINE, task_id)] == [1, 1, 1]
 
+    def test_an_owner_with_many_webhooks_does_not_hide_those_of_another(self, store: Any) -> None:
+        for _ in range(3):
+            put(store, begin(store).head.id, "mine")
+        other = begin(store, scope=FOREIGN[0]).head.id
+        store.webhooks.put(FOREIGN[0], webhook(other, "theirs"), most=10)
+        assert set(due(store, limit=2)) == {"mine", "theirs"}
+        assert len(due(store)) == 4
+
     def test_who_holds_a_webhook_holds_it_alone(self, store: Any) -> None:
         task_id = begin(store).head.id
         put(store, task_id, "w")
