@@ -15,7 +15,7 @@ JOBS ?= 4
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 SHARED = $(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Folders of tests/ that `make test` leaves out: what takes long (`make check`), and what needs other packages or commands.
-CHECKED := conformance faults hostile servers
+CHECKED := conformance faults hostile mutants servers
 APART := interop interop03 interopjs frameworks benchmarks soak
 BIN := $(VENV)/bin
 WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"

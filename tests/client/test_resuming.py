@@ -359,7 +359,8 @@ def test_it_gives_up_when_the_budget_is_used_up_and_says_where_it_was(lasting: S
     assert (error.task_id, error.last_event_id, error.agent) == ("t-1", 4, server.url + "/rpc")
     assert stream.closed
     assert list(stream) == []
-    assert 10 < len(server.asked) < 100
+    # How often depends on the load; without pauses it would be thousands.
+    assert 2 < len(server.asked) < 100
 
 
 def test_it_gives_up_too_where_nobody_listens_any_more() -> None:

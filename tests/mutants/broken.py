@@ -1,0 +1,211 @@
+"""Defects, each a mistake that somebody could make in the library. They know nothing of the tests."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from a2a_sync import agent, app, executor, handler, runners, taskresult, types
+from a2a_sync.auth import schemes
+from a2a_sync.errors import UnsupportedOperationError
+from a2a_sync.events import TaskEventStream
+from a2a_sync.lifecycle import ArtifactFold
+from a2a_sync.push.configs import PushConfigs
+from a2a_sync.results import ChunkStream
+from a2a_sync.runs import run
+from a2a_sync.stores.memory import MemoryStore
+from a2a_sync.types import TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+
+Change = AbstractContextManager[object]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A defect. The tests of the row `row` must find it; `inside` is entered around them."""
+
+    row: str
+    inside: Callable[[], Change]
+
+
+def replaced(owner: Any, name: str, new: Any) -> Callable[[], Change]:
+    """`owner.name` is `new`."""
+    return lambda: patch.object(owner, name, new)
+
+
+def around(owner: Any, name: str, change: Callable[..., Any]) -> Callable[[], Change]:
+    """`owner.name` is `change`, which is given the original first."""
+    original = getattr(owner, name)
+
+    def changed(*arguments: Any, **options: Any) -> Any:
+        return change(original, *arguments, **options)
+
+    return replaced(owner, name, changed)
+
+
+def refused(*_arguments: Any, **_options: Any) -> Any:
+    raise UnsupportedOperationError("not here")
+
+
+def all_of(*changes: Callable[[], Change]) -> Callable[[], Change]:
+    def inside() -> Change:
+        stack = ExitStack()
+        for change in changes:
+            stack.enter_context(change())
+        return stack
+
+    return inside
+
+
+# -- streams ------------------------------------------------------------------------------------------------------------
+
+
+def stream_items(change: Callable[[list[Any]], list[Any]]) -> Callable[[], Change]:
+    """What streams of tasks give is changed, at whatever pace they are read."""
+    poll, iterate = TaskEventStream.poll, TaskEventStream.__iter__
+
+    def polled(self: Any, timeout: float) -> Any:
+        items = poll(self, timeout)
+        return items if items is None else change(items)
+
+    def iterated(self: Any) -> Iterator[Any]:
+        for item in iterate(self):
+            yield from change([item])
+
+    return all_of(replaced(TaskEventStream, "poll", polled), replaced(TaskEventStream, "__iter__", iterated))
+
+
+def without_pieces(items: list[Any]) -> list[Any]:
+    return [item for item in items if not isinstance(item.event, TaskArtifactUpdateEvent)]
+
+
+def twice(items: list[Any]) -> list[Any]:
+    return [item for item in items for _ in range(1 + isinstance(item.event, TaskArtifactUpdateEvent))]
+
+
+def collected(original: Any, self: Any, chunks: Iterator[Any]) -> Any:
+    """A stream is sent when all of it has been made."""
+    return original(self, iter(list(chunks)))
+
+
+# -- the life of a task -------------------------------------------------------------------------------------------------
+
+
+def lenient_check(state: TaskState, events: Any) -> TaskState:
+    """Anything may follow anything."""
+    for event in events:
+        if isinstance(event, TaskStatusUpdateEvent):
+            state = event.status.state
+    return state
+
+
+class NoLock:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def unlocked(original: Any, self: Any, *arguments: Any, **options: Any) -> None:
+    original(self, *arguments, **options)
+    self._lock = NoLock()
+
+
+def one_artifact_only(original: Any, self: Any, event: Any) -> None:
+    self._artifacts.clear()
+    original(self, event)
+
+
+# -- owners, secrets, bounds --------------------------------------------------------------------------------------------
+
+
+def without(name: str) -> Callable[..., None]:
+    """An argument of `A2AApp` is taken and ignored."""
+
+    def init(original: Any, self: Any, *arguments: Any, **options: Any) -> None:
+        options.pop(name, None)
+        original(self, *arguments, **options)
+
+    return init
+
+
+def keyless(original: Any, self: Any, call: Any) -> Any:
+    return original(self, replace(call, context=replace(call.context, key=None)))
+
+
+def in_order_of_creation(original: Any, self: Any, scope: Any, query: Any) -> Any:
+    page = original(self, scope, query)
+    return replace(page, tasks=tuple(sorted(page.tasks, key=lambda task: task.id, reverse=True)))
+
+
+def unfiltered(original: Any, self: Any, scope: Any, query: Any) -> Any:
+    return original(self, scope, replace(query, state=None))
+
+
+# -- results and bridges ------------------------------------------------------------------------------------------------
+
+
+def without_documentation(original: Any, self: Any) -> Any:
+    return replace(original(self), documentation_url=None)
+
+
+def without_reason(original: Any, request: Any, state: TaskState, text: str = "") -> Any:
+    return original(request, state)
+
+
+def without_artifacts(original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
+    stored = original(self, *arguments, **options)
+    return replace(stored, task=replace(stored.task, artifacts=()))
+
+
+MUTANTS: dict[str, Mutant] = {
+    # -- declaring and calling --
+    "an attribute does not reach the card": Mutant("A1", around(agent.Agent, "describe", without_documentation)),
+    "the reason of an error is lost": Mutant("A14", around(run, "status_event", without_reason)),
+    "metadata of a call are lost": Mutant("A23", replaced(executor.RequestContext, "metadata", {})),
+    "artifacts are not kept": Mutant("D8", around(MemoryStore, "load", without_artifacts)),
+    "the old card is elsewhere": Mutant("E11", replaced(app, "OLD_CARD_PATH", "/.well-known/old.json")),
+    "an app has no path": Mutant("E12", around(app.A2AApp, "__init__", without("url"))),
+    "questions of a bridged agent are lost": Mutant("E9", replaced(runners, "final_events", lambda value, context: [])),
+    # -- operations --
+    **{
+        f"{name} is always refused": Mutant("C1", replaced(handler.RequestHandler, name, refused))
+        for name in (
+            "send_message",
+            "send_streaming_message",
+            "get_task",
+            "cancel_task",
+            "subscribe_to_task",
+        )
+    },
+    **{
+        f"{name} of webhooks is always refused": Mutant("C1", replaced(PushConfigs, name, refused))
+        for name in ("create", "get", "list", "delete")
+    },
+    # -- streams --
+    "streams drop every piece": Mutant("A7", stream_items(without_pieces)),
+    "streams drop every piece, live": Mutant("A13", stream_items(without_pieces)),
+    "streams wait for their end": Mutant("A13", around(ChunkStream, "_send_all", collected)),
+    "streams give every piece twice": Mutant("C16", stream_items(twice)),
+    "streams of both directions drop every piece": Mutant("C28", stream_items(without_pieces)),
+    # -- tasks --
+    "anything may follow an end": Mutant("A10", replaced(run, "check", lenient_check)),
+    "a store in memory has no lock": Mutant("C5", around(MemoryStore, "__init__", unlocked)),
+    "artifacts replace each other": Mutant("A11", around(ArtifactFold, "apply", one_artifact_only)),
+    "ids are random": Mutant("C13", replaced(types, "new_id", lambda: str(uuid.uuid4()))),
+    "tasks are listed by creation": Mutant("A29", around(MemoryStore, "list", in_order_of_creation)),
+    "tasks are listed in any state": Mutant("A29", around(MemoryStore, "list", unfiltered)),
+    # -- who and how much --
+    "owner= is ignored": Mutant("A33", around(app.A2AApp, "__init__", without("owner"))),
+    "auth= is ignored": Mutant("A34", around(app.A2AApp, "__init__", without("auth"))),
+    "url= is ignored": Mutant("A33", around(app.A2AApp, "__init__", without("url"))),
+    "versions= is ignored": Mutant("A33", around(app.A2AApp, "__init__", without("versions"))),
+    "limits= is ignored": Mutant("B16", around(app.A2AApp, "__init__", without("limits"))),
+    "secrets are kept": Mutant("B17", replaced(schemes, "_digest", lambda secret: secret.encode())),
+    "repeated messages run again": Mutant("B16", around(handler.RequestHandler, "__call__", keyless)),
+    # -- results and bridges --
+    "names of artifacts do not count": Mutant("B12", replaced(taskresult, "RESULT_NAMES", ())),
+    "prompts of the system reach clients": Mutant("E9", replaced(runners, "_PRIVATE", frozenset())),
+}
