@@ -17,6 +17,7 @@ from a2a_sync.types import (
     CancelTaskRequest,
     GetTaskRequest,
     Message,
+    Role,
     SendMessageConfiguration,
     SendMessageRequest,
     Task,
@@ -75,12 +76,15 @@ def _length(request: SendMessageRequest) -> int | None:
 
 def _until(task: Task, message_id: str) -> Task:
     """`task` with the history until the message that was sent, which is what a stream carries, however the task was sent
-    and followed; all of it where the answer is nowhere else."""
-    for place in range(len(task.history) - 1, -1, -1):
-        if task.history[place].message_id == message_id:
-            cut = replace(task, history=task.history[: place + 1])
-            return task if lacks_answer(cut) else cut
-    return task
+    and followed; all of it where the answer is nowhere else. A repeated send has another id than the message that is stored:
+    then the last message of the user is meant."""
+    places = range(len(task.history) - 1, -1, -1)
+    sent = [place for place in places if task.history[place].message_id == message_id]
+    sent = sent or [place for place in places if task.history[place].role is Role.USER]
+    if not sent:
+        return task
+    cut = replace(task, history=task.history[: sent[0] + 1])
+    return task if lacks_answer(cut) else cut
 
 
 def get_task(link: Link, task_id: str, history_length: int | None, deadline: Deadline) -> Task:

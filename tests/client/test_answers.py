@@ -333,7 +333,10 @@ def slow_reader(every: float) -> Iterator[int]:
     finish = threading.Event()
 
     def serve() -> None:
-        line, _ = listener.accept()
+        try:
+            line, _ = listener.accept()
+        except OSError:
+            return  # The limit of the client ran out before it had connected.
         with line:
             line.settimeout(PATIENCE)
             left = LARGE
@@ -372,7 +375,8 @@ def test_a_large_request_ends_at_the_overall_limit(every: float) -> None:
         started = time.monotonic()
         with pytest.raises(TransportTimeout, match="overall limit"):
             client.send("x" * LARGE, timeout=0.5)
-        assert time.monotonic() - started < 2
+        # Making 20 MB of JSON takes seconds on a busy machine.
+        assert time.monotonic() - started < PATIENCE / 2
 
 
 def test_no_limit_is_longer_than_it_says_when_the_client_has_one_too() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests import engine
 from tests.mutants.broken import MUTANTS
-from tests.parity.test_page import tests_of
+from tests.parity.test_page import named_by
 
 #: How long a test may wait for what a broken library never does, in seconds.
 IMPATIENCE = 1.5
@@ -26,7 +26,7 @@ if __name__ == "__main__":
     if sys.argv[1:]:
         mutant = MUTANTS[sys.argv[1]]
         with mutant.inside():
-            sys.exit(pytest.main([*options, *tests_of(mutant.row)]))
+            sys.exit(pytest.main([*options, *named_by(mutant.row)]))
     engine.PATIENCE *= 10
     rows = dict.fromkeys(mutant.row for mutant in MUTANTS.values())
-    sys.exit(pytest.main([*options, *(test for row in rows for test in tests_of(row))]))
+    sys.exit(pytest.main([*options, *(test for row in rows for test in named_by(row))]))

@@ -18,7 +18,7 @@ def rows() -> list[list[str]]:
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines]
 
 
-def tests_of(id: str) -> list[str]:
+def named_by(id: str) -> list[str]:
     """The tests that the row of this id names."""
     (cell,) = [row[3] for row in rows() if row[0] == id]
     return re.findall(r"`([^`]+)`", cell)
