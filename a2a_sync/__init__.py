@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _MODULES = {
-    "a2a_sync.agent": ("Agent",),
-    "a2a_sync.agentevents": ("AgentEvent", "AgentEvents"),
-    "a2a_sync.agentserver": ("AgentServer", "AgentTask"),
-    "a2a_sync.agenthost": ("AgentHost",),
-    "a2a_sync.app": ("A2AApp",),
-    "a2a_sync.auth.policy": ("Authenticator", "HostLogin"),
+    "a2a_sync.agent.agent": ("Agent",),
+    "a2a_sync.multiagent.events": ("AgentEvent", "AgentEvents"),
+    "a2a_sync.multiagent.agentserver": ("AgentServer", "AgentTask"),
+    "a2a_sync.multiagent.host": ("AgentHost",),
+    "a2a_sync.wsgi.app": ("A2AApp",),
+    "a2a_sync.auth.policy": ("Authenticator", "FrameworkAuth"),
     "a2a_sync.auth.schemes": ("ApiKeyAuth", "BasicAuth", "BearerAuth", "MTLSAuth"),
-    "a2a_sync.auth.tokens": ("JWTAuth",),
+    "a2a_sync.auth.jwt_auth": ("JWTAuth",),
     "a2a_sync.card": (
         "AgentCapabilities",
         "AgentCard",
@@ -30,41 +30,41 @@ _MODULES = {
     ),
     "a2a_sync.cardmaking": ("create_agent_card",),
     "a2a_sync.cardrules": ("validate_card",),
-    "a2a_sync.chat.messages": ("from_chat_messages", "to_chat_messages"),
+    "a2a_sync.integrations.chat_messages": ("from_chat_messages", "to_chat_messages"),
     "a2a_sync.client": ("Chat", "Client", "Retry", "TaskStream", "Timeout"),
     "a2a_sync.client.placing": ("ApiKey",),
     "a2a_sync.client.remotetool": ("RemoteTool",),
     "a2a_sync.client.tokens": ("ClientCredentials",),
     "a2a_sync.errors": (
-        "A2AError",
+        "AgentError",
         "DataPartError",
         "InvalidCardError",
         "PermissionDeniedError",
         "PublicError",
         "StoreError",
-        "StreamInterrupted",
-        "TaskFailed",
+        "StreamInterruptedError",
+        "TaskFailedError",
         "TaskNotCancelableError",
         "TaskNotFoundError",
         "TransportError",
-        "TransportTimeout",
+        "TransportTimeoutError",
         "UnauthenticatedError",
         "UnsupportedOperationError",
     ),
-    "a2a_sync.executor": ("AgentExecutor", "RequestContext", "TaskCancelled"),
-    "a2a_sync.extensions": ("Extension", "Timestamps"),
+    "a2a_sync.agent.executor": ("AgentExecutor", "RequestContext", "TaskCancelled"),
+    "a2a_sync.agent.extensions": ("Extension", "Timestamps"),
     "a2a_sync.limits": ("Limits",),
-    "a2a_sync.mapper": ("Mapper", "RunEvent"),
+    "a2a_sync.integrations.mapper": ("Mapper", "RunEvent"),
     "a2a_sync.operations": ("Principal",),
-    "a2a_sync.push": ("PushNotifications",),
-    "a2a_sync.ratelimit": ("RateLimit",),
-    "a2a_sync.receiver": ("PushNotification", "WebhookReceiver"),
-    "a2a_sync.results": ("AuthRequired", "Failure", "InputRequired", "Rejected", "Stream"),
-    "a2a_sync.registry": ("AgentNotFoundError", "AgentRegistry"),
-    "a2a_sync.runners": ("AgentRunnerExecutor", "WorkflowExecutor"),
+    "a2a_sync.push": ("PushOptions",),
+    "a2a_sync.server.ratelimit": ("RateLimit",),
+    "a2a_sync.webhooks": ("PushNotification", "WebhookReceiver"),
+    "a2a_sync.agent.results": ("AuthRequired", "Failed", "InputRequired", "Rejected", "StreamingResult"),
+    "a2a_sync.multiagent.registry": ("AgentNotFoundError", "AgentRegistry"),
+    "a2a_sync.integrations.runners": ("AgentRunnerExecutor", "WorkflowExecutor"),
     "a2a_sync.stores": ("MemoryStore", "SQLiteStore", "TaskStore"),
-    "a2a_sync.supervisor": ("AgentSupervisor",),
-    "a2a_sync.taskresult": ("get_task_result",),
+    "a2a_sync.multiagent.supervisor": ("AgentSupervisor",),
+    "a2a_sync.multiagent.taskresult": ("get_task_result",),
     "a2a_sync.types": (
         "Artifact",
         "AuthenticationInfo",
@@ -81,25 +81,29 @@ _MODULES = {
         "TaskStatusUpdateEvent",
         "TextPart",
     ),
-    "a2a_sync.urlguard": ("URLGuard",),
+    "a2a_sync.outbound.urlguard": ("URLGuard",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
-    from a2a_sync.agent import Agent as Agent
-    from a2a_sync.agentevents import AgentEvent as AgentEvent
-    from a2a_sync.agentevents import AgentEvents as AgentEvents
-    from a2a_sync.agenthost import AgentHost as AgentHost
-    from a2a_sync.agentserver import AgentServer as AgentServer
-    from a2a_sync.agentserver import AgentTask as AgentTask
-    from a2a_sync.app import A2AApp as A2AApp
+    from a2a_sync.agent.agent import Agent as Agent
+    from a2a_sync.agent.executor import AgentExecutor as AgentExecutor
+    from a2a_sync.agent.executor import RequestContext as RequestContext
+    from a2a_sync.agent.executor import TaskCancelled as TaskCancelled
+    from a2a_sync.agent.extensions import Extension as Extension
+    from a2a_sync.agent.extensions import Timestamps as Timestamps
+    from a2a_sync.agent.results import AuthRequired as AuthRequired
+    from a2a_sync.agent.results import Failed as Failed
+    from a2a_sync.agent.results import InputRequired as InputRequired
+    from a2a_sync.agent.results import Rejected as Rejected
+    from a2a_sync.agent.results import StreamingResult as StreamingResult
+    from a2a_sync.auth.jwt_auth import JWTAuth as JWTAuth
     from a2a_sync.auth.policy import Authenticator as Authenticator
-    from a2a_sync.auth.policy import HostLogin as HostLogin
+    from a2a_sync.auth.policy import FrameworkAuth as FrameworkAuth
     from a2a_sync.auth.schemes import ApiKeyAuth as ApiKeyAuth
     from a2a_sync.auth.schemes import BasicAuth as BasicAuth
     from a2a_sync.auth.schemes import BearerAuth as BearerAuth
     from a2a_sync.auth.schemes import MTLSAuth as MTLSAuth
-    from a2a_sync.auth.tokens import JWTAuth as JWTAuth
     from a2a_sync.card import AgentCapabilities as AgentCapabilities
     from a2a_sync.card import AgentCard as AgentCard
     from a2a_sync.card import AgentExtension as AgentExtension
@@ -108,8 +112,6 @@ if TYPE_CHECKING:
     from a2a_sync.card import AgentSkill as AgentSkill
     from a2a_sync.cardmaking import create_agent_card as create_agent_card
     from a2a_sync.cardrules import validate_card as validate_card
-    from a2a_sync.chat.messages import from_chat_messages as from_chat_messages
-    from a2a_sync.chat.messages import to_chat_messages as to_chat_messages
     from a2a_sync.client import Chat as Chat
     from a2a_sync.client import Client as Client
     from a2a_sync.client import Retry as Retry
@@ -118,47 +120,43 @@ if TYPE_CHECKING:
     from a2a_sync.client.placing import ApiKey as ApiKey
     from a2a_sync.client.remotetool import RemoteTool as RemoteTool
     from a2a_sync.client.tokens import ClientCredentials as ClientCredentials
-    from a2a_sync.errors import A2AError as A2AError
+    from a2a_sync.errors import AgentError as AgentError
     from a2a_sync.errors import DataPartError as DataPartError
     from a2a_sync.errors import InvalidCardError as InvalidCardError
     from a2a_sync.errors import PermissionDeniedError as PermissionDeniedError
     from a2a_sync.errors import PublicError as PublicError
     from a2a_sync.errors import StoreError as StoreError
-    from a2a_sync.errors import StreamInterrupted as StreamInterrupted
-    from a2a_sync.errors import TaskFailed as TaskFailed
+    from a2a_sync.errors import StreamInterruptedError as StreamInterruptedError
+    from a2a_sync.errors import TaskFailedError as TaskFailedError
     from a2a_sync.errors import TaskNotCancelableError as TaskNotCancelableError
     from a2a_sync.errors import TaskNotFoundError as TaskNotFoundError
     from a2a_sync.errors import TransportError as TransportError
-    from a2a_sync.errors import TransportTimeout as TransportTimeout
+    from a2a_sync.errors import TransportTimeoutError as TransportTimeoutError
     from a2a_sync.errors import UnauthenticatedError as UnauthenticatedError
     from a2a_sync.errors import UnsupportedOperationError as UnsupportedOperationError
-    from a2a_sync.executor import AgentExecutor as AgentExecutor
-    from a2a_sync.executor import RequestContext as RequestContext
-    from a2a_sync.executor import TaskCancelled as TaskCancelled
-    from a2a_sync.extensions import Extension as Extension
-    from a2a_sync.extensions import Timestamps as Timestamps
+    from a2a_sync.integrations.chat_messages import from_chat_messages as from_chat_messages
+    from a2a_sync.integrations.chat_messages import to_chat_messages as to_chat_messages
+    from a2a_sync.integrations.mapper import Mapper as Mapper
+    from a2a_sync.integrations.mapper import RunEvent as RunEvent
+    from a2a_sync.integrations.runners import AgentRunnerExecutor as AgentRunnerExecutor
+    from a2a_sync.integrations.runners import WorkflowExecutor as WorkflowExecutor
     from a2a_sync.limits import Limits as Limits
-    from a2a_sync.mapper import Mapper as Mapper
-    from a2a_sync.mapper import RunEvent as RunEvent
+    from a2a_sync.multiagent.agentserver import AgentServer as AgentServer
+    from a2a_sync.multiagent.agentserver import AgentTask as AgentTask
+    from a2a_sync.multiagent.events import AgentEvent as AgentEvent
+    from a2a_sync.multiagent.events import AgentEvents as AgentEvents
+    from a2a_sync.multiagent.host import AgentHost as AgentHost
+    from a2a_sync.multiagent.registry import AgentNotFoundError as AgentNotFoundError
+    from a2a_sync.multiagent.registry import AgentRegistry as AgentRegistry
+    from a2a_sync.multiagent.supervisor import AgentSupervisor as AgentSupervisor
+    from a2a_sync.multiagent.taskresult import get_task_result as get_task_result
     from a2a_sync.operations import Principal as Principal
-    from a2a_sync.push import PushNotifications as PushNotifications
-    from a2a_sync.ratelimit import RateLimit as RateLimit
-    from a2a_sync.receiver import PushNotification as PushNotification
-    from a2a_sync.receiver import WebhookReceiver as WebhookReceiver
-    from a2a_sync.registry import AgentNotFoundError as AgentNotFoundError
-    from a2a_sync.registry import AgentRegistry as AgentRegistry
-    from a2a_sync.results import AuthRequired as AuthRequired
-    from a2a_sync.results import Failure as Failure
-    from a2a_sync.results import InputRequired as InputRequired
-    from a2a_sync.results import Rejected as Rejected
-    from a2a_sync.results import Stream as Stream
-    from a2a_sync.runners import AgentRunnerExecutor as AgentRunnerExecutor
-    from a2a_sync.runners import WorkflowExecutor as WorkflowExecutor
+    from a2a_sync.outbound.urlguard import URLGuard as URLGuard
+    from a2a_sync.push import PushOptions as PushOptions
+    from a2a_sync.server.ratelimit import RateLimit as RateLimit
     from a2a_sync.stores import MemoryStore as MemoryStore
     from a2a_sync.stores import SQLiteStore as SQLiteStore
     from a2a_sync.stores import TaskStore as TaskStore
-    from a2a_sync.supervisor import AgentSupervisor as AgentSupervisor
-    from a2a_sync.taskresult import get_task_result as get_task_result
     from a2a_sync.types import Artifact as Artifact
     from a2a_sync.types import AuthenticationInfo as AuthenticationInfo
     from a2a_sync.types import DataPart as DataPart
@@ -173,7 +171,9 @@ if TYPE_CHECKING:
     from a2a_sync.types import TaskStatus as TaskStatus
     from a2a_sync.types import TaskStatusUpdateEvent as TaskStatusUpdateEvent
     from a2a_sync.types import TextPart as TextPart
-    from a2a_sync.urlguard import URLGuard as URLGuard
+    from a2a_sync.webhooks import PushNotification as PushNotification
+    from a2a_sync.webhooks import WebhookReceiver as WebhookReceiver
+    from a2a_sync.wsgi.app import A2AApp as A2AApp
 
 __all__ = sorted(_HOME)
 

@@ -2,7 +2,7 @@
 
 Two branches that never mix::
 
-    A2AError            the agent said no (one class per row of the specification's table, 5.4 and 9.5)
+    AgentError            the agent said no (one class per row of the specification's table, 5.4 and 9.5)
     TransportError      no usable answer came back (client side only)
 
 The classes of the first branch are raised by request checks and by handlers on the server, and raised again by the
@@ -23,16 +23,16 @@ class FieldViolation(NamedTuple):
     description: str
 
 
-class A2AError(Exception):
+class AgentError(Exception):
     """An error of the protocol. Its message is public: it is sent to the peer as it stands.
 
     ``metadata`` (string to string) goes into the ``google.rpc.ErrorInfo`` detail, ``violations`` into a
     ``google.rpc.BadRequest`` detail. ``retry_after`` is in seconds, each of ``challenges`` is one for ``WWW-Authenticate``.
     """
 
-    code = -32603
+    jsonrpc_code = -32603
     http_status = 500
-    status = "INTERNAL"
+    grpc_status = "INTERNAL"
     reason = "INTERNAL_ERROR"
     default_message = "Internal error"
     #: HTTP status of a JSON-RPC answer that carries this error.
@@ -55,52 +55,52 @@ class A2AError(Exception):
         super().__init__(self.message)
 
 
-class JSONParseError(A2AError):
+class JSONParseError(AgentError):
     """The body is not JSON that this library accepts (strict UTF-8, no duplicate keys, no NaN)."""
 
-    code = -32700
+    jsonrpc_code = -32700
     http_status = 400
-    status = "INVALID_ARGUMENT"
+    grpc_status = "INVALID_ARGUMENT"
     reason = "PARSE_ERROR"
     default_message = "Invalid JSON payload"
 
 
-class InvalidRequestError(A2AError):
+class InvalidRequestError(AgentError):
     """JSON, but not a request object."""
 
-    code = -32600
+    jsonrpc_code = -32600
     http_status = 400
-    status = "INVALID_ARGUMENT"
+    grpc_status = "INVALID_ARGUMENT"
     reason = "INVALID_REQUEST"
     default_message = "Request payload validation error"
 
 
 class RequestTooLargeError(InvalidRequestError):
-    """The body is larger than ``Limits.body`` bytes, and was not read; or its task would hold more than ``Limits.max_task_bytes``."""
+    """The body is larger than ``Limits.max_body_bytes`` bytes, and was not read; or its task would hold more than ``Limits.max_task_bytes``."""
 
     http_status = 413
     rpc_http_status = 413
-    status = "RESOURCE_EXHAUSTED"
+    grpc_status = "RESOURCE_EXHAUSTED"
     reason = "REQUEST_TOO_LARGE"
     default_message = "Request body too large"
 
 
-class MethodNotFoundError(A2AError):
+class MethodNotFoundError(AgentError):
     """There is no such method, or the path names no operation."""
 
-    code = -32601
+    jsonrpc_code = -32601
     http_status = 404
-    status = "NOT_FOUND"
+    grpc_status = "NOT_FOUND"
     reason = "METHOD_NOT_FOUND"
     default_message = "Method not found"
 
 
-class InvalidParamsError(A2AError):
+class InvalidParamsError(AgentError):
     """A member of the request is missing, empty, of the wrong type or out of range; ``violations`` name it."""
 
-    code = -32602
+    jsonrpc_code = -32602
     http_status = 400
-    status = "INVALID_ARGUMENT"
+    grpc_status = "INVALID_ARGUMENT"
     reason = "INVALID_PARAMS"
     default_message = "Invalid parameters"
 
@@ -110,17 +110,17 @@ class InvalidParamsError(A2AError):
         return cls(f"{field}: {description}", violations=(FieldViolation(field, description),))
 
 
-class InternalError(A2AError):
+class InternalError(AgentError):
     """A fault of the server. Its message never tells what happened; the log does, under the id it names."""
 
 
-class OverloadedError(A2AError):
+class OverloadedError(AgentError):
     """The server runs or streams as much as its limits allow; nothing was stored. ``retry_after`` is in seconds."""
 
-    code = -32000
+    jsonrpc_code = -32000
     http_status = 429
     rpc_http_status = 429
-    status = "RESOURCE_EXHAUSTED"
+    grpc_status = "RESOURCE_EXHAUSTED"
     reason = "RESOURCE_EXHAUSTED"
     default_message = "The agent is at capacity; try again later"
 
@@ -128,127 +128,127 @@ class OverloadedError(A2AError):
 class UnavailableError(OverloadedError):
     """Something that the server needs is out of reach just now, such as the keys of an issuer; nothing was stored."""
 
-    code = -31503
+    jsonrpc_code = -31503
     http_status = 503
     rpc_http_status = 503
-    status = "UNAVAILABLE"
+    grpc_status = "UNAVAILABLE"
     reason = "UNAVAILABLE"
     default_message = "The agent cannot answer now; try again later"
 
 
-class UnauthenticatedError(A2AError):
+class UnauthenticatedError(AgentError):
     """The request has no credentials that the agent accepts (spec 3.3.2)."""
 
-    code = -31401
+    jsonrpc_code = -31401
     http_status = 401
     rpc_http_status = 401
-    status = "UNAUTHENTICATED"
+    grpc_status = "UNAUTHENTICATED"
     reason = "UNAUTHENTICATED"
     default_message = "Credentials are required"
 
 
-class PermissionDeniedError(A2AError):
+class PermissionDeniedError(AgentError):
     """The caller is known and may not do this: a scope is missing, for example. Never said of tasks: those are not found."""
 
-    code = -31403
+    jsonrpc_code = -31403
     http_status = 403
     rpc_http_status = 403
-    status = "PERMISSION_DENIED"
+    grpc_status = "PERMISSION_DENIED"
     reason = "UNAUTHORIZED"
     default_message = "Permission denied"
 
 
-class TaskNotFoundError(A2AError):
+class TaskNotFoundError(AgentError):
     """No such task, or none that this caller may see: the two are not told apart (spec 3.3.2, 13.1)."""
 
-    code = -32001
+    jsonrpc_code = -32001
     http_status = 404
-    status = "NOT_FOUND"
+    grpc_status = "NOT_FOUND"
     reason = "TASK_NOT_FOUND"
     default_message = "Task not found"
 
 
-class TaskNotCancelableError(A2AError):
+class TaskNotCancelableError(AgentError):
     """The task has ended, or its agent refuses to stop it now."""
 
-    code = -32002
+    jsonrpc_code = -32002
     http_status = 400
-    status = "FAILED_PRECONDITION"
+    grpc_status = "FAILED_PRECONDITION"
     reason = "TASK_NOT_CANCELABLE"
     default_message = "Task cannot be canceled"
 
 
-class PushNotificationNotSupportedError(A2AError):
+class PushNotificationNotSupportedError(AgentError):
     """The agent does not send push notifications."""
 
-    code = -32003
+    jsonrpc_code = -32003
     http_status = 400
-    status = "FAILED_PRECONDITION"
+    grpc_status = "FAILED_PRECONDITION"
     reason = "PUSH_NOTIFICATION_NOT_SUPPORTED"
     default_message = "Push notifications are not supported"
 
 
-class UnsupportedOperationError(A2AError):
+class UnsupportedOperationError(AgentError):
     """The agent does not offer this, or the task's state does not allow it (a finished or busy task)."""
 
-    code = -32004
+    jsonrpc_code = -32004
     http_status = 400
-    status = "FAILED_PRECONDITION"
+    grpc_status = "FAILED_PRECONDITION"
     reason = "UNSUPPORTED_OPERATION"
     default_message = "This operation is not supported"
 
 
-class ContentTypeNotSupportedError(A2AError):
+class ContentTypeNotSupportedError(AgentError):
     """A media type, of the request or of a part, that the agent does not take."""
 
-    code = -32005
+    jsonrpc_code = -32005
     http_status = 400
-    status = "INVALID_ARGUMENT"
+    grpc_status = "INVALID_ARGUMENT"
     reason = "CONTENT_TYPE_NOT_SUPPORTED"
     default_message = "Content type not supported"
 
 
-class InvalidAgentResponseError(A2AError):
+class InvalidAgentResponseError(AgentError):
     """The agent's own code produced something the protocol does not allow."""
 
-    code = -32006
+    jsonrpc_code = -32006
     http_status = 500
-    status = "INTERNAL"
+    grpc_status = "INTERNAL"
     reason = "INVALID_AGENT_RESPONSE"
     default_message = "Invalid agent response"
 
 
-class ExtendedAgentCardNotConfiguredError(A2AError):
+class ExtendedAgentCardNotConfiguredError(AgentError):
     """The card promises an extended card and none is configured."""
 
-    code = -32007
+    jsonrpc_code = -32007
     http_status = 400
-    status = "FAILED_PRECONDITION"
+    grpc_status = "FAILED_PRECONDITION"
     reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
     default_message = "No extended agent card is configured"
 
 
-class ExtensionSupportRequiredError(A2AError):
+class ExtensionSupportRequiredError(AgentError):
     """The agent requires an extension that the request did not declare."""
 
-    code = -32008
+    jsonrpc_code = -32008
     http_status = 400
-    status = "FAILED_PRECONDITION"
+    grpc_status = "FAILED_PRECONDITION"
     reason = "EXTENSION_SUPPORT_REQUIRED"
     default_message = "A required extension was not declared"
 
 
-class VersionNotSupportedError(A2AError):
+class VersionNotSupportedError(AgentError):
     """The requested protocol version is not served here; the message says which are, and which header to send."""
 
-    code = -32009
+    jsonrpc_code = -32009
     http_status = 400
-    status = "FAILED_PRECONDITION"
+    grpc_status = "FAILED_PRECONDITION"
     reason = "VERSION_NOT_SUPPORTED"
     default_message = "Protocol version not supported"
 
 
-def _walk(cls: type[A2AError]) -> list[type[A2AError]]:
+def _walk(cls: type[AgentError]) -> list[type[AgentError]]:
     return [cls, *(below for child in cls.__subclasses__() for below in _walk(child))]
 
 
@@ -260,19 +260,19 @@ def error_from_wire(
     metadata: Mapping[str, str] | None = None,
     violations: Sequence[FieldViolation] = (),
     retry_after: float | None = None,
-) -> A2AError:
+) -> AgentError:
     """The error that a peer's answer stands for: chosen by reason first, then by code.
 
     Releases of the protocol gave the same error different codes and statuses, never different reasons. An error
-    nobody knows becomes a plain `A2AError` that keeps the peer's code.
+    nobody knows becomes a plain `AgentError` that keeps the peer's code.
     """
-    library = [cls for cls in _walk(A2AError)[1:] if cls.__module__ == __name__]
+    library = [cls for cls in _walk(AgentError)[1:] if cls.__module__ == __name__]
     chosen = next((cls for cls in library if reason and cls.reason == reason), None)
     if chosen is None:
-        chosen = next((cls for cls in library if code is not None and cls.code == code), None)
-    error = (chosen or A2AError)(message, metadata=metadata, violations=violations, retry_after=retry_after)
+        chosen = next((cls for cls in library if code is not None and cls.jsonrpc_code == code), None)
+    error = (chosen or AgentError)(message, metadata=metadata, violations=violations, retry_after=retry_after)
     if chosen is None and code is not None:
-        error.code = code
+        error.jsonrpc_code = code
     if reason:
         error.reason = reason
     return error
@@ -282,7 +282,7 @@ class PublicError(Exception):
     """Raised by a handler: the task fails, and this text is shown to the client (any other exception's is not)."""
 
 
-class TaskFailed(Exception):
+class TaskFailedError(Exception):
     """A tool was called and its task failed, was rejected or canceled; ``task`` is how it ended, the text says why."""
 
     def __init__(self, task: Any) -> None:
@@ -352,11 +352,11 @@ class ConnectError(TransportError):
     """The agent could not be reached; the request was not sent."""
 
 
-class TransportTimeout(TransportError, TimeoutError):
+class TransportTimeoutError(TransportError, TimeoutError):
     """A time limit ran out; ``phase`` says in which step."""
 
 
-class StreamInterrupted(TransportError):
+class StreamInterruptedError(TransportError):
     """A stream was cut before its task paused or ended, and could not be taken up again."""
 
 
@@ -374,11 +374,11 @@ class HTTPStatusError(TransportError):
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message, phase=phase, agent=agent, task_id=task_id)
-        self.status = status
+        self.status_code = status
         self.retry_after = retry_after
 
 
-class InvalidAnswerError(TransportError):
+class MalformedResponseError(TransportError):
     """The peer answered with something that is not A2A."""
 
 

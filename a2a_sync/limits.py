@@ -4,61 +4,64 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+#: The longest id that a client may choose, in characters.
+LONGEST_ID = 256
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bounds of one app. Times are seconds, sizes are bytes; None means no bound where it is allowed.
 
     Requests:
-        body: largest request body; more is refused unread (HTTP 413).
+        max_body_bytes: largest request body; more is refused unread (HTTP 413).
         header_timeout: how long a client may take to send the head of a request; kept by the worker of `a2a_sync.gunicorn`,
             then the connection is closed.
-        read_deadline: how long a client may be silent in the middle of a body.
-        body_time: how long a client may take to send a body, give or take a quarter; then its connection is cut.
-        parts: parts of a message.
-        metadata: largest metadata of a message, and of a request, as JSON.
-        page: largest page of ListTasks.
-        history: most messages sent back with a task, whatever was asked for.
+        body_idle_timeout: how long a client may be silent in the middle of a body.
+        body_timeout: how long a client may take to send a body, give or take a quarter; then its connection is cut.
+        max_message_parts: parts of a message.
+        max_metadata_bytes: largest metadata of a message, and of a request, as JSON.
+        max_page_size: largest page of ListTasks.
+        max_history_length: most messages sent back with a task, whatever was asked for.
         max_response_bytes: bytes of tasks in one answer or in the snapshot of a stream, about as JSON. Histories are cut
             to their newest messages that fit, and pages of ListTasks end early; a task's artifacts are sent whole.
-        history_part: largest part of a message that is sent back in a history; a larger one is left out, and a text says so.
+        max_history_part_bytes: largest part of a message that is sent back in a history; a larger one is left out, and a text says so.
 
     Runs:
-        executions: runs at once in one process, each on a thread of its own.
-        waiting: runs that may wait for a thread; beyond it HTTP 429 and nothing is stored.
-        leftovers: threads of runs past their limit that may linger beside `executions`.
-        max_runtime: longest run; then the task is failed.
-        idle_timeout: longest time a run may stay silent; then the task is failed.
-        busy_wait: how long a message to a busy task waits for the run to end.
-        blocking: longest blocking send; then the task is returned as it is (None: until it pauses).
-        direct: how long a ``direct`` agent has to answer without a task.
-        cancel_grace: how long ``handle_cancel`` may take before the task is canceled anyway.
-        beat: how often a process tells the others that share its store that it is alive; after two without, its runs
+        max_concurrent_runs: runs at once in one process, each on a thread of its own.
+        max_queued_runs: runs that may wait for a thread; beyond it HTTP 429 and nothing is stored.
+        max_abandoned_threads: threads of runs past their limit that may linger beside `executions`.
+        run_timeout: longest run; then the task is failed.
+        run_idle_timeout: longest time a run may stay silent; then the task is failed.
+        busy_task_timeout: how long a message to a busy task waits for the run to end.
+        blocking_send_timeout: longest blocking send; then the task is returned as it is (None: until it pauses).
+        direct_reply_timeout: how long a ``direct`` agent has to answer without a task.
+        cancel_handler_timeout: how long ``handle_cancel`` may take before the task is canceled anyway.
+        worker_heartbeat_interval: how often a process tells the others that share its store that it is alive; after two without, its runs
             are lost: failed, or run again where the agent says ``on_worker_lost = "retry"``.
-        attempts: how many workers may die with one request before its task is failed.
+        max_run_attempts: how many workers may die with one request before its task is failed.
 
     Tasks:
-        keep_ended: how long a task is kept after it has ended.
-        keep_waiting: how long a task is kept that waits for its client (``input-required``, ``auth-required``).
+        terminal_task_ttl: how long a task is kept after it has ended.
+        interrupted_task_ttl: how long a task is kept that waits for its client (``input-required``, ``auth-required``).
         max_task_bytes: bytes of one stored task, about as JSON; a message that would make it more is refused (HTTP 413), and
             a run that would fails.
-        replay: how long the streams of a run can be taken up again after it has ended; then the log of a task with many
+        stream_replay_window: how long the streams of a run can be taken up again after it has ended; then the log of a task with many
             entries is compacted to its messages and the sum of its artifacts, which all other reads are made of.
         max_context_state_bytes: largest `RequestContext.state` of a context, as JSON. A run that looks at its state reads all
             of it once, and each change stores all of it.
-        sweep: how often a process looks for what is too old, give or take a half.
+        sweep_interval: how often a process looks for what is too old, give or take a half.
 
     Streams:
-        streams: open streams at once in one process; beyond it HTTP 429.
-        threads: threads of the server in one process. Streams and sends that wait for their answer each hold one; they
+        max_open_streams: open streams at once in one process; beyond it HTTP 429.
+        server_threads: threads of the server in one process. Streams and sends that wait for their answer each hold one; they
             leave an eighth of them free, and at least two: beyond that HTTP 429. None: as many as the settings for
             gunicorn tell, else no bound.
-        queue: batches of entries that wait for one subscriber; a slower one reads the log instead.
-        tick: how often a silent stream looks for a lost client or a stopping server.
-        heartbeat: how often a silent stream sends a comment.
-        write_deadline: how long a client may refuse to read.
-        stream_life: longest life of one stream; the client resumes it.
-        poll: how often somebody who waits looks at a shared store without having been told to: the safety net under
+        max_buffered_batches: batches of entries that wait for one subscriber; a slower one reads the log instead.
+        disconnect_check_interval: how often a silent stream looks for a lost client or a stopping server.
+        stream_keepalive_interval: how often a silent stream sends a comment.
+        write_timeout: how long a client may refuse to read.
+        max_stream_age: longest life of one stream; the client resumes it.
+        store_poll_interval: how often somebody who waits looks at a shared store without having been told to: the safety net under
             lossy hints, and the only way where there are none.
 
     Push notifications:
@@ -72,44 +75,44 @@ class Limits:
         push_longest_pause: longest wait between two tries, whatever the receiver asks for.
     """
 
-    body: int = 10 * 1024 * 1024
+    max_body_bytes: int = 10 * 1024 * 1024
     header_timeout: float = 10.0
-    read_deadline: float = 30.0
-    body_time: float = 120.0
-    parts: int = 1000
-    metadata: int = 64 * 1024
-    page: int = 100
-    history: int = 1000
+    body_idle_timeout: float = 30.0
+    body_timeout: float = 120.0
+    max_message_parts: int = 1000
+    max_metadata_bytes: int = 64 * 1024
+    max_page_size: int = 100
+    max_history_length: int = 1000
     max_response_bytes: int | None = 32 * 1024 * 1024
-    history_part: int | None = None
+    max_history_part_bytes: int | None = None
 
-    executions: int = 64
-    waiting: int = 256
-    leftovers: int = 64
-    max_runtime: float | None = 3600.0
-    idle_timeout: float | None = None
-    busy_wait: float = 20.0
-    blocking: float | None = None
-    direct: float = 0.03
-    cancel_grace: float = 0.5
-    beat: float = 2.0
-    attempts: int = 3
+    max_concurrent_runs: int = 64
+    max_queued_runs: int = 256
+    max_abandoned_threads: int = 64
+    run_timeout: float | None = 3600.0
+    run_idle_timeout: float | None = None
+    busy_task_timeout: float = 20.0
+    blocking_send_timeout: float | None = None
+    direct_reply_timeout: float = 0.03
+    cancel_handler_timeout: float = 0.5
+    worker_heartbeat_interval: float = 2.0
+    max_run_attempts: int = 3
 
-    keep_ended: float | None = 7 * 86400.0
-    keep_waiting: float | None = 30 * 86400.0
+    terminal_task_ttl: float | None = 7 * 86400.0
+    interrupted_task_ttl: float | None = 30 * 86400.0
     max_task_bytes: int | None = 32 * 1024 * 1024
-    replay: float | None = 600.0
+    stream_replay_window: float | None = 600.0
     max_context_state_bytes: int = 1024 * 1024
-    sweep: float = 60.0
+    sweep_interval: float = 60.0
 
-    streams: int = 1000
-    threads: int | None = None
-    queue: int = 256
-    tick: float = 1.0
-    heartbeat: float = 15.0
-    write_deadline: float = 30.0
-    stream_life: float = 3600.0
-    poll: float = 5.0
+    max_open_streams: int = 1000
+    server_threads: int | None = None
+    max_buffered_batches: int = 256
+    disconnect_check_interval: float = 1.0
+    stream_keepalive_interval: float = 15.0
+    write_timeout: float = 30.0
+    max_stream_age: float = 3600.0
+    store_poll_interval: float = 5.0
 
     push_configs: int = 10
     push_payload: int = 4 * 1024 * 1024
@@ -131,19 +134,28 @@ class Limits:
 
 _MAY_BE_NONE = frozenset(
     {
-        "history_part",
+        "max_history_part_bytes",
         "max_response_bytes",
         "max_task_bytes",
-        "max_runtime",
-        "idle_timeout",
-        "blocking",
-        "keep_ended",
-        "keep_waiting",
-        "replay",
-        "threads",
+        "run_timeout",
+        "run_idle_timeout",
+        "blocking_send_timeout",
+        "terminal_task_ttl",
+        "interrupted_task_ttl",
+        "stream_replay_window",
+        "server_threads",
     }
 )
-_MAY_BE_ZERO = frozenset({"waiting", "leftovers", "busy_wait", "history", "direct", "cancel_grace"})
+_MAY_BE_ZERO = frozenset(
+    {
+        "max_queued_runs",
+        "max_abandoned_threads",
+        "busy_task_timeout",
+        "max_history_length",
+        "direct_reply_timeout",
+        "cancel_handler_timeout",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +169,8 @@ class OwnerQuota:
     share is everything.
 
     Parameters:
-        max_concurrent_runs: runs at once, of `Limits.executions`.
-        max_queued_runs: runs that wait for a thread, of `Limits.waiting`.
+        max_concurrent_runs: runs at once, of `Limits.max_concurrent_runs`.
+        max_queued_runs: runs that wait for a thread, of `Limits.max_queued_runs`.
         max_open_streams: open streams, and sends that wait for their answer on a thread of the server, together.
         max_tasks: stored tasks; the owner's oldest are evicted. None: the store's bound, at which the owner that has
             most loses its oldest.

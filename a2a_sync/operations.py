@@ -215,3 +215,21 @@ class RunRequest:
     def context_id(self) -> str:
         """The context the run belongs to."""
         return self.message.context_id
+
+
+#: Stands between an agent of several and its caller in the owner of a task, and in nobody's id.
+OWNER_MARK = "\x1f"
+#: Begins the owner of tasks that ``owner=`` names, and nobody's id: an owner and a caller of one name are two.
+NAMED_MARK = "\x1e"
+
+
+def quota_owner(owner: str) -> str:
+    """By what the places and the tasks of an owner are counted: the agents of one host count together."""
+    return owner.partition(OWNER_MARK)[2] if OWNER_MARK in owner else owner
+
+
+def owner_of(context: CallContext) -> str:
+    """Whose tasks a call means: of whom the author named, else of its caller; ``""`` where there is nobody."""
+    if context.owner is not None:
+        return context.owner
+    return context.principal.id if context.principal is not None else ""

@@ -229,7 +229,7 @@ class DataPart(JSONObject):
 
         return cls(to_json(value), metadata=metadata or {}, media_type="application/json")
 
-    def as_(self, cls: type[_T]) -> _T:
+    def data_as(self, cls: type[_T]) -> _T:
         """The data as an instance of your dataclass `cls`.
 
         Raises:
@@ -252,7 +252,7 @@ def _first_data(parts: Iterable[Part], cls: type[_T]) -> _T:
 
     for part in parts:
         if isinstance(part, DataPart):
-            return part.as_(cls)
+            return part.data_as(cls)
     raise DataPartError(f"{cls.__name__}: there is no data part")
 
 
@@ -282,7 +282,7 @@ class Message(JSONObject):
         """The file parts."""
         return tuple(part for part in self.parts if isinstance(part, FilePart))
 
-    def as_(self, cls: type[_T]) -> _T:
+    def data_as(self, cls: type[_T]) -> _T:
         """The first data part as your dataclass `cls`; raises `DataPartError`."""
         return _first_data(self.parts, cls)
 
@@ -308,7 +308,7 @@ class Artifact(JSONObject):
         """The file parts."""
         return tuple(part for part in self.parts if isinstance(part, FilePart))
 
-    def as_(self, cls: type[_T]) -> _T:
+    def data_as(self, cls: type[_T]) -> _T:
         """The first data part as your dataclass `cls`; raises `DataPartError`."""
         return _first_data(self.parts, cls)
 

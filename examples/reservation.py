@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from a2a_sync import A2AApp, Agent, AgentSkill, Failure, Rejected, RequestContext
+from a2a_sync import A2AApp, Agent, AgentSkill, Failed, Rejected, RequestContext
 
 DAYS = ("Friday", "Saturday", "Sunday")
 LARGEST = 8
@@ -53,7 +53,7 @@ def reserve(message: object, context: RequestContext) -> object:
     day = context.choose("Which day?", DAYS)
     note = str(context.ask("Anything we should know?")) if context.confirm("Any wishes?") else ""
     if not context.confirm(f"A table for {people} on {day}: shall I reserve it?"):
-        return Failure("All right, nothing is reserved.")
+        return Failed("All right, nothing is reserved.")
     # From here on there are no more questions, so the client may be told something.
     context.update("Writing it into the book")
     return Reservation(people, day, note)

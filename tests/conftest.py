@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from a2a_sync.native import patched
+from a2a_sync.concurrency.gevent import patched
 
 #: The plugin of the package, also where it was installed without its entry point, and `--disorder`.
 pytest_plugins = ["a2a_sync.testing.plugin", "tests.disorder"]

@@ -86,9 +86,9 @@ def _is_public_method(name: str, value: object) -> bool:
 
 
 def _delay_everything(disorder: Disorder) -> None:
-    from a2a_sync.events import EventHub
-    from a2a_sync.listeners import Listeners
-    from a2a_sync.pool import Slot
+    from a2a_sync.concurrency.observers import Listeners
+    from a2a_sync.concurrency.pool import Slot
+    from a2a_sync.engine.hub import EventHub
     from a2a_sync.stores.memory import MemoryStore
     from a2a_sync.stores.memory_webhooks import MemoryWebhooks
     from a2a_sync.stores.sqlite import SQLiteStore

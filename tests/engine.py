@@ -16,7 +16,7 @@ from a2a_sync import operations as op
 from a2a_sync.card import AgentCard
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import Call, CallContext
-from a2a_sync.stores.base import Scope
+from a2a_sync.stores.base import Owner
 from a2a_sync.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -97,7 +97,7 @@ class Served:
         if not executor:
             agent.message(handler)
         card = None if isinstance(agent, Agent) else AgentCard(name="tested", description="d", version="1")
-        limits.setdefault("tick", 0.05)
+        limits.setdefault("disconnect_check_interval", 0.05)
         self.app = A2AApp(agent, card=card, store=store, limits=Limits(**limits), push=push)
         self.store = self.app.store
         self.endpoint = self.app.endpoint()
@@ -136,7 +136,7 @@ class Served:
         return self.call(op.LIST_TASKS, ListTasksRequest(**members))
 
     def log(self, task_id: str) -> list[Entry]:
-        return list(self.store.log(Scope(), task_id, limit=1_000_000).entries)
+        return list(self.store.log(Owner(), task_id, limit=1_000_000).entries)
 
     def states(self, task_id: str) -> list[TaskState]:
         """Every state the task was in, in order, as its log tells."""

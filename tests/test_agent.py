@@ -21,8 +21,8 @@ from a2a_sync import (
     create_agent_card,
 )
 from a2a_sync import operations as op
-from a2a_sync.errors import A2AError, TaskNotCancelableError
-from a2a_sync.executor import TaskCancelled
+from a2a_sync.agent.executor import TaskCancelled
+from a2a_sync.errors import AgentError, TaskNotCancelableError
 from a2a_sync.testing import client_of
 from a2a_sync.types import Message, Role, Task, TaskState, TaskStatus, TaskStatusUpdateEvent, TextPart
 from tests.engine import PATIENCE, Gate, collect, serving, texts
@@ -191,7 +191,7 @@ def test_an_exceptions_text_never_leaves_and_its_id_leads_to_the_log(serve, capl
     assert "ValueError: secret" in caplog.text
 
 
-@pytest.mark.parametrize("error", [PublicError("out of stock"), A2AError("out of stock")])
+@pytest.mark.parametrize("error", [PublicError("out of stock"), AgentError("out of stock")])
 def test_a_public_errors_text_is_shown(serve, error):
     def handler(message, context):
         raise error
@@ -287,7 +287,7 @@ def test_an_emitted_log_in_pauses_the_sender_while_the_run_goes_on(serve):
     gate = Gate()
 
     def handler(message, context):
-        waiting = TaskStatus(state=S.AUTH_REQUIRED, message=context.say("log in elsewhere"))
+        waiting = TaskStatus(state=S.AUTH_REQUIRED, message=context.agent_message("log in elsewhere"))
         context.emit(TaskStatusUpdateEvent(status=waiting))
         gate.here()
         return "in"
@@ -306,7 +306,9 @@ def test_an_emitted_log_in_pauses_the_sender_while_the_run_goes_on(serve):
 def test_an_emitted_log_in_that_is_left_so_by_an_executor_stays(serve):
     class Waiting:
         def execute(self, context):
-            yield TaskStatusUpdateEvent(status=TaskStatus(state=S.AUTH_REQUIRED, message=context.say("log in")))
+            yield TaskStatusUpdateEvent(
+                status=TaskStatus(state=S.AUTH_REQUIRED, message=context.agent_message("log in"))
+            )
 
     served = serve(Waiting())
     items = collect(served.stream("go"))
@@ -321,7 +323,9 @@ def test_a_question_ends_the_run_of_a_generator_that_goes_on(serve, caplog):
     def handler(message, context):
         try:
             yield "a"
-            yield TaskStatusUpdateEvent(status=TaskStatus(state=S.INPUT_REQUIRED, message=context.say("size?")))
+            yield TaskStatusUpdateEvent(
+                status=TaskStatus(state=S.INPUT_REQUIRED, message=context.agent_message("size?"))
+            )
             yield "late"
         finally:
             closed.set()
@@ -497,11 +501,11 @@ def direct(handler):
 
 
 def hello(message, context):
-    return context.say("hello")
+    return context.agent_message("hello")
 
 
 def test_a_direct_agent_answers_with_a_message_and_no_task(serve):
-    served = serve(direct(hello), direct=PATIENCE)
+    served = serve(direct(hello), direct_reply_timeout=PATIENCE)
     answer = served.send("hi", context_id="c1")
     assert isinstance(answer, Message)
     assert (answer.role, answer.text, answer.task_id, answer.context_id) == (Role.AGENT, "hello", "", "c1")
@@ -509,7 +513,7 @@ def test_a_direct_agent_answers_with_a_message_and_no_task(serve):
 
 
 def test_it_does_so_in_every_mode(serve):
-    served = serve(direct(hello), direct=PATIENCE)
+    served = serve(direct(hello), direct_reply_timeout=PATIENCE)
     assert isinstance(served.send(return_immediately=True), Message)
     (item,) = collect(served.stream())
     assert (item.event.text, item.number) == ("hello", None)
@@ -517,7 +521,9 @@ def test_it_does_so_in_every_mode(serve):
 
 
 def test_a_direct_answer_names_the_context_that_was_made_for_it(serve):
-    served = serve(direct(lambda message, context: Message(role=Role.USER, parts=(TextPart("x"),))), direct=PATIENCE)
+    served = serve(
+        direct(lambda message, context: Message(role=Role.USER, parts=(TextPart("x"),))), direct_reply_timeout=PATIENCE
+    )
     answer = served.send()
     assert answer.context_id
     assert answer.role is Role.AGENT
@@ -528,7 +534,7 @@ def test_a_direct_agent_that_takes_longer_gets_an_ordinary_task(serve):
 
     def handler(message, context):
         gate.here()
-        return context.say("at last")
+        return context.agent_message("at last")
 
     served = serve(direct(handler))
     task = served.send(return_immediately=True)
@@ -544,7 +550,7 @@ def test_the_stream_of_a_slow_direct_agent_begins_with_its_task(serve):
 
     def handler(message, context):
         gate.here()
-        return context.say("at last")
+        return context.agent_message("at last")
 
     served = serve(direct(handler))
     stream = served.stream()
@@ -561,16 +567,16 @@ def test_a_direct_agent_gets_a_task_as_soon_as_it_needs_one(serve, what):
             context.update("working on it")
         elif what == "history":
             assert [turn.text for turn in context.history] == ["go"]
-        return "text" if what == "text" else context.say("done")
+        return "text" if what == "text" else context.agent_message("done")
 
-    task = serve(direct(handler), direct=PATIENCE).send("go")
+    task = serve(direct(handler), direct_reply_timeout=PATIENCE).send("go")
     assert (type(task), task.state) == (Task, S.COMPLETED)
 
 
 @pytest.mark.parametrize(
     ("error", "shown"),
     [
-        (A2AError("no such city"), "no such city"),
+        (AgentError("no such city"), "no such city"),
         (PublicError("no such city"), "no such city"),
         (TaskNotCancelableError("odd"), "odd"),
         (ValueError("secret"), "internal error (id "),
@@ -581,8 +587,8 @@ def test_an_error_before_there_is_a_task_is_the_answer(serve, error, shown):
     def handler(message, context):
         raise error
 
-    served = serve(direct(handler), direct=PATIENCE)
-    expected = type(error) if isinstance(error, A2AError) else A2AError
+    served = serve(direct(handler), direct_reply_timeout=PATIENCE)
+    expected = type(error) if isinstance(error, AgentError) else AgentError
     with pytest.raises(expected) as raised:
         served.send()
     assert raised.value.message.startswith(shown)
@@ -597,13 +603,13 @@ def test_an_error_after_the_task_exists_is_its_state(serve):
         context.update("working on it")
         raise PublicError("no such city")
 
-    task = serve(direct(handler), direct=PATIENCE).send()
+    task = serve(direct(handler), direct_reply_timeout=PATIENCE).send()
     assert (task.state, task.text) == (S.FAILED, "no such city")
 
 
 def test_what_follows_a_direct_answer_is_refused_and_makes_no_task(serve, caplog):
     def execute(context):
-        yield context.say("the answer")
+        yield context.agent_message("the answer")
         context.update("more")
 
     served = serve(type("Eager", (), {"direct": True, "execute": lambda self, context: execute(context)})())
@@ -620,10 +626,10 @@ def test_a_direct_answer_is_sent_while_its_author_still_tidies_up(serve):
         direct = True
 
         def execute(self, context):
-            yield context.say("the answer")
+            yield context.agent_message("the answer")
             gate.here()
 
-    served = serve(Tidy(), direct=PATIENCE)
+    served = serve(Tidy(), direct_reply_timeout=PATIENCE)
     assert served.in_background().result(PATIENCE / 2).text == "the answer"
     gate.open.set()
     served.quiet()
@@ -631,9 +637,9 @@ def test_a_direct_answer_is_sent_while_its_author_still_tidies_up(serve):
 
 def test_a_continued_task_of_a_direct_agent_is_an_ordinary_one(serve):
     def handler(message, context):
-        return InputRequired("?") if message.text == "go" else context.say("thanks")
+        return InputRequired("?") if message.text == "go" else context.agent_message("thanks")
 
-    served = serve(direct(handler), direct=PATIENCE)
+    served = serve(direct(handler), direct_reply_timeout=PATIENCE)
     task = served.send("go")
     task = served.send("yes", task_id=task.id)
     assert (task.state, task.status.message.text) == (S.COMPLETED, "thanks")
@@ -656,9 +662,9 @@ def test_a_full_pool_keeps_a_direct_run_in_line_as_a_submitted_task(serve):
     def handler(message, context):
         if message.text == "first":
             gate.here()
-        return context.say("done")
+        return context.agent_message("done")
 
-    served = serve(direct(handler), executions=1, waiting=1)
+    served = serve(direct(handler), max_concurrent_runs=1, max_queued_runs=1)
     first = served.send("first", return_immediately=True)
     second = served.send("second", return_immediately=True)
     assert (first.state, second.state) == (S.WORKING, S.SUBMITTED)
@@ -710,5 +716,5 @@ def test_a_decorated_cancel_handler_is_asked(serve):
 def test_an_app_closes_as_a_context_manager():
     with A2AApp(Greeter()) as app:
         assert app.endpoint()(op.Call(op.LIST_TASKS, op.t.ListTasksRequest())).total_size == 0
-    with pytest.raises(A2AError, match="stopping"):
+    with pytest.raises(AgentError, match="stopping"):
         Client(app).send("late")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from a2a_sync import A2AApp, Agent, AgentEvents, Client, InputRequired, Limits, SQLiteStore, TaskState
-from a2a_sync.agentevents import ObservedStore
+from a2a_sync.engine.stamp import status_event
+from a2a_sync.multiagent.events import ObservedStore
 from a2a_sync.operations import RunRequest
-from a2a_sync.stamp import status_event
-from a2a_sync.stores.base import HeldRun, RunRevoked, Scope
+from a2a_sync.stores.base import HeldRun, Owner, RunRevoked
 from a2a_sync.types import Message, Role, TextPart
 from tests.engine import PATIENCE, Background, Gate
 
@@ -60,7 +60,7 @@ def test_a_run_that_is_cancelled_is_told_once_and_nothing_after_it(watched):
     assert (handled.reply, handled.state) == ("canceled", S.CANCELED)
 
 
-@pytest.mark.parametrize("limits", [Limits(), Limits(history_part=10)], ids=["whole", "slim"])
+@pytest.mark.parametrize("limits", [Limits(), Limits(max_history_part_bytes=10)], ids=["whole", "slim"])
 def test_streams_and_messages_without_a_task_are_calls_too(watched, limits):
     client, events, told = watched(lambda message, context: iter(("a",)), limits=limits)
     with client.stream("go") as stream:
@@ -89,9 +89,9 @@ def test_the_events_of_a_run_that_is_taken_over_go_on(tmp_path):
     mine = ObservedStore(SQLiteStore(tmp_path / "tasks.db"), told.append)
     other = SQLiteStore(tmp_path / "tasks.db")
     request = RunRequest(message=Message(role=Role.USER, parts=(TextPart("x"),), task_id="t", context_id="c"))
-    started = other.start_run(Scope(), request, [request.message, status_event(request, S.SUBMITTED)], create=True)
+    started = other.start_run(Owner(), request, [request.message, status_event(request, S.SUBMITTED)], create=True)
     mine.workers.beat()
-    adopted = mine.workers.adopt(HeldRun(Scope(), started.token), request, [status_event(request, S.WORKING)])
+    adopted = mine.workers.adopt(HeldRun(Owner(), started.token), request, [status_event(request, S.WORKING)])
     mine.append(adopted.token, [status_event(request, S.COMPLETED)], end=True)
     assert [(event.name, event.state) for event in told] == [
         ("task.transition", S.COMPLETED),
@@ -106,8 +106,8 @@ def test_a_run_that_lost_its_task_is_forgotten(tmp_path):
     told = []
     store = ObservedStore(SQLiteStore(tmp_path / "tasks.db"), told.append)
     request = RunRequest(message=Message(role=Role.USER, parts=(TextPart("x"),), task_id="t", context_id="c"))
-    started = store.start_run(Scope(), request, [request.message, status_event(request, S.SUBMITTED)], create=True)
-    store._store.interrupt(Scope(), "t", [status_event(request, S.CANCELED)])  # by another process
+    started = store.start_run(Owner(), request, [request.message, status_event(request, S.SUBMITTED)], create=True)
+    store._store.interrupt(Owner(), "t", [status_event(request, S.CANCELED)])  # by another process
     with pytest.raises(RunRevoked):
         store.append(started.token, [status_event(request, S.COMPLETED)], end=True)
     assert not store._observer.knows("t")

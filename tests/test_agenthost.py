@@ -15,9 +15,9 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from a2a_sync import (
     A2AApp,
-    A2AError,
     Agent,
     AgentCard,
+    AgentError,
     AgentHost,
     Client,
     Limits,
@@ -26,13 +26,13 @@ from a2a_sync import (
     TaskNotFoundError,
     TaskState,
 )
-from a2a_sync.agenthost import LIST_PATH
 from a2a_sync.auth.schemes import BearerAuth
-from a2a_sync.metrics import Metrics
+from a2a_sync.multiagent.host import LIST_PATH
 from a2a_sync.operations import GET_TASK, SEND_MESSAGE, Call, CallContext, Principal
-from a2a_sync.serving import Site
+from a2a_sync.server.metrics import Metrics
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import GetTaskRequest, Role, SendMessageRequest, TextPart
+from a2a_sync.wsgi.process import Site
 from tests.agents.many import named
 from tests.engine import PATIENCE, Background, Gate, eventually
 from tests.live import LiveServer, gunicorn
@@ -47,7 +47,7 @@ def make_host() -> Iterator[Callable[..., AgentHost]]:
     made: list[AgentHost] = []
 
     def make(*names: str, **options: Any) -> AgentHost:
-        options.setdefault("limits", Limits(tick=0.05))
+        options.setdefault("limits", Limits(disconnect_check_interval=0.05))
         agents = {name: named(name) for name in names}
         made.append(AgentHost({**agents, **options.pop("agents", {})}, **options))
         return made[-1]
@@ -218,14 +218,14 @@ def test_a_root_that_does_not_exist_is_refused(make_host):
 
 
 def test_options_are_those_of_every_app_and_of_one(make_host):
-    host = make_host(versions=("1.0",))
+    host = make_host(protocol_versions=("1.0",))
     host.add("echo", named("echo"), auth=BearerAuth({"secret": "ada"}))
     host.add("sum", named("sum"), card=AgentCard(name="other", description="d", version="1"))
     assert [one.protocol_version for one in host["sum"].agent_card(URL).supported_interfaces] == ["1.0", "1.0"]
     assert host["sum"].agent_card().name == "other"
     with client_of(host, "/sum") as client:
         assert send(client, "hi").text == "sum: hi"
-    with client_of(host, "/echo") as client, pytest.raises(A2AError):
+    with client_of(host, "/echo") as client, pytest.raises(AgentError):
         client.send("hi")
     with client_of(host, "/echo") as client:
         assert send(client, "hi", headers={"Authorization": "Bearer secret"}).text == "echo: hi"
@@ -238,7 +238,7 @@ def test_what_all_share_is_not_given_to_one(make_host, option):
 
 
 def test_an_app_comes_with_all_its_own_settings(make_host, tmp_path: Path):
-    own = A2AApp(named("own"), store=f"sqlite:///{tmp_path / 'own.db'}", versions=("1.0",))
+    own = A2AApp(named("own"), store=f"sqlite:///{tmp_path / 'own.db'}", protocol_versions=("1.0",))
     host = make_host("echo", agents={"own": own})
     assert host["own"] is own
     with client_of(host, "/own") as client:
@@ -296,7 +296,7 @@ def test_no_id_of_a_caller_leads_to_another_agent_or_caller(make_host):
 
 
 def test_an_agent_may_call_another_one_of_its_host(make_host):
-    host = make_host("two", limits=Limits(tick=0.05, executions=1))
+    host = make_host("two", limits=Limits(disconnect_check_interval=0.05, max_concurrent_runs=1))
     agent = Agent("calling")
 
     @agent.message
@@ -314,7 +314,9 @@ def test_a_hundred_agents_share_their_threads(make_host):
         return {thread.name for thread in threading.enumerate() if thread.name.startswith("a2a-")}
 
     before = threads()
-    host = make_host(*[f"agent{n}" for n in range(100)], limits=Limits(tick=0.05, executions=4))
+    host = make_host(
+        *[f"agent{n}" for n in range(100)], limits=Limits(disconnect_check_interval=0.05, max_concurrent_runs=4)
+    )
     assert threads() <= before  # those of earlier tests may end meanwhile
     assert len(host) == len(get(host, LIST).json()["agents"]) == 100
     for name in host:
@@ -338,7 +340,12 @@ def test_a_run_of_a_dead_worker_is_treated_as_its_agent_says(make_host, tmp_path
         return made
 
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
-    first, second = (make_host(agents=agents(), store=store, limits=Limits(beat=0.1, tick=0.05)) for _ in range(2))
+    first, second = (
+        make_host(
+            agents=agents(), store=store, limits=Limits(worker_heartbeat_interval=0.1, disconnect_check_interval=0.05)
+        )
+        for _ in range(2)
+    )
     tasks = {}
     for name in first:
         with Client(first[name]) as client:
@@ -353,7 +360,10 @@ def test_a_run_of_a_dead_worker_is_treated_as_its_agent_says(make_host, tmp_path
 
 
 def test_a_lost_run_of_an_agent_that_is_gone_fails(make_host, tmp_path: Path):
-    store, limits = f"sqlite:///{tmp_path / 'tasks.db'}", Limits(beat=0.1, tick=0.05)
+    store, limits = (
+        f"sqlite:///{tmp_path / 'tasks.db'}",
+        Limits(worker_heartbeat_interval=0.1, disconnect_check_interval=0.05),
+    )
     first = make_host(agents={"gone": named("gone", on_worker_lost="retry")}, store=store, limits=limits)
     second = make_host("other", store=store, limits=limits)
     with Client(first["gone"]) as client:
@@ -433,7 +443,7 @@ def test_what_a_removed_agent_does_not_end_in_time_fails(make_host):
         assert other.get_task(untouched.id).state is TaskState.WORKING
         assert host.running > 0
     gate.open.set()
-    with Client(app) as late, pytest.raises(A2AError, match="not served any more"):
+    with Client(app) as late, pytest.raises(AgentError, match="not served any more"):
         late.send("hi")
 
 
@@ -540,7 +550,7 @@ def test_one_page_counts_for_all_agents(make_host):
 
 
 def test_closing_ends_all_agents_in_the_time_of_one(make_host):
-    own = A2AApp(named("own"), limits=Limits(tick=0.05))
+    own = A2AApp(named("own"), limits=Limits(disconnect_check_interval=0.05))
     host = make_host("one", "two", agents={"own": own})
     tasks = {}
     for name in host:

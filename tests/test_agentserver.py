@@ -19,9 +19,9 @@ from a2a_sync import (
     TaskState,
     TextPart,
 )
-from a2a_sync.agentserver import status_history
 from a2a_sync.cardmaking import create_agent_card
-from a2a_sync.errors import InvalidParamsError, TransportTimeout, UnsupportedOperationError
+from a2a_sync.errors import InvalidParamsError, TransportTimeoutError, UnsupportedOperationError
+from a2a_sync.multiagent.agentserver import status_history
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import Task, TaskArtifactUpdateEvent, TaskStatus
 from tests.engine import Background, Gate
@@ -124,7 +124,7 @@ def test_an_executor_may_be_asynchronous(server):
 def test_a_call_that_is_given_up_leaves_its_task_running(server):
     gate = Gate()
     one = server(lambda task: gate.here() or echo(task))
-    with pytest.raises(TransportTimeout):
+    with pytest.raises(TransportTimeoutError):
         one.submit_task("hi", id="t", timeout=0.05)
     repeated = Background(lambda: one.submit_task("hi", id="t"))
     gate.open.set()
@@ -191,7 +191,7 @@ def test_a_task_made_elsewhere_has_no_log():
 
 
 def test_options_go_to_the_app(server):
-    assert server(echo, limits=Limits(executions=1)).app.limits.executions == 1
+    assert server(echo, limits=Limits(max_concurrent_runs=1)).app.limits.max_concurrent_runs == 1
 
 
 def test_an_id_that_a_caller_claims_is_not_believed(server):

@@ -25,7 +25,7 @@ from a2a_sync import (
     StoreError,
 )
 from a2a_sync.operations import OPERATIONS
-from a2a_sync.stores.base import Scope, TaskQuery
+from a2a_sync.stores.base import Owner, TaskQuery
 from tests.scenarios.agent import ScenarioAgent
 from tests.wsgi import CARD, Answer, CountingInput, Peer, message, rpc
 
@@ -40,7 +40,7 @@ def make_peer() -> Iterator[MakePeer]:
     apps: list[A2AApp] = []
 
     def make(agent: Any = None, limits: Limits | None = None, **options: Any) -> Peer:
-        app = A2AApp(agent or ScenarioAgent(), limits=limits or Limits(tick=0.05), **options)
+        app = A2AApp(agent or ScenarioAgent(), limits=limits or Limits(disconnect_check_interval=0.05), **options)
         apps.append(app)
         return Peer(app)
 
@@ -60,7 +60,7 @@ def code(answer: Answer) -> int:
 
 
 def tasks(store: MemoryStore) -> int:
-    return store.list(Scope(), TaskQuery()).total
+    return store.list(Owner(), TaskQuery()).total
 
 
 # -- paths and methods --------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def padded(size: int) -> bytes:
 
 @pytest.fixture
 def limited(make_peer: MakePeer) -> Peer:
-    return make_peer(limits=Limits(body=LIMIT))
+    return make_peer(limits=Limits(max_body_bytes=LIMIT))
 
 
 def chunked(body: io.BytesIO, **more: Any) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def test_a_chunked_body_is_read(limited: Peer) -> None:
 
 
 def test_a_chunked_body_is_read_up_to_the_limit_and_no_further(make_peer: MakePeer) -> None:
-    limited = make_peer(limits=Limits(body=300_000))
+    limited = make_peer(limits=Limits(max_body_bytes=300_000))
     body = CountingInput(padded(5_000_000))
     answer = limited.post(b"", environ=chunked(body, **{"wsgi.input_terminated": True}))
 
@@ -347,7 +347,7 @@ class Failing(MemoryStore):
         super().__init__()
         self.error = error
 
-    def list(self, scope: Scope, query: TaskQuery) -> Any:
+    def list(self, scope: Owner, query: TaskQuery) -> Any:
         raise self.error
 
 
@@ -407,7 +407,9 @@ def assert_overloaded(answer: Answer) -> None:
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
 def test_a_run_too_many_is_refused_and_leaves_no_trace(method: str, make_peer: MakePeer) -> None:
     store = MemoryStore()
-    peer = make_peer(limits=Limits(executions=1, waiting=0, tick=0.05), store=store)
+    peer = make_peer(
+        limits=Limits(max_concurrent_runs=1, max_queued_runs=0, disconnect_check_interval=0.05), store=store
+    )
     at_once = {"configuration": {"returnImmediately": True}}
     running = peer.call("SendMessage", {**message("wait"), **at_once}).result["task"]["id"]
 
@@ -418,7 +420,7 @@ def test_a_run_too_many_is_refused_and_leaves_no_trace(method: str, make_peer: M
 
 
 def test_a_freed_place_is_taken_by_the_next_run(make_peer: MakePeer) -> None:
-    peer = make_peer(limits=Limits(executions=1, waiting=1, tick=0.05))
+    peer = make_peer(limits=Limits(max_concurrent_runs=1, max_queued_runs=1, disconnect_check_interval=0.05))
     running = peer.call("SendMessage", {**message("wait"), "configuration": {"returnImmediately": True}}).result
     answers: list[Answer] = []
     waiting = threading.Thread(target=lambda: answers.append(peer.call("SendMessage", message())))
@@ -449,7 +451,7 @@ def test_a_blocking_send_whose_client_left_frees_its_thread_and_the_task_goes_on
     answer = peer.call("SendMessage", message("wait"), environ={"waitress.client_disconnected": lambda: True})
 
     assert answer.status == 429
-    (task,) = store.list(Scope(), TaskQuery()).tasks
+    (task,) = store.list(Owner(), TaskQuery()).tasks
     assert task.state == "working"
 
 
@@ -459,7 +461,7 @@ def test_a_blocking_send_whose_client_left_frees_its_thread_and_the_task_goes_on
 @pytest.mark.parametrize("versions", [("0.2",), ("1.0", "9.9"), ()])
 def test_an_app_with_a_version_that_is_not_spoken_cannot_be_built(versions: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="version"):
-        A2AApp(ScenarioAgent(), versions=versions)
+        A2AApp(ScenarioAgent(), protocol_versions=versions)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +470,7 @@ def test_an_app_with_a_version_that_is_not_spoken_cannot_be_built(versions: tupl
 )
 def test_an_app_without_a_binding_that_it_can_serve_cannot_be_built(bindings: Any, versions: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"binding|nothing is left to serve"):
-        A2AApp(ScenarioAgent(), bindings=bindings, versions=versions)
+        A2AApp(ScenarioAgent(), protocol_bindings=bindings, protocol_versions=versions)
 
 
 @pytest.mark.parametrize("store", ["postgres://x", "sqlite://", 7])
@@ -478,7 +480,7 @@ def test_an_app_with_a_store_that_is_not_known_cannot_be_built(store: Any) -> No
 
 
 def test_what_push_takes_is_said_where_it_is_something_else() -> None:
-    with pytest.raises(TypeError, match=r"push takes True, False or PushNotifications\(…\), not a str"):
+    with pytest.raises(TypeError, match=r"push takes True, False or PushOptions\(…\), not a str"):
         A2AApp(ScenarioAgent(), push="https://hooks.example.com/")
 
 

@@ -10,9 +10,9 @@ import threading
 import pytest
 
 from a2a_sync import Agent, Client
-from a2a_sync.asynchronous import iterate, run_coroutine
-from a2a_sync.executor import TaskCancelled
-from a2a_sync.native import way_home
+from a2a_sync.agent.asynchronous import iterate, run_coroutine
+from a2a_sync.agent.executor import TaskCancelled
+from a2a_sync.concurrency.gevent import way_home
 from a2a_sync.types import TaskState
 from tests.engine import PATIENCE, Background, Gate, in_child, serving
 

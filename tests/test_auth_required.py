@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Agent, AgentCard, AuthRequired, Client, TaskStatus, TaskStatusUpdateEvent
+from a2a_sync.agent.executor import RequestContext
 from a2a_sync.codec import by_version
-from a2a_sync.executor import RequestContext
 from a2a_sync.operations import StreamItem
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import TaskState
@@ -36,7 +36,7 @@ class Yielding:
     def execute(self, context: RequestContext) -> Iterator[Any]:
         if context.message.text == "done":
             return
-        asked = TaskStatus(state=TaskState.AUTH_REQUIRED, message=context.say("sign in"))
+        asked = TaskStatus(state=TaskState.AUTH_REQUIRED, message=context.agent_message("sign in"))
         yield TaskStatusUpdateEvent(status=asked)
 
 
@@ -44,7 +44,7 @@ class GoingOn:
     """Asks, and goes on by itself when it has been authorised elsewhere."""
 
     def execute(self, context: RequestContext) -> Iterator[Any]:
-        asked = TaskStatus(state=TaskState.AUTH_REQUIRED, message=context.say("sign in"))
+        asked = TaskStatus(state=TaskState.AUTH_REQUIRED, message=context.agent_message("sign in"))
         yield TaskStatusUpdateEvent(status=asked)
         yield TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.COMPLETED))
 
@@ -90,7 +90,7 @@ def test_a_run_that_goes_on_says_it_once_and_does_not_end_there() -> None:
 @BOTH
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 def test_a_client_sees_it_once_authorises_and_goes_on(agent: Any, card: Any, version: str) -> None:
-    with A2AApp(agent, card=card) as app, Client(URL, session=wsgi_session(app), version=version) as client:
+    with A2AApp(agent, card=card) as app, Client(URL, session=wsgi_session(app), protocol_version=version) as client:
         with client.stream("go") as stream:
             states = [event.status.state for event in stream if isinstance(event, TaskStatusUpdateEvent)]
         task = client.send("go on", task_id=stream.task_id)

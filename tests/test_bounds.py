@@ -15,7 +15,7 @@ from tests.wsgi import Peer, message, message_v03, rpc
 def peer() -> Iterator[Peer]:
     agent = Agent("echo")
     agent.message(lambda message, context: "yes")
-    with A2AApp(agent, limits=Limits(parts=3, metadata=100)) as app:
+    with A2AApp(agent, limits=Limits(max_message_parts=3, max_metadata_bytes=100)) as app:
         yield Peer(app)
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, Client, Limits, Message, SQLiteStore, StoreError
 from a2a_sync import operations as op
-from a2a_sync.contextstate import State
-from a2a_sync.executor import TaskCancelled
+from a2a_sync.agent.executor import TaskCancelled
+from a2a_sync.agent.state import State
 from a2a_sync.operations import Principal
-from a2a_sync.stores.base import Scope
+from a2a_sync.stores.base import Owner
 from a2a_sync.stores.contexts import StateConflict, StoredState
 from a2a_sync.types import TaskState
 from tests.engine import PATIENCE, STORES, Background, Gate, Served, serving_over
@@ -222,7 +222,7 @@ def test_concurrent_runs_of_one_context_lose_no_change(serve):
     sends = [served.in_background(str(n), context_id="c") for n in range(8)]
     for send in sends:
         assert send.result(6 * PATIENCE).state is TaskState.COMPLETED
-    state = json.loads(served.store.contexts.state(Scope(), "c").body)
+    state = json.loads(served.store.contexts.state(Owner(), "c").body)
     assert state == {"n": 160} | {str(n): True for n in range(8)}
 
 
@@ -259,7 +259,7 @@ def test_a_run_that_was_cancelled_changes_nothing_any_more(serve):
     gate.open.set()
     served.quiet()
     assert told == [True]
-    assert served.store.contexts.state(Scope(), "c") == StoredState()
+    assert served.store.contexts.state(Owner(), "c") == StoredState()
 
 
 def test_a_run_whose_task_was_deleted_is_told_to_stop(serve):
@@ -276,7 +276,7 @@ def test_a_run_whose_task_was_deleted_is_told_to_stop(serve):
     served = serve(handler)
     task_id = served.begin(context_id="c")
     gate.wait()
-    served.store.delete(Scope(), task_id)
+    served.store.delete(Owner(), task_id)
     gate.open.set()
     served.quiet()
     assert told == [True]
@@ -289,9 +289,9 @@ def test_a_direct_run_that_changes_it_gets_a_task(serve):
     def handler(message: Message, context: Any) -> Any:
         if message.text == "change":
             context.state["seen"] = True
-        return context.say(str(context.state.get("seen")))
+        return context.agent_message(str(context.state.get("seen")))
 
-    served = serve(agent, direct=PATIENCE)
+    served = serve(agent, direct_reply_timeout=PATIENCE)
     assert isinstance(served.send("look", context_id="c"), Message)
     assert served.send("change", context_id="c").state is TaskState.COMPLETED
     assert served.send("look", context_id="c").text == "True"
@@ -310,14 +310,14 @@ def test_a_cancel_handler_may_read_it_and_change_it_while_a_run_goes_on(serve):
         seen.append(context.state["n"])
         context.state["n"] = 2
 
-    served = serve(agent, cancel_grace=PATIENCE)
+    served = serve(agent, cancel_handler_timeout=PATIENCE)
     task_id = served.begin(context_id="c")
     gate.wait()
     served.cancel(task_id)
     gate.open.set()
     served.quiet()
     assert seen == [1]
-    assert json.loads(served.store.contexts.state(Scope(), "c").body) == {"n": 2}
+    assert json.loads(served.store.contexts.state(Owner(), "c").body) == {"n": 2}
 
 
 def test_an_async_handler_uses_it_as_others_do(serve):

@@ -12,7 +12,7 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, Client, InputRequired, Message, PublicError
 from a2a_sync import operations as op
-from a2a_sync.conversation import turns_of
+from a2a_sync.agent.conversation import turns_of
 from a2a_sync.operations import Principal
 from a2a_sync.types import (
     Artifact,
@@ -119,7 +119,7 @@ def test_the_last_word_of_a_status_is_a_turn(serve):
     def answer(message: Message, context: Any) -> Any:
         if message.text == "fail":
             raise PublicError("Quota used up")
-        return context.say("Hello") if message.text == "greet" else None
+        return context.agent_message("Hello") if message.text == "greet" else None
 
     handler = Listening(answer)
     served = serve(handler)
@@ -203,13 +203,13 @@ def test_a_task_that_still_runs_has_said_what_it_has_said(serve):
 def test_a_direct_agent_sees_the_conversation_without_a_task(serve):
     def handler(message: Message, context: Any) -> Any:
         heard.append(said(context.conversation()))
-        return context.say("quick") if message.text == "quick" else "kept"
+        return context.agent_message("quick") if message.text == "quick" else "kept"
 
     heard: list[Any] = []
     agent = Agent("direct", direct=True)
     agent.message(handler)
     # On the caller's thread a direct answer has the time it needs.
-    served = serve(agent, direct=PATIENCE)
+    served = serve(agent, direct_reply_timeout=PATIENCE)
     served.send("keep", context_id="c")
     answer = served.send("quick", context_id="c")
     assert isinstance(answer, Message)
@@ -227,7 +227,7 @@ def test_a_cancel_handler_sees_it_too(serve):
         heard.append(said(context.conversation()))
         done.set()
 
-    served = serve(agent, cancel_grace=PATIENCE)
+    served = serve(agent, cancel_handler_timeout=PATIENCE)
     task = served.send("go")
     served.cancel(task.id)
     assert done.wait(PATIENCE)

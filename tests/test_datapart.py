@@ -431,14 +431,14 @@ def test_a_part_carries_a_dataclass_there_and_back():
     part = DataPart.of(ORDER, metadata={"k": 1})
     assert part.media_type == "application/json"
     assert part.metadata == {"k": 1}
-    assert part.as_(Order) == ORDER
-    assert Message(role=Role.USER, parts=(TextPart("x"), part)).as_(Order) == ORDER
-    assert Artifact(parts=(part,)).as_(Order) == ORDER
+    assert part.data_as(Order) == ORDER
+    assert Message(role=Role.USER, parts=(TextPart("x"), part)).data_as(Order) == ORDER
+    assert Artifact(parts=(part,)).data_as(Order) == ORDER
 
 
 def test_a_message_without_a_data_part_says_so():
     with pytest.raises(DataPartError, match=r"^Order: there is no data part$"):
-        Message(role=Role.USER, parts=(TextPart("x"),)).as_(Order)
+        Message(role=Role.USER, parts=(TextPart("x"),)).data_as(Order)
 
 
 def test_dataclasses_json_is_loaded_only_when_a_dataclass_is_converted():

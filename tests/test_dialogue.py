@@ -25,9 +25,9 @@ from a2a_sync import (
     TextPart,
 )
 from a2a_sync import operations as op
+from a2a_sync.agent.dialogue import MARK, NO, YES, Answer, Dialogue, chosen, yes_or_no
 from a2a_sync.card import AgentCard
-from a2a_sync.dialogue import MARK, NO, YES, Answer, Dialogue, chosen, yes_or_no
-from a2a_sync.metrics import Metrics
+from a2a_sync.server.metrics import Metrics
 from a2a_sync.types import SendMessageRequest, TaskState
 from tests.engine import PATIENCE, STORES, Gate, Served, collect, serving_over
 from tests.live import gunicorn
@@ -299,7 +299,7 @@ def test_the_state_of_the_context_is_at_hand(serve):
 def test_a_direct_agent_that_asks_gets_a_task(serve):
     agent = Agent("direct", direct=True)
     agent.message(order)
-    task = talk(serve(agent, direct=PATIENCE), "pizza", "large", "tuna")
+    task = talk(serve(agent, direct_reply_timeout=PATIENCE), "pizza", "large", "tuna")
     assert task.text == "pizza: large with tuna"
 
 
@@ -347,7 +347,7 @@ def test_an_executor_asks_too(serve):
     class Ordering:
         def execute(self, context: Any) -> Iterator[Any]:
             text = order(context.message, context)
-            yield context.say(text)
+            yield context.agent_message(text)
 
     task = talk(serve(Ordering()), "pizza", "large", "tuna")
     assert task.status.message.text == "pizza: large with tuna"
@@ -452,7 +452,7 @@ def test_a_cancel_handler_cannot_ask(serve, caplog):
     agent, gate = Agent("cancelled"), Gate()
     agent.message(lambda message, context: gate.here())
     agent.on_cancel(lambda context: context.ask("Sure?"))
-    served = serve(agent, cancel_grace=PATIENCE)
+    served = serve(agent, cancel_handler_timeout=PATIENCE)
     task_id = served.begin()
     gate.wait()
     assert served.cancel(task_id).state is TaskState.CANCELED
@@ -634,7 +634,9 @@ def test_a_run_that_begins_again_after_its_worker_died_knows_the_answers(tmp_pat
         agent = Agent("patient", on_worker_lost="retry")
         agent.message(patient)
         store = f"sqlite:///{tmp_path / 'tasks.db'}"
-        apps.append(A2AApp(agent, store=store, limits=Limits(beat=0.1, tick=0.05)))
+        apps.append(
+            A2AApp(agent, store=store, limits=Limits(worker_heartbeat_interval=0.1, disconnect_check_interval=0.05))
+        )
     first, second = apps
     with Client(first) as before, Client(second) as after:
         asked = before.send("pizza")

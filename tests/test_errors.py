@@ -5,7 +5,7 @@ import pytest
 
 from a2a_sync import errors
 from a2a_sync.errors import (
-    A2AError,
+    AgentError,
     ConnectError,
     FieldViolation,
     HTTPStatusError,
@@ -16,7 +16,7 @@ from a2a_sync.errors import (
     TaskNotCancelableError,
     TaskNotFoundError,
     TransportError,
-    TransportTimeout,
+    TransportTimeoutError,
     error_from_wire,
 )
 
@@ -43,7 +43,7 @@ ROWS = [line.split() for line in TABLE.strip().splitlines()]
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_an_error_is_its_row_of_the_table(row):
     cls = getattr(errors, row[0])
-    assert [cls.__name__, str(cls.code), str(cls.http_status), cls.status, cls.reason] == row
+    assert [cls.__name__, str(cls.jsonrpc_code), str(cls.http_status), cls.grpc_status, cls.reason] == row
     assert cls().message == cls.default_message
 
 
@@ -51,11 +51,11 @@ def test_an_error_is_its_row_of_the_table(row):
 def test_an_error_is_known_by_its_reason_and_by_its_code(row):
     cls = getattr(errors, row[0])
     assert type(error_from_wire(reason=cls.reason, code=1, message="m")) is cls
-    assert type(error_from_wire(code=cls.code)) is cls
+    assert type(error_from_wire(code=cls.jsonrpc_code)) is cls
 
 
 def test_a_reason_outranks_a_code_and_the_narrower_class_is_known_too():
-    assert type(error_from_wire(reason="TASK_NOT_FOUND", code=TaskNotCancelableError.code)) is TaskNotFoundError
+    assert type(error_from_wire(reason="TASK_NOT_FOUND", code=TaskNotCancelableError.jsonrpc_code)) is TaskNotFoundError
     assert type(error_from_wire(reason="REQUEST_TOO_LARGE", code=-32600)) is RequestTooLargeError
     assert type(error_from_wire(code=-32600)) is InvalidRequestError
     assert type(error_from_wire(reason="UNHEARD_OF", code=-32603)) is InternalError
@@ -63,10 +63,10 @@ def test_a_reason_outranks_a_code_and_the_narrower_class_is_known_too():
 
 def test_an_unknown_error_keeps_what_the_peer_said():
     error = error_from_wire(reason="UNHEARD_OF", code=-32050, message="no", metadata={"k": "v"}, retry_after=2.0)
-    assert type(error) is A2AError
-    assert (error.reason, error.code, error.message) == ("UNHEARD_OF", -32050, "no")
+    assert type(error) is AgentError
+    assert (error.reason, error.jsonrpc_code, error.message) == ("UNHEARD_OF", -32050, "no")
     assert (error.metadata, error.retry_after) == ({"k": "v"}, 2.0)
-    assert (A2AError.code, A2AError.reason) == (-32603, "INTERNAL_ERROR")
+    assert (AgentError.jsonrpc_code, AgentError.reason) == (-32603, "INTERNAL_ERROR")
 
 
 def test_a_wrong_member_is_named_in_the_message_and_in_the_details():
@@ -77,7 +77,7 @@ def test_a_wrong_member_is_named_in_the_message_and_in_the_details():
 
 def test_a_transport_error_says_where_it_happened():
     assert str(ConnectError("refused", phase="connect", agent="http://a")) == "refused [connect http://a]"
-    error = TransportTimeout("no event in 5 s", phase="stream", agent="http://a", task_id="t")
+    error = TransportTimeoutError("no event in 5 s", phase="stream", agent="http://a", task_id="t")
     assert str(error) == "no event in 5 s [stream http://a, task t]"
     assert isinstance(error, TimeoutError)
 
@@ -88,7 +88,7 @@ def test_a_transport_error_says_where_it_happened():
         InvalidParamsError.at("a", "b"),
         error_from_wire(code=-32050, reason="UNHEARD_OF", message="m", metadata={"k": "v"}),
         ConnectError("m", phase="connect", agent="http://a", task_id="t"),
-        TransportTimeout("m", phase="send"),
+        TransportTimeoutError("m", phase="send"),
         HTTPStatusError("m", status=503, phase="send", retry_after=1.5),
     ],
     ids=lambda error: type(error).__name__,
@@ -101,5 +101,5 @@ def test_errors_cross_process_borders(error):
 
 
 def test_what_the_agent_says_and_what_the_network_does_never_mix():
-    assert not issubclass(TransportError, A2AError)
-    assert not issubclass(A2AError, TransportError)
+    assert not issubclass(TransportError, AgentError)
+    assert not issubclass(AgentError, TransportError)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, A2AError, Client, errors
+from a2a_sync import A2AApp, AgentError, Client, errors
 from a2a_sync.bindings import http_json, jsonrpc
 from a2a_sync.codec import by_version
 from a2a_sync.errors import ExtensionSupportRequiredError, FieldViolation, UnsupportedOperationError
@@ -21,7 +21,10 @@ pytestmark = pytest.mark.timeout(60)
 CLASSES = [
     cls
     for cls in vars(errors).values()
-    if isinstance(cls, type) and issubclass(cls, A2AError) and cls is not A2AError and cls.__module__ == errors.__name__
+    if isinstance(cls, type)
+    and issubclass(cls, AgentError)
+    and cls is not AgentError
+    and cls.__module__ == errors.__name__
 ]
 WAYS = [("JSONRPC", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "1.0"), ("HTTP+JSON", "0.3")]
 GET_TASK = {"1.0": "GetTask", "0.3": "tasks/get"}
@@ -35,7 +38,7 @@ class Raised:
     """An app whose every call ends with the error that stands in `error`, before a stream or in its middle."""
 
     def __init__(self) -> None:
-        self.error = A2AError()
+        self.error = AgentError()
         self.in_streams = False
         self.app = A2AApp(ScenarioAgent(), interceptors=[self.around])
         self.peer = Peer(self.app)
@@ -56,13 +59,15 @@ class Raised:
 
     def client(self, binding: str, version: str) -> Client:
         session = wsgi_session(self.app)
-        return Client("http://agent.test", session=session, binding=binding, version=version, retry=None)
+        return Client(
+            "http://agent.test", session=session, protocol_binding=binding, protocol_version=version, retry=None
+        )
 
 
 class Breaking:
     """A stream that says nothing but an error."""
 
-    def __init__(self, error: A2AError) -> None:
+    def __init__(self, error: AgentError) -> None:
         self._error = error
 
     def poll(self, timeout: float) -> Any:
@@ -79,12 +84,12 @@ def raised() -> Iterator[Raised]:
     raised.app.close(0)
 
 
-def made(cls: type[A2AError]) -> A2AError:
+def made(cls: type[AgentError]) -> AgentError:
     violations = (FieldViolation("message.parts[0]", "is odd"), FieldViolation("id", "is even"))
     return cls("what happened, é", metadata={"taskId": "t"}, violations=violations, retry_after=7.0)
 
 
-def details(cls: type[A2AError]) -> list[dict[str, Any]]:
+def details(cls: type[AgentError]) -> list[dict[str, Any]]:
     info = {"reason": cls.reason, "domain": "a2a-protocol.org", "metadata": {"taskId": "t"}}
     violations = [
         {"field": "message.parts[0]", "description": "is odd"},
@@ -97,9 +102,13 @@ def details(cls: type[A2AError]) -> list[dict[str, Any]]:
     ]
 
 
-def code(cls: type[A2AError], version: str) -> int:
+def code(cls: type[AgentError], version: str) -> int:
     """That of JSON-RPC. 0.3 has none for required extensions."""
-    return UnsupportedOperationError.code if (cls, version) == (ExtensionSupportRequiredError, "0.3") else cls.code
+    return (
+        UnsupportedOperationError.jsonrpc_code
+        if (cls, version) == (ExtensionSupportRequiredError, "0.3")
+        else cls.jsonrpc_code
+    )
 
 
 def test_no_class_is_left_out() -> None:
@@ -112,7 +121,7 @@ def test_no_class_is_left_out() -> None:
 
 @every_way
 @every_class
-def test_the_server_says_all_of_it(cls: type[A2AError], binding: str, version: str, raised: Raised) -> None:
+def test_the_server_says_all_of_it(cls: type[AgentError], binding: str, version: str, raised: Raised) -> None:
     raised.error = made(cls)
     answer = raised.asked(binding, version)
 
@@ -122,7 +131,7 @@ def test_the_server_says_all_of_it(cls: type[A2AError], binding: str, version: s
         assert answer.json == {"jsonrpc": "2.0", "id": 1, "error": error}
         assert answer.status == cls.rpc_http_status
     else:
-        expected: dict[str, Any] = {"error": {"code": cls.http_status, "status": cls.status, **said}}
+        expected: dict[str, Any] = {"error": {"code": cls.http_status, "status": cls.grpc_status, **said}}
         if version == "0.3":
             expected |= {"type": cls.__name__, "code": code(cls, version), "message": said["message"]}
         assert answer.json == expected
@@ -136,7 +145,7 @@ def test_the_server_says_all_of_it(cls: type[A2AError], binding: str, version: s
 
 @every_way
 @every_class
-def test_the_client_raises_the_same(cls: type[A2AError], binding: str, version: str, raised: Raised) -> None:
+def test_the_client_raises_the_same(cls: type[AgentError], binding: str, version: str, raised: Raised) -> None:
     raised.error = made(cls)
     with raised.client(binding, version) as client:
         for call in (
@@ -153,7 +162,7 @@ def test_the_client_raises_the_same(cls: type[A2AError], binding: str, version: 
 @every_way
 @every_class
 def test_the_client_raises_what_comes_in_a_stream(
-    cls: type[A2AError], binding: str, version: str, raised: Raised
+    cls: type[AgentError], binding: str, version: str, raised: Raised
 ) -> None:
     raised.error, raised.in_streams = made(cls), True
     try:
@@ -164,7 +173,7 @@ def test_the_client_raises_what_comes_in_a_stream(
     check(caught.value, cls)
 
 
-def check(error: A2AError, cls: type[A2AError]) -> None:
+def check(error: AgentError, cls: type[AgentError]) -> None:
     wanted = made(cls)
     assert type(error) is cls
     assert (error.message, error.metadata, error.violations) == (wanted.message, wanted.metadata, wanted.violations)
@@ -174,7 +183,7 @@ def check(error: A2AError, cls: type[A2AError]) -> None:
 # -- what others say ----------------------------------------------------------------------------------------------------
 
 
-def understood(binding: str, version: str, body: dict[str, Any], status: int) -> A2AError:
+def understood(binding: str, version: str, body: dict[str, Any], status: int) -> AgentError:
     """The error that the client sees in a foreign answer."""
     codec = by_version(version, binding)
     written = json.dumps(body).encode()
@@ -183,7 +192,7 @@ def understood(binding: str, version: str, body: dict[str, Any], status: int) ->
             jsonrpc.read_response(written, codec)
         else:
             http_json.read_answer(written, status, codec)
-    except A2AError as error:
+    except AgentError as error:
         return error
     raise AssertionError("no error was seen")
 
@@ -197,20 +206,20 @@ def foreign(binding: str, version: str, code: int, status: int, details: list[An
 
 @every_way
 @every_class
-def test_a_reason_outranks_code_and_status(cls: type[A2AError], binding: str, version: str) -> None:
+def test_a_reason_outranks_code_and_status(cls: type[AgentError], binding: str, version: str) -> None:
     """Releases of the protocol gave the same error other codes and statuses, never another reason."""
     info = {"@type": TYPE + "ErrorInfo", "reason": cls.reason, "domain": "a2a-protocol.org"}
     for other in (errors.TaskNotCancelableError, errors.InvalidAgentResponseError):
-        body = foreign(binding, version, other.code, 409, [{"@type": TYPE + "Help"}, info])
+        body = foreign(binding, version, other.jsonrpc_code, 409, [{"@type": TYPE + "Help"}, info])
         assert type(understood(binding, version, body, 409)) is cls
 
 
 @pytest.mark.parametrize(("binding", "version"), [way for way in WAYS if way != ("HTTP+JSON", "1.0")])
 @every_class
-def test_without_a_reason_the_code_tells_where_there_is_one(cls: type[A2AError], binding: str, version: str) -> None:
-    error = understood(binding, version, foreign(binding, version, cls.code, 500, []), 500)
-    assert error.code == cls.code
-    assert isinstance(error, errors.InvalidRequestError if cls.code == -32600 else cls)
+def test_without_a_reason_the_code_tells_where_there_is_one(cls: type[AgentError], binding: str, version: str) -> None:
+    error = understood(binding, version, foreign(binding, version, cls.jsonrpc_code, 500, []), 500)
+    assert error.jsonrpc_code == cls.jsonrpc_code
+    assert isinstance(error, errors.InvalidRequestError if cls.jsonrpc_code == -32600 else cls)
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
@@ -230,7 +239,7 @@ def test_without_a_reason_the_code_tells_where_there_is_one(cls: type[A2AError],
         (502, errors.InvalidAgentResponseError),
     ],
 )
-def test_without_either_the_status_tells(status: int, cls: type[A2AError], version: str) -> None:
+def test_without_either_the_status_tells(status: int, cls: type[AgentError], version: str) -> None:
     body = {"error": {"code": status, "status": "UNKNOWN", "message": "m"}}
     assert type(understood("HTTP+JSON", version, body, status)) is cls
 
@@ -239,5 +248,5 @@ def test_without_either_the_status_tells(status: int, cls: type[A2AError], versi
 def test_an_error_that_nobody_knows_keeps_what_the_peer_said(binding: str, version: str) -> None:
     info = {"@type": TYPE + "ErrorInfo", "reason": "NEWS", "domain": "x.test", "metadata": {"k": ["v"]}}
     error = understood(binding, version, foreign(binding, version, -32050, 418, [info, 5, {}]), 418)
-    assert type(error) is A2AError
+    assert type(error) is AgentError
     assert (error.reason, error.message, error.metadata) == ("NEWS", "m", {"k": '["v"]'})

@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from a2a_sync.engine.hub import EventHub, SingleItemStream, Subscription, TaskEventStream, Waiter
 from a2a_sync.errors import InternalError, StoreError
-from a2a_sync.events import EventHub, SingleItemStream, Subscription, TaskEventStream, Waiter
 from a2a_sync.operations import RunRequest, StreamItem
-from a2a_sync.stores.base import RunRevoked, Scope
+from a2a_sync.stores.base import Owner, RunRevoked
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.types import (
     Artifact,
@@ -27,7 +27,7 @@ from a2a_sync.types import (
 )
 from tests.engine import PATIENCE, Background, collect, eventually, in_child
 
-SCOPE = Scope()
+SCOPE = Owner()
 TASK = "t"
 
 

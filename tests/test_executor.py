@@ -10,9 +10,9 @@ import pytest
 
 from a2a_sync import Agent, Extension
 from a2a_sync import operations as op
-from a2a_sync.artifacts import to_parts
+from a2a_sync.agent.artifacts import to_parts
+from a2a_sync.agent.executor import AgentExecutor, TaskCancelled
 from a2a_sync.errors import InternalError
-from a2a_sync.executor import AgentExecutor, TaskCancelled
 from a2a_sync.operations import Principal
 from a2a_sync.types import (
     Artifact,
@@ -219,7 +219,7 @@ def test_a_callback_is_not_called_when_the_run_ends_by_itself(serve):
     direct = Agent("direct", description="d", direct=True)
     direct.message(handler)
     with pytest.raises(InternalError):
-        serve(direct, direct=PATIENCE).send("fail")
+        serve(direct, direct_reply_timeout=PATIENCE).send("fail")
     assert calls == []
 
 
@@ -283,8 +283,10 @@ def test_what_the_agent_says_belongs_to_its_task(serve):
     said = []
 
     def handler(message, context):
-        said.append(context.say(["a", "b"]))
-        said.append(context.say(Message(role=Role.USER, parts=(TextPart("c"),), message_id="m9", metadata={"k": 1})))
+        said.append(context.agent_message(["a", "b"]))
+        said.append(
+            context.agent_message(Message(role=Role.USER, parts=(TextPart("c"),), message_id="m9", metadata={"k": 1}))
+        )
 
     task = serve(handler).send()
     for message in said:
@@ -403,7 +405,7 @@ def test_an_executor_is_anything_that_executes(serve):
 def test_an_executor_may_emit_and_return_nothing(serve):
     class Callback:
         def execute(self, context):
-            context.emit(context.say("hello"))
+            context.emit(context.agent_message("hello"))
             context.emit(TaskArtifactUpdateEvent(artifact=Artifact(parts=(TextPart("x"),))))
 
     task = serve(Callback()).send("go")
@@ -413,8 +415,8 @@ def test_an_executor_may_emit_and_return_nothing(serve):
 def test_a_message_that_is_yielded_is_the_answer_and_one_that_is_emitted_is_history(serve):
     class Talker:
         def execute(self, context):
-            context.emit(context.say("by the way"))
-            yield context.say("the answer")
+            context.emit(context.agent_message("by the way"))
+            yield context.agent_message("the answer")
 
     task = serve(Talker()).send("go")
     assert (task.state, task.status.message.text) == (TaskState.COMPLETED, "the answer")

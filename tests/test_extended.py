@@ -20,8 +20,8 @@ from a2a_sync import (
 )
 from a2a_sync.card import HTTPAuthSecurityScheme, SecurityRequirement
 from a2a_sync.codec import by_version
-from a2a_sync.extended import CardContext, ExtendedCard
 from a2a_sync.operations import GET_EXTENDED_CARD, Call, CallContext, Principal
+from a2a_sync.server.extended import CardContext, ExtendedCard
 from a2a_sync.types import GetExtendedAgentCardRequest
 from tests.wsgi import CARD, HOST, Answer, Peer, rpc
 

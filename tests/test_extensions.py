@@ -310,7 +310,7 @@ class Emitting:
         with context.artifact("emitted") as writer:
             writer.write("a")
         yield TaskArtifactUpdateEvent(artifact=artifact(context.message.text))
-        yield context.say("done")
+        yield context.agent_message("done")
 
 
 def artifact(text: str) -> Any:

@@ -14,19 +14,19 @@ import pytest
 
 from a2a_sync import InputRequired
 from a2a_sync import operations as op
+from a2a_sync.agent.modes import InputModes
 from a2a_sync.card import AgentCapabilities
 from a2a_sync.errors import (
-    A2AError,
+    AgentError,
     InvalidParamsError,
     MethodNotFoundError,
     OverloadedError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from a2a_sync.handler import RequestHandler
 from a2a_sync.lifecycle import Fold
-from a2a_sync.modes import InputModes
 from a2a_sync.operations import Principal
+from a2a_sync.server.handler import RequestHandler
 from a2a_sync.types import (
     Artifact,
     CancelTaskRequest,
@@ -172,7 +172,7 @@ def test_a_foreign_task_answers_exactly_like_an_unknown_one(serve):
 
     def answers(task_id, **context):
         for call in calls(task_id, **context):
-            with pytest.raises(A2AError) as refused:
+            with pytest.raises(AgentError) as refused:
                 call()
             yield type(refused.value), refused.value.message.replace(task_id, "ID"), refused.value.metadata
 
@@ -228,7 +228,7 @@ def test_return_immediately_returns_a_task_that_is_still_running(serve):
 
 def test_a_blocking_send_can_be_bounded(serve):
     turns = Turns()
-    served = serve(turns, blocking=0.05)
+    served = serve(turns, blocking_send_timeout=0.05)
     task = served.send("hold end")
     assert task.state is S.WORKING
     turns.gate("hold end").open.set()
@@ -250,7 +250,7 @@ def test_a_caller_that_leaves_is_not_waited_for_and_the_task_goes_on(serve):
 
 
 def test_many_senders_at_once_each_get_their_own_task(serve):
-    served = serve(echo, executions=4)
+    served = serve(echo, max_concurrent_runs=4)
     senders = [served.in_background(f"n{number}") for number in range(24)]
     assert [sender.result().text for sender in senders] == [f"n{number}" for number in range(24)]
     served.quiet()
@@ -316,7 +316,7 @@ def test_a_streamed_message_to_a_busy_task_shows_its_own_run_only(serve):
 
 def test_a_task_stays_busy_for_so_long_only(serve):
     turns = Turns()
-    served = serve(turns, busy_wait=0.05)
+    served = serve(turns, busy_task_timeout=0.05)
     task_id = busy(served, turns)
     before = served.log(task_id)
     for call in (served.send, served.stream):
@@ -330,7 +330,7 @@ def test_a_task_stays_busy_for_so_long_only(serve):
 
 def test_who_does_not_wait_for_answers_does_not_wait_for_a_busy_task(serve):
     turns = Turns()
-    served = serve(turns, busy_wait=PATIENCE * 2)
+    served = serve(turns, busy_task_timeout=PATIENCE * 2)
     task_id = busy(served, turns)
     sending = Background(lambda: served.send("more", task_id=task_id, return_immediately=True))
     with pytest.raises(UnsupportedOperationError, match="busy"):
@@ -425,7 +425,7 @@ def test_it_holds_for_the_task_that_a_stream_begins_with(serve, length, said):
 
 
 def test_the_servers_own_bound_holds_whatever_is_asked(serve):
-    served = serve(echo, history=2)
+    served = serve(echo, max_history_length=2)
     task = served.send("ask")
     task = served.send("x", task_id=task.id, history_length=50)
     assert texts(task.history) == ["user: x", "agent: x"]
@@ -461,7 +461,7 @@ def test_a_snapshot_and_what_follows_add_up_to_the_task(serve):
             for number in range(40):
                 writer.write(f"{number} ")
 
-    served = serve(handler, queue=2)
+    served = serve(handler, max_buffered_batches=2)
     task_id = served.begin()
     start.wait()
     streams = [served.subscribe(task_id)]
@@ -502,7 +502,7 @@ def iter_chunks(context):
     with context.artifact("a") as writer:
         for number in range(5):
             writer.write(f"{number} ")
-    return context.say("done")
+    return context.agent_message("done")
 
 
 def test_a_resumed_stream_ends_with_its_run_though_the_next_goes_on(serve):
@@ -625,7 +625,7 @@ def test_a_page_size_out_of_range_is_refused(quick, size):
 
 
 def test_a_server_may_return_fewer_than_were_asked_for(quick):
-    served = quick(echo, page=2)
+    served = quick(echo, max_page_size=2)
     for text in "abc":
         served.send(text)
     for size in (None, 2, 100):

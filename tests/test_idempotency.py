@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from a2a_sync import Agent, Client, InputRequired, Stream
+from a2a_sync import Agent, Client, InputRequired, StreamingResult
 from a2a_sync import operations as op
 from a2a_sync.errors import InvalidParamsError, OverloadedError, TaskNotFoundError, UnsupportedOperationError
 from a2a_sync.operations import IDEMPOTENT_SEND, Principal
@@ -34,7 +34,7 @@ class Counting:
             return InputRequired("and then?")
         if message.text == "hold":
             self.gate.here()
-        return Stream(iter(message.text))
+        return StreamingResult(iter(message.text))
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_a_key_is_printable_and_not_too_long(served, handler, key):
 
 
 def test_one_that_comes_again_needs_no_free_thread(serve, handler):
-    served = serve(handler, executions=1, waiting=0)
+    served = serve(handler, max_concurrent_runs=1, max_queued_runs=0)
     first = Background(lambda: send(served, "hold"))
     handler.gate.wait()
     with pytest.raises(OverloadedError):
@@ -251,7 +251,7 @@ def test_one_that_comes_again_needs_no_free_thread(serve, handler):
 
 
 def test_what_was_refused_is_not_remembered(serve, handler):
-    served = serve(handler, executions=1, waiting=0)
+    served = serve(handler, max_concurrent_runs=1, max_queued_runs=0)
     first = Background(lambda: send(served, "hold"))
     handler.gate.wait()
     with pytest.raises(OverloadedError):
@@ -263,10 +263,10 @@ def test_what_was_refused_is_not_remembered(serve, handler):
 
 
 def test_a_key_is_kept_as_long_as_its_task(served, handler):
-    from a2a_sync.stores.base import Scope
+    from a2a_sync.stores.base import Owner
 
     first = send(served)
-    served.store.delete(Scope(), first.id)
+    served.store.delete(Owner(), first.id)
     assert send(served).id != first.id
     with pytest.raises(TaskNotFoundError):
         served.get(first.id)
@@ -317,7 +317,7 @@ class Quick(Agent):
 
     def handle_message(self, message, context):
         self.runs += 1
-        return context.say("at once")
+        return context.agent_message("at once")
 
 
 def test_an_agent_that_answers_without_a_task_does_not_but_keeps_the_promise(serve):

@@ -93,7 +93,7 @@ def test_a_traceback_reaches_the_caller_with_debug_only(over: str, agent: type[A
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize("agent", [Broken, Direct])
 def test_a_traceback_passes_every_binding_and_version(version: str, binding: str, agent: type[Agent]) -> None:
-    with client_of(agent(), "wsgi", debug=True, version=version, binding=binding) as client:
+    with client_of(agent(), "wsgi", debug=True, protocol_version=version, protocol_binding=binding) as client:
         for stream in (False, True):
             assert failure(client, "plain", stream=stream).endswith("Secret: the password is 1234")
 
@@ -215,7 +215,7 @@ def test_what_runs_elsewhere_raises_nothing_here() -> None:
 
 
 def test_nothing_is_kept_after_the_client() -> None:
-    from a2a_sync import incidents
+    from a2a_sync.telemetry import incidents
 
     before = list(incidents.observers)
     with client_of(Broken(), raises=True):

@@ -1,181 +1,99 @@
-"""Each room imports only from rooms below it; a wrong arrow fails by name. The picture is in docs/explanation/layout.md."""
+"""The structure of the package: which folder may import which. The same table is in docs/explanation/layout.md."""
 
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 
-#: The house from the ground up. A module may import modules of lower floors, and of its own folder.
-FLOORS: list[list[str]] = [
-    [
-        "errors",
-        "clock",
-        "closing",
-        "fork",
-        "limits",
-        "logs",
-        "tracing",
-        "wsgi.connection",
-        "wsgi.proxies",
-        "wsgi.origins",
-    ],
-    ["jsontext", "native", "urls", "runs.stopping", "threads", "serving"],
-    ["listeners", "datapart", "urlguard", "publickeys", "wsgi.slowbodies", "eventloop"],
-    ["types", "outbound"],
-    ["card", "lifecycle", "taskresult", "incidents", "chat.parts"],
-    ["operations", "cardrules", "modes", "bounds", "sizes"],
-    ["codec", "extensions", "cardmaking", "owncard", "auth", "ratelimit", "stores.base", "stores.contexts"],
-    [
-        "bindings.headers",
-        "bindings.routes",
-        "bindings.jsonrpc",
-        "bindings.http_json",
-        "bindings.sse",
-        "signing",
-        "stores.memory",
-        "stores.sqlite",
-        "stores",
-        "contextstate",
-        "conversation",
-        "dialogue",
-        "artifacts",
-        "chat",
-        "quotas",
-    ],
-    [
-        "events",
-        "pool",
-        "neighbours.hints",
-        "neighbours.leases",
-        "executor",
-        "stamp",
-        "paging",
-        "idempotency",
-        "receiver",
-        "client",
-        "agentevents",
-    ],
-    [
-        "activation",
-        "following",
-        "omission",
-        "places",
-        "runs.run",
-        "results",
-        "asynchronous",
-        "runs.around",
-        "metrics",
-        "retention",
-        "mapper",
-        "push",
-        "extended",
-        "localcalls",
-        "registry",
-    ],
-    ["runs.cancelling", "runs.watchdog", "runners"],
-    ["runs"],
-    ["neighbours"],
-    ["handler", "engine"],
-    ["wsgi.wellknown", "wsgi.streaming", "wsgi.operators"],
-    ["wsgi.exchange", "wsgi.plain"],
+#: Folders and top-level modules from the bottom up. Each imports only what stands in an earlier line, or its own folder.
+LAYERS: list[list[str]] = [
+    ["errors", "limits"],
+    ["jsontext", "urls"],
+    ["datapart"],
+    ["types"],
+    ["card", "lifecycle"],
+    ["cardrules", "operations", "sizes", "telemetry"],
+    ["cardmaking"],
+    ["concurrency"],
+    ["codec"],
+    ["bindings", "outbound", "stores"],
+    ["signing"],
+    ["auth", "webhooks"],
+    ["client"],
+    ["agent"],
+    ["engine"],
+    ["push"],
+    ["server"],
     ["wsgi"],
-    ["app"],
-    ["agent", "agentserver", "agenthost", "hosts"],
-    ["testing", "supervisor"],
-    ["gunicorn"],
+    ["multiagent"],
+    ["integrations"],
+    ["gunicorn", "testing"],
     ["cli"],
     ["__main__"],
 ]
-#: Rooms of the two sides of the wire, which meet in `operations` only.
-SERVER = {
-    "asynchronous",
-    "eventloop",
-    "limits",
-    "mapper",
-    "metrics",
-    "neighbours",
-    "paging",
-    "places",
-    "ratelimit",
-    "retention",
-    "stamp",
-    "auth",
-    "bounds",
-    "omission",
-    "outbound",
-    "stores",
-    "activation",
-    "events",
-    "following",
-    "idempotency",
-    "pool",
-    "executor",
-    "contextstate",
-    "conversation",
-    "dialogue",
-    "artifacts",
-    "runs",
-    "results",
-    "runners",
-    "engine",
-    "handler",
-    "push",
-    "owncard",
-    "extended",
-    "app",
-    "agent",
-    "wsgi",
-    "agenthost",
-    "hosts",
-    "serving",
-    "agentevents",
+#: Imports that go upwards, all inside functions or for type checkers, each with its reason.
+UPWARD: dict[tuple[str, str], str] = {
+    ("agent.agent", "wsgi.app"): "`agent.start()` serves the agent: an app is made when it is called",
+    ("types", "codec"): "`to_dict` and `from_dict` of every type use the codec of 1.0",
+}
+#: Modules that still import each other inside their folder. A module that is no longer part of a circle leaves the list.
+CIRCULAR = {
+    "client": {"chat", "client", "endpoint", "http_json", "jsonrpc", "link", "repeating", "resume", "stream", "tools"},
+    "stores": {"base", "contexts", "webhooks"},
+}
+#: The halves meet in `operations` and below; only calls without a network join them.
+SERVER_HALF = {"agent", "engine", "push", "server", "stores", "wsgi"}
+#: The one way from the server half to the client: an agent or app called in its own process.
+LOCAL_CALLS = {"agent.localcalls"}
+#: Third-party and operating system modules, and the folders that may import them.
+RESTRICTED = {
+    "requests": {"client", "testing"},
+    "urllib3": {"client", "outbound", "testing"},
+    "sqlite3": {"stores"},
+    "werkzeug": {"wsgi", "multiagent", "integrations", "testing"},
+    "socket": {"wsgi", "engine", "client", "cli", "gunicorn", "outbound", "testing"},
+    "sseclient": {"bindings"},
 }
 #: Names that say nothing of what a module holds.
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "core", "manager", "managers", "misc", "base_classes"}
 
 
-def modules() -> dict[str, Path]:
-    names = {}
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package by its dotted name; a package is named after its folder."""
+    found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         if name:
-            names[name] = path
-    return names
+            found[name] = ast.parse(path.read_text(), str(path))
+    return found
 
 
-def floor_of(module: str) -> int:
-    """The floor of the longest listed prefix: ``codec.v10`` lives where ``codec`` does."""
-    matches = [
-        (len(room), floor)
-        for floor, rooms in enumerate(FLOORS)
-        for room in rooms
-        if module == room or module.startswith(room + ".")
-    ]
-    assert matches, f"{module} has no floor: give it one in FLOORS"
-    return max(matches)[1]
+def folder(module: str) -> str:
+    return module.split(".")[0]
 
 
-def imports(path: Path) -> set[str]:
-    """Modules of the package that a file imports when it is loaded or later, but for type checking only."""
-    tree = ast.parse(path.read_text())
-    typing_only = {
-        child
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for child in ast.walk(node)
-    }
-    found: set[str] = set()
+def layer(module: str) -> int:
+    for number, names in enumerate(LAYERS):
+        if folder(module) in names:
+            return number
+    raise AssertionError(f"{module}: its folder has no layer; give it one in LAYERS")
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """The modules of the package that `module` imports: at its top, in functions and for type checkers alike."""
     known = modules()
-    for node in ast.walk(tree):
-        if node in typing_only:
-            continue
+    found: set[str] = set()
+    for node in ast.walk(known[module]):
         if isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path.name}: imports are absolute"
+            assert node.level == 0, f"{module}: imports are absolute"
             if node.module == "a2a_sync":
                 found |= {alias.name for alias in node.names if alias.name in known}
             elif node.module.startswith("a2a_sync."):
@@ -183,66 +101,75 @@ def imports(path: Path) -> set[str]:
                 below = {f"{base}.{alias.name}" for alias in node.names} & set(known)
                 found |= below or {base}
         elif isinstance(node, ast.Import):
-            found |= {a.name.removeprefix("a2a_sync.") for a in node.names if a.name.startswith("a2a_sync.")}
+            found |= {name.name.removeprefix("a2a_sync.") for name in node.names if name.name.startswith("a2a_sync.")}
+    return frozenset(found - {module})
+
+
+def third_party(module: str) -> set[str]:
+    found = set()
+    for node in ast.walk(modules()[module]):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").split(".")[0])
     return found
 
 
-#: The imports that lead upwards, each made when it is used and not when the module is loaded, and why.
-UPWARD = {("types", "codec"): "the types convert themselves to and from JSON, and codecs are made of the types"}
-
-
 @pytest.mark.parametrize("module", sorted(modules()))
-def test_a_room_imports_only_from_rooms_below(module: str) -> None:
-    folder = module.split(".")[0]
-    upward = {imported for importer, imported in UPWARD if importer == module}
-    for imported in sorted(imports(modules()[module]) - upward):
-        same_folder = imported.split(".")[0] == folder
-        assert same_folder or floor_of(imported) < floor_of(module), (
-            f"{module} imports {imported}, which is not below it"
-        )
+def test_a_module_imports_only_from_layers_below_or_its_own_folder(module: str) -> None:
+    for imported in sorted(imports(module)):
+        if folder(imported) == folder(module) or (module, imported) in UPWARD:
+            continue
+        assert layer(imported) < layer(module), f"{module} imports {imported}, which is not below it"
+
+
+def test_every_listed_upward_import_exists_and_there_are_at_most_three() -> None:
+    assert len(UPWARD) <= 3
+    for module, imported in UPWARD:
+        assert imported in imports(module), f"{module} no longer imports {imported}: remove the line"
+
+
+def test_no_folder_has_an_import_circle() -> None:
+    def reachable(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [one for one in imports(start) if folder(one) == folder(start)]
+        while waiting:
+            module = waiting.pop()
+            if module not in seen:
+                seen.add(module)
+                waiting += [one for one in imports(module) if folder(one) == folder(start)]
+        return seen
+
+    circular = {module for module in modules() if "." in module and module in reachable(module)}
+    assert circular == {f"{name}.{module}" for name, found in CIRCULAR.items() for module in found}
 
 
 def test_the_client_and_the_server_half_never_import_each_other() -> None:
-    for module, path in modules().items():
-        side = module.split(".")[0]
-        heads = {imported.split(".")[0] for imported in imports(path)}
-        if side == "client":
-            assert not heads & SERVER, f"{module} imports the server half: {heads & SERVER}"
-        elif side in SERVER:
+    for module in modules():
+        heads = {folder(imported) for imported in imports(module)}
+        if folder(module) == "client":
+            assert not heads & SERVER_HALF, f"{module} imports the server half: {heads & SERVER_HALF}"
+        elif folder(module) in SERVER_HALF and module not in LOCAL_CALLS:
             assert "client" not in heads, f"{module} imports the client"
 
 
-def test_no_room_has_a_name_that_says_nothing() -> None:
+def test_the_server_folder_knows_no_http() -> None:
+    for module in modules():
+        if folder(module) in {"server", "engine", "push", "stores", "agent"}:
+            assert not third_party(module) & {"werkzeug", "http", "wsgiref", "requests"}, module
+
+
+def test_every_folder_has_one_line_in_the_layers() -> None:
+    placed = [name for names in LAYERS for name in names]
+    assert sorted(placed) == sorted({folder(module) for module in modules()})
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
     assert not {part for module in modules() for part in module.split(".")} & NAMELESS
 
 
-def test_no_room_holds_two_nouns() -> None:
-    tables = {"types", "codec.v10"}
-    sizes = {module: len(path.read_text().splitlines()) for module, path in modules().items()}
-    assert not {module: size for module, size in sizes.items() if size > 500 and module not in tables}
-
-
-def test_only_the_rooms_made_for_it_know_sockets_and_databases() -> None:
-    allowed = {
-        "requests": {"client", "testing"},
-        "urllib3": {"client", "outbound", "testing"},
-        "sqlite3": {"stores"},
-        "werkzeug": {"app", "agenthost", "wsgi", "hosts", "testing"},
-        "socket": {"wsgi", "neighbours", "client", "cli", "gunicorn", "outbound", "urlguard", "testing"},
-        "sseclient": {"bindings"},
-    }
-    for module, path in modules().items():
-        top = {
-            name.split(".")[0]
-            for node in ast.walk(ast.parse(path.read_text()))
-            for name in (
-                [alias.name for alias in node.names]
-                if isinstance(node, ast.Import)
-                else [node.module or ""]
-                if isinstance(node, ast.ImportFrom)
-                else []
-            )
-        }
-        for library, rooms in allowed.items():
-            if library in top:
-                assert module.split(".")[0] in rooms, f"{module} imports {library}"
+@pytest.mark.parametrize("library", RESTRICTED)
+def test_a_library_is_imported_only_by_the_folders_made_for_it(library: str) -> None:
+    for module in modules():
+        if library in third_party(module):
+            assert folder(module) in RESTRICTED[library], f"{module} imports {library}"

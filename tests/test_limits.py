@@ -12,18 +12,25 @@ from a2a_sync.limits import Limits
 
 NAMES = [item.name for item in fields(Limits)]
 MAY_BE_NONE = {
-    "history_part",
-    "max_runtime",
-    "idle_timeout",
-    "blocking",
-    "keep_ended",
-    "keep_waiting",
-    "replay",
+    "max_history_part_bytes",
+    "run_timeout",
+    "run_idle_timeout",
+    "blocking_send_timeout",
+    "terminal_task_ttl",
+    "interrupted_task_ttl",
+    "stream_replay_window",
     "max_response_bytes",
     "max_task_bytes",
-    "threads",
+    "server_threads",
 }
-MAY_BE_ZERO = {"waiting", "leftovers", "busy_wait", "history", "direct", "cancel_grace"}
+MAY_BE_ZERO = {
+    "max_queued_runs",
+    "max_abandoned_threads",
+    "busy_task_timeout",
+    "max_history_length",
+    "direct_reply_timeout",
+    "cancel_handler_timeout",
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -53,8 +60,13 @@ def test_no_bound_is_taken_only_where_it_can_be_kept(name):
 
 def test_the_defaults_are_those_of_the_design():
     limits = Limits()
-    assert (limits.busy_wait, limits.direct, limits.cancel_grace, limits.heartbeat) == (20.0, 0.03, 0.5, 15.0)
-    assert limits.blocking is None
+    assert (
+        limits.busy_task_timeout,
+        limits.direct_reply_timeout,
+        limits.cancel_handler_timeout,
+        limits.stream_keepalive_interval,
+    ) == (20.0, 0.03, 0.5, 15.0)
+    assert limits.blocking_send_timeout is None
 
 
 def test_every_limit_is_described():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from a2a_sync import listeners
-from a2a_sync.listeners import Listeners
+from a2a_sync.concurrency import observers as listeners
+from a2a_sync.concurrency.observers import Listeners
 from tests.engine import PATIENCE, Gate, eventually
 
 

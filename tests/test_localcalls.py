@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from a2a_sync import Agent, Client
-from a2a_sync.localcalls import LocalCalls
+from a2a_sync.agent.localcalls import LocalCalls
 from tests.engine import Background, Gate
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Agent, Client, Message, RequestContext, Task
-from a2a_sync.logs import ContextFilter, get_logger, placed
+from a2a_sync.telemetry.logs import ContextFilter, get_logger, placed
 
 
 def test_a_record_of_the_library_says_where_it_was_made(caplog: pytest.LogCaptureFixture) -> None:

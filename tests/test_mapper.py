@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_sync import Artifact, Mapper, Message, Role, RunEvent, TaskArtifactUpdateEvent, TaskState, TextPart
+from a2a_sync.integrations.mapper import RunEventType, ToolCall, ToolResult
 from a2a_sync.lifecycle import Fold, IllegalTransition
-from a2a_sync.mapper import RunEventType, ToolCall, ToolResult
 from a2a_sync.types import TaskStatusUpdateEvent
 
 S = TaskState

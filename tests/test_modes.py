@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from a2a_sync import A2AApp, Agent, AgentSkill, Client, DataPart, FilePart, TextPart
+from a2a_sync.agent.modes import InputModes, Modes
 from a2a_sync.card import AgentCard
 from a2a_sync.errors import ContentTypeNotSupportedError
-from a2a_sync.modes import InputModes, Modes
 
 CARD = AgentCard(
     name="n",

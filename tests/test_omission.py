@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Agent, Client, InputRequired, Limits
-from a2a_sync.omission import OMITTED
+from a2a_sync.server.omission import OMITTED
 from a2a_sync.types import DataPart, FilePart, Message, Role, TextPart
 from tests.wsgi import Peer, message
 
@@ -33,7 +33,7 @@ def app() -> Iterator[A2AApp]:
         seen[:] = context.history
         return InputRequired("more?")
 
-    with A2AApp(agent, limits=Limits(history_part=1000)) as app:
+    with A2AApp(agent, limits=Limits(max_history_part_bytes=1000)) as app:
         yield app
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from a2a_sync.errors import UnsafeURLError
-from a2a_sync.outbound import NoAnswer, Outbound
-from a2a_sync.urlguard import URLGuard
+from a2a_sync.outbound.http import NoAnswer, Outbound
+from a2a_sync.outbound.urlguard import URLGuard
 from tests.certificates import Authority
 from tests.client.peer import Asked, Line, Peer, peer
 from tests.test_urlguard import resolving

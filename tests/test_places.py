@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from a2a_sync import places as module
 from a2a_sync.errors import OverloadedError
 from a2a_sync.operations import CANCEL_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE, Call, CallContext, Operation
-from a2a_sync.places import Places
+from a2a_sync.server import places as module
+from a2a_sync.server.places import Places
 from a2a_sync.types import CancelTaskRequest, Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
 from tests.engine import PATIENCE, Background, eventually, in_child
 

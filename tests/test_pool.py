@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
+from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.errors import OverloadedError
-from a2a_sync.pool import WorkerPool
 from tests.engine import PATIENCE, Gate, eventually, in_child
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_sync.auth.ownership import quota_owner
+from a2a_sync.concurrency.quotas import Quotas, Share
 from a2a_sync.limits import OwnerQuota
-from a2a_sync.quotas import Quotas, Share
+from a2a_sync.operations import quota_owner
 
 
 def fill(share: Share, owner: str) -> int:

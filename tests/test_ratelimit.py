@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, BearerAuth, Client, RateLimit, ratelimit
+from a2a_sync import A2AApp, Agent, BearerAuth, Client, RateLimit
 from a2a_sync.errors import OverloadedError
 from a2a_sync.operations import Call
+from a2a_sync.server import ratelimit
 from tests.wsgi import CARD, Answer, Peer, message
 
 

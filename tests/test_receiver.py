@@ -24,7 +24,7 @@ from a2a_sync import (
     InputRequired,
     Limits,
     PushNotification,
-    PushNotifications,
+    PushOptions,
     Task,
     TaskPushNotificationConfig,
     TaskState,
@@ -33,10 +33,10 @@ from a2a_sync import (
 )
 from a2a_sync import operations as op
 from a2a_sync.operations import Call, CallContext
-from a2a_sync.receiver import RefusedNotification
 from a2a_sync.signing import CardSigner, NotificationSigner
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
+from a2a_sync.webhooks import NotificationRefusedError
 from tests.engine import PATIENCE, eventually
 
 pytestmark = pytest.mark.timeout(60)
@@ -48,7 +48,7 @@ OLD_BODY = json.dumps({"kind": "task", "id": "t", "contextId": "c", "status": {"
 KEY = ed25519.Ed25519PrivateKey.generate()
 SIGNER = NotificationSigner(KEY, kid="one", issuer="https://agent.example/")
 STRANGER = NotificationSigner(ed25519.Ed25519PrivateKey.generate(), kid="one", issuer="https://agent.example/")
-KEYS = {"keys": [SIGNER.public_jwk]}
+KEYS = {"trusted_keys": [SIGNER.public_jwk]}
 
 
 def signed(
@@ -68,7 +68,7 @@ def signed(
 
 
 def refused(receiver: WebhookReceiver, headers: dict[str, str], body: bytes = BODY) -> int:
-    with pytest.raises(RefusedNotification) as caught:
+    with pytest.raises(NotificationRefusedError) as caught:
         receiver.receive(headers, body)
     return caught.value.status
 
@@ -107,7 +107,7 @@ def test_who_has_the_credentials_is_believed():
 
 
 def test_all_that_is_asked_for_must_be_right():
-    receiver = WebhookReceiver(token="t0ken", keys=KEYS)
+    receiver = WebhookReceiver(token="t0ken", trusted_keys=KEYS)
     assert refused(receiver, {"X-A2A-Notification-Token": "t0ken"}) == 401
     assert refused(receiver, signed()) == 401
     assert receiver.receive({**signed(), "X-A2A-Notification-Token": "t0ken"}, BODY) is not None
@@ -127,7 +127,7 @@ def test_all_that_is_asked_for_must_be_right():
     ids=["set", "jwk", "named", "pem"],
 )
 def test_what_a_trusted_key_has_signed_is_believed_and_its_claims_are_given(keys):
-    receiver = WebhookReceiver(keys=keys, url=URL, issuer="https://agent.example/")
+    receiver = WebhookReceiver(trusted_keys=keys, url=URL, issuer="https://agent.example/")
     notification = receiver.receive(signed(), BODY)
     assert notification is not None
     assert (notification.id, notification.claims["iss"]) == ("t/1", "https://agent.example/")
@@ -145,13 +145,13 @@ def test_every_kind_of_key_signs(key):
     signer = NotificationSigner(key, kid="k")
     token = signer.token(URL + "?secret=1", "t/1", BODY)
     headers = {"X-A2A-Notification-Signature": token, "X-A2A-Notification-Id": "t/1"}
-    assert WebhookReceiver(keys=signer.public_jwk, url=URL).receive(headers, BODY) is not None
+    assert WebhookReceiver(trusted_keys=signer.public_jwk, url=URL).receive(headers, BODY) is not None
 
 
 def test_a_signature_in_the_usual_place_for_tokens_is_found_too():
     """As receivers of the official samples expect it: no id, no audience."""
     token = signed(jti=None, aud=None, iss=None)["X-A2A-Notification-Signature"]
-    assert WebhookReceiver(keys=KEYS).receive({"Authorization": f"Bearer {token}"}, BODY) is not None
+    assert WebhookReceiver(trusted_keys=KEYS).receive({"Authorization": f"Bearer {token}"}, BODY) is not None
 
 
 FORGED: dict[str, Callable[[], tuple[dict[str, str], bytes]]] = {
@@ -192,22 +192,22 @@ def _hmac() -> str:
 
 @pytest.mark.parametrize("forgery", FORGED)
 def test_what_is_forged_replayed_or_meant_for_others_is_refused(forgery):
-    receiver = WebhookReceiver(keys=KEYS, url=URL, issuer="https://agent.example/")
+    receiver = WebhookReceiver(trusted_keys=KEYS, url=URL, issuer="https://agent.example/")
     headers, body = FORGED[forgery]()
     assert refused(receiver, headers, body) == 401
 
 
 def test_a_receiver_that_takes_what_was_meant_for_others_says_so(caplog):
     headers = signed(url="https://mallory.example/hook")
-    assert refused(WebhookReceiver(keys=KEYS, url=URL), headers) == 401
-    WebhookReceiver(keys=KEYS, token="t0ken")
+    assert refused(WebhookReceiver(trusted_keys=KEYS, url=URL), headers) == 401
+    WebhookReceiver(trusted_keys=KEYS, token="t0ken")
     assert "any other webhook" not in caplog.text
-    assert WebhookReceiver(keys=KEYS).receive(headers, BODY) is not None
+    assert WebhookReceiver(trusted_keys=KEYS).receive(headers, BODY) is not None
     assert "any other webhook" in caplog.text
 
 
 def test_a_time_that_is_written_as_text_is_read_too():
-    receiver = WebhookReceiver(keys=KEYS)
+    receiver = WebhookReceiver(trusted_keys=KEYS)
     assert receiver.receive(signed(iat=str(int(time.time()))), BODY) is not None
     assert refused(receiver, signed(iat="5")) == 401
 
@@ -223,7 +223,7 @@ def test_a_child_has_locks_and_a_line_of_its_own():
 
 def test_keys_that_cannot_be_read_are_the_receivers_trouble(monkeypatch):
     receiver = WebhookReceiver(
-        keys="http://127.0.0.1:9/jwks.json", guard=URLGuard(allow=["127.0.0.1"], schemes=["http"])
+        trusted_keys="http://127.0.0.1:9/jwks.json", url_guard=URLGuard(allow=["127.0.0.1"], schemes=["http"])
     )
     assert refused(receiver, signed()) == 503
 
@@ -285,7 +285,11 @@ def test_what_a_view_could_not_take_is_given_again():
 
 @pytest.mark.parametrize(
     "options",
-    [{"token": "secret"}, {"authentication": AuthenticationInfo(scheme="Bearer", credentials="x")}, {"keys": KEYS}],
+    [
+        {"token": "secret"},
+        {"authentication": AuthenticationInfo(scheme="Bearer", credentials="x")},
+        {"trusted_keys": KEYS},
+    ],
 )
 def test_of_strangers_no_body_is_read(options):
     class Unread:
@@ -322,7 +326,7 @@ def at(monkeypatch, seconds):
 @pytest.mark.parametrize("dated", [-22, 0, 26])
 @pytest.mark.parametrize("later", [1, 299, 301, 310, 325, 340, 353, 500])
 def test_a_signed_notification_is_taken_once_for_as_long_as_it_is_valid(monkeypatch, dated, later):
-    receiver = WebhookReceiver(keys=KEYS, url=URL)
+    receiver = WebhookReceiver(trusted_keys=KEYS, url=URL)
     headers = signed(iat=int(time.time()) + dated)
     assert receiver.receive(headers, BODY) is not None
     at(monkeypatch, later)
@@ -334,7 +338,7 @@ def test_a_signed_notification_is_taken_once_for_as_long_as_it_is_valid(monkeypa
 
 @pytest.mark.parametrize("jti", [None, ""])
 def test_a_signature_that_names_no_id_is_known_again_under_any_id(jti):
-    receiver = WebhookReceiver(keys=KEYS, url=URL)
+    receiver = WebhookReceiver(trusted_keys=KEYS, url=URL)
     headers = signed(jti=jti)
     if jti == "":
         headers["X-A2A-Notification-Id"] = ""
@@ -345,7 +349,7 @@ def test_a_signature_that_names_no_id_is_known_again_under_any_id(jti):
 
 
 def test_what_is_still_valid_is_never_forgotten_for_others(monkeypatch):
-    receiver = WebhookReceiver(keys=KEYS, url=URL, replay_cache_size=2)
+    receiver = WebhookReceiver(trusted_keys=KEYS, url=URL, replay_cache_size=2)
     first = signed(notification_id="t/0")
     for headers in (first, signed(notification_id="t/1")):
         assert receiver.receive(headers, BODY) is not None
@@ -404,7 +408,7 @@ def test_without_a_function_notifications_wait():
     ],
 )
 def test_what_is_wrong_is_answered(options, status):
-    assert post(WebhookReceiver(token="t0ken", most=1000), **options)[0] == status
+    assert post(WebhookReceiver(token="t0ken", max_body_bytes=1000), **options)[0] == status
 
 
 @pytest.mark.parametrize(
@@ -419,7 +423,7 @@ def test_what_is_wrong_is_answered(options, status):
 )
 def test_bodies_are_read_as_far_as_they_are_known_to_go(environ, status):
     answered: list[str] = []
-    receiver = WebhookReceiver(token="t0ken", most=1000)
+    receiver = WebhookReceiver(token="t0ken", max_body_bytes=1000)
     asked = {"REQUEST_METHOD": "POST", "HTTP_X_A2A_NOTIFICATION_TOKEN": "t0ken", **environ}
     receiver(asked, lambda line, headers: answered.append(line))
     assert answered[0].startswith(status)
@@ -457,12 +461,12 @@ def test_what_an_agent_signs_is_believed_by_its_published_key(version):
     told: list[PushNotification] = []
     with ExitStack() as stack:
         app = stack.enter_context(
-            A2AApp(agent, push=PushNotifications(guard=loopback, signer=SIGNER), limits=Limits(push_pause=0.01))
+            A2AApp(agent, push=PushOptions(url_guard=loopback, signer=SIGNER), limits=Limits(push_pause=0.01))
         )
         address = stack.enter_context(served(app))
         receiver = WebhookReceiver(
-            keys=f"{address}/.well-known/jwks.json",
-            guard=loopback,
+            trusted_keys=f"{address}/.well-known/jwks.json",
+            url_guard=loopback,
             token="t0ken",
             issuer="https://agent.example/",
             on_notification=told.append,
@@ -493,10 +497,10 @@ def test_the_keys_of_all_that_an_app_signs_are_published():
     agent = Agent("signing")
     agent.message(ask)
     cards = CardSigner(ec.generate_private_key(ec.SECP256R1()), kid="cards")
-    with A2AApp(agent, url="https://agent.example", signer=cards, push=PushNotifications(signer=SIGNER)) as app:
+    with A2AApp(agent, url="https://agent.example", card_signer=cards, push=PushOptions(signer=SIGNER)) as app:
         session = wsgi_session(validator(app))
         answer = session.get("http://agent.test/.well-known/jwks.json", timeout=10)
-        assert answer.json() == {"keys": [cards.public_jwk, SIGNER.public_jwk]}
+        assert answer.json() == {"trusted_keys": [cards.public_jwk, SIGNER.public_jwk]}
         assert "d" not in json.dumps([sorted(key) for key in answer.json()["keys"]]).replace("kid", "")
         assert answer.headers["Content-Type"] == "application/json"
         assert session.post("http://agent.test/.well-known/jwks.json", timeout=10).status_code == 405

@@ -20,13 +20,13 @@ from a2a_sync import gunicorn as gunicorn_settings
 from a2a_sync.bindings.http_json import write_request
 from a2a_sync.cli import main
 from a2a_sync.codec import by_version
-from a2a_sync.errors import A2AError, TransportError
+from a2a_sync.errors import AgentError, TransportError
 from a2a_sync.limits import OwnerQuota
 from a2a_sync.operations import OPERATIONS, Operation
 from a2a_sync.testing import wsgi_session
 from tests.live import ROOT
 from tests.pages import read
-from tests.test_layers import FLOORS
+from tests.test_layers import LAYERS
 
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
@@ -93,7 +93,7 @@ def test_every_name_in_the_reference_exists(name: str) -> None:
 def test_the_table_of_errors_is_that_of_the_classes() -> None:
     rows = errors_in("class", "code", "reason", "HTTP", "a caller meets it when")
     shown = {(name, int(code), reason, int(http)) for name, code, reason, http, _ in rows}
-    assert shown == {(cls.__name__, cls.code, cls.reason, cls.rpc_http_status) for cls in below(A2AError)}
+    assert shown == {(cls.__name__, cls.jsonrpc_code, cls.reason, cls.rpc_http_status) for cls in below(AgentError)}
 
 
 def test_every_error_of_the_transport_is_in_its_table() -> None:
@@ -105,7 +105,7 @@ def test_every_other_error_is_in_a_table_too() -> None:
     rest = {
         name
         for name, cls in vars(errors).items()
-        if isinstance(cls, type) and issubclass(cls, Exception) and not issubclass(cls, (A2AError, TransportError))
+        if isinstance(cls, type) and issubclass(cls, Exception) and not issubclass(cls, (AgentError, TransportError))
     }
     assert rest <= {name for name, _ in errors_in("class", "raised by")}
 
@@ -244,18 +244,16 @@ def test_the_coverage_of_operations_is_as_listed() -> None:
 # -- the house ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_floors_are_drawn_as_they_are_built() -> None:
-    rows = table(DOCS / "explanation" / "layout.md", "floor", "rooms")
-    assert [rooms.split(", ") for _, rooms in rows] == FLOORS
-    assert [int(number) for number, _ in rows] == list(range(len(FLOORS)))
+def test_the_layers_of_the_page_are_those_of_the_code() -> None:
+    rows = table(DOCS / "explanation" / "layout.md", "layer", "folders")
+    assert [folders.split(", ") for _, folders in rows] == LAYERS
+    assert [int(number) for number, _ in rows] == list(range(len(LAYERS)))
 
 
-def test_every_room_is_explained() -> None:
-    rows = table(DOCS / "explanation" / "layout.md", "room", "does", "leaves to others")
-    explained = {name.strip() for rooms, *_ in rows for name in rooms.split(",")}
-    built = {room for floor in FLOORS for room in floor}
-    assert {room.partition(".")[0] for room in built - {"__main__"}} == {name.partition(".")[0] for name in explained}
-    assert not {name for name in explained if "." in name and name.partition(".")[0] not in built and name not in built}
+def test_every_folder_is_explained() -> None:
+    rows = table(DOCS / "explanation" / "layout.md", "folder", "holds", "leaves to others")
+    explained = sorted(name.strip() for folders, *_ in rows for name in folders.split(","))
+    assert explained == sorted(name for names in LAYERS for name in names if name != "__main__")
 
 
 # -- the pages ----------------------------------------------------------------------------------------------------------

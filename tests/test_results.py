@@ -9,7 +9,7 @@ from datetime import date, datetime
 
 import pytest
 
-from a2a_sync import AuthRequired, Failure, InputRequired, Rejected, Stream
+from a2a_sync import AuthRequired, Failed, InputRequired, Rejected, StreamingResult
 from a2a_sync.types import (
     Artifact,
     DataPart,
@@ -73,7 +73,7 @@ RESULTS = {
     "a question": (lambda: InputRequired("size?"), (S.INPUT_REQUIRED, "size?", [], ["agent: size?"])),
     "a log-in": (lambda: AuthRequired("log in"), (S.AUTH_REQUIRED, "log in", [], ["agent: log in"])),
     "a refusal": (lambda: Rejected("not mine"), (S.REJECTED, "not mine", [], [])),
-    "a failure": (lambda: Failure("no stock"), (S.FAILED, "no stock", [], [])),
+    "a failure": (lambda: Failed("no stock"), (S.FAILED, "no stock", [], [])),
     "a message": (
         lambda: Message(role=Role.AGENT, parts=(TextPart("hello"),)),
         (S.COMPLETED, "hello", [], []),
@@ -142,7 +142,7 @@ def test_the_question_in_the_history_is_the_one_in_the_status(serve):
 
 def test_a_question_is_in_the_history_once_however_often_its_status_is_sent(serve):
     def handler(message, context):
-        question = context.say("log in, please")
+        question = context.agent_message("log in, please")
         context.emit(question)
         waiting = TaskStatusUpdateEvent(status=TaskStatus(state=S.AUTH_REQUIRED, message=question))
         context.emit(waiting)
@@ -206,11 +206,11 @@ def test_chunks_are_pieces_of_one_artifact_which_is_repeated_as_a_whole_and_beco
 @pytest.mark.parametrize("generator", [False, True])
 def test_a_failure_shows_its_reason_whatever_that_is(serve, reason, shown, generator):
     def handler(message, context):
-        return Failure(reason, metadata={"k": 1})
+        return Failed(reason, metadata={"k": 1})
 
     def streams(message, context):
         yield from ()
-        return Failure(reason, metadata={"k": 1})
+        return Failed(reason, metadata={"k": 1})
 
     task = serve(streams if generator else handler).send()
     assert (task.state, task.status.message.text, task.metadata) == (S.FAILED, shown, {"k": 1})
@@ -223,7 +223,7 @@ ENDS = {
     "an empty last chunk": ("", (S.COMPLETED, None, [("ab",)], ["agent: ab"])),
     "a question": (InputRequired("go on?"), (S.INPUT_REQUIRED, "go on?", [("ab",)], ["agent: ab", "agent: go on?"])),
     "a log-in": (AuthRequired("who?"), (S.AUTH_REQUIRED, "who?", [("ab",)], ["agent: ab", "agent: who?"])),
-    "a failure": (Failure("broke"), (S.FAILED, "broke", [("ab",)], ["agent: ab"])),
+    "a failure": (Failed("broke"), (S.FAILED, "broke", [("ab",)], ["agent: ab"])),
     "a refusal": (Rejected("no"), (S.REJECTED, "no", [("ab",)], ["agent: ab"])),
     "another artifact": (
         Artifact(parts=(TextPart("z"),)),
@@ -253,8 +253,8 @@ def test_artifacts_events_and_messages_go_out_as_they_are_between_chunks(serve):
     def handler(message, context):
         yield "a"
         yield Artifact(name="chart", parts=(PICTURE,))
-        yield context.say("by the way")
-        yield TaskStatusUpdateEvent(status=TaskStatus(state=S.WORKING, message=context.say("nearly")))
+        yield context.agent_message("by the way")
+        yield TaskStatusUpdateEvent(status=TaskStatus(state=S.WORKING, message=context.agent_message("nearly")))
         yield "b"
 
     served = serve(handler)
@@ -332,7 +332,7 @@ def test_any_iterable_can_be_streamed_and_is_closed(serve):
             self.closed = True
 
     chunks = Chunks()
-    assert effect(serve(lambda message, context: Stream(chunks)).send())[2:] == (
+    assert effect(serve(lambda message, context: StreamingResult(chunks)).send())[2:] == (
         [(TextPart("ab"),)],
         ["agent: ab"],
     )
@@ -395,7 +395,7 @@ def test_what_nobody_could_read_fails_the_task_and_is_explained_in_the_log(serve
     assert re.search(explained, caplog.text), caplog.text
 
 
-@pytest.mark.parametrize("item", [InputRequired("?"), None, Stream(()), 5])
+@pytest.mark.parametrize("item", [InputRequired("?"), None, StreamingResult(()), 5])
 def test_what_a_generator_cannot_yield_fails_the_task(serve, item, caplog):
     def handler(message, context):
         yield "a"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Agent, Client, InputRequired, Limits, TaskNotFoundError, UnsupportedOperationError
-from a2a_sync.retention import Sweeper
+from a2a_sync.engine.retention import Sweeper
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.types import Task, TaskState
@@ -48,8 +48,8 @@ def sweep(served: Served, later: float) -> None:
     """What the sweeper of `served` would do so many seconds from now."""
     moment, passed = time.time_ns() + int(later * 1e9), time.monotonic() + later
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("a2a_sync.clock.time_ns", lambda: moment)
-        patch.setattr("a2a_sync.clock.monotonic", lambda: passed)
+        patch.setattr("a2a_sync.concurrency.clock.time_ns", lambda: moment)
+        patch.setattr("a2a_sync.concurrency.clock.monotonic", lambda: passed)
         while served.app._engine.sweeper.sweep():
             pass
 
@@ -70,7 +70,7 @@ def test_ended_tasks_go_after_a_week_and_waiting_ones_after_a_month(serve: Calla
 
 
 def test_without_limits_everything_is_kept(serve: Callable[..., Served]) -> None:
-    served = serve(counting, keep_ended=None, keep_waiting=None, replay=None)
+    served = serve(counting, terminal_task_ttl=None, interrupted_task_ttl=None, stream_replay_window=None)
     made = [served.send(text).id for text in ("100", "ask")]
     logs = [served.log(task_id) for task_id in made]
     sweep(served, 10_000 * DAY)
@@ -157,7 +157,7 @@ def test_a_number_before_the_window_gets_a_snapshot_of_a_task_that_goes_on(serve
 
 
 def test_a_reader_that_is_slower_than_the_window_is_cut_and_sees_no_gap(serve: Callable[..., Served]) -> None:
-    served = serve(counting, queue=1)
+    served = serve(counting, max_buffered_batches=1)
     stream = served.stream("100")
     shown = stream.poll(PATIENCE)
     served.quiet()
@@ -184,7 +184,7 @@ def sweepers() -> list[threading.Thread]:
 
 def test_the_sweeper_starts_with_the_first_call_and_ends_with_the_app() -> None:
     before = len(sweepers())
-    app = A2AApp(Agent("quiet", description="d"), limits=Limits(sweep=0.01))
+    app = A2AApp(Agent("quiet", description="d"), limits=Limits(sweep_interval=0.01))
     assert len(sweepers()) == before
     client = Client(app)
     for _ in range(2):
@@ -196,7 +196,7 @@ def test_the_sweeper_starts_with_the_first_call_and_ends_with_the_app() -> None:
 
 
 def test_old_tasks_go_by_themselves() -> None:
-    served = Served(counting, sweep=0.01, keep_ended=0.05)
+    served = Served(counting, sweep_interval=0.01, terminal_task_ttl=0.05)
     task = served.send("1")
 
     def gone() -> bool:
@@ -218,7 +218,7 @@ def test_a_fault_of_the_store_does_not_end_the_sweeper(caplog: pytest.LogCapture
             looks.release()
             raise OSError("disk on fire")
 
-    sweeper = Sweeper(Broken(), Served(counting).app._engine.hub, Limits(sweep=0.01))
+    sweeper = Sweeper(Broken(), Served(counting).app._engine.hub, Limits(sweep_interval=0.01))
     sweeper.start()
     for _ in range(3):
         assert looks.acquire(timeout=PATIENCE)
@@ -228,7 +228,7 @@ def test_a_fault_of_the_store_does_not_end_the_sweeper(caplog: pytest.LogCapture
 
 def test_an_app_that_nobody_uses_any_more_takes_its_sweeper_along() -> None:
     before = len(sweepers())  # those of earlier tests may end meanwhile
-    served = Served(counting, sweep=0.01)
+    served = Served(counting, sweep_interval=0.01)
     served.send("1")
     served.quiet()
     gone = weakref.ref(served.app._engine.sweeper)
@@ -242,7 +242,7 @@ def test_an_app_that_nobody_uses_any_more_takes_its_sweeper_along() -> None:
 
 
 def test_a_forked_child_sweeps_with_a_thread_of_its_own() -> None:
-    served = Served(counting, sweep=0.01, keep_ended=0.01)
+    served = Served(counting, sweep_interval=0.01, terminal_task_ttl=0.01)
     served.send("1")
 
     def child() -> None:

@@ -29,8 +29,8 @@ from a2a_sync import (
     get_task_result,
     to_chat_messages,
 )
-from a2a_sync.mapper import ToolCall, ToolResult
-from a2a_sync.runners import RunResult, workflow_input
+from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.runners import RunResult, workflow_input
 from tests.engine import PATIENCE
 
 S = TaskState

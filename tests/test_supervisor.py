@@ -77,7 +77,7 @@ def test_options_of_an_agents_own_reach_its_code(tmp_path: Path) -> None:
         assert [agents[name].call("5").text for name in ("Pricing", "euros")] == ["5 USD", "5 EUR"]
     with AgentSupervisor([(Pricing, {"name": "one"}), (Pricing, {"name": "two"})], currency="CHF") as agents:
         assert [agents[name].call("5").text for name in ("one", "two")] == ["5 CHF", "5 CHF"]
-    with Pricing(currency="GBP").start(limits=Limits(executions=1)) as agent:
+    with Pricing(currency="GBP").start(limits=Limits(max_concurrent_runs=1)) as agent:
         assert agent.call("5").text == "5 GBP"
 
 

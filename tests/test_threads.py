@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, closing, contextmanager
 
 import pytest
 
-from a2a_sync.client.timeouts import AlarmClock
-from a2a_sync.listeners import Listeners
-from a2a_sync.neighbours.hints import ChangePoll
-from a2a_sync.threads import start_thread
+from a2a_sync.client.deadlines import AlarmClock
+from a2a_sync.concurrency.background import start_thread
+from a2a_sync.concurrency.observers import Listeners
+from a2a_sync.engine.pubsub import ChangePoll
 from tests.engine import PATIENCE
 
 

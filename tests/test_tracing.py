@@ -11,8 +11,8 @@ import pytest
 from a2a_sync import A2AApp, Agent, Client, Message, RequestContext, Task
 from a2a_sync import operations as op
 from a2a_sync.operations import Call, CallContext
+from a2a_sync.telemetry.tracing import incoming, outgoing, traced
 from a2a_sync.testing import wsgi_session
-from a2a_sync.tracing import incoming, outgoing, traced
 from a2a_sync.types import Role, SendMessageRequest, TextPart
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

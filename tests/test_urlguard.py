@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from a2a_sync.errors import UnsafeURLError
-from a2a_sync.urlguard import URLGuard, is_private
+from a2a_sync.outbound.urlguard import URLGuard, is_private
 
 HOSTILE = [
     # loopback, plainly and by its names

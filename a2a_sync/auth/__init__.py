@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from a2a_sync.auth.policy import Auth as Auth
-from a2a_sync.logs import get_logger
+from a2a_sync.auth.policy import Auth, Scopes
+from a2a_sync.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from a2a_sync.auth.admission import Admission
@@ -18,12 +17,9 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: The scopes that operations need, by the names of these.
-Scopes: TypeAlias = Mapping[str, str | Iterable[str]]
-
 
 def admission_of(auth: Auth | None, scopes: Scopes | None, card: AgentCard) -> Admission | None:
-    """The door that ``A2AApp(auth=…, scopes=…)`` asks for; None: it stands open. `card` is what the app's author wrote.
+    """The door that ``A2AApp(auth=…, required_scopes=…)`` asks for; None: it stands open. `card` is what the app's author wrote.
 
     Raises:
         TypeError, ValueError: nothing can be made of these.

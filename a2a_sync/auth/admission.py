@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from a2a_sync.auth import Scopes
-from a2a_sync.auth.policy import Auth, Authenticator, TokenRefusedError, as_requirement
+from a2a_sync.auth.policy import Auth, Authenticator, Scopes, TokenRefusedError, as_requirement
 from a2a_sync.card import (
     AgentCard,
     APIKeySecurityScheme,
@@ -18,8 +17,8 @@ from a2a_sync.card import (
     SecurityScheme,
 )
 from a2a_sync.errors import PermissionDeniedError, UnauthenticatedError
-from a2a_sync.logs import get_logger
 from a2a_sync.operations import OPERATIONS, Call, Endpoint, Operation, Principal
+from a2a_sync.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

@@ -5,13 +5,12 @@ A way is an `Authenticator`. What is asked for is always a choice of sets of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from a2a_sync.auth.ownership import NAMED_MARK, OWNER_MARK
 from a2a_sync.card import SecurityScheme
 from a2a_sync.errors import UnauthenticatedError
-from a2a_sync.operations import Principal
+from a2a_sync.operations import NAMED_MARK, OWNER_MARK, Principal
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -78,7 +77,7 @@ class Authenticator(Requirement):
         return f"<{type(self).__name__} {self.name!r}>"
 
 
-class HostLogin(Authenticator):
+class FrameworkAuth(Authenticator):
     """Whoever the host of the app says is calling: by ``environ["a2a_sync.principal"]``, which `hosts` and middleware set."""
 
     name = "host"
@@ -102,6 +101,8 @@ class _Function(Authenticator):
         return as_principal(self._identify(environ))
 
 
+#: The scopes that operations need, by the names of these.
+Scopes: TypeAlias = Mapping[str, str | Iterable[str]]
 Auth: TypeAlias = "Requirement | Callable[[dict[str, Any]], Said]"
 
 

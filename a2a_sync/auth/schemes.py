@@ -14,7 +14,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 from a2a_sync.auth.policy import Authenticator, Said, as_principal
@@ -26,7 +26,6 @@ from a2a_sync.card import (
 )
 from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import Principal
-from a2a_sync.wsgi.connection import peer_certificate
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -36,6 +35,8 @@ Verify: TypeAlias = Callable[[str], Said] | Mapping[str, Principal | str]
 
 _Function = TypeVar("_Function", bound=Callable[..., Said])
 
+#: Where servers put the socket of a request.
+_SOCKETS = ("gunicorn.socket", "werkzeug.socket")
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _LOOPBACK = ("127.0.0.0/8", "::1")
 _SHORT_NAMES = {
@@ -237,6 +238,16 @@ def bearer_token(environ: WSGIEnvironment) -> str | None:
 def _pair(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name.strip(), value.strip().strip('"')
+
+
+def peer_certificate(environ: WSGIEnvironment) -> dict[str, Any]:
+    """The client's certificate as `ssl` gives it, if the server asked for one and has verified it; else nothing."""
+    connection = next((environ[key] for key in _SOCKETS if key in environ), None)
+    ask = getattr(connection, "getpeercert", None)
+    try:
+        return (ask() if ask is not None else None) or {}
+    except (OSError, ValueError):
+        return {}  # it is closed
 
 
 def _subject(environ: WSGIEnvironment) -> str:

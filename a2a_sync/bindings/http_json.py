@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from a2a_sync import errors as e
 from a2a_sync import operations as o
 from a2a_sync.bindings.routes import TENANT, Place, write_path
-from a2a_sync.codec import Codec, InvalidAnswer
+from a2a_sync.codec import Codec, DecodeError
 from a2a_sync.codec.records import camel
 from a2a_sync.jsontext import MAX_ANSWER_DEPTH, dumps, loads
 
@@ -105,7 +105,7 @@ def write_result(result: Any) -> bytes:
     return dumps(result)
 
 
-def write_error(error: e.A2AError, codec: Codec) -> bytes:
+def write_error(error: e.AgentError, codec: Codec) -> bytes:
     """The body that tells an error (spec 11.6). It never fails.
 
     0.3 says nothing of its form, so there it has besides what the readers of 0.3 that are known look for.
@@ -118,8 +118,8 @@ def write_error(error: e.A2AError, codec: Codec) -> bytes:
         return dumps(_told(error, codec.version, written, error.default_message, None))
 
 
-def _told(error: e.A2AError, version: str, written: dict[str, Any], message: str, details: Any) -> dict[str, Any]:
-    status: dict[str, Any] = {"code": error.http_status, "status": error.status, "message": message}
+def _told(error: e.AgentError, version: str, written: dict[str, Any], message: str, details: Any) -> dict[str, Any]:
+    status: dict[str, Any] = {"code": error.http_status, "status": error.grpc_status, "message": message}
     if details is not None:
         status["details"] = details
     if version != _OLD:
@@ -127,7 +127,7 @@ def _told(error: e.A2AError, version: str, written: dict[str, Any], message: str
     return {"type": _named(error), "code": written["code"], "message": message, "error": status}
 
 
-def _named(error: e.A2AError) -> str:
+def _named(error: e.AgentError) -> str:
     """The protocol's name of an error: that of the nearest class which has one."""
     return next(cls.__name__ for cls in type(error).__mro__ if cls.__module__ == e.__name__)
 
@@ -141,7 +141,7 @@ class BareEvents:
         """The data of one event."""
         return event
 
-    def wrap_error(self, error: e.A2AError, codec: Codec) -> bytes:
+    def wrap_error(self, error: e.AgentError, codec: Codec) -> bytes:
         """The data of an event that tells an error."""
         return write_error(error, codec)
 
@@ -180,7 +180,7 @@ def _said(value: Any) -> str:
 
 
 #: What a status stands for where nothing else is said. Some are those of an earlier release (1.0.0).
-_BY_STATUS: dict[int, type[e.A2AError]] = {
+_BY_STATUS: dict[int, type[e.AgentError]] = {
     400: e.InvalidParamsError,
     401: e.UnauthenticatedError,
     403: e.PermissionDeniedError,
@@ -202,8 +202,8 @@ def read_answer(body: bytes, status: int, codec: Codec) -> Any:
     """The result in an answer; None where the body is empty.
 
     Raises:
-        A2AError: the answer is an error; this is the peer's.
-        InvalidAnswer: it is neither.
+        AgentError: the answer is an error; this is the peer's.
+        DecodeError: it is neither.
     """
     value = _value(body) if body.strip() or status >= 300 else None
     if status >= 300:
@@ -215,8 +215,8 @@ def read_event(data: str, name: str, codec: Codec) -> Any:
     """The JSON in one event of a stream.
 
     Raises:
-        A2AError: the event tells an error; this is the peer's.
-        InvalidAnswer: it cannot be read.
+        AgentError: the event tells an error; this is the peer's.
+        DecodeError: it cannot be read.
     """
     value = _value(data)
     if name == "error" or (isinstance(value, dict) and isinstance(value.get("error"), dict)):
@@ -228,10 +228,10 @@ def _value(body: bytes | str) -> Any:
     try:
         return loads(body, max_depth=MAX_ANSWER_DEPTH)
     except e.JSONParseError as error:
-        raise InvalidAnswer(error.message) from None
+        raise DecodeError(error.message) from None
 
 
-def _error(value: Any, status: int, codec: Codec) -> e.A2AError:
+def _error(value: Any, status: int, codec: Codec) -> e.AgentError:
     """The error in a body, chosen by its reason, then by its code, which only 0.3 has, then by the status."""
     told = value if isinstance(value, dict) else {}
     said = told.get("error")
@@ -243,11 +243,15 @@ def _error(value: Any, status: int, codec: Codec) -> e.A2AError:
         said = told
     else:
         # Many a proxy says {"error": …} too.
-        raise InvalidAnswer("The answer is not an error of the protocol")
+        raise DecodeError("The answer is not an error of the protocol")
     error = codec.load_error(said)
-    if type(error) is e.A2AError and error.reason == e.A2AError.reason and error.code == e.A2AError.code:
+    if (
+        type(error) is e.AgentError
+        and error.reason == e.AgentError.reason
+        and error.jsonrpc_code == e.AgentError.jsonrpc_code
+    ):
         status = said["status"] if isinstance(said.get("status"), int) else status
-        error = _BY_STATUS.get(status, e.A2AError)(
+        error = _BY_STATUS.get(status, e.AgentError)(
             error.message, metadata=error.metadata, violations=error.violations, retry_after=error.retry_after
         )
     return error

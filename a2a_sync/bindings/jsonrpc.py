@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from a2a_sync.bounds import LONGEST_ID
-from a2a_sync.codec import Codec, InvalidAnswer
-from a2a_sync.errors import A2AError, InvalidParamsError, InvalidRequestError, JSONParseError
+from a2a_sync.codec import Codec, DecodeError
+from a2a_sync.errors import AgentError, InvalidParamsError, InvalidRequestError, JSONParseError
 from a2a_sync.jsontext import MAX_ANSWER_DEPTH, dumps, loads
+from a2a_sync.limits import LONGEST_ID
 
 #: An id is given back as it came.
 RpcId: TypeAlias = str | int | None
@@ -29,7 +29,7 @@ class RpcRequest:
 class RpcError(Exception):
     """The body is no request. Answer with ``error`` under ``id`` (None where the id could not be read)."""
 
-    def __init__(self, error: A2AError, id: RpcId = None) -> None:
+    def __init__(self, error: AgentError, id: RpcId = None) -> None:
         super().__init__(str(error))
         self.error = error
         self.id = id
@@ -80,7 +80,7 @@ def write_result(id: RpcId, result: Any) -> bytes:
     return dumps({"jsonrpc": "2.0", "id": id, "result": result})
 
 
-def write_error(id: RpcId, error: A2AError, codec: Codec) -> bytes:
+def write_error(id: RpcId, error: AgentError, codec: Codec) -> bytes:
     """The answer that carries `error`."""
     return EventEnvelope(id).wrap_error(error, codec)
 
@@ -99,13 +99,13 @@ class EventEnvelope:
         """The answer that carries one event's bytes."""
         return b"".join((self._head, b',"result":', event, b"}"))
 
-    def wrap_error(self, error: A2AError, codec: Codec) -> bytes:
+    def wrap_error(self, error: AgentError, codec: Codec) -> bytes:
         """The answer that carries an error, at the start of an exchange or in the middle of a stream. It never fails."""
         try:
             written = dumps(codec.dump_error(error))
         except ValueError:
             # Its text comes from user code and may be one that UTF-8 cannot hold.
-            written = dumps({"code": error.code, "message": error.default_message})
+            written = dumps({"code": error.jsonrpc_code, "message": error.default_message})
         return b"".join((self._head, b',"error":', written, b"}"))
 
 
@@ -125,15 +125,15 @@ def read_response(body: bytes | str, codec: Codec) -> Any:
     """The result in an answer, or in one event of a stream. Ids are not compared: HTTP pairs the two.
 
     Raises:
-        A2AError: the answer is an error; this is the peer's.
-        InvalidAnswer: it is not a JSON-RPC answer.
+        AgentError: the answer is an error; this is the peer's.
+        DecodeError: it is not a JSON-RPC answer.
     """
     try:
         value = loads(body, max_depth=MAX_ANSWER_DEPTH)
     except JSONParseError as error:
-        raise InvalidAnswer(error.message) from None
+        raise DecodeError(error.message) from None
     if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
-        raise InvalidAnswer("The answer is not a JSON-RPC 2.0 object")
+        raise DecodeError("The answer is not a JSON-RPC 2.0 object")
     if value.get("error") is not None:
         raise codec.load_error(value["error"])
     # Some servers say nothing where there is nothing to say: whether there had to be something is for the codec.

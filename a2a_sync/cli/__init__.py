@@ -21,7 +21,7 @@ from a2a_sync.cli.send import send
 from a2a_sync.cli.serve import serve
 from a2a_sync.cli.tasks import cancel, get, list_tasks
 from a2a_sync.cli.text import say
-from a2a_sync.errors import A2AError, TransportError, UnauthenticatedError
+from a2a_sync.errors import AgentError, TransportError, UnauthenticatedError
 
 __all__ = ["main"]
 
@@ -32,7 +32,7 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except A2AError as error:
+        except AgentError as error:
             hint = (
                 "; credentials come with --auth, A2A_SYNC_AUTH or the URL"
                 if isinstance(error, UnauthenticatedError)

@@ -13,13 +13,13 @@ from pathlib import Path
 import click
 
 from a2a_sync import (
-    A2AError,
+    AgentError,
     Client,
     FilePart,
     Message,
     Part,
     Role,
-    StreamInterrupted,
+    StreamInterruptedError,
     Task,
     TaskState,
     TextPart,
@@ -174,7 +174,7 @@ class _Exchange:
                     if stream.state is TaskState.INPUT_REQUIRED:
                         # The next word is ours, whatever the server does with its end of the stream.
                         stream.end_within(1.0)
-            except StreamInterrupted as error:
+            except StreamInterruptedError as error:
                 if not stream.task_id:
                     raise
                 say(f"{error}; waiting for the task", error=True)
@@ -208,7 +208,7 @@ class _Exchange:
             with Client(self._url, auth=self._auth) as client:
                 task = client.cancel_task(self._task_id, timeout=CANCEL_PATIENCE)
             say(f"task {task.id} is {task.state}")
-        except (A2AError, TransportError) as error:
+        except (AgentError, TransportError) as error:
             say(f"the task could not be cancelled: {error}", error=True)
         except KeyboardInterrupt:
             say("interrupted again; the task may go on", error=True)

@@ -9,7 +9,7 @@ import traceback
 from typing import Any
 
 from a2a_sync import A2AApp, Agent, AgentHost
-from a2a_sync.executor import check_executor
+from a2a_sync.agent.executor import check_executor
 
 
 class TargetError(Exception):

@@ -5,9 +5,9 @@ Nothing of the server half is loaded here, and requests only with the first clie
 
 from a2a_sync.client.chat import Chat
 from a2a_sync.client.client import Client
+from a2a_sync.client.deadlines import Timeout
 from a2a_sync.client.link import CallOptions
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.stream import TaskStream
-from a2a_sync.client.timeouts import Timeout
 
 __all__ = ["CallOptions", "Chat", "Client", "Retry", "TaskStream", "Timeout"]

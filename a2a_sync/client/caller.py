@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from a2a_sync.card import AgentCard
 from a2a_sync.client.cards import FOR_EVER, Kept, Wanted, choose_interface, made_absolute
+from a2a_sync.client.deadlines import Deadline, Timeout
 from a2a_sync.client.link import CallOptions, Link, Surroundings, as_uris, check_options, http_link, local_link
 from a2a_sync.client.retry import Retry
-from a2a_sync.client.timeouts import Deadline, Timeout
-from a2a_sync.closing import Closes
+from a2a_sync.concurrency.closing import Closes
+from a2a_sync.concurrency.gevent import at_home
 from a2a_sync.errors import (
-    A2AError,
-    InvalidAnswerError,
+    AgentError,
+    MalformedResponseError,
     TransportError,
     UnsafeURLError,
     UnsupportedOperationError,
 )
-from a2a_sync.logs import get_logger
-from a2a_sync.native import at_home
 from a2a_sync.operations import GET_EXTENDED_CARD, Interceptor
+from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import GetExtendedAgentCardRequest
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from a2a_sync.client.http import HttpTransport
     from a2a_sync.client.placing import Auth
     from a2a_sync.client.trust import CardTrust
-    from a2a_sync.urlguard import URLGuard
+    from a2a_sync.outbound.urlguard import URLGuard
 
 
 logger = get_logger(__name__)
@@ -57,8 +57,8 @@ class Caller(Closes):
         timeout: Timeout | float | None = None,
         retry: Retry | None = _RETRY,
         headers: Mapping[str, str] | None = None,
-        version: str | None = None,
-        binding: str | None = None,
+        protocol_version: str | None = None,
+        protocol_binding: str | None = None,
         prefer: Sequence[str] = (),
         tenant: str | None = None,
         extensions: Sequence[str] = (),
@@ -66,8 +66,8 @@ class Caller(Closes):
         session: requests.Session | None = None,
         verify: bool | str | os.PathLike[str] | None = None,
         cert: str | tuple[str, str] | None = None,
-        verify_card: Any = None,
-        files_twice: bool = False,
+        card_verifier: Any = None,
+        double_base64_files: bool = False,
         url_guard: URLGuard | None = None,
     ) -> None:
         if target is None:
@@ -77,9 +77,9 @@ class Caller(Closes):
         self._target: Any = target
         self._tls = _tls_settings(verify, cert, session)
         self._timeout = Timeout.of(timeout)
-        self._wanted = Wanted.of(version, binding, prefer)
+        self._wanted = Wanted.of(protocol_version, protocol_binding, prefer)
         self._tenant = tenant
-        self._files_twice = files_twice
+        self._files_twice = double_base64_files
         self._guard = url_guard
         lower = {name.lower(): value for name, value in (headers or {}).items()}
         self._surroundings = Surroundings(lower, as_uris(extensions), retry or Retry.off)
@@ -97,7 +97,7 @@ class Caller(Closes):
             self._http = self._transport(choose_interface(target, *self._wanted).url, auth, session)
         elif not (hasattr(target, "endpoint") and hasattr(target, "agent_card")):
             raise TypeError(f"Client takes a URL, an AgentCard, an A2AApp or an Agent; not {type(target).__name__}")
-        self._trust = None if verify_card is None or self._http is None else _trust(verify_card, self._http)
+        self._trust = None if card_verifier is None or self._http is None else _trust(card_verifier, self._http)
 
     def _transport(self, home: str, auth: Auth, session: requests.Session | None) -> HttpTransport:
         # Loading requests takes longer than all the rest: only clients that use it pay for it.
@@ -143,7 +143,7 @@ class Caller(Closes):
             try:
                 card = made_absolute(card, self._http.home)
             except UnsafeURLError as error:
-                raise InvalidAnswerError(
+                raise MalformedResponseError(
                     f"the extended card is not valid: {error}", phase="card", agent=link.agent
                 ) from None
         if link is self._link:
@@ -178,7 +178,7 @@ class Caller(Closes):
         try:
             same = found.card is None or found.card == old.card
             new = replace(old, kept=found.kept) if same else self._linked(found.card, deadline, found.kept)
-        except (A2AError, TransportError, ValueError) as error:
+        except (AgentError, TransportError, ValueError) as error:
             logger.info("the new card of %s cannot be used (%s); the one from before is", old.agent, error)
             return link
         if self._link is link:
@@ -218,7 +218,7 @@ class Caller(Closes):
     def _deadline(self, timeout: float | None) -> Deadline:
         if self._surroundings.closed.is_set():
             raise RuntimeError("the client is closed")
-        return Deadline.after(self._timeout.overall if timeout is None else timeout)
+        return Deadline.after(self._timeout.total if timeout is None else timeout)
 
     # -- the end --
 

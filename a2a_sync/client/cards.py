@@ -15,7 +15,7 @@ from a2a_sync import jsontext, urls
 from a2a_sync.bindings.headers import UNNAMED, major_minor
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.client.errortext import error_text
-from a2a_sync.codec import InvalidAnswer, by_version
+from a2a_sync.codec import DecodeError, by_version
 from a2a_sync.errors import CardNotFoundError, JSONParseError, UnsafeURLError, VersionNotSupportedError
 
 #: Where cards are, relative to the agent's URL; the second is that of old agents.
@@ -114,7 +114,7 @@ def read_card(body: bytes, place: str, check: Callable[[dict[str, Any]], AgentCa
         return made_absolute((check or load_card)(value), place)
     except JSONParseError:
         return "not JSON"
-    except (InvalidAnswer, UnsafeURLError) as error:
+    except (DecodeError, UnsafeURLError) as error:
         return f"not a valid card ({error})"
 
 
@@ -132,7 +132,7 @@ def load_card(document: Mapping[str, Any]) -> AgentCard:
     """The card in a JSON document of either version.
 
     Raises:
-        InvalidAnswer: a member of it cannot be read.
+        DecodeError: a member of it cannot be read.
     """
     # Cards for both versions have the members of both; those of 1.0 say more.
     codec = by_version("1.0" if "supportedInterfaces" in document else "0.3")

@@ -69,7 +69,7 @@ class Chat:
             # Protocol 0.3 has no lists, and not every agent keeps tasks.
             return ""
         except HTTPStatusError as error:
-            if error.status not in (404, 405, 501):
+            if error.status_code not in (404, 405, 501):
                 raise
             return ""
         newest = next(iter(tasks), None)

@@ -20,8 +20,8 @@ from a2a_sync.client.link import CallOptions, Link, check_options
 from a2a_sync.client.push import PushCaller, as_push_config
 from a2a_sync.client.repeating import again
 from a2a_sync.client.stream import OneEvent, TaskStream
-from a2a_sync.errors import InvalidAnswerError
-from a2a_sync.native import at_home
+from a2a_sync.concurrency.gevent import at_home
+from a2a_sync.errors import MalformedResponseError
 from a2a_sync.operations import is_idempotency_key
 from a2a_sync.types import (
     CancelTaskRequest,
@@ -72,10 +72,10 @@ class Client(PushCaller):
         verify_card: whose signature the card must have: a `CardVerifier`, or the keys for one, such as the URL of a key set.
 
     Raises (from every method that calls the agent):
-        A2AError: the agent said no; its subclasses say why.
-        CardNotFoundError, ConnectError, TransportTimeout, TransportError: the network said no.
+        AgentError: the agent said no; its subclasses say why.
+        CardNotFoundError, ConnectError, TransportTimeoutError, TransportError: the network said no.
         CardAuthError: the card asks for credentials that `auth` does not hold.
-        CardSignatureError: with `verify_card`, the card is not signed by anybody who is trusted.
+        CardSignatureError: with `card_verifier`, the card is not signed by anybody who is trusted.
 
     Every method that calls the agent also takes ``timeout=``, ``headers=``, ``extensions=`` and ``tenant=`` for this one call:
     see `CallOptions`.
@@ -125,7 +125,7 @@ class Client(PushCaller):
                 there, each call has a key of its own by default.
 
         Raises:
-            TransportTimeout, StreamInterrupted: with ``task_id``, so that you can `wait` for the task later.
+            TransportTimeoutError, StreamInterruptedError: with ``task_id``, so that you can `wait` for the task later.
         """
         link, deadline = self._begin(options)
         request = SendMessageRequest(
@@ -229,7 +229,7 @@ class Client(PushCaller):
 
         Raises:
             KeyError: the card has no such skill.
-            TaskFailed: (the function) the task failed, was rejected or canceled.
+            TaskFailedError: (the function) the task failed, was rejected or canceled.
         """
         from a2a_sync.client.tools import as_tool
 
@@ -289,7 +289,7 @@ class Client(PushCaller):
         """All tasks, page by page as they are needed; `filters` are those of `list_tasks`.
 
         Raises:
-            InvalidAnswerError: the agent gives pages without end, or a page token of more than 4096 characters.
+            MalformedResponseError: the agent gives pages without end, or a page token of more than 4096 characters.
         """
         seen = {hash("")}
         for _ in range(MAX_PAGES):
@@ -299,10 +299,10 @@ class Client(PushCaller):
             if hash(token) in seen:
                 return
             if len(token) > _LONGEST_TOKEN:
-                raise InvalidAnswerError("the page token is too long", phase="send")
+                raise MalformedResponseError("the page token is too long", phase="send")
             seen.add(hash(token))
             filters["page_token"] = token
-        raise InvalidAnswerError(f"the tasks have more than {MAX_PAGES} pages", phase="send")
+        raise MalformedResponseError(f"the tasks have more than {MAX_PAGES} pages", phase="send")
 
     @at_home
     def cancel_task(self, task_id: str, *, metadata: Metadata | None = None, **options: Unpack[CallOptions]) -> Task:
@@ -337,7 +337,7 @@ class Client(PushCaller):
         polling it. Passing failures of the network are waited out (see `Retry`).
 
         Raises:
-            TransportTimeout: `timeout` seconds (or the client's overall limit) went by.
+            TransportTimeoutError: `timeout` seconds (or the client's overall limit) went by.
         """
         link, deadline = self._begin(options)
         return waiting.wait(link, task_id, deadline, stream=stream)

@@ -16,9 +16,9 @@ from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
 from a2a_sync import urls
-from a2a_sync.client.timeouts import AlarmClock, Deadline
+from a2a_sync.client.deadlines import AlarmClock, Deadline
 from a2a_sync.errors import UnsafeURLError
-from a2a_sync.urlguard import URLGuard
+from a2a_sync.outbound.urlguard import URLGuard
 
 #: Idle connections kept per client.
 POOL = 64

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import requests
 from urllib3 import exceptions as u3
 
-from a2a_sync.client.timeouts import Deadline
-from a2a_sync.errors import ConnectError, StreamInterrupted, TransportError, TransportTimeout, UnsafeURLError
+from a2a_sync.client.deadlines import Deadline
+from a2a_sync.errors import ConnectError, StreamInterruptedError, TransportError, TransportTimeoutError, UnsafeURLError
 
 
 @dataclass(slots=True)
@@ -33,20 +33,20 @@ def failure(error: Exception, where: Where, deadline: Deadline) -> TransportErro
     if deadline.expired:
         return timed_out(where)
     if isinstance(error, (requests.ConnectTimeout, u3.ConnectTimeoutError)):
-        return TransportTimeout("the connection did not stand in time", **where.marks("connect"))
+        return TransportTimeoutError("the connection did not stand in time", **where.marks("connect"))
     if isinstance(error, (requests.ReadTimeout, u3.ReadTimeoutError)):
-        return TransportTimeout("the agent has been silent for too long", **where.marks())
+        return TransportTimeoutError("the agent has been silent for too long", **where.marks())
     if isinstance(error, requests.RequestException) and _is_before_sending(error):
         return ConnectError(f"could not connect: {text}", **where.marks("connect"))
     if isinstance(cause, TimeoutError):
-        return TransportTimeout("the request could not be sent in time", **where.marks())
+        return TransportTimeoutError("the request could not be sent in time", **where.marks())
     if where.phase == "stream":
-        return StreamInterrupted(f"the stream broke: {text}", **where.marks())
+        return StreamInterruptedError(f"the stream broke: {text}", **where.marks())
     return TransportError(f"the connection broke: {text}", **where.marks())
 
 
-def timed_out(where: Where) -> TransportTimeout:
-    return TransportTimeout("the overall limit ran out", **where.marks())
+def timed_out(where: Where) -> TransportTimeoutError:
+    return TransportTimeoutError("the overall limit ran out", **where.marks())
 
 
 def _is_before_sending(error: requests.RequestException) -> bool:

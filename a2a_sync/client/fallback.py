@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from a2a_sync.errors import ConnectError, TransportError, TransportTimeout
-from a2a_sync.logs import get_logger
+from a2a_sync.errors import ConnectError, TransportError, TransportTimeoutError
 from a2a_sync.operations import Call, Endpoint
+from a2a_sync.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
@@ -33,7 +33,7 @@ class Fallback:
         for place in ((begin + step) % count for step in range(count)):
             try:
                 result = self._endpoints[place](call)
-            except (ConnectError, TransportTimeout) as error:
+            except (ConnectError, TransportTimeoutError) as error:
                 if not isinstance(error, ConnectError) and error.phase != "connect":
                     raise
                 logger.warning("%s cannot be reached: %s", error.agent, error.message)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from a2a_sync.bindings.headers import VERSION
 from a2a_sync.client.cards import Kept, read_card
-from a2a_sync.client.timeouts import Deadline
-from a2a_sync.errors import A2AError, TransportError
-from a2a_sync.logs import get_logger
+from a2a_sync.client.deadlines import Deadline
+from a2a_sync.errors import AgentError, TransportError
+from a2a_sync.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from a2a_sync.card import AgentCard
@@ -51,7 +51,7 @@ def look_again(
         if answer.status == 304 and kept.etag:
             return Renewed(None, Kept.of(kept.place, {"ETag": kept.etag, **answer.headers}))
         found = read_card(answer.body, kept.place, check) if answer.status == 200 else f"HTTP {answer.status}"
-    except (A2AError, TransportError, ValueError) as error:
+    except (AgentError, TransportError, ValueError) as error:
         found = str(error)
     if isinstance(found, str):
         logger.info("the card of %s could not be read again (%s); the one from before is used", http.agent, found)

@@ -26,21 +26,21 @@ from a2a_sync import urls
 from a2a_sync.client.cards import Page
 from a2a_sync.client.connections import Adapter, Session, timed_body
 from a2a_sync.client.credentials import checked_header, display, may_know, split_credentials
+from a2a_sync.client.deadlines import NEVER, Alarm, AlarmClock, Deadline, Timeout
 from a2a_sync.client.errortext import error_text
 from a2a_sync.client.failures import Where as Where
 from a2a_sync.client.failures import failure, timed_out
 from a2a_sync.client.placing import Auth, as_auth
-from a2a_sync.client.timeouts import NEVER, Alarm, AlarmClock, Deadline, Timeout
+from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import (
     CardAuthError,
     ConnectError,
     HTTPStatusError,
-    InvalidAnswerError,
+    MalformedResponseError,
     TransportError,
     UnsafeURLError,
 )
-from a2a_sync.fork import renew_in_child
-from a2a_sync.urlguard import URLGuard
+from a2a_sync.outbound.urlguard import URLGuard
 
 if TYPE_CHECKING:
     from a2a_sync.card import AgentCard
@@ -129,7 +129,7 @@ class HttpTransport:
 
         Raises:
             ConnectError: the request was not sent.
-            TransportTimeout: a limit ran out.
+            TransportTimeoutError: a limit ran out.
             TransportError: the connection broke.
         """
         if not may_know(self.home, url):
@@ -218,7 +218,7 @@ class HttpTransport:
             try:
                 url = urls.join(url, target)
             except UnsafeURLError as error:
-                raise InvalidAnswerError(f"the address that it redirects to {error}", **where.marks()) from None
+                raise MalformedResponseError(f"the address that it redirects to {error}", **where.marks()) from None
         return Page(answer.status, answer.read(), answer.headers)
 
     def close(self) -> None:
@@ -229,7 +229,7 @@ class HttpTransport:
 
     def _limits(self, deadline: Deadline) -> Any:
         total = None if deadline.left is None else max(deadline.left, 0.001)
-        return urllib3.Timeout(connect=self._timeout.connect, read=self._timeout.idle, total=total)
+        return urllib3.Timeout(connect=self._timeout.connect, read=self._timeout.read, total=total)
 
     def _requests_session(self, guarded: bool) -> requests.Session:
         """A session for one request: cookies and redirects are a session's shared state, connections are the adapter's."""
@@ -294,8 +294,8 @@ class HttpAnswer:
         """The next bytes as soon as there are any; ``b""`` at the end, and after `close`.
 
         Raises:
-            TransportTimeout: nothing came for too long, or the deadline has passed.
-            StreamInterrupted: the connection of a stream broke.
+            TransportTimeoutError: nothing came for too long, or the deadline has passed.
+            StreamInterruptedError: the connection of a stream broke.
             TransportError: the connection broke.
         """
         self._reading = True
@@ -328,7 +328,7 @@ class HttpAnswer:
         """The whole body.
 
         Raises:
-            InvalidAnswerError: it is larger than `MAX_ANSWER_BYTES`.
+            MalformedResponseError: it is larger than `MAX_ANSWER_BYTES`.
             TransportError: as `read_some`.
         """
         pieces = []
@@ -338,7 +338,7 @@ class HttpAnswer:
                 pieces.append(data)
                 size += len(data)
                 if size > MAX_ANSWER_BYTES:
-                    raise InvalidAnswerError(
+                    raise MalformedResponseError(
                         f"the answer is larger than {MAX_ANSWER_BYTES} bytes", **self.where.marks()
                     )
         finally:

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from a2a_sync.bindings.headers import VERSION
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.client.cards import FOR_EVER, Kept, Wanted, dialect, fetch_card, stand_ins, usable_interfaces
+from a2a_sync.client.deadlines import NEVER, AlarmClock, Deadline
 from a2a_sync.client.local import LocalEndpoint
 from a2a_sync.client.repeating import again, persist
 from a2a_sync.client.resume import Resumption
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.stream import TaskStream
-from a2a_sync.client.timeouts import NEVER, AlarmClock, Deadline
 from a2a_sync.codec import Codec, by_version
-from a2a_sync.errors import A2AError, TransportError, UnsupportedOperationError
-from a2a_sync.fork import renew_in_child
-from a2a_sync.logs import get_logger
+from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.errors import AgentError, TransportError, UnsupportedOperationError
 from a2a_sync.operations import (
     GET_TASK,
     IDEMPOTENCY_KEY,
@@ -34,13 +33,14 @@ from a2a_sync.operations import (
     EventStream,
     Operation,
 )
-from a2a_sync.tracing import traced
+from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.telemetry.tracing import traced
 from a2a_sync.types import GetTaskRequest, Message, SendMessageRequest, SubscribeToTaskRequest, Task
 
 if TYPE_CHECKING:
+    from a2a_sync.client.endpoint import WireEndpoint
     from a2a_sync.client.http import HttpTransport
     from a2a_sync.client.trust import CardTrust
-    from a2a_sync.client.wire import WireEndpoint
 
 
 logger = get_logger(__name__)
@@ -235,7 +235,7 @@ class Link:
             try:
                 limit = min(deadline, Deadline.after(_STORED_TIMEOUT))
                 task: Task = self.call(GET_TASK, GetTaskRequest(id=task_id), limit)
-            except (A2AError, TransportError) as error:
+            except (AgentError, TransportError) as error:
                 logger.info("the stream of a task ended without an answer, and GetTask failed: %s", error)
                 return None
             return task
@@ -340,11 +340,11 @@ def _reaching(endpoints: list[Endpoint]) -> Endpoint:
 def _endpoint(http: HttpTransport, interface: AgentInterface, codec: Codec, trust: CardTrust | None) -> Endpoint:
     endpoint: WireEndpoint
     if interface.protocol_binding.upper() == "HTTP+JSON":
-        from a2a_sync.client.rest import HttpJsonEndpoint
+        from a2a_sync.client.http_json import HttpJsonEndpoint
 
         endpoint = HttpJsonEndpoint(http, interface.url, codec)
     else:
-        from a2a_sync.client.rpc import JsonRpcEndpoint
+        from a2a_sync.client.jsonrpc import JsonRpcEndpoint
 
         endpoint = JsonRpcEndpoint(http, interface.url, codec)
     if trust is not None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from a2a_sync.client.timeouts import Alarm, AlarmClock, Deadline
-from a2a_sync.errors import A2AError, TransportTimeout
+from a2a_sync.client.deadlines import Alarm, AlarmClock, Deadline
+from a2a_sync.errors import AgentError, TransportTimeoutError
 from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 
 
@@ -17,8 +17,8 @@ class LocalEndpoint:
     `closed` says that the client was closed; a call that waits then ends too.
 
     Raises (from a call, and from the streams it returns):
-        A2AError: the agent's own error.
-        TransportTimeout: the overall limit ran out; the task goes on.
+        AgentError: the agent's own error.
+        TransportTimeoutError: the overall limit ran out; the task goes on.
     """
 
     def __init__(self, endpoint: Endpoint, agent: str, alarms: AlarmClock, closed: Callable[[], bool]) -> None:
@@ -33,7 +33,7 @@ class LocalEndpoint:
         context = replace(call.context, deadline=until, gone=lambda: deadline.expired or self._closed())
         try:
             result = self._endpoint(Call(call.operation, call.request, context))
-        except A2AError:
+        except AgentError:
             if deadline.expired:
                 raise self._timed_out("send") from None
             raise
@@ -43,15 +43,15 @@ class LocalEndpoint:
             return _LimitedStream(result, deadline, self._alarms, lambda: self._timed_out("stream"))
         return result
 
-    def _timed_out(self, phase: str) -> TransportTimeout:
-        return TransportTimeout("the overall limit ran out", phase=phase, agent=self._agent)
+    def _timed_out(self, phase: str) -> TransportTimeoutError:
+        return TransportTimeoutError("the overall limit ran out", phase=phase, agent=self._agent)
 
 
 class _LimitedStream:
     """A stream that is closed at its deadline."""
 
     def __init__(
-        self, stream: EventStream, deadline: Deadline, alarms: AlarmClock, error: Callable[[], TransportTimeout]
+        self, stream: EventStream, deadline: Deadline, alarms: AlarmClock, error: Callable[[], TransportTimeoutError]
     ) -> None:
         self._stream = stream
         self._alarms = alarms

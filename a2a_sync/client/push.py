@@ -8,7 +8,7 @@ from typing import Unpack
 from a2a_sync import operations as op
 from a2a_sync.client.caller import Caller
 from a2a_sync.client.link import CallOptions
-from a2a_sync.native import at_home
+from a2a_sync.concurrency.gevent import at_home
 from a2a_sync.types import (
     AuthenticationInfo,
     DeleteTaskPushNotificationConfigRequest,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from a2a_sync.client.tools import in_words
 from a2a_sync.codec import by_version
-from a2a_sync.errors import A2AError, JSONParseError, TransportError
+from a2a_sync.errors import AgentError, JSONParseError, TransportError
 from a2a_sync.jsontext import dumps, loads
 from a2a_sync.types import DataPart, Part, Task, TaskState, TextPart
 
@@ -64,7 +64,7 @@ class RemoteTool:
         parts = _parts(arguments)
         try:
             result = self._client.send(parts)
-        except (A2AError, TransportError) as error:
+        except (AgentError, TransportError) as error:
             raise RuntimeError(f"remote agent call failed: {error}") from error
         if isinstance(result, Task) and result.state is TaskState.FAILED:
             return f"Remote agent failed: {result.text}" if result.text else "Remote agent failed"

@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from a2a_sync.client.deadlines import NEVER, Deadline
 from a2a_sync.client.retry import Patience, is_passing, retry_after
-from a2a_sync.client.timeouts import NEVER, Deadline
 from a2a_sync.errors import (
     ConnectError,
     HTTPStatusError,
     OverloadedError,
-    StreamInterrupted,
+    StreamInterruptedError,
     TransportError,
-    TransportTimeout,
+    TransportTimeoutError,
 )
-from a2a_sync.logs import get_logger
+from a2a_sync.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from a2a_sync.client.link import Surroundings
@@ -46,7 +46,7 @@ def persist(whom: Whom, deadline: Deadline, attempt: Callable[[Deadline], _T], *
     What has never reached the agent, and what the agent has refused, is not tried again.
 
     Raises:
-        A2AError, TransportError: as `attempt`; also when asking again has failed for too long.
+        AgentError, TransportError: as `attempt`; also when asking again has failed for too long.
     """
     began = time.monotonic()
     try:
@@ -58,11 +58,11 @@ def persist(whom: Whom, deadline: Deadline, attempt: Callable[[Deadline], _T], *
         error: Exception = failed
     patience = Patience(whom.surroundings.retry)
     while True:
-        if time.monotonic() - began > patience.retry.longest:
+        if time.monotonic() - began > patience.retry.max_backoff:
             patience.renew()  # the agent took its time, which is no failure
         if not _rest(whom, patience, error, deadline):
             raise TransportError(
-                f"the answer was lost, and asking again has failed for {patience.retry.budget:g} seconds ({told(error)})",
+                f"the answer was lost, and asking again has failed for {patience.retry.max_elapsed:g} seconds ({told(error)})",
                 phase="stream" if stream else "send",
                 agent=whom.agent,
                 task_id=getattr(error, "task_id", ""),
@@ -81,7 +81,7 @@ def patiently(whom: Whom, deadline: Deadline, attempt: Callable[[], _T]) -> _T:
     """What `attempt`, which changes nothing at the agent, returns; failures that pass are waited out.
 
     Raises:
-        A2AError, TransportError: as `attempt`; also when it has failed for too long.
+        AgentError, TransportError: as `attempt`; also when it has failed for too long.
     """
     patience = Patience(whom.surroundings.retry)
     while True:
@@ -109,12 +109,12 @@ def again(
     A server that nobody can connect to is not waited for; one that was there a moment ago is.
 
     Raises:
-        A2AError, TransportError: as `attempt`; also when asking again has failed for too long.
+        AgentError, TransportError: as `attempt`; also when asking again has failed for too long.
     """
     try:
         return attempt()
     except TransportError as failed:
-        if type(failed) not in (TransportError, StreamInterrupted) or not whom.surroundings.retry:
+        if type(failed) not in (TransportError, StreamInterruptedError) or not whom.surroundings.retry:
             raise
         in_time(whom, deadline, failed)
         error = failed
@@ -128,13 +128,13 @@ def in_time(whom: Whom, deadline: Deadline, error: Exception) -> None:
     """The overall limit leaves time for another attempt after `error`.
 
     Raises:
-        TransportTimeout: it does not.
+        TransportTimeoutError: it does not.
     """
     if not deadline.expired:
         return
-    if isinstance(error, TransportTimeout):
+    if isinstance(error, TransportTimeoutError):
         raise error
-    raise TransportTimeout(
+    raise TransportTimeoutError(
         f"the overall limit ran out ({told(error)})",
         phase=getattr(error, "phase", ""),
         agent=whom.agent,
@@ -161,7 +161,7 @@ def _rest(whom: Whom, patience: Patience, error: Exception, deadline: Deadline) 
 def _was_lost(error: TransportError) -> bool:
     """The request may have been read, and its answer is lost: on its way, or where a proxy waited for it."""
     if isinstance(error, HTTPStatusError):
-        return error.status in (408, 502, 503, 504)
+        return error.status_code in (408, 502, 503, 504)
     return is_passing(error) and not isinstance(error, ConnectError)
 
 

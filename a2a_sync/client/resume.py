@@ -12,23 +12,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from a2a_sync import operations as op
+from a2a_sync.client.deadlines import Deadline
 from a2a_sync.client.repeating import in_time, told
 from a2a_sync.client.retry import Patience, is_passing
 from a2a_sync.client.stream import CannotBeFollowed, OneEvent, Place
-from a2a_sync.client.timeouts import Deadline
 from a2a_sync.errors import (
-    A2AError,
+    AgentError,
     InvalidParamsError,
     MethodNotFoundError,
     OverloadedError,
-    StreamInterrupted,
+    StreamInterruptedError,
     TaskNotFoundError,
     TransportError,
-    TransportTimeout,
+    TransportTimeoutError,
     UnsupportedOperationError,
 )
-from a2a_sync.logs import get_logger
 from a2a_sync.operations import EventStream, StreamItem
+from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import GetTaskRequest, SubscribeToTaskRequest, Task
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ class Resumption:
         """The stream from `place` on, or from a snapshot of the task on; None when `closed` was set meanwhile.
 
         Raises:
-            StreamInterrupted: there is no way back, or none was found in time.
-            TransportTimeout: the overall limit ran out.
-            A2AError, TransportError: the agent's last word.
+            StreamInterruptedError: there is no way back, or none was found in time.
+            TransportTimeoutError: the overall limit ran out.
+            AgentError, TransportError: the agent's last word.
         """
         if not place.begun and self._is_send and self._repeat is None:
             if self._link.version == "0.3":
@@ -78,7 +78,7 @@ class Resumption:
             # Nobody knows whether the message has arrived.
             raise cut
         stood = time.monotonic() - self._opened if self._opened else 0.0
-        if not place.idle or stood > self._patience.retry.longest:
+        if not place.idle or stood > self._patience.retry.max_backoff:
             # An interruption of its own: there was news, or the agent was well and had nothing to say.
             self._patience.renew()
         # Without numbers a stream that breaks says no less than one that ends: some servers break it instead of refusing.
@@ -113,8 +113,8 @@ class Resumption:
         """The task as it is now.
 
         Raises:
-            StreamInterrupted: it could not be seen just now.
-            TransportTimeout: the overall limit ran out.
+            StreamInterruptedError: it could not be seen just now.
+            TransportTimeoutError: the overall limit ran out.
         """
         try:
             task: Task = self._link.call(
@@ -124,7 +124,7 @@ class Resumption:
             if not is_passing(error):
                 raise
             in_time(self._link, self._deadline, error)
-            raise StreamInterrupted(
+            raise StreamInterruptedError(
                 f"the task could not be looked at ({told(error)})",
                 phase="stream",
                 agent=self._link.agent,
@@ -152,7 +152,7 @@ class Resumption:
             return self._ended(place, refusal)
         return _Subscription(stream, lambda refusal: self._ended(place, refusal))
 
-    def _ended(self, place: Place, refusal: A2AError) -> EventStream:
+    def _ended(self, place: Place, refusal: AgentError) -> EventStream:
         """The last word on a task that can no longer be followed."""
         task = self.look(place.task_id)
         if task.state.paused:
@@ -169,11 +169,11 @@ class Resumption:
         marks = {"phase": "stream", "agent": self._link.agent, "task_id": place.task_id}
         if self._deadline.expired:
             # The limit itself ended the stream.
-            raise TransportTimeout("the overall limit ran out", **marks) from error
+            raise TransportTimeoutError("the overall limit ran out", **marks) from error
         pause = self._patience.next(error)
         if pause is None:
-            budget = self._patience.retry.budget
-            raise StreamInterrupted(
+            budget = self._patience.retry.max_elapsed
+            raise StreamInterruptedError(
                 f"the stream was cut and could not be taken up again within {budget:g} seconds ({told(error)})",
                 **marks,
             ) from error
@@ -182,7 +182,7 @@ class Resumption:
         if closed.wait(pause if left is None else min(pause, left)):
             return False
         if self._deadline.expired:
-            raise TransportTimeout(
+            raise TransportTimeoutError(
                 f"the overall limit ran out before the stream could be resumed ({told(error)})", **marks
             ) from error
         return True
@@ -191,7 +191,7 @@ class Resumption:
 class _Subscription:
     """A stream that was opened again. Its agent's refusal may be its first event: so agents of protocol 0.3 say it."""
 
-    def __init__(self, stream: EventStream, refused: Callable[[A2AError], EventStream]) -> None:
+    def __init__(self, stream: EventStream, refused: Callable[[AgentError], EventStream]) -> None:
         self._stream = stream
         self._refused = refused
 

@@ -12,12 +12,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from a2a_sync import jsontext
-from a2a_sync.client.timeouts import Alarm, AlarmClock
-from a2a_sync.closing import Closes
+from a2a_sync.client.deadlines import Alarm, AlarmClock
 from a2a_sync.codec import by_version
-from a2a_sync.errors import InvalidAnswerError, StreamInterrupted, TransportError, TransportTimeout
+from a2a_sync.concurrency.closing import Closes
+from a2a_sync.concurrency.gevent import at_home
+from a2a_sync.errors import MalformedResponseError, StreamInterruptedError, TransportError, TransportTimeoutError
 from a2a_sync.lifecycle import Fold, ends_run
-from a2a_sync.native import at_home
 from a2a_sync.operations import EventStream, StreamItem
 from a2a_sync.types import (
     Artifact,
@@ -59,7 +59,7 @@ def lacks_answer(task: Task) -> bool:
     return answered and not task.artifacts and task.answer_message is None
 
 
-class CannotBeFollowed(StreamInterrupted):
+class CannotBeFollowed(StreamInterruptedError):
     """The stream was cut, and its agent lets nobody follow a task that works: only looking at it now and then is left."""
 
 
@@ -78,10 +78,10 @@ class TaskStream(Closes):
     itself goes on.
 
     Raises (from the iteration):
-        A2AError: the agent sent an error.
-        StreamInterrupted: the stream was cut while the task still worked, and could not be taken up again.
-        TransportTimeout: a limit ran out.
-        InvalidAnswerError: the events add up to a task of more than 64 MiB of JSON.
+        AgentError: the agent sent an error.
+        StreamInterruptedError: the stream was cut while the task still worked, and could not be taken up again.
+        TransportTimeoutError: a limit ran out.
+        MalformedResponseError: the events add up to a task of more than 64 MiB of JSON.
 
     These name the task and, in ``last_event_id``, the place where `Client.subscribe` can go on.
     """
@@ -143,7 +143,7 @@ class TaskStream(Closes):
         while not self._closed.is_set():
             try:
                 item = self._next_item()
-            except (StreamInterrupted, TransportTimeout) as error:
+            except (StreamInterruptedError, TransportTimeoutError) as error:
                 if self._over:
                     if (answer := self._end()) is not None:
                         return answer
@@ -189,10 +189,12 @@ class TaskStream(Closes):
         self.resynchronised = True
         return found
 
-    def _cut(self) -> StreamInterrupted:
+    def _cut(self) -> StreamInterruptedError:
         """The source has ended without an error, and too early."""
         known = f"while the task was {self.state}" if self._begun else "before it told anything"
-        return StreamInterrupted(f"the stream ended {known}", phase="stream", agent=self._agent, task_id=self.task_id)
+        return StreamInterruptedError(
+            f"the stream ended {known}", phase="stream", agent=self._agent, task_id=self.task_id
+        )
 
     # -- after a cut --
 
@@ -200,7 +202,7 @@ class TaskStream(Closes):
         """Go on with a new source, unless the stream was closed meanwhile.
 
         Raises:
-            A2AError, TransportError: there is none; the stream is closed.
+            AgentError, TransportError: there is none; the stream is closed.
         """
         if self._closed.is_set():
             return
@@ -345,7 +347,7 @@ class TaskStream(Closes):
         """See that the task stays within bounds, for an agent may send pieces without end.
 
         Raises:
-            InvalidAnswerError: it does not; the stream is closed.
+            MalformedResponseError: it does not; the stream is closed.
         """
         self._size = item.size if isinstance(item.event, Task) else self._size + item.size
         if self._size <= self._measure_at:
@@ -355,7 +357,7 @@ class TaskStream(Closes):
         self._measure_at = max(MAX_TASK_BYTES, self._size + MAX_TASK_BYTES // 8)
         if self._size > MAX_TASK_BYTES:
             self.close()
-            raise InvalidAnswerError(
+            raise MalformedResponseError(
                 f"the task is larger than {MAX_TASK_BYTES} bytes",
                 phase="stream",
                 agent=self._agent,

@@ -19,9 +19,9 @@ from requests.auth import AuthBase
 
 from a2a_sync import jsontext, urls
 from a2a_sync.client.credentials import display
-from a2a_sync.client.timeouts import Deadline
-from a2a_sync.errors import JSONParseError, TokenError, TransportError, TransportTimeout, UnsafeURLError
-from a2a_sync.fork import renew_in_child
+from a2a_sync.client.deadlines import Deadline
+from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.errors import JSONParseError, TokenError, TransportError, TransportTimeoutError, UnsafeURLError
 
 #: How long before its end a token is renewed, in seconds; for short lives a tenth of them.
 _EARLY = 30.0
@@ -121,7 +121,7 @@ class ClientCredentials(AuthBase):
                 if token is not None and now < token.ends_at:
                     return
                 if not self._changed.wait(limit.left):
-                    raise TransportTimeout("no token came in time", phase="token", agent=display(self._url))
+                    raise TransportTimeoutError("no token came in time", phase="token", agent=display(self._url))
         self._renewed(token, post, limit)
 
     def retry_with(self, refused: str) -> bool:

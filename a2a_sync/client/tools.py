@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from a2a_sync.card import AgentCard, AgentSkill
-from a2a_sync.errors import TaskFailed
+from a2a_sync.errors import TaskFailedError
 from a2a_sync.jsontext import dumps
 from a2a_sync.types import Artifact, DataPart, Message, Part, Task, TaskState, TextPart
 
@@ -108,11 +108,11 @@ def answer_of(result: Task | Message) -> str:
     """What a tool says of what came back.
 
     Raises:
-        TaskFailed: the task failed, was rejected or canceled.
+        TaskFailedError: the task failed, was rejected or canceled.
     """
     if isinstance(result, Task):
         if result.state in (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED):
-            raise TaskFailed(result)
+            raise TaskFailedError(result)
         if result.state.interrupted:
             asked = "authorisation is needed" if result.state is TaskState.AUTH_REQUIRED else "input is needed"
             return f'{result.text}\n\n[{asked}: call this tool again with the answer and task_id="{result.id}"]'

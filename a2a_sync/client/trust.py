@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from a2a_sync.client.cards import load_card
-from a2a_sync.client.timeouts import Deadline
-from a2a_sync.codec import InvalidAnswer
+from a2a_sync.client.deadlines import Deadline
+from a2a_sync.codec import DecodeError
 from a2a_sync.operations import GET_EXTENDED_CARD, Call
 from a2a_sync.signing import CardVerifier
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CardTrust:
-    """Checks the cards of one agent with `verify_card`, a `CardVerifier` or what one is made of. Reads key sets over `http`."""
+    """Checks the cards of one agent with `card_verifier`, a `CardVerifier` or what one is made of. Reads key sets over `http`."""
 
     def __init__(self, verify_card: Any, http: HttpTransport) -> None:
         self._verifier = verify_card if isinstance(verify_card, CardVerifier) else CardVerifier(verify_card)
@@ -37,7 +37,7 @@ class CardTrust:
         if call.operation is not GET_EXTENDED_CARD:
             return None
         if not isinstance(value, dict):
-            raise InvalidAnswer("AgentCard: expected an object")
+            raise DecodeError("AgentCard: expected an object")
         return self.check(value, Deadline.after(call.context.timeout))
 
     def _read(self, url: str, deadline: Deadline) -> bytes:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from a2a_sync import operations as op
+from a2a_sync.client.deadlines import Deadline
 from a2a_sync.client.link import Link
 from a2a_sync.client.repeating import again, patiently
 from a2a_sync.client.resume import NOT_TO_BE_FOLLOWED
 from a2a_sync.client.stream import CannotBeFollowed, TaskStream, lacks_answer
-from a2a_sync.client.timeouts import Deadline
-from a2a_sync.errors import TaskNotCancelableError, TransportTimeout
+from a2a_sync.errors import TaskNotCancelableError, TransportTimeoutError
 from a2a_sync.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -125,8 +125,8 @@ def wait(link: Link, task_id: str, deadline: Deadline, *, stream: bool = True) -
     Without `stream` the task is only polled.
 
     Raises:
-        TransportTimeout: the deadline passed before.
-        A2AError, TransportError: it cannot be known.
+        TransportTimeoutError: the deadline passed before.
+        AgentError, TransportError: it cannot be known.
     """
     streaming = stream and link.streaming
     pauses = _Pauses()
@@ -171,7 +171,7 @@ def _rest(seconds: float, deadline: Deadline, link: Link, task_id: str) -> None:
     if link.surroundings.closed.wait(seconds if left is None else min(seconds, left)):
         raise RuntimeError("the client is closed")
     if deadline.expired:
-        raise TransportTimeout(
+        raise TransportTimeoutError(
             "the overall limit ran out before the task paused", phase="send", agent=link.agent, task_id=task_id
         )
 

@@ -9,17 +9,17 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Protocol
 
-from a2a_sync.codec.fields import InvalidAnswer, shown
-from a2a_sync.errors import A2AError, MethodNotFoundError, VersionNotSupportedError
+from a2a_sync.codec.fields import DecodeError, shown
+from a2a_sync.errors import AgentError, MethodNotFoundError, VersionNotSupportedError
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import Operation, StreamItem
 from a2a_sync.types import StreamResponse
 
-__all__ = ["Codec", "InvalidAnswer", "by_method", "by_version"]
+__all__ = ["Codec", "DecodeError", "by_method", "by_version"]
 
 _MODULES = {"1.0": "a2a_sync.codec.v10", "0.3": "a2a_sync.codec.v03"}
 #: Where a binding has a dialect of its own.
-_DIALECTS = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.proto"}
+_DIALECTS = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.http"}
 #: The same for peers that encode files twice.
 _TWICE = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.twice"}
 
@@ -29,7 +29,7 @@ class Codec(Protocol):
 
     Values are what `jsontext.loads` gives and `jsontext.dumps` takes. Reading a request is strict and raises
     `InvalidParamsError`, which names the member. Reading what a peer answered (results, events, cards) is lenient:
-    a missing member gets its default, an unknown one is passed over; what cannot be read raises `InvalidAnswer`,
+    a missing member gets its default, an unknown one is passed over; what cannot be read raises `DecodeError`,
     a ValueError, for the caller to turn into an error of the transport. All methods may be called from any thread.
     """
 
@@ -53,13 +53,13 @@ class Codec(Protocol):
         """The params that say `request`."""
 
     def load_result(self, operation: Operation, value: Any) -> Any:
-        """The result of `operation`, None where it has none; raises `InvalidAnswer`."""
+        """The result of `operation`, None where it has none; raises `DecodeError`."""
 
     def dump_result(self, operation: Operation, result: Any) -> Any:
         """The JSON of a result; ListTasks leaves out what the given tasks do not hold."""
 
     def load_event(self, value: Any) -> Any:
-        """One element of a stream: a Task, a Message or an update event; raises `InvalidAnswer`."""
+        """One element of a stream: a Task, a Message or an update event; raises `DecodeError`."""
 
     def dump_event(self, event: StreamResponse) -> Any:
         """The JSON of one element of a stream."""
@@ -82,7 +82,7 @@ class Codec(Protocol):
 
         Raises:
             InvalidParamsError: `strict`, and the value does not fit.
-            InvalidAnswer: not `strict`, and the value does not fit.
+            DecodeError: not `strict`, and the value does not fit.
         """
 
     def dump(self, obj: Any) -> Any:
@@ -92,18 +92,18 @@ class Codec(Protocol):
             ValueError: it holds a timestamp without a time zone.
         """
 
-    def dump_error(self, error: A2AError) -> dict[str, Any]:
+    def dump_error(self, error: AgentError) -> dict[str, Any]:
         """The error object of JSON-RPC: code, message, and an array of details that begins with an ErrorInfo."""
 
-    def load_error(self, value: Any) -> A2AError:
-        """The error that an error object stands for. Any junk gives an `A2AError`; this never raises."""
+    def load_error(self, value: Any) -> AgentError:
+        """The error that an error object stands for. Any junk gives an `AgentError`; this never raises."""
 
 
 @cache
 def by_version(version: str, binding: str = "JSONRPC", *, files_twice: bool = False) -> Codec:
     """The codec of a protocol version (``Major.Minor``), as it is spoken over a binding.
 
-    `files_twice`: with a peer that encodes files twice, which some do over HTTP+JSON of 0.3.
+    `double_base64_files`: with a peer that encodes files twice, which some do over HTTP+JSON of 0.3.
 
     Raises:
         VersionNotSupportedError: there is none.

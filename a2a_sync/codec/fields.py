@@ -22,7 +22,7 @@ Load: TypeAlias = Callable[[Any, bool], Any]
 Dump: TypeAlias = Callable[[Any], Any]
 
 
-class InvalidAnswer(ValueError):
+class DecodeError(ValueError):
     """What a peer sent as an answer, an event or a card is not what the protocol says; the message names the member."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from a2a_sync import card as c
 from a2a_sync import types as t
+from a2a_sync.codec.base import TableCodec
 from a2a_sync.codec.fields import (
     BASE64,
     FLAG,
@@ -27,7 +28,6 @@ from a2a_sync.codec.fields import (
     unexpected,
 )
 from a2a_sync.codec.records import Member, OneOf, Record, optional, required
-from a2a_sync.codec.table import TableCodec
 from a2a_sync.operations import OPERATIONS
 
 _S = t.TaskState

@@ -124,7 +124,7 @@ def child_exit(server: Any, worker: Any) -> None:
 
 
 def _refuse_what_cannot_be_shared(worker: Any) -> None:
-    from a2a_sync.serving import ALONE, Site
+    from a2a_sync.wsgi.process import ALONE, Site
 
     if worker.cfg.workers > 1 and isinstance(worker.wsgi, Site) and worker.wsgi.alone:
         from gunicorn.errors import AppImportError
@@ -144,7 +144,7 @@ def _tell_threads(worker: Any) -> None:
 
 
 def _begin(worker: Any) -> None:
-    from a2a_sync.serving import Site
+    from a2a_sync.wsgi.process import Site
 
     if isinstance(worker.wsgi, Site):
         worker.wsgi.begin()
@@ -207,6 +207,6 @@ def _await(condition: Callable[[], bool], seconds: float) -> None:
 
 def _apps(worker: Any) -> list[Any]:
     """What the worker serves, also inside another framework."""
-    from a2a_sync.serving import Site, served
+    from a2a_sync.wsgi.process import Site, served
 
     return [site for site in {*served(), worker.wsgi} if isinstance(site, Site)]

@@ -24,7 +24,7 @@ from gunicorn.workers import gthread
 
 from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest
 from a2a_sync.limits import Limits
-from a2a_sync.serving import Site, served
+from a2a_sync.wsgi.process import Site, served
 
 __all__ = ["BufferedThreadWorker"]
 
@@ -67,7 +67,7 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
     """A connection of the worker; it is closed without waiting for its client."""
 
     def __init__(self, worker: BufferedThreadWorker, client: socket.socket, address: Any, listener: Any) -> None:
-        timeout = worker.header_timeout if worker.cfg.is_ssl else worker.limits.write_deadline
+        timeout = worker.header_timeout if worker.cfg.is_ssl else worker.limits.write_timeout
         park = partial(worker.method_queue.defer, worker.watch, self)
         super().__init__(worker.cfg, ClientSocket(client, park, timeout), address, listener)
         self._worker = worker
@@ -147,7 +147,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         if not self._buffers(conn):
             super().enqueue_req(conn)
             return
-        incoming = self._incoming[conn] = IncomingRequest(self.limits.body)
+        incoming = self._incoming[conn] = IncomingRequest(self.limits.max_body_bytes)
         conn.sock.received = False
         if conn.parser is not None and (rest := conn.parser.unreader.buf.getvalue()):
             conn.parser.unreader.buf = io.BytesIO()
@@ -319,7 +319,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         for conn, incoming in list(self._incoming.items()):
             if self._is_late(incoming, now):
                 self._drop(conn, _TIMED_OUT if incoming.data else b"")
-        stalled = now - self.limits.write_deadline
+        stalled = now - self.limits.write_timeout
         for conn in list(self._writing):
             if conn.sock.progress < stalled:
                 conn.sock.abort()
@@ -339,4 +339,4 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         spent = now - incoming.started
         if not incoming.head_end:
             return spent > self.limits.header_timeout
-        return now - incoming.heard > self.limits.read_deadline or spent > self.limits.body_time
+        return now - incoming.heard > self.limits.body_idle_timeout or spent > self.limits.body_timeout

@@ -1,6 +1,6 @@
 """Push notifications: what happens to a task is posted to the webhooks of its clients (spec 3.5.3, 4.3, 13.2).
 
-``A2AApp(agent, push=True)`` switches them on; a `PushNotifications` says how.
+``A2AApp(agent, push=True)`` switches them on; a `PushOptions` says how.
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from a2a_sync.events import EventHub
+from a2a_sync.concurrency.quotas import Quotas
+from a2a_sync.engine.hub import EventHub
 from a2a_sync.limits import Limits
-from a2a_sync.outbound import Outbound
+from a2a_sync.outbound.http import Outbound
+from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.push.configs import PushConfigs
 from a2a_sync.push.delivery import Delivery
 from a2a_sync.push.outbox import Outbox
-from a2a_sync.quotas import Quotas
 from a2a_sync.stores.base import TaskStore
-from a2a_sync.urlguard import URLGuard
 
 if TYPE_CHECKING:
     from a2a_sync.signing import NotificationSigner
 
-__all__ = ["PushNotifications"]
+__all__ = ["PushOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushNotifications:
+class PushOptions:
     """How an app sends push notifications.
 
-    `guard` judges the URLs that clients give; the default refuses everything in private networks. `signer` signs each post;
+    `guard` judges the URLs that clients give; the default refuses everything in private networks. `card_signer` signs each post;
     its public key is then in the key set that the app serves at ``/.well-known/jwks.json``.
     """
 
-    guard: URLGuard = field(default_factory=URLGuard)
+    url_guard: URLGuard = field(default_factory=URLGuard)
     signer: NotificationSigner | None = None
 
     def outbox(
@@ -48,9 +48,9 @@ class PushNotifications:
     ) -> Outbox:
         """What tells the webhooks of a store's tasks; see `Outbox` and `Delivery`."""
         sign = self.signer.token if self.signer is not None else None
-        delivery = Delivery(store, Outbound(self.guard), limits, sign=sign, count=count)
+        delivery = Delivery(store, Outbound(self.url_guard), limits, sign=sign, count=count)
         return Outbox(store, hub, delivery, limits, quotas, enter=enter)
 
     def configs(self, store: TaskStore, limits: Limits, outbox: Outbox) -> PushConfigs:
         """The operations on them."""
-        return PushConfigs(store.webhooks, self.guard, limits, on_set=outbox.follow)
+        return PushConfigs(store.webhooks, self.url_guard, limits, on_set=outbox.follow)

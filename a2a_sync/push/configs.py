@@ -18,10 +18,11 @@ from a2a_sync.errors import (
     UnsafeURLError,
 )
 from a2a_sync.limits import Limits
-from a2a_sync.logs import get_logger
 from a2a_sync.operations import CallContext, Webhook
-from a2a_sync.stores.base import Scope
+from a2a_sync.outbound.urlguard import URLGuard
+from a2a_sync.stores.base import Owner
 from a2a_sync.stores.webhooks import StoredWebhook, TooManyWebhooks, Webhooks
+from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
     WEBHOOK_DISABLED,
     DeleteTaskPushNotificationConfigRequest,
@@ -31,7 +32,6 @@ from a2a_sync.types import (
     TaskPushNotificationConfig,
     new_id,
 )
-from a2a_sync.urlguard import URLGuard
 
 logger = get_logger(__name__)
 
@@ -53,13 +53,13 @@ class PushConfigs:
     """
 
     def __init__(
-        self, webhooks: Webhooks, guard: URLGuard, limits: Limits, *, on_set: Callable[[Scope, str], None]
+        self, webhooks: Webhooks, guard: URLGuard, limits: Limits, *, on_set: Callable[[Owner, str], None]
     ) -> None:
         self._webhooks = webhooks
         self._guard = guard
         self._on_set = on_set
         self._most = limits.push_configs
-        self.methods: Mapping[op.Operation, Callable[[Scope, Any, CallContext], Any]] = {
+        self.methods: Mapping[op.Operation, Callable[[Owner, Any, CallContext], Any]] = {
             op.CREATE_PUSH_CONFIG: self.create,
             op.GET_PUSH_CONFIG: self.get,
             op.LIST_PUSH_CONFIGS: self.list,
@@ -67,7 +67,7 @@ class PushConfigs:
         }
 
     def create(
-        self, scope: Scope, request: TaskPushNotificationConfig, context: CallContext
+        self, scope: Owner, request: TaskPushNotificationConfig, context: CallContext
     ) -> TaskPushNotificationConfig:
         """CreateTaskPushNotificationConfig (spec 3.1.7): added to the task, or in place of the one with its id."""
         if not request.task_id:
@@ -82,7 +82,7 @@ class PushConfigs:
         return config
 
     def get(
-        self, scope: Scope, request: GetTaskPushNotificationConfigRequest, context: CallContext
+        self, scope: Owner, request: GetTaskPushNotificationConfigRequest, context: CallContext
     ) -> TaskPushNotificationConfig:
         """GetTaskPushNotificationConfig (spec 3.1.8); without an id the task's first."""
         for webhook in self._webhooks.of_task(scope, request.task_id):
@@ -91,7 +91,7 @@ class PushConfigs:
         raise TaskNotFoundError("Push notification configuration not found")
 
     def list(
-        self, scope: Scope, request: ListTaskPushNotificationConfigsRequest, context: CallContext
+        self, scope: Owner, request: ListTaskPushNotificationConfigsRequest, context: CallContext
     ) -> ListTaskPushNotificationConfigsResponse:
         """ListTaskPushNotificationConfigs (spec 3.1.9): in the order in which they were added, by default all of them."""
         if request.page_size < 0:
@@ -104,14 +104,14 @@ class PushConfigs:
             next_page_token=str(page[-1].number) if len(page) < len(found) else "",
         )
 
-    def delete(self, scope: Scope, request: DeleteTaskPushNotificationConfigRequest, context: CallContext) -> None:
+    def delete(self, scope: Owner, request: DeleteTaskPushNotificationConfigRequest, context: CallContext) -> None:
         """DeleteTaskPushNotificationConfig (spec 3.1.10); a second time too."""
         self._webhooks.delete(scope, request.task_id, request.id)
 
     # -- with a send --
 
     def of_send(
-        self, scope: Scope, config: TaskPushNotificationConfig, context: CallContext, task_id: str, *, create: bool
+        self, scope: Owner, config: TaskPushNotificationConfig, context: CallContext, task_id: str, *, create: bool
     ) -> Webhook:
         """The webhook that a send on `task_id` brings, after `check`. Without an id it gets the task's.
 
@@ -153,7 +153,7 @@ class NoPushConfigs:
 
     def __init__(self) -> None:
         operations = (op.CREATE_PUSH_CONFIG, op.GET_PUSH_CONFIG, op.LIST_PUSH_CONFIGS, op.DELETE_PUSH_CONFIG)
-        self.methods: Mapping[op.Operation, Callable[[Scope, Any, CallContext], Any]] = dict.fromkeys(
+        self.methods: Mapping[op.Operation, Callable[[Owner, Any, CallContext], Any]] = dict.fromkeys(
             operations, self.refuse
         )
 

@@ -17,11 +17,11 @@ from a2a_sync import urls
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE
 from a2a_sync.errors import TaskNotFoundError, UnsafeURLError
 from a2a_sync.limits import Limits
-from a2a_sync.logs import get_logger
-from a2a_sync.outbound import NoAnswer, Outbound
+from a2a_sync.outbound.http import NoAnswer, Outbound
 from a2a_sync.push.notification import Notification, Notifications, headers
 from a2a_sync.stores.base import LogPage, TaskStore
 from a2a_sync.stores.webhooks import StoredWebhook
+from a2a_sync.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
@@ -80,7 +80,7 @@ class Delivery:
         self._limits = limits
         self._sign = sign
         self._count = count or (lambda outcome: None)
-        self._notifications = Notifications(store, most=limits.push_payload, history=limits.history)
+        self._notifications = Notifications(store, most=limits.push_payload, history=limits.max_history_length)
 
     def take_turn(self, webhook: StoredWebhook, holder: str, *, stop: Callable[[], bool]) -> Turn:
         """Claim a webhook and post to it what there is, until nothing is left, a post fails or time is up.

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from a2a_sync.auth.ownership import quota_owner
-from a2a_sync.quotas import Quotas
+from a2a_sync.concurrency.quotas import Quotas
+from a2a_sync.operations import quota_owner
 from a2a_sync.stores.webhooks import StoredWebhook
 
 _Key = tuple[str, str]
@@ -62,7 +62,7 @@ class Line:
 
     def add(self, webhook: StoredWebhook) -> None:
         """Add a webhook, or let it keep its place: what is new of it counts."""
-        key, where = _key(webhook), (quota_owner(webhook.scope.owner), _origin(webhook))
+        key, where = _key(webhook), (quota_owner(webhook.scope.id), _origin(webhook))
         if self._where.get(key, where) != where:
             self._remove(key)
         self._where[key] = where

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from a2a_sync import tracing
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_TOKEN, VERSION
 from a2a_sync.codec import by_version
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import StoredTask, TaskStore
 from a2a_sync.stores.webhooks import StoredWebhook
+from a2a_sync.telemetry import tracing
 from a2a_sync.types import JSON, Task, TaskStatusUpdateEvent
 
 #: Metadata of a task that stands for something too large to be posted.

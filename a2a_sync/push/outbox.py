@@ -16,20 +16,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from a2a_sync.errors import A2AError, OverloadedError, TaskNotFoundError
-from a2a_sync.events import EventHub
-from a2a_sync.fork import renew_in_child
+from a2a_sync.concurrency.background import start_thread
+from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.pool import WorkerPool
+from a2a_sync.concurrency.quotas import Quotas
+from a2a_sync.engine.hub import EventHub
+from a2a_sync.errors import AgentError, OverloadedError, TaskNotFoundError
 from a2a_sync.lifecycle import Entry
 from a2a_sync.limits import Limits
-from a2a_sync.logs import get_logger
-from a2a_sync.pool import WorkerPool
 from a2a_sync.push.delivery import Delivery, Turn
 from a2a_sync.push.line import Line
-from a2a_sync.quotas import Quotas
-from a2a_sync.stores.base import Scope, TaskStore
+from a2a_sync.stores.base import Owner, TaskStore
 from a2a_sync.stores.webhooks import StoredWebhook
-from a2a_sync.threads import start_thread
-from a2a_sync.tracing import outgoing, traced
+from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.telemetry.tracing import outgoing, traced
 
 logger = get_logger(__name__)
 
@@ -52,7 +52,7 @@ class _Ear:
 
     __slots__ = ("_inbox", "looked", "near", "scope", "task_id", "trace", "waiting")
 
-    def __init__(self, inbox: _Inbox, scope: Scope, task_id: str) -> None:
+    def __init__(self, inbox: _Inbox, scope: Owner, task_id: str) -> None:
         self._inbox = inbox
         self.scope = scope
         self.task_id = task_id
@@ -76,7 +76,7 @@ class _Ear:
             self.waiting = True
             self._inbox.put(self)
 
-    def fail(self, error: A2AError) -> None:
+    def fail(self, error: AgentError) -> None:
         """Nothing was stored, so there is nothing to tell."""
 
     def stop(self) -> None:
@@ -141,7 +141,7 @@ class Outbox:
         self._name = secrets.token_hex(4)
         # From here on known to the deciding thread only.
         self._line = Line(self._limits.push_deliveries, self._quotas)
-        self._timers: list[tuple[float, str, Scope]] = []
+        self._timers: list[tuple[float, str, Owner]] = []
         self._set: dict[str, float] = {}
         self._next_scan = 0.0
 
@@ -155,7 +155,7 @@ class Outbox:
             if self._thread is None:
                 self._thread = start_thread("a2a-outbox", _decide, weakref.ref(self), self._inbox.bell)
 
-    def follow(self, scope: Scope, task_id: str) -> None:
+    def follow(self, scope: Owner, task_id: str) -> None:
         """A webhook of this task was set, or a run on it has begun: look at it now, and listen to it."""
         self._listen(scope, task_id).call(near=True)
         self.start()
@@ -183,7 +183,7 @@ class Outbox:
         for ear in ears.values():
             self._hub.remove(ear.task_id, ear)
 
-    def _listen(self, scope: Scope, task_id: str) -> _Ear:
+    def _listen(self, scope: Owner, task_id: str) -> _Ear:
         with self._lock:
             ear = self._ears.get(task_id)
             if ear is None:
@@ -246,12 +246,12 @@ class Outbox:
             for ear in far:
                 self._look_at(now + _OTHERS_FIRST, ear.scope, ear.task_id)
 
-    def _look_at(self, moment: float, scope: Scope, task_id: str) -> None:
+    def _look_at(self, moment: float, scope: Owner, task_id: str) -> None:
         if self._set.get(task_id, moment + 1) > moment:
             self._set[task_id] = moment
             heapq.heappush(self._timers, (moment, task_id, scope))
 
-    def _look(self, scope: Scope, task_id: str) -> None:
+    def _look(self, scope: Owner, task_id: str) -> None:
         """Find out which webhooks of a task are to be told something, and when; listen as long as there may be more."""
         try:
             webhooks = self._store.webhooks.of_task(scope, task_id)
@@ -271,7 +271,7 @@ class Outbox:
 
     def _scan(self, now: float) -> None:
         """Find what nobody tells: others have died, and this process was not always here."""
-        self._next_scan = now + self._limits.poll
+        self._next_scan = now + self._limits.store_poll_interval
         try:
             found = self._store.webhooks.due(now_ms=_now_ms(), limit=_SCAN)
         except Exception:

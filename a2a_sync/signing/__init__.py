@@ -1,11 +1,11 @@
 """Signatures of cards, a JWS over the card's canonical form (spec 8.4), and of push notifications. Needs the extra
 ``a2a-sync[signing]``.
 
-`canonical` has the bytes of cards that are signed, `keys` the keys that sign, `signer` and `verifier` the two sides.
+`canonical` has the bytes of cards that are signed, `keys` the keys that sign, `card_signer` and `verifier` the two sides.
 No file and no socket is opened here: whoever verifies with a key set at a URL hands in how it is read.
 """
 
-from a2a_sync.publickeys import ALGORITHMS
+from a2a_sync.signing.jwk import ALGORITHMS
 from a2a_sync.signing.notifications import NotificationSigner
 from a2a_sync.signing.signer import CardSigner
 from a2a_sync.signing.verifier import CardVerifier

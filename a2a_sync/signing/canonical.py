@@ -12,7 +12,7 @@ from typing import Any
 
 from a2a_sync import jsontext
 from a2a_sync.card import AgentCard
-from a2a_sync.codec import InvalidAnswer, by_version
+from a2a_sync.codec import DecodeError, by_version
 
 #: Integers beyond it are not exact in JSON as the protocol has it: its numbers are doubles.
 _EXACT = 2**53 - 1
@@ -46,7 +46,7 @@ def canonical_forms(document: Mapping[str, Any], version: str) -> tuple[bytes, .
     try:
         forms = _forms_of_1_0(unsigned) if version == "1.0" else _forms_of_0_3(unsigned)
         return tuple(dict.fromkeys(forms))
-    except InvalidAnswer as error:
+    except DecodeError as error:
         raise ValueError(f"the card cannot be read: {error}") from None
     except RecursionError:
         raise ValueError("the card is nested too deeply") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from a2a_sync.publickeys import algorithms_of, from_jwk
+from a2a_sync.signing.jwk import algorithms_of, from_jwk
 
 
 def need_libraries(who: str) -> Any:

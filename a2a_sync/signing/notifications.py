@@ -14,7 +14,7 @@ LIFETIME = 300
 
 
 class NotificationSigner(SigningKey):
-    """Signs push notifications: ``PushNotifications(signer=NotificationSigner(pem, kid="2026-1"))``.
+    """Signs push notifications: ``PushOptions(signer=NotificationSigner(pem, kid="2026-1"))``.
 
     Each post carries a JSON Web Token with the time (``iat``, ``exp``), the notification (``jti``), where it goes (``aud``,
     the webhook without its query) and a digest of its body (``request_body_sha256``). `issuer` is who signs (``iss``), the

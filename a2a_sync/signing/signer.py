@@ -16,7 +16,7 @@ _MOST_KEPT = 64
 
 
 class CardSigner(SigningKey):
-    """Signs cards with one private key: ``A2AApp(agent, url=…, signer=CardSigner(pem, kid="2026-1"))``.
+    """Signs cards with one private key: ``A2AApp(agent, url=…, card_signer=CardSigner(pem, kid="2026-1"))``.
 
     A card that was signed keeps its signature for as long as the signer lives, though most algorithms would make another one
     each time. `jku` is the URL of a key set with the public key, told to those who verify. They use it only if they trust it.

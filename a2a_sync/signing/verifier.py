@@ -12,8 +12,8 @@ from a2a_sync import jsontext, urls
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import by_version
 from a2a_sync.errors import CardSignatureError, JSONParseError, TransportError, UnsafeURLError
-from a2a_sync.publickeys import ALGORITHMS, TrustedKey, named, read_key_set, trusted_keys
 from a2a_sync.signing.canonical import canonical_forms, document_of, version_of
+from a2a_sync.signing.jwk import ALGORITHMS, TrustedKey, named, read_key_set, trusted_keys
 from a2a_sync.signing.keys import need_libraries
 
 #: Reads what is at a URL: its body, if the answer is a success. Raises `TransportError`.
@@ -37,7 +37,7 @@ class VerifiedCard(NamedTuple):
 
 
 class CardVerifier:
-    """Trusts these keys: ``Client(url, verify_card="https://keys.example.com/jwks.json")``.
+    """Trusts these keys: ``Client(url, card_verifier="https://keys.example.com/jwks.json")``.
 
     Safe from many threads; may be shared by clients, which then read a key set once.
 

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from a2a_sync.stores.webhooks import Webhooks
 
 
-class Scope(NamedTuple):
+class Owner(NamedTuple):
     """Whose tasks are meant: a tenant and an owner, both ``""`` where there are none. Another scope's tasks do not exist."""
 
     tenant: str = ""
-    owner: str = ""
+    id: str = ""
 
 
 class RunToken(NamedTuple):
@@ -219,7 +219,7 @@ class AlreadySent(StoreConflict):
 class HeldRun(NamedTuple):
     """A run that some worker holds the token of. ``left``: the worker has handed it over in good order."""
 
-    scope: Scope
+    scope: Owner
     token: RunToken
     left: bool = False
 
@@ -290,7 +290,7 @@ class TaskStore(Protocol):
 
     def start_run(
         self,
-        scope: Scope,
+        scope: Owner,
         request: RunRequest,
         events: Sequence[LogEvent],
         *,
@@ -314,7 +314,7 @@ class TaskStore(Protocol):
             TaskFull, OwnerFull: it is more than `quota` allows.
         """
 
-    def sent(self, scope: Scope, key: str) -> SentRun | None:
+    def sent(self, scope: Owner, key: str) -> SentRun | None:
         """What became of the scope's send with this key; None when there was none."""
 
     def append(
@@ -329,22 +329,22 @@ class TaskStore(Protocol):
             TaskFull: the task would have more than `max_task_bytes`; nothing was stored.
         """
 
-    def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
+    def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """Append without a token and void the current one (cancel, time limit, lost worker).
 
         Raises:
             TaskEnded: the task is terminal.
         """
 
-    def head(self, scope: Scope, task_id: str) -> TaskHead:
+    def head(self, scope: Owner, task_id: str) -> TaskHead:
         """The task without its log: one cheap read."""
 
-    def request(self, scope: Scope, task_id: str) -> RunRequest | None:
+    def request(self, scope: Owner, task_id: str) -> RunRequest | None:
         """What the run that holds the token was started with; None when no run does."""
 
     def load(
         self,
-        scope: Scope,
+        scope: Owner,
         task_id: str,
         *,
         history: int | None = None,
@@ -356,13 +356,13 @@ class TaskStore(Protocol):
         Of these, only the newest are read that fit into `max_bytes` beside what else the task holds, which is never cut.
         """
 
-    def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+    def log(self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
         """At most `limit` entries with numbers above `after`, in order; of a compacted part, its messages."""
 
-    def list(self, scope: Scope, query: TaskQuery) -> TaskPage:
+    def list(self, scope: Owner, query: TaskQuery) -> TaskPage:
         """A page of the scope's tasks, newest status first."""
 
-    def delete(self, scope: Scope, task_id: str) -> None:
+    def delete(self, scope: Owner, task_id: str) -> None:
         """Remove a task with everything that belongs to it."""
 
     def sweep(self, expiry: Expiry, *, limit: int = 100) -> Swept:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from a2a_sync.stores.base import RunToken, Scope, StoreConflict
+from a2a_sync.stores.base import Owner, RunToken, StoreConflict
 
 
 class StoredState(NamedTuple):
@@ -29,7 +29,7 @@ class StateConflict(StoreConflict):
 class Contexts(Protocol):
     """The states of a store's contexts."""
 
-    def state(self, scope: Scope, context_id: str) -> StoredState:
+    def state(self, scope: Owner, context_id: str) -> StoredState:
         """The state of a context; empty where it was never set, and where there is no such context."""
 
     def set_state(self, token: RunToken, body: bytes, *, expected: int) -> None:

@@ -13,19 +13,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from a2a_sync.auth.ownership import quota_owner
 from a2a_sync.lifecycle import Entry, LogEvent
-from a2a_sync.operations import RunRequest
+from a2a_sync.operations import RunRequest, quota_owner
 from a2a_sync.sizes import event_size, task_size
 from a2a_sync.stores.base import (
     UNBOUNDED,
     AlreadySent,
     Expiry,
     LogPage,
+    Owner,
     OwnerFull,
     RunRevoked,
     RunToken,
-    Scope,
     SentRun,
     StartedRun,
     StoredTask,
@@ -69,7 +68,7 @@ class MemoryStore:
         self._max_tasks = max_tasks
         self._lock = threading.Lock()
         self._tasks: dict[str, Record] = {}
-        self._scopes: dict[Scope, Owned] = {}
+        self._scopes: dict[Owner, Owned] = {}
         self._accounts = Accounts()
         self._tokens = itertools.count(1)
         self.webhooks = MemoryWebhooks(self._lock, self._tasks, self._find)
@@ -79,7 +78,7 @@ class MemoryStore:
 
     def start_run(
         self,
-        scope: Scope,
+        scope: Owner,
         request: RunRequest,
         events: Sequence[LogEvent],
         *,
@@ -112,7 +111,7 @@ class MemoryStore:
                 record.owned.sends[key] = SentRun(task_id, record.head.version, fingerprint)
             return StartedRun(token=token, head=record.head, entries=entries, forgotten=forgotten)
 
-    def sent(self, scope: Scope, key: str) -> SentRun | None:
+    def sent(self, scope: Owner, key: str) -> SentRun | None:
         """See `TaskStore.sent`."""
         owned = self._scopes.get(scope)
         return None if owned is None else owned.sends.get(key)
@@ -127,7 +126,7 @@ class MemoryStore:
             _refuse_large(token.task_id, record.bytes + size, max_task_bytes)
             return self._write(record, events, size, end=end)
 
-    def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
+    def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """See `TaskStore.interrupt`."""
         with self._lock:
             record = self._find(scope, task_id)
@@ -135,7 +134,7 @@ class MemoryStore:
                 raise TaskEnded(f"task {task_id} is {record.head.status.state}")
             return self._write(record, events, sum(map(event_size, events)), end=True)
 
-    def delete(self, scope: Scope, task_id: str) -> None:
+    def delete(self, scope: Owner, task_id: str) -> None:
         """See `TaskStore.delete`."""
         with self._lock:
             self._remove(self._find(scope, task_id))
@@ -143,14 +142,14 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing to free: the tasks stay as long as the store."""
 
-    def _create(self, scope: Scope, request: RunRequest) -> Record:
+    def _create(self, scope: Owner, request: RunRequest) -> Record:
         task_id = request.task_id
         head = TaskHead(
             id=task_id, context_id=request.context_id, status=_UNSPECIFIED, version=0, running=True, metadata={}
         )
         owned = self._scopes.get(scope)
         if owned is None:
-            owned = self._scopes[scope] = Owned(scope, self._accounts.of(quota_owner(scope.owner)))
+            owned = self._scopes[scope] = Owned(scope, self._accounts.of(quota_owner(scope.id)))
         self._accounts.change(owned.account, 1)
         record = self._tasks[task_id] = Record(owned, head)
         owned.add(record)
@@ -162,7 +161,7 @@ class MemoryStore:
             raise RunRevoked(f"the run on task {token.task_id} is no longer current")
         return record
 
-    def _startable(self, scope: Scope, task_id: str) -> Record:
+    def _startable(self, scope: Owner, task_id: str) -> Record:
         record = self._find(scope, task_id)
         if record.terminal:
             raise TaskEnded(f"task {task_id} is {record.head.status.state}")
@@ -193,9 +192,9 @@ class MemoryStore:
         else:
             account.waiting[task_id] = None
 
-    def _make_room(self, scope: Scope, size: int, quota: StoreQuota, *, create: bool, but: str) -> tuple[str, ...]:
+    def _make_room(self, scope: Owner, size: int, quota: StoreQuota, *, create: bool, but: str) -> tuple[str, ...]:
         """Evict what is too much once a run on the task `but` has begun; the ids of those that waited for their client."""
-        account = self._accounts.of(quota_owner(scope.owner))
+        account = self._accounts.of(quota_owner(scope.id))
         forgotten: tuple[str, ...] = ()
         if create and quota.max_tasks is not None:
             while account.tasks >= quota.max_tasks and (record := self._oldest(account, but)) is not None:
@@ -271,17 +270,17 @@ class MemoryStore:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def head(self, scope: Scope, task_id: str) -> TaskHead:
+    def head(self, scope: Owner, task_id: str) -> TaskHead:
         """See `TaskStore.head`."""
         return self._find(scope, task_id).head
 
-    def request(self, scope: Scope, task_id: str) -> RunRequest | None:
+    def request(self, scope: Owner, task_id: str) -> RunRequest | None:
         """See `TaskStore.request`."""
         return self._find(scope, task_id).request
 
     def load(
         self,
-        scope: Scope,
+        scope: Owner,
         task_id: str,
         *,
         history: int | None = None,
@@ -294,11 +293,11 @@ class MemoryStore:
         task = record.fold(head, history, artifacts, max_bytes)
         return StoredTask(task=task, version=head.version, running=head.running)
 
-    def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+    def log(self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
         """See `TaskStore.log`."""
         return self._find(scope, task_id).page(max(after, 0), limit)
 
-    def list(self, scope: Scope, query: TaskQuery) -> TaskPage:
+    def list(self, scope: Owner, query: TaskQuery) -> TaskPage:
         """See `TaskStore.list`."""
         with self._lock:
             owned = self._scopes.get(scope)
@@ -322,7 +321,7 @@ class MemoryStore:
             total=total,
         )
 
-    def _find(self, scope: Scope, task_id: str) -> Record:
+    def _find(self, scope: Owner, task_id: str) -> Record:
         record = self._tasks.get(task_id)
         if record is None or record.owned.scope != scope:
             raise not_found(task_id)

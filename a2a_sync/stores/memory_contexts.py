@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from a2a_sync.stores.base import RunToken, Scope
+from a2a_sync.stores.base import Owner, RunToken
 from a2a_sync.stores.contexts import StateConflict, StoredState
 from a2a_sync.stores.records import Owned, Record
 
@@ -15,12 +15,12 @@ _NOTHING = StoredState()
 class MemoryContexts:
     """The `Contexts` of the store whose lock this is; `held` is how it finds the record of a run's token."""
 
-    def __init__(self, lock: threading.Lock, scopes: dict[Scope, Owned], held: Callable[[RunToken], Record]) -> None:
+    def __init__(self, lock: threading.Lock, scopes: dict[Owner, Owned], held: Callable[[RunToken], Record]) -> None:
         self._lock = lock
         self._scopes = scopes
         self._held = held
 
-    def state(self, scope: Scope, context_id: str) -> StoredState:
+    def state(self, scope: Owner, context_id: str) -> StoredState:
         """See `Contexts.state`."""
         owned = self._scopes.get(scope)
         return _NOTHING if owned is None else owned.states.get(context_id, _NOTHING)

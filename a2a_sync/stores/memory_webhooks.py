@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.operations import Webhook
-from a2a_sync.stores.base import Scope
+from a2a_sync.stores.base import Owner
 from a2a_sync.stores.records import Record
 from a2a_sync.stores.webhooks import SNAPSHOT, StoredWebhook, TooManyWebhooks
 
@@ -17,12 +17,12 @@ from a2a_sync.stores.webhooks import SNAPSHOT, StoredWebhook, TooManyWebhooks
 class MemoryWebhooks:
     """The `Webhooks` of the store whose lock and tasks these are; `find` is how it finds the record of a task."""
 
-    def __init__(self, lock: threading.Lock, tasks: Mapping[str, Record], find: Callable[[Scope, str], Record]) -> None:
+    def __init__(self, lock: threading.Lock, tasks: Mapping[str, Record], find: Callable[[Owner, str], Record]) -> None:
         self._lock = lock
         self._tasks = tasks
         self._find = find
 
-    def put(self, scope: Scope, webhook: Webhook, *, most: int) -> None:
+    def put(self, scope: Owner, webhook: Webhook, *, most: int) -> None:
         """See `Webhooks.put`."""
         with self._lock:
             record = self._find(scope, webhook.config.task_id)
@@ -30,11 +30,11 @@ class MemoryWebhooks:
                 raise TooManyWebhooks
             set_webhook(record, webhook, SNAPSHOT)
 
-    def of_task(self, scope: Scope, task_id: str) -> tuple[StoredWebhook, ...]:
+    def of_task(self, scope: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
         """See `Webhooks.of_task`."""
         return _now(self._find(scope, task_id))
 
-    def delete(self, scope: Scope, task_id: str, webhook_id: str) -> None:
+    def delete(self, scope: Owner, task_id: str, webhook_id: str) -> None:
         """See `Webhooks.delete`."""
         with self._lock:
             record = self._find(scope, task_id)
@@ -50,8 +50,8 @@ class MemoryWebhooks:
         before: Counter[str] = Counter()
         ranked = []
         for webhook in found:
-            ranked.append((before[webhook.scope.owner], webhook.due_ms, webhook))
-            before[webhook.scope.owner] += 1
+            ranked.append((before[webhook.scope.id], webhook.due_ms, webhook))
+            before[webhook.scope.id] += 1
         ranked.sort(key=lambda row: row[:2])
         return tuple(webhook for _, _, webhook in ranked[:limit])
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from a2a_sync import clock
+from a2a_sync.concurrency import clock
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.sizes import artifact_size, event_size, fit
@@ -18,7 +18,7 @@ from a2a_sync.stores.base import (
     Expiry,
     LogPage,
     Outcome,
-    Scope,
+    Owner,
     SentRun,
     TaskHead,
     folded,
@@ -85,7 +85,7 @@ class Owned:
 
     __slots__ = ("account", "contexts", "scope", "sends", "states", "tasks")
 
-    def __init__(self, scope: Scope, account: Account) -> None:
+    def __init__(self, scope: Owner, account: Account) -> None:
         self.scope = scope
         self.account = account
         self.tasks: dict[str, Record] = {}

@@ -13,7 +13,7 @@ from a2a_sync.operations import Webhook
 from a2a_sync.types import TaskPushNotificationConfig
 
 if TYPE_CHECKING:
-    from a2a_sync.stores.base import Scope
+    from a2a_sync.stores.base import Owner
 
 #: The cursor of a webhook that begins with the task as it is.
 SNAPSHOT = -1
@@ -33,7 +33,7 @@ class StoredWebhook:
     nothing is delivered any more. It is ``open`` unless nothing can come any more. ``holder`` is who delivers.
     """
 
-    scope: Scope
+    scope: Owner
     config: TaskPushNotificationConfig
     number: int
     version: str
@@ -71,7 +71,7 @@ class Webhooks(Protocol):
     Who delivers holds the webhook meanwhile, and nobody else. What a worker held that has died (see `Workers`) is free.
     """
 
-    def put(self, scope: Scope, webhook: Webhook, *, most: int) -> None:
+    def put(self, scope: Owner, webhook: Webhook, *, most: int) -> None:
         """Add a webhook to its task, or replace the one with its id.
 
         A new one begins with the task as it is (`SNAPSHOT`). One that is replaced keeps its place and its cursor; it is
@@ -81,10 +81,10 @@ class Webhooks(Protocol):
             TooManyWebhooks: it would be one more than `most`.
         """
 
-    def of_task(self, scope: Scope, task_id: str) -> tuple[StoredWebhook, ...]:
+    def of_task(self, scope: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
         """All webhooks of a task, in the order in which they were added."""
 
-    def delete(self, scope: Scope, task_id: str, webhook_id: str) -> None:
+    def delete(self, scope: Owner, task_id: str, webhook_id: str) -> None:
         """Remove a webhook; nothing happens where it is not there."""
 
     def due(self, *, now_ms: int, limit: int = 100) -> tuple[StoredWebhook, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 
-from a2a_sync import clock
+from a2a_sync.concurrency import clock
 
 #: Nothing here waits longer, in seconds of the real clock.
 _PATIENCE = 10.0
@@ -34,8 +34,8 @@ class _Wait:
 class FakeClock:
     """Stands in for the clock of the library while its ``with`` block lasts, in the whole process.
 
-    Tasks get their times from it; their age (`Limits.keep_ended` and its like), the limits of runs (`Limits.max_runtime`,
-    `Limits.idle_timeout`) and ``context.sleep`` go by it. Heartbeats, pauses between attempts and time-outs of calls do not.
+    Tasks get their times from it; their age (`Limits.terminal_task_ttl` and its like), the limits of runs (`Limits.run_timeout`,
+    `Limits.run_idle_timeout`) and ``context.sleep`` go by it. Heartbeats, pauses between attempts and time-outs of calls do not.
     Make it before the app. `now` is where it begins; real time by default. From any thread, one at a time::
 
         with FakeClock() as clock, client_of(agent) as client:
@@ -98,23 +98,23 @@ class FakeClock:
     # -- in place of the clock --
 
     def time_ns(self) -> int:
-        """See `a2a_sync.clock`."""
+        """See `a2a_sync.concurrency.clock`."""
         passed = self._now - datetime(1970, 1, 1, tzinfo=UTC)
         return (passed.days * 86_400 + passed.seconds) * 1_000_000_000 + passed.microseconds * 1000
 
     def monotonic(self) -> float:
-        """See `a2a_sync.clock`. Rounded down to a multiple of 2**-20: differences of such numbers are exact.
+        """See `a2a_sync.concurrency.clock`. Rounded down to a multiple of 2**-20: differences of such numbers are exact.
 
         Otherwise a run that sleeps for as long as its time limit would be past the limit now and then.
         """
         return (self._passed // timedelta(microseconds=1) * 2**20 // 10**6) / 2**20
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """See `a2a_sync.clock`."""
+        """See `a2a_sync.concurrency.clock`."""
         return self._wait(event, seconds, agent=False)
 
     def sleep(self, event: threading.Event, seconds: float) -> bool:
-        """See `a2a_sync.clock`."""
+        """See `a2a_sync.concurrency.clock`."""
         return self._wait(event, seconds, agent=True)
 
     def _wait(self, event: threading.Event, seconds: float, *, agent: bool) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from a2a_sync import incidents
-from a2a_sync.agent import Agent
+from a2a_sync.agent.agent import Agent
 from a2a_sync.client import Client, Retry
-from a2a_sync.errors import A2AError
+from a2a_sync.errors import AgentError
 from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
+from a2a_sync.telemetry import incidents
 from a2a_sync.testing.cuts import CutCalls, CutStreams
 from a2a_sync.types import Message, StreamResponse, Task, TaskStatusUpdateEvent
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 #: Where nothing is far away, nobody need wait long.
-QUICK = Retry(budget=10.0, first=0.01, longest=0.1)
+QUICK = Retry(max_elapsed=10.0, initial_backoff=0.01, max_backoff=0.1)
 WAYS = ("local", "wsgi", "socket")
 
 
@@ -41,7 +41,7 @@ def client_of(
         cut_after: the first stream is cut after so many events; several numbers: the next ones, too. The client takes them up
             again; cut after 0, it sends the message again by its key, but not over ``"local"``, where no message is ever lost.
         raises: an unexpected exception of the agent, of whatever type, is raised by the call or the stream that shows its
-            task as failed; once, so the task can be read afterwards. `PublicError` and `A2AError` are answers and are not raised.
+            task as failed; once, so the task can be read afterwards. `PublicError` and `AgentError` are answers and are not raised.
         debug: of the app that is made for an agent, see `A2AApp`: failed tasks show the traceback.
         options: those of `Client`. Pauses between two attempts are short, unless ``retry`` says otherwise.
 
@@ -73,7 +73,7 @@ def _reach(
 ) -> Any:
     """What a client is given to call `target`."""
     if isinstance(target, Agent):
-        from a2a_sync.app import A2AApp
+        from a2a_sync.wsgi.app import A2AApp
 
         target.check_handler(complete=True)
         target = A2AApp(target, debug=debug)
@@ -108,7 +108,7 @@ class _HandlerErrors:
         def raising(call: Call) -> Any:
             try:
                 result = endpoint(call)
-            except A2AError as error:
+            except AgentError as error:
                 self._raise(error.message)
                 raise
             if call.operation.streaming:

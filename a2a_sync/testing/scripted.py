@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from a2a_sync.agent import Agent
-from a2a_sync.events import Subscription
-from a2a_sync.executor import RequestContext
-from a2a_sync.results import AuthRequired, Failure, InputRequired, Rejected
+from a2a_sync.agent.agent import Agent
+from a2a_sync.agent.executor import RequestContext
+from a2a_sync.agent.results import AuthRequired, Failed, InputRequired, Rejected
+from a2a_sync.engine.hub import Subscription
 from a2a_sync.types import Message
 
 #: Nothing here waits for a test longer, in seconds.
@@ -19,7 +19,7 @@ _PATIENCE = 30.0
 #: Nor for the streams that a cut ends: those that nobody reads do not end.
 _CUT_PATIENCE = 5.0
 _LOOK = 0.002
-_ENDINGS = (InputRequired, AuthRequired, Rejected, Failure, Message)
+_ENDINGS = (InputRequired, AuthRequired, Rejected, Failed, Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Cut:
     """A step: every stream that is open on the task ends here, and the task goes on: as a server that restarts, or a proxy
     that has waited for too long, would do it.
 
-    A client takes its stream up again where it was cut; without ``retry`` it raises `StreamInterrupted`. The next step waits
+    A client takes its stream up again where it was cut; without ``retry`` it raises `StreamInterruptedError`. The next step waits
     until the streams have been read up to here, for 5 seconds at most.
     """
 
@@ -82,7 +82,7 @@ class ScriptedAgent(Agent):
     A turn is one step or a list of steps. A step is
 
     - whatever a handler may yield or return: text, a part, data, an `Artifact`, an event, `InputRequired`, a `Message` …;
-    - an exception: it is raised. Only of a `PublicError` and an `A2AError` does the client read the text;
+    - an exception: it is raised. Only of a `PublicError` and an `AgentError` does the client read the text;
     - a `Pause`, a `Hold` or a `Cut`;
     - a function: it is called with the run's `RequestContext`, and what it returns is a step, unless it is None.
 

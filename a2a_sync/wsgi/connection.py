@@ -56,15 +56,6 @@ def _asks_to_close(environ: dict[str, Any]) -> bool:
     return "close" in said or (environ.get("SERVER_PROTOCOL") == "HTTP/1.0" and "keep-alive" not in said)
 
 
-def peer_certificate(environ: dict[str, Any]) -> dict[str, Any]:
-    """The client's certificate, as `ssl` tells it, if the server asked for one and has verified it; else nothing."""
-    ask = getattr(_first(environ, _KEYS), "getpeercert", None)
-    try:
-        return (ask() if ask is not None else None) or {}
-    except (OSError, ValueError):
-        return {}  # it is closed
-
-
 class Connection:
     """The client's end of one request."""
 

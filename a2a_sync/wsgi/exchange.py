@@ -21,19 +21,19 @@ from a2a_sync.bindings.headers import VERSION, named_extensions
 from a2a_sync.bindings.sse import frame
 from a2a_sync.codec import Codec
 from a2a_sync.codec.fields import shown
+from a2a_sync.engine.hub import PolledStream
 from a2a_sync.errors import (
-    A2AError,
+    AgentError,
     ContentTypeNotSupportedError,
     InternalError,
     InvalidRequestError,
     JSONParseError,
     RequestTooLargeError,
 )
-from a2a_sync.events import PolledStream
-from a2a_sync.incidents import incident
 from a2a_sync.limits import Limits
-from a2a_sync.logs import get_logger
 from a2a_sync.operations import Call, CallContext, Principal
+from a2a_sync.telemetry.incidents import incident
+from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.connection import BODY_READ, Connection, has_body
 from a2a_sync.wsgi.slowbodies import SlowBodies
 from a2a_sync.wsgi.streaming import EVENT_STREAM, Envelope, EventStreamBody
@@ -125,7 +125,7 @@ class Exchange:
         """
         try:
             self._principal = self._admit(self._request.environ)
-        except A2AError:
+        except AgentError:
             if 0 < (self._request.content_length or 0) <= _SMALL:
                 self._read_on()
             raise
@@ -133,7 +133,7 @@ class Exchange:
     def _read_on(self) -> None:
         try:
             self.body()
-        except A2AError:
+        except AgentError:
             pass  # whatever it is, it is not for us
 
     def body(self) -> bytes:
@@ -146,12 +146,12 @@ class Exchange:
         content_type = self._request.mimetype
         if content_type and content_type != "application/json" and not content_type.endswith("+json"):
             raise ContentTypeNotSupportedError(f"Content-Type {shown(content_type)} is not JSON; send application/json")
-        most, length = self._limits.body, self._request.content_length
+        most, length = self._limits.max_body_bytes, self._request.content_length
         if (length or 0) > most:
             raise RequestTooLargeError(f"the body is larger than {most} bytes")
         if length == 0:
             return b""
-        self._connection.limit(self._limits.read_deadline)
+        self._connection.limit(self._limits.body_idle_timeout)
         ticket = None if self._slow is None else self._slow.begin(self._connection)
         try:
             body = self._unframed(most + 1) if length is None else self._read(length)
@@ -221,7 +221,7 @@ class Exchange:
         self,
         status: int,
         body: bytes,
-        error: A2AError | None = None,
+        error: AgentError | None = None,
         media_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> Iterable[bytes]:

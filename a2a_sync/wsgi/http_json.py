@@ -13,7 +13,7 @@ from a2a_sync.bindings.headers import UNNAMED, named_versions
 from a2a_sync.bindings.routes import OLD_PREFIX, Paths, Place, WrongVerbError
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.codec.fields import shown
-from a2a_sync.errors import A2AError, VersionNotSupportedError
+from a2a_sync.errors import AgentError, VersionNotSupportedError
 from a2a_sync.operations import GET_EXTENDED_CARD, Call, Endpoint, Operation
 from a2a_sync.types import SendMessageRequest
 from a2a_sync.wsgi.exchange import Exchange, internal_error
@@ -33,7 +33,7 @@ class HttpJsonService:
     """Answers HTTP+JSON requests with what `endpoint` gives. `codecs` are the versions that are served over this binding.
 
     `media_type` is that of all answers in 1.0; without it, it depends on the request. `served` are all versions of this app.
-    `files_twice` decides about callers of 0.3 in place of the user agents that are known.
+    `double_base64_files` decides about callers of 0.3 in place of the user agents that are known.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class HttpJsonService:
             codec = self._codecs[self._paths.version(path)]
             place = self._paths.find(path)
             return None if place is None else self._respond(exchange, place, codec)
-        except A2AError as caught:
+        except AgentError as caught:
             error = caught
         except Exception:
             error = internal_error()

@@ -11,7 +11,7 @@ from a2a_sync.bindings import jsonrpc
 from a2a_sync.bindings.headers import UNNAMED, named_versions
 from a2a_sync.codec import Codec, by_method
 from a2a_sync.codec.fields import shown
-from a2a_sync.errors import A2AError, VersionNotSupportedError
+from a2a_sync.errors import AgentError, VersionNotSupportedError
 from a2a_sync.operations import Call, Endpoint
 from a2a_sync.wsgi.exchange import Exchange, internal_error
 
@@ -47,7 +47,7 @@ class JsonRpcService:
             return exchange.answer(200, body)
         except jsonrpc.RpcError as invalid:
             rpc_id, error = invalid.id, invalid.error
-        except A2AError as caught:
+        except AgentError as caught:
             error = caught
         except Exception:
             error = internal_error()

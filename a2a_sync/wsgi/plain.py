@@ -11,7 +11,7 @@ from a2a_sync.bindings.routes import LONGEST_VERB, OLD_PREFIX
 from a2a_sync.codec import by_version
 from a2a_sync.codec.fields import shown
 from a2a_sync.errors import MethodNotFoundError
-from a2a_sync.wsgi.wellknown import CARD_PATH
+from a2a_sync.wsgi.cards import CARD_PATH
 
 
 def only(method: str, allowed: str) -> Response:

@@ -10,8 +10,8 @@ import threading
 import time
 from typing import Protocol
 
-from a2a_sync.fork import renew_in_child
-from a2a_sync.logs import get_logger
+from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 

@@ -13,12 +13,12 @@ from typing import Protocol
 
 from a2a_sync.bindings.sse import comment, frame
 from a2a_sync.codec import Codec
-from a2a_sync.errors import A2AError
-from a2a_sync.events import PolledStream
-from a2a_sync.incidents import incident
+from a2a_sync.engine.hub import PolledStream
+from a2a_sync.errors import AgentError
 from a2a_sync.limits import Limits
-from a2a_sync.logs import get_logger
 from a2a_sync.operations import StreamItem
+from a2a_sync.telemetry.incidents import incident
+from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.connection import Connection
 
 logger = get_logger(__name__)
@@ -42,7 +42,7 @@ class Envelope(Protocol):
 
     def wrap(self, event: bytes) -> bytes: ...
 
-    def wrap_error(self, error: A2AError, codec: Codec) -> bytes: ...
+    def wrap_error(self, error: AgentError, codec: Codec) -> bytes: ...
 
 
 class EventStreamBody:
@@ -65,12 +65,12 @@ class EventStreamBody:
 
     def __iter__(self) -> Iterator[bytes]:
         # Jittered, so that streams opened together do not come back together.
-        end = time.monotonic() + self._limits.stream_life * random.uniform(0.9, 1.0)
+        end = time.monotonic() + self._limits.max_stream_age * random.uniform(0.9, 1.0)
         # Servers send the headers with the first bytes, so a stream that has no event yet begins with a comment.
-        written, tick = -self._limits.heartbeat, 0.0
+        written, tick = -self._limits.stream_keepalive_interval, 0.0
         try:
             while (items := self._stream.poll(tick)) is not None:
-                tick = self._limits.tick
+                tick = self._limits.disconnect_check_interval
                 if items:
                     yield from self._joined(items)
                     written = time.monotonic()
@@ -79,13 +79,13 @@ class EventStreamBody:
                 now = time.monotonic()
                 if now >= end or self._connection.gone():
                     return
-                if now - written >= self._limits.heartbeat:
+                if now - written >= self._limits.stream_keepalive_interval:
                     yield comment("heartbeat")
                     written = now
             closing = self._stream.closing
             if closing is not None and (data := self._codec.encode_end(closing)) is not None:
                 yield frame(self._envelope.wrap(data), closing.number)
-        except A2AError as error:
+        except AgentError as error:
             yield self._error(error)
         except Exception:
             yield self._error(incident(logger, "a stream failed", {}))
@@ -103,7 +103,7 @@ class EventStreamBody:
             size += len(data)
         yield b"".join(frames)
 
-    def _error(self, error: A2AError) -> bytes:
+    def _error(self, error: AgentError) -> bytes:
         return frame(self._envelope.wrap_error(error, self._codec), event=self._envelope.error_event)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Body, FastAPI
 
 from a2a_sync import A2AApp, Agent, AgentSkill, Message, RequestContext
-from a2a_sync.hosts.asgi import ASGIApp
+from a2a_sync.integrations.asgi import ASGIApp
 
 
 def count_words(text: str) -> dict[str, int]:

@@ -8,7 +8,7 @@ from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Unauthorized
 
 from a2a_sync import A2AApp
-from a2a_sync.hosts.flask import blueprint
+from a2a_sync.integrations.flask import blueprint
 from examples.flask_host.notes import Notes, notes_of
 
 #: For people the password, for programs the token. A real site keeps hashes of them in a database.

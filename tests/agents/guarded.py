@@ -18,7 +18,7 @@ WAYS = {
 app = A2AApp(
     agent,
     auth=WAYS[os.environ["GUARDED_BY"]],
-    scopes={"CancelTask": "stop"},
+    required_scopes={"CancelTask": "stop"},
     extended_card=AgentCard(
         name="guarded, for callers", description="more", version="1", skills=agent.describe().skills
     ),

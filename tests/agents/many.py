@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from a2a_sync import Agent, AgentHost, Limits, Message
-from a2a_sync.metrics import Metrics
+from a2a_sync.server.metrics import Metrics
 
 
 def named(name: str, **attributes: Any) -> Agent:
@@ -25,4 +25,6 @@ def named(name: str, **attributes: Any) -> Agent:
 def host() -> AgentHost:
     metrics = Metrics() if "PROMETHEUS_MULTIPROC_DIR" in os.environ else None
     agents = {name: named(name) for name in ("one", "two", "three")}
-    return AgentHost(agents, store=os.environ.get("MANY_STORE"), limits=Limits(beat=0.5), metrics=metrics)
+    return AgentHost(
+        agents, store=os.environ.get("MANY_STORE"), limits=Limits(worker_heartbeat_interval=0.5), metrics=metrics
+    )

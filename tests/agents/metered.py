@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from a2a_sync import A2AApp, Agent, Message, RequestContext
-from a2a_sync.metrics import Metrics
+from a2a_sync.server.metrics import Metrics
 
 agent = Agent("metered", description="Is counted")
 

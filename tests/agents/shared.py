@@ -33,4 +33,4 @@ def caller(environ: dict[str, Any]) -> str | None:
 
 path = os.environ.get("SHARED_STORE", "").removeprefix("sqlite:///")
 store = SQLiteStore(path, max_tasks=int(os.environ["SHARED_MAX_TASKS"])) if path else None
-app = A2AApp(agent, auth=caller, store=store, limits=Limits(tick=0.2))
+app = A2AApp(agent, auth=caller, store=store, limits=Limits(disconnect_check_interval=0.2))

@@ -11,7 +11,7 @@ from tests.scenarios.agent import ScenarioAgent
 
 def make_app(store: Any = None) -> A2AApp:
     """The scenario agent with little patience for bodies that do not come."""
-    return A2AApp(ScenarioAgent(), store=store, limits=Limits(tick=0.05, read_deadline=0.5))
+    return A2AApp(ScenarioAgent(), store=store, limits=Limits(disconnect_check_interval=0.05, body_idle_timeout=0.5))
 
 
 #: The store's file is made on first use, so importing this leaves no trace.

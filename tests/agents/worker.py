@@ -1,6 +1,6 @@
 """An agent that tells of the process it runs in and does what processes find hard: ``gunicorn tests.agents.worker:app``.
 
-``flask_app`` is the same inside a Flask application. Tasks are kept in `WORKER_STORE`; `WORKER_BEAT` is `Limits.beat`.
+``flask_app`` is the same inside a Flask application. Tasks are kept in `WORKER_STORE`; `WORKER_BEAT` is `Limits.worker_heartbeat_interval`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class OnThreads(Worker):
 
 AGENT = {"": Worker, "retry": Retrying, "native": OnThreads}[os.environ.get("WORKER_KIND", "")]
 STORE = os.environ.get("WORKER_STORE")
-LIMITS = Limits(tick=0.2, beat=float(os.environ.get("WORKER_BEAT", "0.5")))
+LIMITS = Limits(disconnect_check_interval=0.2, worker_heartbeat_interval=float(os.environ.get("WORKER_BEAT", "0.5")))
 
 app = A2AApp(AGENT(), store=STORE, limits=LIMITS)
 
@@ -107,7 +107,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     from flask import Flask
 
-    from a2a_sync.hosts.flask import blueprint
+    from a2a_sync.integrations.flask import blueprint
 
     host = Flask(__name__)
     host.register_blueprint(blueprint(app), url_prefix="/agent")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Agent, AgentCard, Client
-from a2a_sync.auth.policy import Authenticator, HostLogin
+from a2a_sync.auth.policy import Authenticator, FrameworkAuth
 from a2a_sync.auth.schemes import ApiKeyAuth, BasicAuth, BearerAuth, MTLSAuth
 from a2a_sync.card import (
     ClientCredentialsOAuthFlow,
@@ -223,7 +223,7 @@ def test_no_credentials_are_stored_with_a_run() -> None:
 
 
 def test_calls_inside_the_process_need_no_credentials() -> None:
-    with A2AApp(Known(), auth=BearerAuth({"t": "ada"}), scopes={"*": "read"}) as app, Client(app) as client:
+    with A2AApp(Known(), auth=BearerAuth({"t": "ada"}), required_scopes={"*": "read"}) as app, Client(app) as client:
         assert client.send("hi").state.terminal  # type: ignore[union-attr]
 
 
@@ -275,7 +275,7 @@ def test_a_function_over_environ_is_a_way_too_alone_and_combined() -> None:
 
 
 def test_the_login_of_a_host_can_be_asked_for() -> None:
-    with served(HostLogin() | KEY) as peer:
+    with served(FrameworkAuth() | KEY) as peer:
         assert who(peer, environ={"a2a_sync.principal": "ada"})["id"] == "ada"
         assert who(peer, {"X-Key": "k"}, environ={"a2a_sync.principal": None})["id"] == "key"
         assert peer.call("SendMessage", message(), environ={"a2a_sync.principal": ""}).status == 401
@@ -321,9 +321,9 @@ def test_mistakes_in_the_ways_are_told_at_once() -> None:
     with pytest.raises(ValueError, match="empty"):
         BasicAuth({"ada": ""})
     with pytest.raises(ValueError, match="scopes= needs auth="):
-        A2AApp(Known(), scopes={"*": "read"})
+        A2AApp(Known(), required_scopes={"*": "read"})
     with pytest.raises(ValueError, match="'Send' is no operation"):
-        A2AApp(Known(), auth=KEY, scopes={"Send": "read"})
+        A2AApp(Known(), auth=KEY, required_scopes={"Send": "read"})
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ SCOPED = {
 
 def test_an_operation_asks_for_its_scopes() -> None:
     scopes = {"*": "use", "CancelTask": ["read", "write"], "GetTask": "read"}
-    with served(BearerAuth(SCOPED), scopes=scopes) as peer:
+    with served(BearerAuth(SCOPED), required_scopes=scopes) as peer:
         assert peer.call("ListTasks", {}, headers=bearer("r")).status == 200
         refused = peer.call("CancelTask", {"id": "x"}, headers=bearer("r"), id=7)
         assert peer.call("CancelTask", {"id": "x"}, headers=bearer("rw")).error["code"] == -32001
@@ -386,7 +386,7 @@ def test_a_way_asks_for_scopes_of_its_own() -> None:
 
 
 def test_http_json_answers_in_its_own_words() -> None:
-    with served(BearerAuth(SCOPED), scopes={"ListTasks": "write"}) as peer:
+    with served(BearerAuth(SCOPED), required_scopes={"ListTasks": "write"}) as peer:
         headers = {"A2A-Version": "1.0"}
         refused = peer.request("GET", "/tasks", headers=headers)
         denied = peer.request("GET", "/tasks", headers={**headers, **bearer("r")})
@@ -442,7 +442,7 @@ def test_the_card_says_what_is_asked_for_in_both_versions() -> None:
 def test_a_token_server_can_be_named_with_the_scopes_that_are_needed() -> None:
     flow = ClientCredentialsOAuthFlow(token_url="https://id.example.com/token", scopes={"use": "Use it"})
     auth = BearerAuth(SCOPED, scheme=OAuth2SecurityScheme(flow=flow), name="oauth", scopes=["use"])
-    said = card(auth, scopes={"*": "read", "CancelTask": "write"})
+    said = card(auth, required_scopes={"*": "read", "CancelTask": "write"})
 
     assert said["securityRequirements"] == [{"schemes": {"oauth": {"list": ["use", "read"]}}}]
     assert said["securitySchemes"]["oauth"]["oauth2SecurityScheme"]["flows"]["clientCredentials"]["tokenUrl"] == (
@@ -466,9 +466,9 @@ def test_what_clients_cannot_do_is_not_in_the_card() -> None:
         security_requirements=(SecurityRequirement(schemes={"sso": ()}),),
     )
 
-    assert "securitySchemes" not in card(HostLogin())
-    assert card(HostLogin() | KEY)["securityRequirements"] == [{"schemes": {"apiKey": {}}}]
-    assert card(HostLogin(), card=own)["securityRequirements"] == [{"schemes": {"sso": {}}}]
+    assert "securitySchemes" not in card(FrameworkAuth())
+    assert card(FrameworkAuth() | KEY)["securityRequirements"] == [{"schemes": {"apiKey": {}}}]
+    assert card(FrameworkAuth(), card=own)["securityRequirements"] == [{"schemes": {"sso": {}}}]
 
 
 def test_a_card_that_asks_for_what_nobody_looks_at_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:

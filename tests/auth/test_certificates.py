@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 
 from a2a_sync import A2AApp, AgentCard, AgentInterface, Client
 from a2a_sync.auth.schemes import MTLSAuth
-from a2a_sync.errors import A2AError, ConnectError
+from a2a_sync.errors import AgentError, ConnectError
 from tests.auth.test_admission import Known, served, who
 from tests.certificates import Authority
 from tests.wsgi import message
@@ -53,7 +53,7 @@ def trusting(authority: Authority, certificate: tuple[str, str] | None = None) -
 def test_the_connection_says_whose_certificate_it_is(authority: Authority) -> None:
     certificate = authority.issue("ada", organization="Engines, Ltd")
     with A2AApp(Known(), auth=MTLSAuth()) as app, serving(app, authority) as url:
-        with Client(url, session=trusting(authority)) as stranger, pytest.raises(A2AError) as refused:
+        with Client(url, session=trusting(authority)) as stranger, pytest.raises(AgentError) as refused:
             stranger.send("hi")
         with Client(url, session=trusting(authority, certificate)) as client:
             task = client.send("hi")
@@ -126,7 +126,7 @@ def test_a_client_takes_verify_and_cert_as_requests_does(authority: Authority, m
             with Client(url, verify=verify, cert=certificate) as client:
                 task = client.send("hi")
                 assert task.artifacts[0].parts[0].data["id"] == "CN=eve"  # type: ignore[union-attr]
-            with Client(url, verify=verify) as stranger, pytest.raises(A2AError) as refused:
+            with Client(url, verify=verify) as stranger, pytest.raises(AgentError) as refused:
                 stranger.send("hi")
             assert refused.value.reason == "UNAUTHENTICATED"
         for distrusting in ({}, {"verify": True}):
@@ -154,7 +154,7 @@ def test_a_certificate_is_shown_to_the_origin_that_was_named_and_no_other(author
         with (
             serving(pointing, authority) as home,
             Client(home, verify=authority.ca, cert=authority.issue("eve")) as client,
-            pytest.raises(A2AError) as refused,
+            pytest.raises(AgentError) as refused,
         ):
             client.send("hi")
     assert refused.value.reason == "UNAUTHENTICATED"

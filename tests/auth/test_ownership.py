@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, AgentHost, BearerAuth, InputRequired, Principal, PushNotifications, URLGuard
+from a2a_sync import A2AApp, Agent, AgentHost, BearerAuth, InputRequired, Principal, PushOptions, URLGuard
 from a2a_sync import operations as op
 from a2a_sync.bindings.http_json import write_request
 from a2a_sync.codec import by_version
@@ -34,7 +34,7 @@ def no_such_name(*_: object) -> Any:
     raise OSError("no names are looked up here")
 
 
-PUSH = PushNotifications(guard=URLGuard(resolve=no_such_name))
+PUSH = PushOptions(url_guard=URLGuard(resolve=no_such_name))
 
 
 class Way(NamedTuple):
@@ -101,7 +101,7 @@ def app() -> Iterator[A2AApp]:
     with A2AApp(
         agent,
         auth=BearerAuth(KNOWN),
-        scopes={"*": "use"},
+        required_scopes={"*": "use"},
         push=PUSH,
         extended_card=agent.describe(),
         url="https://agent.test/",
@@ -330,4 +330,4 @@ def test_an_owner_that_the_app_names_is_not_the_caller_of_that_name() -> None:
     finally:
         app.close(0)
 
-    assert seen.error["code"] == TaskNotFoundError.code
+    assert seen.error["code"] == TaskNotFoundError.jsonrpc_code

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from a2a_sync import URLGuard
-from a2a_sync.auth import keyset
-from a2a_sync.auth.tokens import JWTAuth
+from a2a_sync.auth.jwt_auth import JWTAuth
 from a2a_sync.errors import UnsafeURLError
 from a2a_sync.operations import Principal
+from a2a_sync.signing import jwks as keyset
 from tests.auth.test_admission import bearer, served, who
 from tests.client.peer import Asked, Line, Peer, peer
 from tests.wsgi import message

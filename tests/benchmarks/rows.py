@@ -281,7 +281,7 @@ def _held_each(setup: Setup, count: int, silent: float = 6.0) -> float:
 def imports() -> Iterator[Row]:
     """Import times of fresh interpreters."""
     sdk = import_seconds("sdk", "a2a.server.routes, a2a.server.request_handlers, a2a.server.tasks, a2a.client")
-    server = import_seconds("ours", "a2a_sync.app, a2a_sync.agent, a2a_sync.stores.sqlite")
+    server = import_seconds("ours", "a2a_sync.wsgi.app, a2a_sync.agent.agent, a2a_sync.stores.sqlite")
     client = import_seconds("ours", "a2a_sync.client")
     requests = import_seconds("ours", "requests")
     pairs = [[] for _ in range(4)]

@@ -18,9 +18,9 @@ from a2a_sync.bindings.http_json import (
     write_result,
 )
 from a2a_sync.bindings.routes import Paths
-from a2a_sync.codec import InvalidAnswer, by_version
+from a2a_sync.codec import DecodeError, by_version
 from a2a_sync.errors import (
-    A2AError,
+    AgentError,
     ContentTypeNotSupportedError,
     InternalError,
     InvalidAgentResponseError,
@@ -116,16 +116,16 @@ def test_every_operation_s_request_and_answer_survive_build_and_parse(operation,
 
 
 @pytest.mark.parametrize("codec", [V10, V03], ids=lambda codec: codec.version)
-@given(st.sampled_from(A2AError.__subclasses__()), st.text(min_size=1))
+@given(st.sampled_from(AgentError.__subclasses__()), st.text(min_size=1))
 @example(TaskNotFoundError, "\ud800")
 def test_every_error_survives_build_and_parse(codec, cls, message):
     body = write_error(cls(message, metadata={"taskId": "t"}), codec)
     told = json.loads(body)
-    assert (told["error"]["code"], told["error"]["status"]) == (cls.http_status, cls.status)
+    assert (told["error"]["code"], told["error"]["status"]) == (cls.http_status, cls.grpc_status)
     if codec is V03:
         assert told["message"] == told["error"]["message"]
         assert (told["type"], told["code"]) == (cls.__name__, codec.dump_error(cls("x"))["code"])
-    with pytest.raises(cls if message != "\ud800" else A2AError) as caught:
+    with pytest.raises(cls if message != "\ud800" else AgentError) as caught:
         read_answer(body, cls.http_status, codec)
     if message != "\ud800":
         assert (caught.value.message, caught.value.metadata) == (message, {"taskId": "t"})
@@ -245,7 +245,7 @@ def test_nothing_but_an_error_of_the_protocol_comes_of_anything(verb, segments, 
         if place is not None:
             operation = place.operation(verb)
             V10.load_request(operation, read_params(place, operation, query, body))
-    except A2AError as error:
+    except AgentError as error:
         told = json.loads(write_error(error, V10))["error"]["code"]
     assert told in (200, 400, 405)
 
@@ -276,7 +276,7 @@ def test_queries_are_written_as_the_protocol_has_them():
         (429, OverloadedError),
         (500, InternalError),
         (502, InvalidAgentResponseError),
-        (418, A2AError),
+        (418, AgentError),
     ],
 )
 def test_an_error_without_a_reason_is_known_by_its_status(status, cls):
@@ -296,7 +296,7 @@ def test_the_reason_of_an_error_stands_over_its_status():
     "body", [b"", b"<html>", b"null", b"[]", b'{"error": "nope"}', b'{"error": {"code": 404, "message": "no page"}}']
 )
 def test_what_is_no_error_of_the_protocol_is_told_from_one(body):
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(DecodeError):
         read_answer(body, 404, V10)
 
 
@@ -333,7 +333,7 @@ def test_an_error_is_known_in_every_form_that_servers_of_0_3_give_it(body, statu
     assert type(caught.value) is cls
     assert caught.value.message in ("no", "Task not found", "unknown exception")
     if "error" not in body:
-        with pytest.raises(InvalidAnswer):
+        with pytest.raises(DecodeError):
             read_answer(json.dumps(body).encode(), status, V10)
 
 
@@ -350,7 +350,7 @@ def test_a_reason_stands_over_a_code_and_a_code_over_a_status():
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504, 403])
 def test_a_message_alone_may_be_a_proxy_s(status):
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(DecodeError):
         read_answer(b'{"message": "no Route matched with those values"}', status, V03)
 
 
@@ -360,10 +360,10 @@ def test_a_message_alone_may_be_a_proxy_s(status):
 @pytest.mark.parametrize("entry", wire_examples.entries("http-error"), ids=lambda entry: entry["file"])
 def test_an_example_s_error_goes_through_its_class_and_back(entry):
     value = wire_examples.content(entry)
-    with pytest.raises(A2AError) as caught:
+    with pytest.raises(AgentError) as caught:
         read_answer(json.dumps(value).encode(), entry["httpStatus"], V10)
     error = caught.value
-    assert type(error) is not A2AError
+    assert type(error) is not AgentError
     assert (error.http_status, error.message) == (entry["httpStatus"], value["error"]["message"])
     written = json.loads(write_error(error, V10))["error"]
     # Not all of them have an ErrorInfo; ours do.

@@ -14,9 +14,9 @@ from a2a_sync.bindings.jsonrpc import (
     write_request,
     write_result,
 )
-from a2a_sync.codec import InvalidAnswer, by_version
+from a2a_sync.codec import DecodeError, by_version
 from a2a_sync.errors import (
-    A2AError,
+    AgentError,
     InternalError,
     InvalidParamsError,
     InvalidRequestError,
@@ -61,7 +61,7 @@ def test_every_operation_s_request_and_answer_survive_build_and_parse(operation)
     survives()
 
 
-@given(IDS, st.sampled_from(A2AError.__subclasses__()), st.text(min_size=1))
+@given(IDS, st.sampled_from(AgentError.__subclasses__()), st.text(min_size=1))
 def test_every_error_survives_build_and_parse(id, cls, message):
     answer = write_error(id, cls(message, metadata={"taskId": "t"}), V10)
     assert json.loads(answer)["id"] == id
@@ -104,11 +104,11 @@ def test_an_invalid_case_is_refused_with_its_code_under_its_id(case):
         V10.load_request(operation, got.params)
     except RpcError as error:
         refused, id = error.error, error.id
-    except A2AError as error:
+    except AgentError as error:
         refused, id = error, got.id
     else:
         pytest.fail("it was accepted")
-    assert (refused.code, id) == (case["expectCode"], case["expectId"])
+    assert (refused.jsonrpc_code, id) == (case["expectCode"], case["expectId"])
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case["name"] in LATER], ids=lambda case: case["name"])
@@ -150,13 +150,13 @@ def test_a_body_that_is_no_object_is_an_invalid_request(body):
 @pytest.mark.parametrize("version", ["1.0", "2", 2.0, 2, None, ["2.0"]])
 def test_another_jsonrpc_version_is_refused_under_the_request_s_id(version):
     refused = refusal(request(jsonrpc=version))
-    assert (refused.error.code, refused.error.message, refused.id) == (-32600, 'jsonrpc must be "2.0"', 1)
+    assert (refused.error.jsonrpc_code, refused.error.message, refused.id) == (-32600, 'jsonrpc must be "2.0"', 1)
 
 
 @pytest.mark.parametrize("method", ["", None, 5, ["GetTask"], {}])
 def test_a_method_that_is_no_name_is_refused(method):
     refused = refusal(request(method=method))
-    assert (refused.error.code, refused.id) == (-32600, 1)
+    assert (refused.error.jsonrpc_code, refused.id) == (-32600, 1)
 
 
 @pytest.mark.parametrize("params", ["abc", [], [1], 5, True, False, ""])
@@ -235,9 +235,9 @@ def test_an_example_s_answer_gives_its_result(entry):
 @pytest.mark.parametrize("entry", wire_examples.entries("jsonrpc-error"), ids=lambda entry: entry["file"])
 def test_an_example_s_error_is_raised(entry):
     value = wire_examples.content(entry)
-    with pytest.raises(A2AError) as caught:
+    with pytest.raises(AgentError) as caught:
         read_response(json.dumps(value).encode(), V10)
-    assert caught.value.code == value["error"]["code"]
+    assert caught.value.jsonrpc_code == value["error"]["code"]
 
 
 def test_an_error_in_the_middle_of_a_stream_is_raised():
@@ -272,14 +272,14 @@ def test_an_error_that_is_nothing_is_none():
     ],
 )
 def test_what_is_no_answer_is_told_from_an_error_of_the_agent(body):
-    with pytest.raises(InvalidAnswer) as caught:
+    with pytest.raises(DecodeError) as caught:
         read_response(body, V10)
-    assert not isinstance(caught.value, A2AError)
+    assert not isinstance(caught.value, AgentError)
 
 
 @pytest.mark.parametrize("error", ["went wrong", 5, [], {}, {"code": "x", "message": 5, "data": "junk"}, {"code": -1}])
 def test_an_error_of_any_shape_is_an_error(error):
-    with pytest.raises(A2AError):
+    with pytest.raises(AgentError):
         read_response(json.dumps({"jsonrpc": "2.0", "id": 1, "error": error}), V10)
 
 

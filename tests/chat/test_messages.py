@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_sync import A2AApp, Agent, Client, DataPart, FilePart, Message, Role, TextPart
-from a2a_sync.chat.messages import MEMBER, from_chat_messages, to_chat_messages
-from a2a_sync.chat.parts import MARK
 from a2a_sync.codec import by_version
+from a2a_sync.integrations.chat_messages import MEMBER, from_chat_messages, to_chat_messages
+from a2a_sync.integrations.chat_parts import MARK
 from tests.strategies import JSON, MESSAGES, NAME, TEXT
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":2}'}}

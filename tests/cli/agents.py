@@ -12,7 +12,7 @@ from a2a_sync import (
     Artifact,
     AuthRequired,
     DataPart,
-    Failure,
+    Failed,
     FilePart,
     InputRequired,
     Message,
@@ -47,7 +47,7 @@ class Actor(Agent):
         word = message.text.partition(" ")[0]
         match word:
             case "fail":
-                return Failure("it broke")
+                return Failed("it broke")
             case "crash":
                 raise RuntimeError("a secret")
             case "reject":
@@ -63,9 +63,9 @@ class Actor(Agent):
             case "spoken":
                 return (piece for piece in ("one ", "two"))
             case "status":
-                return context.say("in the status")
+                return context.agent_message("in the status")
             case "stored":
-                return context.emit(context.say("in the history"))
+                return context.emit(context.agent_message("in the history"))
             case "point":
                 return Point(1, 2)
             case "files":
@@ -119,7 +119,9 @@ class Executor:
     card = AgentCard(name="executor", description="Low level", version="1")
 
     def execute(self, context: RequestContext) -> Iterator[TaskStatusUpdateEvent]:
-        yield TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.COMPLETED, message=context.say("done low")))
+        yield TaskStatusUpdateEvent(
+            status=TaskStatus(state=TaskState.COMPLETED, message=context.agent_message("done low"))
+        )
 
 
 agent = Actor()

@@ -16,19 +16,19 @@ from pathlib import Path
 import pytest
 import requests
 
-from a2a_sync import A2AApp, Agent, Client, TaskNotFoundError, Timeout, TransportError, TransportTimeout
+from a2a_sync import A2AApp, Agent, Client, TaskNotFoundError, Timeout, TransportError, TransportTimeoutError
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.client import http as http_room
 from a2a_sync.errors import (
-    A2AError,
+    AgentError,
     CardNotFoundError,
     ConnectError,
     HTTPStatusError,
-    InvalidAnswerError,
+    MalformedResponseError,
     OverloadedError,
 )
-from a2a_sync.serving import ALONE
 from a2a_sync.testing import wsgi_session
+from a2a_sync.wsgi.process import ALONE
 from tests.certificates import Authority
 from tests.client.peer import PATIENCE, Asked, Line, Script, peer, results, task
 
@@ -38,7 +38,7 @@ DONE = task("COMPLETED")
 def failing(script: Script, timeout: Timeout | float | None = None) -> Exception:
     """The error of a GetTask that is answered by `script`."""
     with peer(script) as server, Client(server.card(), retry=None, timeout=timeout) as client:
-        with pytest.raises((TransportError, A2AError)) as caught:
+        with pytest.raises((TransportError, AgentError)) as caught:
             client.get_task("t-1")
         error = caught.value
         if isinstance(error, TransportError):
@@ -65,7 +65,7 @@ def test_an_http_error_without_a_body_of_a2a_is_a_status() -> None:
     error = failing(lambda asked, line: line.answer(b"<html>down", 503, Content_Type="text/html", Retry_After="30"))
 
     assert isinstance(error, HTTPStatusError)
-    assert (error.status, error.retry_after, error.phase) == (503, 30, "send")
+    assert (error.status_code, error.retry_after, error.phase) == (503, 30, "send")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_challenge_is_named() -> None:
     error = failing(lambda asked, line: line.answer(b"", 401, WWW_Authenticate='Bearer realm="x"'))
 
     assert isinstance(error, HTTPStatusError)
-    assert error.status == 401
+    assert error.status_code == 401
     assert "asks for Bearer credentials" in str(error)
 
 
@@ -151,14 +151,14 @@ def test_a_redirect_of_a_call_is_not_followed() -> None:
 def test_an_answer_that_is_not_json_rpc_is_refused(body: bytes) -> None:
     error = failing(lambda asked, line: line.answer(body))
 
-    assert type(error) is InvalidAnswerError
+    assert type(error) is MalformedResponseError
     assert error.phase == "send"
 
 
 def test_a_result_that_is_no_task_is_refused_and_the_member_named() -> None:
     error = failing(results({"id": "t-1", "status": 7}))
 
-    assert type(error) is InvalidAnswerError
+    assert type(error) is MalformedResponseError
     assert "status" in str(error)
 
 
@@ -172,7 +172,7 @@ def test_an_answer_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
     error = failing(endless)
 
-    assert type(error) is InvalidAnswerError
+    assert type(error) is MalformedResponseError
     assert "larger than 100000 bytes" in str(error)
 
 
@@ -286,16 +286,16 @@ def test_a_connection_that_breaks_after_the_request_is_no_connect_error(said: by
 # -- limits -------------------------------------------------------------------------------------------------------------
 
 
-def limited(script: Script, timeout: Timeout | float) -> TransportTimeout:
+def limited(script: Script, timeout: Timeout | float) -> TransportTimeoutError:
     started = time.monotonic()
     error = failing(script, timeout)
     assert 0.2 < time.monotonic() - started < 2
-    assert type(error) is TransportTimeout
+    assert type(error) is TransportTimeoutError
     return error
 
 
 def test_an_agent_that_says_nothing_is_left_after_the_idle_limit() -> None:
-    error = limited(lambda asked, line: line.await_close(), Timeout(idle=0.3))
+    error = limited(lambda asked, line: line.await_close(), Timeout(read=0.3))
 
     assert "silent" in str(error)
 
@@ -314,7 +314,7 @@ def test_a_dripping_body_ends_at_the_overall_limit() -> None:
     assert "overall limit" in str(error)
 
 
-@pytest.mark.parametrize("timeout", [0.4, Timeout(idle=0.4)], ids=["overall", "idle"])
+@pytest.mark.parametrize("timeout", [0.4, Timeout(read=0.4)], ids=["overall", "idle"])
 def test_dripping_headers_end_at_the_limit(timeout: Timeout | float) -> None:
     def script(asked: Asked, line: Line) -> None:
         line.send(b"HTTP/1.1 200 OK\r\n")
@@ -373,7 +373,7 @@ def test_a_large_request_may_take_longer_than_connecting() -> None:
 def test_a_large_request_ends_at_the_overall_limit(every: float) -> None:
     with slow_reader(every) as port, Client(card_at(port)) as client:
         started = time.monotonic()
-        with pytest.raises(TransportTimeout, match="overall limit"):
+        with pytest.raises(TransportTimeoutError, match="overall limit"):
             client.send("x" * LARGE, timeout=0.5)
         # Making 20 MB of JSON takes seconds on a busy machine.
         assert time.monotonic() - started < PATIENCE / 2
@@ -382,7 +382,7 @@ def test_a_large_request_ends_at_the_overall_limit(every: float) -> None:
 def test_no_limit_is_longer_than_it_says_when_the_client_has_one_too() -> None:
     with peer(lambda asked, line: line.await_close()) as server, Client(server.card(), timeout=30) as client:
         started = time.monotonic()
-        with pytest.raises(TransportTimeout):
+        with pytest.raises(TransportTimeoutError):
             client.get_task("t-1", timeout=0.3)
 
     assert time.monotonic() - started < 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import AgentCard, Client, TaskNotFoundError, TransportTimeout, UnsupportedOperationError
+from a2a_sync import AgentCard, Client, TaskNotFoundError, TransportTimeoutError, UnsupportedOperationError
 from a2a_sync.operations import Call, Endpoint
 from tests.client.peer import Peer, peer, results, streams, task
 
@@ -81,7 +81,7 @@ def test_a_limit_of_one_call_stands_over_that_of_the_client() -> None:
     with (
         peer({"GetTask": lambda asked, line: line.await_close()}) as server,
         Client(server.card(), timeout=30) as client,
-        pytest.raises(TransportTimeout),
+        pytest.raises(TransportTimeoutError),
     ):
         client.get_task("t-1", timeout=0.2)
 

@@ -173,13 +173,13 @@ def test_a_card_without_an_interface_for_us_is_refused_with_what_it_offers() -> 
     with pytest.raises(VersionNotSupportedError, match=offers):
         Client(offering(("GRPC", "1.0"), ("JSONRPC", "2.0")))
     with pytest.raises(VersionNotSupportedError, match=r"offers JSONRPC 1\.0; .* JSONRPC 0\.3, HTTP\+JSON 0\.3$"):
-        Client(offering(("JSONRPC", "1.0")), version="0.3")
+        Client(offering(("JSONRPC", "1.0")), protocol_version="0.3")
     with pytest.raises(VersionNotSupportedError, match=r"version 7\.0"):
-        Client(offering(("JSONRPC", "1.0")), version="7.0.2")
+        Client(offering(("JSONRPC", "1.0")), protocol_version="7.0.2")
     with pytest.raises(VersionNotSupportedError, match=r"offers JSONRPC 1\.0; .* HTTP\+JSON 1\.0, HTTP\+JSON 0\.3$"):
-        Client(offering(("JSONRPC", "1.0")), binding="HTTP+JSON")
+        Client(offering(("JSONRPC", "1.0")), protocol_binding="HTTP+JSON")
     with pytest.raises(VersionNotSupportedError, match=r"asked for GRPC$"):
-        Client(offering(("JSONRPC", "1.0")), binding="GRPC")
+        Client(offering(("JSONRPC", "1.0")), protocol_binding="GRPC")
 
 
 def test_the_card_s_order_decides_between_bindings_unless_one_is_asked_for() -> None:
@@ -246,7 +246,7 @@ DUAL = {
 @pytest.mark.parametrize(("version", "path"), [(None, "/new"), ("1.0", "/new"), ("0.3", "/old"), ("0.3.0", "/old")])
 def test_of_a_card_for_both_the_version_asked_for_is_used(version: str | None, path: str) -> None:
     table = {NEW: answers(DUAL), "GetTask": results(task()), "tasks/get": results(OLD_TASK)}
-    with peer(table) as server, Client(server.url, version=version) as client:
+    with peer(table) as server, Client(server.url, protocol_version=version) as client:
         assert client.get_task("t-1").id == "t-1"
 
     assert server.asked[-1].path == path
@@ -319,7 +319,7 @@ def test_the_first_card_is_asked_for_again_while_its_body_breaks_off(framing: st
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with Client(url, retry=Retry(budget=PATIENCE, first=0.01, longest=0.02)) as client:
+        with Client(url, retry=Retry(max_elapsed=PATIENCE, initial_backoff=0.01, max_backoff=0.02)) as client:
             assert client.card().name == "peer"
         thread.join(PATIENCE)
     assert asked == cuts + 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import Agent, Client, InputRequired, Message, Role, StreamInterrupted, Task, TaskState, TextPart
+from a2a_sync import Agent, Client, InputRequired, Message, Role, StreamInterruptedError, Task, TaskState, TextPart
 from tests.client.peer import Asked, Line, peer, said, status, steps, streams, task
 
 
@@ -117,10 +117,10 @@ def test_a_message_that_was_lost_leaves_the_question_open() -> None:
     with peer(script) as server, Client(server.card()) as client:
         chat = client.chat()
         chat.send("pizza")
-        with pytest.raises(StreamInterrupted):
+        with pytest.raises(StreamInterruptedError):
             list(chat.stream("large"))
         assert chat.task_id == "t-1"
-        with pytest.raises(StreamInterrupted):
+        with pytest.raises(StreamInterruptedError):
             chat.send("large")
         assert chat.task_id == "t-1"
 

@@ -11,7 +11,7 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, AgentCard, AgentInterface, Client, UnsupportedOperationError
 from a2a_sync.client.cards import Wanted, choose_interface, stand_ins, usable_interfaces
-from a2a_sync.errors import ConnectError, TransportTimeout, VersionNotSupportedError
+from a2a_sync.errors import ConnectError, TransportTimeoutError, VersionNotSupportedError
 from a2a_sync.operations import Call, Endpoint
 from a2a_sync.testing import wsgi_session
 from tests.client.peer import Peer, peer, results, task
@@ -152,7 +152,7 @@ def test_what_may_have_arrived_is_sent_nowhere_else() -> None:
         assert (len(first.asked), second.asked) == (1, [])
     with peer({"GetTask": lambda asked, line: line.await_close()}) as first, peer({}) as second:
         card = card_of(second, first.url)
-        with Client(card, retry=None) as client, pytest.raises(TransportTimeout):
+        with Client(card, retry=None) as client, pytest.raises(TransportTimeoutError):
             client.get_task("t-1", timeout=0.2)
         assert second.asked == []
 

@@ -11,7 +11,7 @@ import pytest
 from a2a_sync import A2AApp, Agent, AgentCard, AgentSkill, Client, UnsupportedOperationError
 from a2a_sync.codec import by_version
 from a2a_sync.errors import ExtendedAgentCardNotConfiguredError, VersionNotSupportedError
-from a2a_sync.extended import CardContext
+from a2a_sync.server.extended import CardContext
 from a2a_sync.testing import wsgi_session
 from tests.client.peer import Script, peer, results, task
 
@@ -49,7 +49,7 @@ def connect() -> Iterator[Connect]:
 def test_it_takes_the_place_of_the_public_card_until_that_is_read_anew(
     binding: str, version: str, connect: Connect
 ) -> None:
-    client = connect(binding=binding, version=version)
+    client = connect(protocol_binding=binding, protocol_version=version)
     public = client.card()
 
     found = client.extended_card()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Client, Message, Task, TaskNotFoundError, TaskState, TransportTimeout
-from a2a_sync.executor import RequestContext
+from a2a_sync import A2AApp, Agent, Client, Message, Task, TaskNotFoundError, TaskState, TransportTimeoutError
+from a2a_sync.agent.executor import RequestContext
 from tests.client.peer import PATIENCE
 
 
@@ -67,7 +67,7 @@ def test_events_come_while_the_agent_works(slow: Slow) -> None:
 def test_the_overall_limit_holds_for_sends_and_the_task_goes_on(slow: Slow) -> None:
     with Client(slow) as client:
         started = time.monotonic()
-        with pytest.raises(TransportTimeout):
+        with pytest.raises(TransportTimeoutError):
             client.send("go", timeout=0.2)
         assert time.monotonic() - started < 3
         slow.release.set()
@@ -78,7 +78,7 @@ def test_the_overall_limit_holds_for_sends_and_the_task_goes_on(slow: Slow) -> N
 def test_the_overall_limit_holds_for_streams(slow: Slow) -> None:
     with Client(slow) as client:
         started = time.monotonic()
-        with pytest.raises(TransportTimeout) as caught:
+        with pytest.raises(TransportTimeoutError) as caught:
             list(client.stream("go", timeout=0.2))
 
     assert time.monotonic() - started < 3
@@ -168,7 +168,7 @@ def test_a_time_limit_in_this_process_is_kept_to_the_moment(how: str) -> None:
 
     def took(call: Callable[[], Any]) -> float:
         began = time.monotonic()
-        with pytest.raises(TransportTimeout):
+        with pytest.raises(TransportTimeoutError):
             call()
         return time.monotonic() - began
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import Agent, Client, DataPart, Failure, InputRequired, Rejected, RemoteTool
+from a2a_sync import Agent, Client, DataPart, Failed, InputRequired, Rejected, RemoteTool
 from a2a_sync.errors import ConnectError
 from a2a_sync.types import Message, Part
 
@@ -95,7 +95,7 @@ def test_a_question_stands_over_what_the_task_has_made_before(tool_of: Any) -> N
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        (Failure("no rates"), "Remote agent failed: no rates"),
+        (Failed("no rates"), "Remote agent failed: no rates"),
         (Rejected("not for you"), "not for you"),
         (InputRequired("Which size?"), "Which size?"),
         ({"usd": 5}, '{"usd":5}'),

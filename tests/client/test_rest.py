@@ -12,11 +12,11 @@ import pytest
 
 from a2a_sync import Client, FilePart, Task, TaskNotFoundError, TaskState, UnsupportedOperationError
 from a2a_sync.errors import (
-    A2AError,
+    AgentError,
     HTTPStatusError,
     InternalError,
-    InvalidAnswerError,
     InvalidParamsError,
+    MalformedResponseError,
     OverloadedError,
 )
 from tests.client.peer import Asked, Line, Peer, Script, chunk, peer, status, task
@@ -108,14 +108,14 @@ def test_an_error_in_the_middle_of_a_stream_is_raised(name: str) -> None:
         (said("TASK_NOT_FOUND", 404), 404, TaskNotFoundError),
         (said("TASK_NOT_FOUND", 404), 400, TaskNotFoundError),
         (said("RESOURCE_EXHAUSTED", 429), 429, OverloadedError),
-        (said("QUOTA", 403), 403, A2AError),
+        (said("QUOTA", 403), 403, AgentError),
         ({"error": {"code": 404, "status": "NOT_FOUND", "message": "no"}}, 404, TaskNotFoundError),
         ({"error": "not found"}, 404, HTTPStatusError),
         ({"detail": "Not Found"}, 404, HTTPStatusError),
         (b"<html>", 502, HTTPStatusError),
         (b"", 302, HTTPStatusError),
-        (b"<html>", 200, InvalidAnswerError),
-        ({"id": 5}, 200, InvalidAnswerError),
+        (b"<html>", 200, MalformedResponseError),
+        ({"id": 5}, 200, MalformedResponseError),
     ],
 )
 def test_an_error_is_the_agent_s_or_the_network_s(body: Any, code: int, cls: type[Exception]) -> None:
@@ -270,7 +270,10 @@ def test_in_0_3_an_error_is_known_in_every_form(body: Any, code: int, cls: type[
 def test_an_agent_that_encodes_files_twice_gets_them_so_and_is_read_so() -> None:
     twice = "QVA4PQ=="  # of AP8=
     artifact = {"artifactId": "a", "parts": [{"file": {"fileWithBytes": twice}}]}
-    with calling_old(answering({"task": {**OLD_TASK, "artifacts": [artifact]}}), files_twice=True) as (server, client):
+    with calling_old(answering({"task": {**OLD_TASK, "artifacts": [artifact]}}), double_base64_files=True) as (
+        server,
+        client,
+    ):
         task = client.send(FilePart(raw=b"\0\xff"))
 
     assert isinstance(task, Task)

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import Client, Retry, StreamInterrupted, Task, TaskState, TaskStream, Timeout, TransportTimeout
+from a2a_sync import Client, Retry, StreamInterruptedError, Task, TaskState, TaskStream, Timeout, TransportTimeoutError
 from a2a_sync.client import stream as stream_room
 from a2a_sync.client.retry import Patience
 from a2a_sync.errors import HTTPStatusError, InternalError, OverloadedError, TaskNotFoundError
 from a2a_sync.types import TaskArtifactUpdateEvent
 from tests.client.peer import PATIENCE, Asked, Line, Peer, Script, chunk, peer, results, said, status, steps, task
 
-QUICK = Retry(budget=1.0, first=0.01, longest=0.05)
+QUICK = Retry(max_elapsed=1.0, initial_backoff=0.01, max_backoff=0.05)
 
 
 def tells(*events: tuple[int | None, Any], cut: bool = True, broken: bool = False) -> Script:
@@ -136,7 +136,7 @@ def test_the_silence_of_a_lost_connection_is_a_cut() -> None:
         line.await_close()
 
     table = {"SendStreamingMessage": silent, "SubscribeToTask": tells(*REST)}
-    with talking(table, timeout=Timeout(idle=0.2)) as (_, client):
+    with talking(table, timeout=Timeout(read=0.2)) as (_, client):
         assert read(client.stream("go")) == WHOLE
 
 
@@ -307,7 +307,10 @@ def test_a_stream_that_breaks_while_credentials_are_asked_for_may_go_on(number: 
 
 def test_an_agent_that_lets_nobody_follow_a_task_is_not_asked_twice() -> None:
     table = {"SendStreamingMessage": FIRST, "SubscribeToTask": says(-32004), "GetTask": results(task())}
-    with talking(table) as (server, client), pytest.raises(StreamInterrupted, match="lets nobody follow") as caught:
+    with (
+        talking(table) as (server, client),
+        pytest.raises(StreamInterruptedError, match="lets nobody follow") as caught,
+    ):
         read(client.stream("go"))
 
     assert (caught.value.task_id, caught.value.last_event_id) == ("t-1", 4)
@@ -324,7 +327,7 @@ def test_an_agent_that_lets_nobody_follow_a_task_is_not_asked_twice() -> None:
 )
 def test_a_server_that_asks_for_patience_gets_it(busy: Script) -> None:
     table = {"SendStreamingMessage": FIRST, "SubscribeToTask": steps(busy, tells(*REST))}
-    with talking(table, retry=Retry(budget=5, first=0.01, longest=0.02)) as (_, client):
+    with talking(table, retry=Retry(max_elapsed=5, initial_backoff=0.01, max_backoff=0.02)) as (_, client):
         started = time.monotonic()
         assert read(client.stream("go")) == WHOLE
 
@@ -335,10 +338,10 @@ def test_more_patience_than_there_is_is_not_begun() -> None:
     busy = says(-32000, 429, Retry_After="60")
     with talking({"SendStreamingMessage": FIRST, "SubscribeToTask": busy}) as (server, client):
         started = time.monotonic()
-        with pytest.raises(StreamInterrupted, match="asks for 60 s of patience"):
+        with pytest.raises(StreamInterruptedError, match="asks for 60 s of patience"):
             read(client.stream("go"))
 
-    assert time.monotonic() - started < QUICK.budget
+    assert time.monotonic() - started < QUICK.max_elapsed
     assert len(server.asked) == 2
 
 
@@ -351,7 +354,7 @@ def test_it_gives_up_when_the_budget_is_used_up_and_says_where_it_was(lasting: S
     with talking({"SendStreamingMessage": FIRST, "SubscribeToTask": lasting}) as (server, client):
         stream = client.stream("go")
         started = time.monotonic()
-        with pytest.raises(StreamInterrupted, match="within 1 seconds") as caught:
+        with pytest.raises(StreamInterruptedError, match="within 1 seconds") as caught:
             read(stream)
 
     assert 0.9 < time.monotonic() - started < 4
@@ -368,7 +371,7 @@ def test_it_gives_up_too_where_nobody_listens_any_more() -> None:
     with talking(last) as (server, client):
         stream = client.stream("go")
         server.refuse()
-        with pytest.raises(StreamInterrupted, match="could not connect") as caught:
+        with pytest.raises(StreamInterruptedError, match="could not connect") as caught:
             read(stream)
 
     assert (caught.value.task_id, caught.value.last_event_id) == ("t-1", 4)
@@ -381,7 +384,7 @@ def test_an_attempt_that_hangs_counts_too() -> None:
 
     with talking({"SendStreamingMessage": FIRST, "SubscribeToTask": silent}) as (_, client):
         started = time.monotonic()
-        with pytest.raises(StreamInterrupted):
+        with pytest.raises(StreamInterruptedError):
             read(client.stream("go"))
 
     assert time.monotonic() - started < 4
@@ -389,9 +392,9 @@ def test_an_attempt_that_hangs_counts_too() -> None:
 
 def test_the_overall_limit_wins() -> None:
     table = {"SendStreamingMessage": FIRST, "SubscribeToTask": hangs_up}
-    with talking(table, retry=Retry(budget=60, first=0.05, longest=60)) as (_, client):
+    with talking(table, retry=Retry(max_elapsed=60, initial_backoff=0.05, max_backoff=60)) as (_, client):
         started = time.monotonic()
-        with pytest.raises(TransportTimeout) as caught:
+        with pytest.raises(TransportTimeoutError) as caught:
             read(client.stream("go", timeout=0.5))
 
     assert 0.4 < time.monotonic() - started < 3
@@ -406,7 +409,7 @@ def test_news_renew_the_patience() -> None:
         "SendStreamingMessage": tells((2, STARTED)),
         "SubscribeToTask": steps(*parts, tells((last, status("COMPLETED")))),
     }
-    with talking(table, retry=Retry(budget=0.3, first=0.03, longest=0.05)) as (_, client):
+    with talking(table, retry=Retry(max_elapsed=0.3, initial_backoff=0.03, max_backoff=0.05)) as (_, client):
         started = time.monotonic()
         assert len(read(client.stream("go"))) == last - 1
 
@@ -419,7 +422,7 @@ def test_a_snapshot_that_tells_nothing_does_not_renew_it() -> None:
         "SubscribeToTask": tells((None, STARTED)),
         "GetTask": results(task()),
     }
-    with talking(table) as (_, client), pytest.raises(StreamInterrupted, match="within 1 seconds"):
+    with talking(table) as (_, client), pytest.raises(StreamInterruptedError, match="within 1 seconds"):
         read(client.stream("go"))
 
 
@@ -472,7 +475,8 @@ def test_closing_ends_a_stream_that_waits_for_its_next_attempt(by: str) -> None:
 
     outcome: list[Any] = []
     with talking(
-        {"SendStreamingMessage": FIRST, "SubscribeToTask": gone}, retry=Retry(budget=60, first=0.01, longest=60)
+        {"SendStreamingMessage": FIRST, "SubscribeToTask": gone},
+        retry=Retry(max_elapsed=60, initial_backoff=0.01, max_backoff=60),
     ) as (_, client):
         stream = client.stream("go")
         thread = threading.Thread(target=lambda: outcome.append(read(stream)), daemon=True)
@@ -488,7 +492,7 @@ def test_closing_ends_a_stream_that_waits_for_its_next_attempt(by: str) -> None:
 
 
 def test_a_stream_cut_before_its_first_event_is_not_sent_again() -> None:
-    with talking(tells()) as (server, client), pytest.raises(StreamInterrupted, match="before it told anything"):
+    with talking(tells()) as (server, client), pytest.raises(StreamInterruptedError, match="before it told anything"):
         read(client.stream("go", task_id="t-1"))
     assert len(server.asked) == 1
 
@@ -515,14 +519,14 @@ def test_a_server_that_does_not_end_its_stream_after_a_resumption_is_not_waited_
 
 def test_pauses_double_with_jitter_up_to_the_longest() -> None:
     for _ in range(50):
-        patience = Patience(Retry(budget=1000, first=1, longest=8))
+        patience = Patience(Retry(max_elapsed=1000, initial_backoff=1, max_backoff=8))
         pauses = [patience.next(Exception()) or 0 for _ in range(6)]
         assert all(low / 2 <= pause <= low * 1.5 for pause, low in zip(pauses, [1, 2, 4, 8, 8, 8], strict=True))
     patience.renew()
     assert (patience.next(Exception()) or 9) <= 1.5
 
 
-@pytest.mark.parametrize("member", ["budget", "first", "longest"])
+@pytest.mark.parametrize("member", ["max_elapsed", "initial_backoff", "max_backoff"])
 @pytest.mark.parametrize("value", [-1, float("nan")])
 def test_times_that_make_no_sense_are_refused(member: str, value: float) -> None:
     with pytest.raises(ValueError, match=member):
@@ -531,14 +535,14 @@ def test_times_that_make_no_sense_are_refused(member: str, value: float) -> None
 
 def test_a_budget_of_nothing_is_off() -> None:
     assert not Retry.off
-    assert not Retry(budget=0)
+    assert not Retry(max_elapsed=0)
     assert Retry()
 
 
 def test_a_limit_that_runs_out_after_a_cut_says_what_cut_the_stream() -> None:
     table = {"SendStreamingMessage": FIRST, "SubscribeToTask": lambda asked, line: line.hang_up()}
     with (
-        talking(table, retry=Retry(budget=30, first=0.05, longest=0.1)) as (_, client),
-        pytest.raises(TransportTimeout, match=r"before the stream could be resumed \(.+\)"),
+        talking(table, retry=Retry(max_elapsed=30, initial_backoff=0.05, max_backoff=0.1)) as (_, client),
+        pytest.raises(TransportTimeoutError, match=r"before the stream could be resumed \(.+\)"),
     ):
         read(client.stream("go", timeout=0.5))

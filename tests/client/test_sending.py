@@ -14,14 +14,14 @@ from a2a_sync import (
     Message,
     Retry,
     Role,
-    StreamInterrupted,
+    StreamInterruptedError,
     Task,
     TaskNotFoundError,
     TaskState,
     TextPart,
     Timeout,
     TransportError,
-    TransportTimeout,
+    TransportTimeoutError,
 )
 from a2a_sync.client import waiting
 from a2a_sync.errors import ConnectError, HTTPStatusError, UnsupportedOperationError
@@ -29,7 +29,7 @@ from tests.client.peer import PATIENCE, Asked, Line, Script, chunk, peer, result
 
 DONE = task("COMPLETED", artifacts=[{"artifactId": "a-1", "parts": [{"text": "all"}]}])
 #: As patient as these tests need.
-QUICK = Retry(budget=0.5, first=0.01, longest=0.05)
+QUICK = Retry(max_elapsed=0.5, initial_backoff=0.01, max_backoff=0.05)
 
 
 @pytest.fixture
@@ -323,7 +323,7 @@ def test_a_cut_stream_of_an_agent_that_lets_nobody_follow_is_made_up_for_by_look
 def test_without_retry_a_cut_stream_is_an_error_that_names_the_task() -> None:
     with peer(streams({"task": task()})) as server:
         client = Client(server.card(), retry=None)
-        with client, pytest.raises(StreamInterrupted) as caught:
+        with client, pytest.raises(StreamInterruptedError) as caught:
             client.send("hi")
 
     assert (caught.value.task_id, caught.value.last_event_id) == ("t-1", 1)
@@ -337,14 +337,14 @@ def test_a_silent_stream_is_taken_up_again() -> None:
         line.await_close()
 
     table = {"SendStreamingMessage": silent, "SubscribeToTask": refuse(), "GetTask": results(DONE)}
-    with peer(table) as server, Client(server.card(), timeout=Timeout(idle=0.2), retry=QUICK) as client:
+    with peer(table) as server, Client(server.card(), timeout=Timeout(read=0.2), retry=QUICK) as client:
         assert client.send("hi").text == "all"
 
 
 def test_a_send_that_was_cut_before_its_first_event_is_not_repeated() -> None:
     with peer({"SendStreamingMessage": cut_stream(), "GetTask": results(DONE)}) as server:
         client = Client(server.card())
-        with client, pytest.raises(StreamInterrupted):
+        with client, pytest.raises(StreamInterruptedError):
             client.send("hi", task_id="t-1")
 
     assert server.operations == ["SendStreamingMessage"]
@@ -358,7 +358,7 @@ def test_the_overall_limit_ends_a_send_and_its_error_names_the_task() -> None:
 
     with peer(endless) as server, Client(server.card()) as client:
         started = time.monotonic()
-        with pytest.raises(TransportTimeout) as caught:
+        with pytest.raises(TransportTimeoutError) as caught:
             client.send("hi", timeout=0.3)
 
     assert 0.2 < time.monotonic() - started < 2
@@ -436,7 +436,7 @@ def test_events_without_a_snapshot_are_not_taken_for_the_whole_task() -> None:
 def test_waiting_ends_at_its_limit_and_names_the_task() -> None:
     with peer({"GetTask": results(task())}) as server, Client(server.card(streaming=False)) as client:
         started = time.monotonic()
-        with pytest.raises(TransportTimeout) as caught:
+        with pytest.raises(TransportTimeoutError) as caught:
             client.wait("t-1", timeout=0.4)
 
     assert 0.3 < time.monotonic() - started < 2

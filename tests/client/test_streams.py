@@ -9,9 +9,17 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import Client, StreamInterrupted, TaskNotFoundError, TaskState, TaskStream, Timeout, TransportTimeout
+from a2a_sync import (
+    Client,
+    StreamInterruptedError,
+    TaskNotFoundError,
+    TaskState,
+    TaskStream,
+    Timeout,
+    TransportTimeoutError,
+)
 from a2a_sync.client import stream as stream_room
-from a2a_sync.errors import InternalError, InvalidAnswerError
+from a2a_sync.errors import InternalError, MalformedResponseError
 from a2a_sync.types import Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from tests.client.peer import PATIENCE, Asked, Line, chunk, peer, said, status, steps, streams, task
 
@@ -125,7 +133,7 @@ def test_a_stream_that_ends_while_its_task_works_was_cut(chunked: bool) -> None:
         Client(server.card(), retry=None) as client,
     ):
         stream = client.stream("go")
-        with pytest.raises(StreamInterrupted, match="while the task was working") as caught:
+        with pytest.raises(StreamInterruptedError, match="while the task was working") as caught:
             list(stream)
 
     assert (caught.value.phase, caught.value.agent, caught.value.task_id) == ("stream", server.url + "/rpc", "t-1")
@@ -144,7 +152,7 @@ def test_an_event_that_was_cut_is_not_delivered(chunked: bool) -> None:
     with peer(script) as server, Client(server.card(), retry=None) as client:
         stream = client.stream("go")
         assert type(next(stream)) is Task
-        with pytest.raises(StreamInterrupted) as caught:
+        with pytest.raises(StreamInterruptedError) as caught:
             next(stream)
 
     assert caught.value.task_id == "t-1"
@@ -155,7 +163,7 @@ def test_a_stream_that_ends_before_its_first_event_was_cut() -> None:
     with (
         peer(streams()) as server,
         Client(server.card(), retry=None) as client,
-        pytest.raises(StreamInterrupted, match="before it told anything"),
+        pytest.raises(StreamInterruptedError, match="before it told anything"),
     ):
         list(client.stream("go"))
 
@@ -226,7 +234,7 @@ def test_a_stream_of_something_else_is_refused(data: bytes) -> None:
         line.piece(data)
         line.end_stream()
 
-    with peer(script) as server, Client(server.card()) as client, pytest.raises(InvalidAnswerError) as caught:
+    with peer(script) as server, Client(server.card()) as client, pytest.raises(MalformedResponseError) as caught:
         list(client.stream("go"))
 
     assert caught.value.phase == "stream"
@@ -321,9 +329,9 @@ def test_a_silent_stream_is_left_after_the_idle_limit(chunked: bool) -> None:
         line.event({"task": task()})
         line.await_close()
 
-    with peer(script) as server, Client(server.card(), timeout=Timeout(idle=0.2), retry=None) as client:
+    with peer(script) as server, Client(server.card(), timeout=Timeout(read=0.2), retry=None) as client:
         stream = client.stream("go")
-        with pytest.raises(TransportTimeout, match="silent") as caught:
+        with pytest.raises(TransportTimeoutError, match="silent") as caught:
             list(stream)
 
     assert (caught.value.phase, caught.value.task_id) == ("stream", "t-1")
@@ -339,7 +347,7 @@ def test_heartbeats_keep_a_silent_stream_alive() -> None:
         line.event(status("COMPLETED"))
         line.end_stream()
 
-    with peer(script) as server, Client(server.card(), timeout=Timeout(idle=0.5)) as client:
+    with peer(script) as server, Client(server.card(), timeout=Timeout(read=0.5)) as client:
         assert len(list(client.stream("go"))) == 2
 
 
@@ -354,7 +362,7 @@ def test_a_dripping_stream_ends_at_the_overall_limit(chunked: bool) -> None:
     with peer(script) as server, Client(server.card()) as client:
         started = time.monotonic()
         stream = client.stream("go", timeout=0.4)
-        with pytest.raises(TransportTimeout, match=r"^the overall limit ran out \[stream") as caught:
+        with pytest.raises(TransportTimeoutError, match=r"^the overall limit ran out \[stream") as caught:
             list(stream)
 
     assert 0.3 < time.monotonic() - started < 2
@@ -368,7 +376,7 @@ def test_a_stream_that_drips_within_a_chunk_head_ends_at_the_overall_limit() -> 
 
     with peer(script) as server, Client(server.card()) as client:
         started = time.monotonic()
-        with pytest.raises(TransportTimeout):
+        with pytest.raises(TransportTimeoutError):
             list(client.stream("go", timeout=0.3))
 
     assert time.monotonic() - started < 2
@@ -390,7 +398,7 @@ def test_a_subscription_names_the_event_it_goes_on_after() -> None:
     script = steps(streams({"task": task()}, chunk("a", append=False)), streams(chunk("b"), status("COMPLETED")))
     with peer(script) as server, Client(server.card(), retry=None) as client:
         first = client.stream("go")
-        with pytest.raises(StreamInterrupted):
+        with pytest.raises(StreamInterruptedError):
             list(first)
         assert len(list(client.subscribe(first.task_id, last_event_id=first.last_event_id))) == 2
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from a2a_sync import Timeout
-from a2a_sync.client import timeouts
-from a2a_sync.client.timeouts import AlarmClock, Deadline
+from a2a_sync.client import deadlines as timeouts
+from a2a_sync.client.deadlines import AlarmClock, Deadline
 
 
 def alarm_threads() -> int:
@@ -17,15 +17,15 @@ def alarm_threads() -> int:
 
 
 def test_a_number_is_the_overall_limit() -> None:
-    assert Timeout.of(3) == Timeout(connect=5.0, idle=75.0, overall=3)
+    assert Timeout.of(3) == Timeout(connect=5.0, read=75.0, total=3)
     assert Timeout.of(None) == Timeout()
-    assert Timeout.of(Timeout(idle=None)).idle is None
+    assert Timeout.of(Timeout(read=None)).read is None
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan")])
 def test_a_limit_is_positive(value: float) -> None:
-    with pytest.raises(ValueError, match=r"Timeout\.idle must be positive"):
-        Timeout(idle=value)
+    with pytest.raises(ValueError, match=r"Timeout.read must be positive"):
+        Timeout(read=value)
 
 
 def test_a_deadline_counts_down() -> None:

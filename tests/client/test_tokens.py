@@ -14,7 +14,7 @@ import pytest
 
 from a2a_sync import ApiKey, Client, ClientCredentials
 from a2a_sync.client import tokens
-from a2a_sync.errors import A2AError, TokenError, TransportError, TransportTimeout, UnauthenticatedError
+from a2a_sync.errors import AgentError, TokenError, TransportError, TransportTimeoutError, UnauthenticatedError
 from tests.client.peer import Asked, Line, Peer, chunk, peer, status, task
 
 SECRET = "s3cret"
@@ -214,7 +214,7 @@ def test_many_threads_fetch_one_token(server: Peer, token_server: Peer, issuer: 
 def test_the_limit_of_a_call_holds_for_the_token_too(server: Peer, token_server: Peer, issuer: TokenServer) -> None:
     issuer.hold.clear()
     with Client(server.card(), auth=credentials(token_server), retry=None) as client:
-        with pytest.raises(TransportTimeout) as caught:
+        with pytest.raises(TransportTimeoutError) as caught:
             client.get_task("t-1", timeout=0.2)
         issuer.hold.set()
 
@@ -281,7 +281,7 @@ def test_no_token_goes_to_another_origin(server: Peer, token_server: Peer) -> No
     with (
         peer(lambda asked, line: line.answer(card)) as home,
         Client(home.url, auth=credentials(token_server)) as client,
-        pytest.raises(A2AError),
+        pytest.raises(AgentError),
     ):
         client.get_task("t-1")
 

@@ -18,14 +18,14 @@ from a2a_sync import (
     AuthRequired,
     Client,
     DataPart,
-    Failure,
+    Failed,
     FilePart,
     InputRequired,
     Message,
     Rejected,
     Role,
     Task,
-    TaskFailed,
+    TaskFailedError,
     TaskNotFoundError,
     TaskState,
     TaskStatus,
@@ -153,7 +153,7 @@ def test_the_result_is_text(tool_of: Any, result: Any, text: str) -> None:
 
 
 def test_a_message_is_a_result_too(tool_of: Any) -> None:
-    assert tool_of(lambda message, context: context.say(["a", DataPart({"n": 1})]))("x") == 'a\n{"n":1}'
+    assert tool_of(lambda message, context: context.agent_message(["a", DataPart({"n": 1})]))("x") == 'a\n{"n":1}'
 
 
 def test_a_result_that_only_the_history_holds_is_found() -> None:
@@ -169,7 +169,7 @@ def test_all_artifacts_are_the_result_whatever_the_history_says() -> None:
 
 
 def test_a_direct_message_is_a_result_too() -> None:
-    quick = agent(lambda message, context: context.say("pong"), direct=True)
+    quick = agent(lambda message, context: context.agent_message("pong"), direct=True)
     with Client(quick) as client:
         assert client.as_tool()("ping") == "pong"
     quick.close()
@@ -195,12 +195,12 @@ def test_a_login_that_is_needed_is_told(tool_of: Any) -> None:
 @pytest.mark.parametrize(
     ("result", "state", "text"),
     [
-        (Failure("No rates today"), TaskState.FAILED, "the task is failed: No rates today"),
+        (Failed("No rates today"), TaskState.FAILED, "the task is failed: No rates today"),
         (Rejected("No"), TaskState.REJECTED, "the task is rejected: No"),
     ],
 )
 def test_a_task_that_does_not_succeed_is_an_exception(tool_of: Any, result: Any, state: TaskState, text: str) -> None:
-    with pytest.raises(TaskFailed) as caught:
+    with pytest.raises(TaskFailedError) as caught:
         tool_of(lambda message, context: result)("x")
     assert str(caught.value) == text
     assert caught.value.task.state is state

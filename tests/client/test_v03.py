@@ -215,7 +215,7 @@ def test_agents_that_do_not_stream_are_sent_plain_messages(streaming: bool) -> N
 
 # -- refusals -----------------------------------------------------------------------------------------------------------
 
-QUICK = Retry(first=0.01, longest=0.05)
+QUICK = Retry(initial_backoff=0.01, max_backoff=0.05)
 
 
 def refuses(code: int, *, as_event: bool) -> Script:
@@ -293,4 +293,4 @@ def test_errors_without_details_are_known_by_their_codes() -> None:
             client.get_task("t-1")
         with pytest.raises(Exception, match="mine") as caught:
             client.cancel_task("t-1")
-    assert getattr(caught.value, "code", None) == -32050
+    assert getattr(caught.value, "jsonrpc_code", None) == -32050

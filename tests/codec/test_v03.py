@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from a2a_sync import card as c
 from a2a_sync import types as t
 from a2a_sync.bindings.jsonrpc import read_response, write_result
-from a2a_sync.codec import InvalidAnswer, by_method, by_version
+from a2a_sync.codec import DecodeError, by_method, by_version
 from a2a_sync.codec.v03 import KINDS
 from a2a_sync.errors import (
-    A2AError,
+    AgentError,
     ExtensionSupportRequiredError,
     InvalidParamsError,
     MethodNotFoundError,
@@ -144,7 +144,7 @@ def test_an_example_s_error_is_the_one_of_its_name(entry):
         "InternalError": "InternalError",
     }
     assert type(error).__name__ == names.get(entry["errorType"], entry["errorType"])
-    assert (error.code, error.message) == (value["code"], value["message"])
+    assert (error.jsonrpc_code, error.message) == (value["code"], value["message"])
     written = V03.dump_error(error)
     assert (written["code"], written["message"]) == (value["code"], value["message"])
 
@@ -640,13 +640,13 @@ def test_an_event_without_its_kind_is_known_by_its_members(value, cls):
 
 @pytest.mark.parametrize("value", [None, [], "x", {}, {"kind": "news"}, {"kind": ["task"]}, {"kind": "task", "id": 5}])
 def test_an_event_that_cannot_be_read_is_an_invalid_answer(value):
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(DecodeError):
         V03.load_event(value)
 
 
 def test_a_send_is_answered_with_a_task_or_a_message_and_nothing_else():
     assert type(V03.load_result(SEND_MESSAGE, HELLO)) is t.Message
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(DecodeError):
         V03.load_result(SEND_MESSAGE, {"kind": "status-update", "taskId": "t", "status": WORKING})
 
 
@@ -732,7 +732,7 @@ def test_an_error_without_a_code_in_0_3_goes_as_unsupported_and_still_says_what_
     assert type(V03.load_error({"code": -32001, "message": "x", "data": None})) is TaskNotFoundError
 
 
-@given(st.sampled_from(A2AError.__subclasses__()), st.text())
+@given(st.sampled_from(AgentError.__subclasses__()), st.text())
 def test_every_error_survives_the_wire(cls, message):
     loaded = V03.load_error(loads(dumps(V03.dump_error(cls(message, metadata={"taskId": "t"})))))
     assert type(loaded) is cls
@@ -779,7 +779,7 @@ def test_no_params_cause_anything_but_invalid_params(operation, params):
 @settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.sampled_from([t.StreamResponse, t.SendMessageResponse, c.AgentCard, c.SecurityScheme]), PARAMS)
 def test_no_answer_causes_anything_but_an_invalid_answer(cls, value):
-    with contextlib.suppress(InvalidAnswer):
+    with contextlib.suppress(DecodeError):
         loaded = V03.load(cls, value, strict=False)
         loads(dumps(V03.dump(loaded)))
 
@@ -789,7 +789,7 @@ def test_no_value_of_a_wrong_type_gets_into_a_member_and_breaks_what_is_written(
     for cls in SAYABLE:
         for member in getattr(KINDS[cls], "members", ()):
             for value in junk:
-                with contextlib.suppress(InvalidAnswer):
+                with contextlib.suppress(DecodeError):
                     loaded = V03.load(cls, {member.name: value}, strict=False)
                     loads(dumps(V03.dump(loaded)))
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from a2a_sync import types as t
-from a2a_sync.codec import InvalidAnswer, by_version
+from a2a_sync.codec import DecodeError, by_version
 from a2a_sync.errors import InvalidParamsError
 from a2a_sync.jsontext import dumps, loads
 from a2a_sync.operations import SEND_MESSAGE, StreamItem
@@ -69,7 +69,7 @@ def test_a_file_that_is_encoded_once_is_refused(said):
     message = {"messageId": "m", "role": "ROLE_USER", "content": [{"file": {"fileWithBytes": said}}]}
     with pytest.raises(InvalidParamsError, match="not encoded twice"):
         TWICE.load_request(SEND_MESSAGE, {"message": message})
-    with pytest.raises(InvalidAnswer, match="not encoded twice"):
+    with pytest.raises(DecodeError, match="not encoded twice"):
         TWICE.load_event({"message": message})
 
 

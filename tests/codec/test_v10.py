@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from a2a_sync import card as c
 from a2a_sync import types as t
 from a2a_sync.bindings.jsonrpc import read_response, write_result
-from a2a_sync.codec import InvalidAnswer, by_version
+from a2a_sync.codec import DecodeError, by_version
 from a2a_sync.codec.v10 import KINDS
 from a2a_sync.errors import (
-    A2AError,
+    AgentError,
     FieldViolation,
     InvalidParamsError,
     MethodNotFoundError,
@@ -462,7 +462,7 @@ def test_no_value_of_a_wrong_type_gets_into_a_member_and_breaks_what_is_written(
     for cls in EVERY_TYPE:
         for member in getattr(KINDS[cls], "members", ()):
             for value in junk:
-                with contextlib.suppress(InvalidAnswer):
+                with contextlib.suppress(DecodeError):
                     loaded = V10.load(cls, {member.name: value}, strict=False)
                     loads(dumps(V10.dump(loaded)))
 
@@ -535,14 +535,14 @@ def test_what_a_newer_peer_says_beyond_us_is_left_out():
 
 @pytest.mark.parametrize("value", [None, [], "x", {}, {"newEvent": {}}, {"task": []}, {"task": {}, "message": {}}])
 def test_an_event_that_cannot_be_read_is_an_invalid_answer(value):
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(DecodeError):
         V10.load_event(value)
 
 
 def test_an_invalid_answer_is_not_mistaken_for_an_error_of_the_agent():
     with pytest.raises(ValueError, match=r"^status\.state: expected a name, got an array$") as caught:
         V10.load_result(GET_TASK, {"status": {"state": []}})
-    assert not isinstance(caught.value, A2AError)
+    assert not isinstance(caught.value, AgentError)
 
 
 @pytest.mark.parametrize("value", [None, {}, "anything"])
@@ -576,9 +576,9 @@ def test_an_unknown_version_says_which_are_there():
 def test_an_example_s_error_is_read_and_written_alike(entry):
     value = wire_examples.content(entry)["error"]
     error = V10.load_error(value)
-    assert error.code == value["code"]
+    assert error.jsonrpc_code == value["code"]
     assert error.message == value["message"]
-    assert type(error) is not A2AError or error.code == -32603
+    assert type(error) is not AgentError or error.jsonrpc_code == -32603
     written = V10.dump_error(error)
     assert (written["code"], written["message"]) == (value["code"], value["message"])
     for detail in value.get("data", []):
@@ -604,7 +604,7 @@ def test_details_begin_with_an_error_info_and_each_has_a_type():
     }
 
 
-@given(st.sampled_from(A2AError.__subclasses__()), st.text())
+@given(st.sampled_from(AgentError.__subclasses__()), st.text())
 def test_every_error_survives_the_wire(cls, message):
     error = cls(message, metadata={"taskId": "t"}, violations=[FieldViolation("a", "b")], retry_after=1.5)
     loaded = V10.load_error(loads(dumps(V10.dump_error(error))))
@@ -617,7 +617,7 @@ def test_the_reason_outranks_the_code():
     data = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "TASK_NOT_FOUND"}]
     assert type(V10.load_error({"code": -32603, "message": "x", "data": data})) is TaskNotFoundError
     assert type(V10.load_error({"code": -32001})) is TaskNotFoundError
-    assert V10.load_error({"code": -32050, "message": "x"}).code == -32050
+    assert V10.load_error({"code": -32050, "message": "x"}).jsonrpc_code == -32050
 
 
 def test_waiting_time_is_said_in_seconds():
@@ -652,6 +652,6 @@ JUNK = st.recursive(
 @given(JUNK)
 def test_no_junk_in_an_error_keeps_it_from_being_read(value):
     error = V10.load_error(value)
-    assert isinstance(error, A2AError)
+    assert isinstance(error, AgentError)
     assert all(isinstance(key, str) and isinstance(item, str) for key, item in error.metadata.items())
     dumps(V10.dump_error(error))

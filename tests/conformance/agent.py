@@ -134,7 +134,7 @@ class Obliging(Agent):
         return AuthRequired("Log in first")
 
     def do_outside(self, context: RequestContext, name: str) -> Artifact:
-        status = TaskStatus(state=TaskState.AUTH_REQUIRED, message=context.say("Log in first"))
+        status = TaskStatus(state=TaskState.AUTH_REQUIRED, message=context.agent_message("Log in first"))
         context.emit(TaskStatusUpdateEvent(status=status))
         self._wait(name, context)
         return self.do_echo(context)
@@ -157,7 +157,7 @@ class Obliging(Agent):
         return FilePart(raw=b"\xfb\xff", filename="two", media_type="application/octet-stream")
 
     def do_say(self, context: RequestContext) -> Message:
-        return context.say("no task was needed")
+        return context.agent_message("no task was needed")
 
 
 def _text(message: Message) -> str:

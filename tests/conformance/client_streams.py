@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import StreamInterrupted, Task, TaskState
+from a2a_sync import StreamInterruptedError, Task, TaskState
 from a2a_sync import errors as e
 from tests.client.peer import Asked, Line, Script
 from tests.conformance.clients import BINDINGS, refused
@@ -129,7 +129,7 @@ def broken_streams_are_taken_up(lab: Lab) -> None:
     with (
         staged(parts={"SendStreamingMessage": cut}) as stage,
         lab.client(stage.url, retry=None) as client,
-        pytest.raises(StreamInterrupted),
+        pytest.raises(StreamInterruptedError),
     ):
         client.send("hi")
 

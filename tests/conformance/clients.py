@@ -214,7 +214,7 @@ def unknown_members_are_passed_over(lab: Lab) -> None:
 
 # -- errors -------------------------------------------------------------------------------------------------------------
 
-_CLASSES: dict[str, type[e.A2AError]] = {
+_CLASSES: dict[str, type[e.AgentError]] = {
     "TaskNotFound": e.TaskNotFoundError,
     "TaskNotCancelable": e.TaskNotCancelableError,
     "PushNotificationNotSupported": e.PushNotificationNotSupportedError,

@@ -26,7 +26,7 @@ from tests.conformance.system import Lab
 from tests.conformance.wire import PATIENCE
 
 _CLIENT = (Way.CLIENT,)
-_ERRORS: dict[int, type[e.A2AError]] = {
+_ERRORS: dict[int, type[e.AgentError]] = {
     -32700: e.JSONParseError,
     -32600: e.InvalidRequestError,
     -32601: e.MethodNotFoundError,
@@ -83,7 +83,7 @@ def errors_are_raised(lab: Lab) -> None:
     for number, cls in _ERRORS.items():
         no = _refusing(number)
         with staged(parts={"GetTask": no}) as stage, lab.client(_at(stage).url, retry=None) as client:
-            with pytest.raises(e.A2AError) as caught:
+            with pytest.raises(e.AgentError) as caught:
                 client.get_task("t-1")
             assert caught.type is cls
 

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from a2a_sync import A2AApp, AgentCapabilities, AgentSkill, Client, Limits, MemoryStore, WebhookReceiver
+from a2a_sync.agent.extensions import Extension
 from a2a_sync.auth.schemes import ApiKeyAuth, BasicAuth, BearerAuth
-from a2a_sync.extensions import Extension
 from a2a_sync.operations import Principal
 from a2a_sync.signing import CardSigner
-from a2a_sync.stores.base import LogPage, Scope
+from a2a_sync.stores.base import LogPage, Owner
 from tests.conformance.agent import Obliging
 from tests.conformance.signatures import KID, private_pem
 from tests.conformance.system import EXTENSION, KEY, NEEDED, PASSWORD, USERS, Below, NotOffered, System
@@ -29,7 +29,7 @@ from tests.wsgi import HOST, Peer
 class Unreadable(MemoryStore):
     """A store whose logs cannot be read."""
 
-    def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+    def log(self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
         raise RuntimeError("secret-of-the-store")
 
 
@@ -52,7 +52,7 @@ class _Collecting(logging.Handler):
 
 
 def _limits(**limits: Any) -> Limits:
-    return Limits(tick=0.05, heartbeat=0.2, busy_wait=5.0, **limits)
+    return Limits(disconnect_check_interval=0.05, stream_keepalive_interval=0.2, busy_task_timeout=5.0, **limits)
 
 
 def _mute() -> dict[str, Any]:

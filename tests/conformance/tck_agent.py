@@ -26,7 +26,7 @@ from a2a_sync import (
     InputRequired,
     Message,
     Part,
-    PushNotifications,
+    PushOptions,
     Rejected,
     RequestContext,
     TaskArtifactUpdateEvent,
@@ -37,7 +37,7 @@ from a2a_sync import (
     URLGuard,
 )
 from a2a_sync.errors import UnauthenticatedError
-from a2a_sync.extended import CardContext
+from a2a_sync.server.extended import CardContext
 
 VERSION = os.environ.get("KIT_VERSION", "1.0")
 
@@ -50,7 +50,7 @@ Answer = Callable[[RequestContext], Any]
 
 def says(words: str, context: RequestContext) -> Iterator[TaskStatusUpdateEvent]:
     """The task is completed with a message."""
-    yield TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.COMPLETED, message=context.say(words)))
+    yield TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.COMPLETED, message=context.agent_message(words)))
 
 
 def gives(part: Part, context: RequestContext) -> Artifact:
@@ -86,7 +86,7 @@ SCENARIOS: dict[str, Answer] = {
     "tck-artifact-file": partial(gives, FILE),
     "tck-artifact-file-url": partial(gives, LINK),
     "tck-artifact-data": partial(gives, DATA),
-    "tck-message-response": lambda context: context.say("Direct message response"),
+    "tck-message-response": lambda context: context.agent_message("Direct message response"),
     "tck-input-required": asks,
     "tck-reject-task": lambda context: Rejected("rejected"),
     "tck-stream-001": partial(streams, (TextPart("Stream hello from TCK"),)),
@@ -115,7 +115,7 @@ class KitAgent(Agent):
 
 
 #: Where the kit listens for notifications.
-HERE = PushNotifications(guard=URLGuard(allow=("localhost", "127.0.0.1", "::1")))
+HERE = PushOptions(url_guard=URLGuard(allow=("localhost", "127.0.0.1", "::1")))
 AGENT = KitAgent()
 EXTENDED = replace(AGENT.describe(), description="For callers that are known")
 
@@ -138,4 +138,6 @@ APPS: dict[str, dict[str, Any]] = {
     "secured": {"auth": BearerAuth({"a-token-that-the-kit-does-not-know": "somebody"})},
 }
 
-app = A2AApp(AGENT, versions=(VERSION,), media_type="application/json", **APPS[os.environ.get("KIT_AGENT", "plain")])
+app = A2AApp(
+    AGENT, protocol_versions=(VERSION,), media_type="application/json", **APPS[os.environ.get("KIT_AGENT", "plain")]
+)

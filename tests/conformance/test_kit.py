@@ -48,7 +48,7 @@ def test_scenarios_are_followed(beginning: str, state: TaskState, text: str) -> 
 @pytest.mark.parametrize("name", APPS)
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 def test_every_app_can_be_made_in_both_versions(name: str, version: str) -> None:
-    with A2AApp(KitAgent(), versions=(version,), media_type="application/json", **APPS[name]) as app:
+    with A2AApp(KitAgent(), protocol_versions=(version,), media_type="application/json", **APPS[name]) as app:
         assert app.agent_card("http://127.0.0.1/").name == "a2a_sync under test"
 
 

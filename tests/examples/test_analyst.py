@@ -72,7 +72,7 @@ def check(found: Statistics, expected: list[float]) -> None:
 def check_penguins(task: Task) -> None:
     assert task.state is TaskState.COMPLETED
     assert [artifact.name for artifact in task.artifacts] == ["summary.md", "summary.json", "chart.svg"]
-    check_summary(task.artifact("summary.json").as_(Summary))
+    check_summary(task.artifact("summary.json").data_as(Summary))
     check_markdown(task.artifact("summary.md"))
     check_chart(task.artifact("chart.svg"))
 
@@ -139,14 +139,14 @@ def test_the_table_is_streamed_in_chunks_between_progress(client: Client) -> Non
 
 def test_the_message_may_name_the_groups(client: Client) -> None:
     task = analyse(client, "Summarise this by Island, please")
-    summary = task.artifact("summary.json").as_(Summary)
+    summary = task.artifact("summary.json").data_as(Summary)
     assert summary.grouped_by == "island"
     check(summary.column("body_mass_g").groups["Biscoe"], values("body_mass_g", island="Biscoe"))
 
 
 def test_without_a_category_there_are_no_groups(client: Client) -> None:
     task = analyse(client, "Go", "name;height\nAnn;1,70\nBob;1.80\nCy;1.95\nDi;\n".replace(",", ".").encode())
-    summary = task.artifact("summary.json").as_(Summary)
+    summary = task.artifact("summary.json").data_as(Summary)
     assert (summary.grouped_by, [column.name for column in summary.numeric]) == (None, ["height"])
     check(summary.numeric[0].overall, [1.70, 1.80, 1.95])
     assert "| height | 3 | 1 | 1.82 |" in task.artifact("summary.md").text

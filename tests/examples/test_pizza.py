@@ -40,7 +40,7 @@ def check_a_whole_order(client: Client) -> None:
     assert task.text == "A large pizza with mushrooms for 13.00 EUR: shall I bake it (yes or no)?"
     task = send(client, "yes!", task.id)
     assert task.state is TaskState.COMPLETED
-    assert task.artifact("receipt").as_(Receipt) == Receipt("large", "mushrooms", 13.0)
+    assert task.artifact("receipt").data_as(Receipt) == Receipt("large", "mushrooms", 13.0)
     assert task.text == "Your large pizza with mushrooms is ready. 13.00 EUR, please."
     history = client.get_task(task.id).history
     assert [message.role for message in history] == ["user", "agent"] * 3 + ["user"]
@@ -66,7 +66,7 @@ def test_it_asks_again_when_it_did_not_understand() -> None:
 def test_an_order_can_be_changed_before_it_is_confirmed() -> None:
     with client() as pizzeria:
         task = order(pizzeria, "a small pizza with tuna", "no, make it large", "ok")
-    assert task.artifact("receipt").as_(Receipt) == Receipt("large", "tuna", 13.0)
+    assert task.artifact("receipt").data_as(Receipt) == Receipt("large", "tuna", 13.0)
 
 
 def test_a_yes_counts_only_for_the_last_question() -> None:

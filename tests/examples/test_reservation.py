@@ -26,7 +26,7 @@ def check_a_reservation(client: Client) -> None:
         "A table for 4 on Saturday: shall I reserve it?",
     ]
     assert task.state is TaskState.COMPLETED
-    assert task.artifacts[0].as_(Reservation) == Reservation(4, "Saturday")
+    assert task.artifacts[0].data_as(Reservation) == Reservation(4, "Saturday")
 
 
 def test_it_asks_and_reserves() -> None:
@@ -50,7 +50,7 @@ def test_a_wish_is_asked_for_only_where_there_is_one() -> None:
     with Client(agent) as client:
         task, said = talk(client, "A table", "2", "Friday", "yes", "By the window", "sure")
     assert said[4] == "A table for 2 on Friday: shall I reserve it?"
-    assert task.artifacts[0].as_(Reservation) == Reservation(2, "Friday", "By the window")
+    assert task.artifacts[0].data_as(Reservation) == Reservation(2, "Friday", "By the window")
 
 
 def test_what_cannot_be_and_what_is_not_wanted_ends_early() -> None:

@@ -52,7 +52,11 @@ _BEAT = float(os.environ.get("FAULT_BEAT", "0.5"))
 
 
 def make_app(runs: str = "", *, store: Any = None, **limits: Any) -> A2AApp:
-    return A2AApp(FaultAgent(runs), store=store, limits=Limits(**{"tick": 0.1, "beat": _BEAT, **limits}))
+    return A2AApp(
+        FaultAgent(runs),
+        store=store,
+        limits=Limits(**{"disconnect_check_interval": 0.1, "worker_heartbeat_interval": _BEAT, **limits}),
+    )
 
 
 def _store() -> Any:

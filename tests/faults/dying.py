@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from a2a_sync import A2AApp, Agent, Limits, Message, RequestContext, SQLiteStore
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import RunToken, Scope, StartedRun
+from a2a_sync.stores.base import Owner, RunToken, StartedRun
 
 
 class Moment(NamedTuple):
@@ -41,13 +41,13 @@ class DyingStore(SQLiteStore):
         leave = self.workers.leave
         self.workers.leave = lambda: self._around("leave", leave)  # type: ignore[method-assign]
 
-    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], **options: Any) -> StartedRun:
+    def start_run(self, scope: Owner, request: RunRequest, events: Sequence[LogEvent], **options: Any) -> StartedRun:
         return self._around("start_run", lambda: SQLiteStore.start_run(self, scope, request, events, **options))
 
     def append(
         self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, **options: Any
     ) -> tuple[Entry, ...]:
-        number = self.head(Scope(), token.task_id).version + 1
+        number = self.head(Owner(), token.task_id).version + 1
         call = "end" if end else "append"
         return self._around(call, lambda: SQLiteStore.append(self, token, events, end=end, **options), number)
 
@@ -87,7 +87,7 @@ class Careful(Teller):
 
 def make_app(agent: Agent) -> A2AApp:
     store = DyingStore(os.environ["DYING_STORE"], Path(os.environ["DYING_PLAN"]))
-    return A2AApp(agent, store=store, limits=Limits(tick=0.1, beat=0.2))
+    return A2AApp(agent, store=store, limits=Limits(disconnect_check_interval=0.1, worker_heartbeat_interval=0.2))
 
 
 def app() -> A2AApp:

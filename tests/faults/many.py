@@ -13,4 +13,4 @@ def wait(message: Message, context: RequestContext) -> None:
     context.sleep(600)
 
 
-app = A2AApp(agent, limits=Limits(streams=6000))
+app = A2AApp(agent, limits=Limits(max_open_streams=6000))

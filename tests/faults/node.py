@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from a2a_sync.events import EventHub, Subscription, TaskEventStream
+from a2a_sync.engine.hub import EventHub, Subscription, TaskEventStream
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import Expiry, RunToken, Scope
+from a2a_sync.stores.base import Expiry, Owner, RunToken
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.types import (
     Artifact,
@@ -30,7 +30,7 @@ from a2a_sync.types import (
     TextPart,
 )
 
-SCOPE = Scope()
+SCOPE = Owner()
 
 
 class Node:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import InputRequired
-from a2a_sync.stores.base import Scope
+from a2a_sync.stores.base import Owner
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.types import TaskState
@@ -37,8 +37,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("a2a_sync.clock.time_ns", clock.time_ns)
-    monkeypatch.setattr("a2a_sync.clock.monotonic", clock.monotonic)
+    monkeypatch.setattr("a2a_sync.concurrency.clock.time_ns", clock.time_ns)
+    monkeypatch.setattr("a2a_sync.concurrency.clock.monotonic", clock.monotonic)
     return clock
 
 
@@ -89,7 +89,7 @@ def test_limits_and_waits_do_not_follow_the_clock(serve: Callable[..., Served], 
         gate.here()
         return "done"
 
-    served = serve(handler, max_runtime=PATIENCE, idle_timeout=PATIENCE, blocking=PATIENCE)
+    served = serve(handler, run_timeout=PATIENCE, run_idle_timeout=PATIENCE, blocking_send_timeout=PATIENCE)
     sender = served.in_background()
     gate.wait()
     for jump in JUMPS:
@@ -119,7 +119,7 @@ def test_a_clock_that_jumps_buries_nobody(clock: Clock, tmp_path: Path) -> None:
         gates[int(message.text)].here()
         return "done"
 
-    apps = [Served(handler, store=SQLiteStore(tmp_path / "tasks.db"), beat=0.1) for _ in gates]
+    apps = [Served(handler, store=SQLiteStore(tmp_path / "tasks.db"), worker_heartbeat_interval=0.1) for _ in gates]
     tasks = []
     for number, served in enumerate(apps):
         served.app._engine.neighbours.meet()
@@ -160,7 +160,7 @@ def sweep(served: Served) -> None:
 
 def intact(served: Served, tasks: list[str]) -> bool:
     """All are there, and none has been compacted."""
-    logs = [served.store.log(Scope(), task_id) for task_id in tasks]
+    logs = [served.store.log(Owner(), task_id) for task_id in tasks]
     return served.list().total_size == len(tasks) and not any(log.compacted for log in logs)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from a2a_sync import Client, Retry, SQLiteStore, Task, TaskState
 from a2a_sync.lifecycle import Fold
-from a2a_sync.stores.base import Scope
+from a2a_sync.stores.base import Owner
 from a2a_sync.types import new_id
 from tests.engine import eventually
 from tests.faults.dying import Moment
@@ -51,12 +51,12 @@ class Site:
     def check(self, task: Task) -> None:
         """The log adds up to the task; nobody holds it; the file is sound."""
         with closing(SQLiteStore(self.store)) as store:
-            page = store.log(Scope(), task.id)
+            page = store.log(Owner(), task.id)
             assert [entry.number for entry in page.entries] == list(range(1, page.version + 1))
             fold = Fold(Task(id=task.id, context_id=task.context_id, status=task.status))
             for entry in page.entries:
                 fold.apply(entry.event)
-            assert fold.task() == store.load(Scope(), task.id).task
+            assert fold.task() == store.load(Owner(), task.id).task
             assert not page.running
         with closing(sqlite3.connect(self.store)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -67,7 +67,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-PATIENT = Retry(budget=30, first=0.02, longest=0.2)
+PATIENT = Retry(max_elapsed=30, initial_backoff=0.02, max_backoff=0.2)
 
 
 def told(task: Task) -> list[str]:

@@ -12,11 +12,11 @@ import pytest
 
 from a2a_sync import SQLiteStore
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import Scope, TaskQuery
+from a2a_sync.stores.base import Owner, TaskQuery
 from a2a_sync.testing.storecontract.making import chunk, message, status
 from a2a_sync.types import TaskState
 
-NOBODY = Scope()
+NOBODY = Owner()
 TASKS = 4
 CHUNKS = 30
 CUTS = 25

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from a2a_sync import Client, SQLiteStore, Task
-from a2a_sync.stores.base import Scope
+from a2a_sync.stores.base import Owner
 from tests.engine import eventually
 from tests.live import LiveServer, gunicorn
 from tests.push.receiver import Post, Receiver, hanging, receiving, refused, state
@@ -37,7 +37,7 @@ class Site:
     def numbers(self, task_id: str) -> list[int]:
         """What a webhook of the task is to be told of, from its beginning."""
         with closing(SQLiteStore(self.store)) as store:
-            return [entry.number for entry in store.log(Scope(), task_id).entries if entry.streamed]
+            return [entry.number for entry in store.log(Owner(), task_id).entries if entry.streamed]
 
 
 @pytest.fixture

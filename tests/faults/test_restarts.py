@@ -19,7 +19,7 @@ from tests.live import LiveServer, gunicorn
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(90)]
 
-PATIENT = Retry(budget=40, first=0.01, longest=0.2)
+PATIENT = Retry(max_elapsed=40, initial_backoff=0.01, max_backoff=0.2)
 
 
 class Site:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from a2a_sync import InputRequired
-from a2a_sync.errors import A2AError, InternalError, StoreError
+from a2a_sync.errors import AgentError, InternalError, StoreError
 from a2a_sync.lifecycle import Fold
-from a2a_sync.stores.base import Scope, StoreConflict
+from a2a_sync.stores.base import Owner, StoreConflict
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.types import Task, TaskState
 from tests.engine import PATIENCE, Background, Gate, Served, collect, eventually
@@ -126,7 +126,7 @@ def refused(call: Callable[[], Any], said: str, caplog: pytest.LogCaptureFixture
 
 
 def told_in_log(error: InternalError, said: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert error.code == -32603
+    assert error.jsonrpc_code == -32603
     incident = error.message.removeprefix("internal error (id ").rstrip(")")
     (record,) = [record for record in caplog.records if f"(id {incident})" in record.getMessage()]
     assert record.levelno == logging.ERROR
@@ -161,7 +161,7 @@ def test_every_operation_of_a_server_whose_file_breaks(
         gate.here()
         yield LARGE
 
-    served = Served(handler, store=store, max_runtime=2.0)
+    served = Served(handler, store=store, run_timeout=2.0)
     ended, asking = served.send("quick"), served.send("ask")
     stream = served.stream("hold")
     (first,) = stream.poll(PATIENCE)
@@ -220,7 +220,7 @@ def test_a_blocked_send_hears_of_the_fault_of_its_run(
         gate.here()
         return LARGE
 
-    served = Served(handler, store=store, max_runtime=2.0)
+    served = Served(handler, store=store, run_timeout=2.0)
     sender = served.in_background()
     gate.wait()
     trouble.begin(store)
@@ -263,7 +263,7 @@ def test_a_file_that_was_locked_for_long_costs_nobody_a_run(tmp_path: Path, monk
         return "done"
 
     path = tmp_path / "tasks.db"
-    apps = [Served(handler, store=SQLiteStore(path, busy_timeout=BUSY), beat=0.1) for _ in gates]
+    apps = [Served(handler, store=SQLiteStore(path, busy_timeout=BUSY), worker_heartbeat_interval=0.1) for _ in gates]
     tasks = []
     for number, served in enumerate(apps):
         served.app._engine.neighbours.meet()
@@ -367,7 +367,7 @@ def every_call(served: Served) -> list[Any]:
 def _attempt(call: Callable[[], Any]) -> Any:
     try:
         return Background(call).result(PATIENCE / 2)
-    except (A2AError, StoreError, StoreConflict) as error:
+    except (AgentError, StoreError, StoreConflict) as error:
         return error
 
 
@@ -378,7 +378,7 @@ def test_a_fault_at_any_one_call_of_the_store(
 ) -> None:
     plan = Plan(number, after)
     store = SQLiteStore(tmp_path / "tasks.db")
-    served = Served(script, store=Failing(store, plan), max_runtime=PATIENCE, busy_wait=0.1)
+    served = Served(script, store=Failing(store, plan), run_timeout=PATIENCE, busy_task_timeout=0.1)
     served.app._engine.execution._watchdog._tick = 0.02
     served.send("ask")
     plan.armed = True
@@ -396,7 +396,7 @@ def test_a_fault_at_any_one_call_of_the_store(
             _attempt(lambda task=task: served.cancel(task.id))
     served.quiet()
     for task in served.list().tasks:
-        eventually(lambda task=task: not store.head(Scope(), task.id).running, "the run's end in the store")
+        eventually(lambda task=task: not store.head(Owner(), task.id).running, "the run's end in the store")
     consistent(served)
     assert served.send("ask").state is S.INPUT_REQUIRED
     served.close()

@@ -15,7 +15,7 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, Client
 from a2a_sync.errors import InternalError, StoreError
-from a2a_sync.stores.base import Scope, TaskQuery
+from a2a_sync.stores.base import Owner, TaskQuery
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.testing import wsgi_session
 from tests.engine import Served, eventually, in_child
@@ -30,7 +30,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def served(path: Path) -> Iterator[Served]:
-    served = Served(lambda message, context: "done", store=SQLiteStore(path, busy_timeout=BUSY), beat=0.05)
+    served = Served(
+        lambda message, context: "done", store=SQLiteStore(path, busy_timeout=BUSY), worker_heartbeat_interval=0.05
+    )
     yield served
     served.close()
     served.store.close()
@@ -217,7 +219,7 @@ def test_a_server_whose_disk_takes_no_more_is_not_ready(path: Path) -> None:
         becomes(served.app, 200, "ok")
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         becomes(served.app, 503, "the store cannot be written")
-        assert served.store.list(Scope(), TaskQuery(size=1)).total == 1
+        assert served.store.list(Owner(), TaskQuery(size=1)).total == 1
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         becomes(served.app, 200, "ok")
         served.close()

@@ -20,7 +20,7 @@ from a2a_sync.types import StreamResponse, new_id
 from tests.faults.agent import make_app
 from tests.faults.proxy import Cut, proxy
 
-QUICK = Retry(budget=10, first=0.002, longest=0.05)
+QUICK = Retry(max_elapsed=10, initial_backoff=0.002, max_backoff=0.05)
 
 
 class _Quiet(WSGIRequestHandler):
@@ -149,7 +149,7 @@ def test_a_stalled_connection_is_a_cut_after_the_idle_limit(address: tuple[str, 
     key = new_id()
     with (
         proxy(address, *[Cut(events=3, how="stall")] * 2) as between,
-        Client(between.url, retry=QUICK, timeout=Timeout(idle=0.3)) as client,
+        Client(between.url, retry=QUICK, timeout=Timeout(read=0.3)) as client,
         Client(url(address)) as uncut,
     ):
         assert shown(client, "count 7", key) == shown(uncut, "count 7", key)
@@ -176,7 +176,7 @@ def test_a_question_ends_a_stream_that_was_cut_before_it(address: tuple[str, int
 def test_a_server_that_ends_its_streams_early_is_asked_for_the_rest() -> None:
     key = new_id()
     with (
-        serving(make_app(stream_life=0.1)) as address,
+        serving(make_app(max_stream_age=0.1)) as address,
         proxy(address) as between,
         Client(between.url, retry=QUICK) as client,
     ):
@@ -191,7 +191,7 @@ def test_a_server_that_ends_its_streams_early_is_asked_for_the_rest() -> None:
 def test_a_full_queue_loses_nothing(queue: int) -> None:
     key = new_id()
     with (
-        serving(make_app(queue=queue)) as address,
+        serving(make_app(max_buffered_batches=queue)) as address,
         proxy(address, Cut(events=100), Cut(octets=9000, how="reset"), Cut(events=333)) as between,
         Client(between.url, retry=QUICK) as client,
         Client(url(address)) as uncut,
@@ -211,7 +211,7 @@ places = st.one_of(
 @pytest.fixture(scope="module")
 def beating() -> Iterator[tuple[str, int]]:
     """Its heartbeats come between any two events."""
-    with serving(make_app(tick=0.002, heartbeat=0.004)) as address:
+    with serving(make_app(disconnect_check_interval=0.002, stream_keepalive_interval=0.004)) as address:
         yield address
 
 

@@ -14,7 +14,7 @@ import pytest
 from gevent import monkey
 
 from a2a_sync import Agent, Client, InputRequired, Message, Task, TaskCancelled, TaskState
-from a2a_sync.native import NativeThread, at_home, on_native_thread, original, patched, way_home
+from a2a_sync.concurrency.gevent import NativeThread, at_home, on_native_thread, original, patched, way_home
 from tests.engine import PATIENCE, Background, Served, collect, eventually, serving
 
 native_lock = monkey.get_original("_thread", "allocate_lock")
@@ -174,7 +174,7 @@ def test_an_executor_may_ask_for_a_native_thread_too(serve: Callable[..., Served
         native_thread = True
 
         def execute(self, context: object) -> Iterator[object]:
-            yield context.say(str(thread_number()))
+            yield context.agent_message(str(thread_number()))
 
     assert serve(Executor()).send().status.message.text != str(thread_number())
 
@@ -324,7 +324,7 @@ def test_what_a_thread_of_the_loop_has_done_wakes_the_loop(
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(pool, lambda: gevent.sleep(0.01) or message.text)
 
-    served = serve(handler, idle_timeout=PATIENCE / 2)
+    served = serve(handler, run_idle_timeout=PATIENCE / 2)
     assert served.send("woken").text == "woken"
 
 
@@ -381,7 +381,7 @@ def test_one_client_over_http_serves_greenlets_and_native_threads_alike(serve: C
     server = WSGIServer(("127.0.0.1", 0), echo.app, log=None)
     server.start()
     try:
-        with Client(f"http://127.0.0.1:{server.server_port}", version="1.0") as client:
+        with Client(f"http://127.0.0.1:{server.server_port}", protocol_version="1.0") as client:
 
             async def handler(message: Message, context: object) -> str:
                 for _ in range(3):

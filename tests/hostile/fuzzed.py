@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from a2a_sync import A2AApp, Agent, InputRequired, Limits, MemoryStore, Message, RequestContext
 from a2a_sync.lifecycle import Entry, LogEvent, ends_run
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import RunToken, Scope, StartedRun
+from a2a_sync.stores.base import Owner, RunToken, StartedRun
 from tests.hostile.mutations import ASKED, FINISHED, TOKEN, HttpRequest
 from tests.wsgi import Answer, Peer, message
 
@@ -48,7 +48,7 @@ class Witness(MemoryStore):
             (self._running.add if running else self._running.discard)(task_id)
             self._changed.notify_all()
 
-    def start_run(self, scope: Scope, request: RunRequest, events: Sequence[LogEvent], **options: Any) -> StartedRun:
+    def start_run(self, scope: Owner, request: RunRequest, events: Sequence[LogEvent], **options: Any) -> StartedRun:
         started = super().start_run(scope, request, events, **options)
         self._wrote(request.task_id, True)
         return started
@@ -60,12 +60,12 @@ class Witness(MemoryStore):
         self._wrote(token.task_id, not (end or any(map(ends_run, events))))
         return entries
 
-    def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
+    def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         entries = super().interrupt(scope, task_id, events)
         self._wrote(task_id, False)
         return entries
 
-    def delete(self, scope: Scope, task_id: str) -> None:
+    def delete(self, scope: Owner, task_id: str) -> None:
         super().delete(scope, task_id)
         self._wrote(task_id, False)
 
@@ -80,8 +80,8 @@ class World:
 
     def __init__(self, bindings: Sequence[str]) -> None:
         self.store = Witness()
-        limits = Limits(tick=0.002, busy_wait=5.0, read_deadline=1.0)
-        self.app = A2AApp(Echo(), store=self.store, limits=limits, bindings=bindings)
+        limits = Limits(disconnect_check_interval=0.002, busy_task_timeout=5.0, body_idle_timeout=1.0)
+        self.app = A2AApp(Echo(), store=self.store, limits=limits, protocol_bindings=bindings)
         self.peer = Peer(self.app)
         self.counts: Counter[str] = Counter()
         self.longest = 0.0

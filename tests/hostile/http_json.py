@@ -22,7 +22,7 @@ SENDS = {
 OLD = {"A2A-Version": "0.3"}
 #: What a code of JSON-RPC is called here.
 _BY_CODE = {
-    cls.code: cls
+    cls.jsonrpc_code: cls
     for cls in (
         e.JSONParseError,
         e.InvalidParamsError,
@@ -42,7 +42,7 @@ class PathCase:
     name: str
     verb: str
     path: str
-    error: type[e.A2AError]
+    error: type[e.AgentError]
     names: str = ""
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -17,23 +17,23 @@ import pytest
 
 from a2a_sync import (
     A2AApp,
-    A2AError,
     Agent,
     AgentCard,
+    AgentError,
     AgentInterface,
     ApiKey,
     BearerAuth,
     Client,
     ClientCredentials,
-    PushNotifications,
+    PushOptions,
     TransportError,
     URLGuard,
 )
 from a2a_sync.card import APIKeySecurityScheme, SecurityRequirement
 from a2a_sync.client.tokens import _Token
 from a2a_sync.operations import GET_TASK, Call, CallContext, Principal, RunRequest, Webhook
-from a2a_sync.outbound import NoAnswer, Outbound
-from a2a_sync.stores.base import Scope
+from a2a_sync.outbound.http import NoAnswer, Outbound
+from a2a_sync.stores.base import Owner
 from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import AuthenticationInfo, GetTaskRequest, Message, Role, TaskPushNotificationConfig, TextPart
@@ -153,7 +153,7 @@ def broken(client: Client) -> str:
     for attempt in attempts(client):
         try:
             attempt()
-        except (A2AError, TransportError, ValueError) as error:
+        except (AgentError, TransportError, ValueError) as error:
             texts.append(shown(error))
     return "\n".join(texts)
 
@@ -217,7 +217,7 @@ def test_no_record_of_a_server_shows_a_secret(logged: Callable[[], str]) -> None
 
     receiver = Receiver()
     receiver.plan(then=refused(410))
-    push = PushNotifications(guard=URLGuard(allow=["127.0.0.1"]))
+    push = PushOptions(url_guard=URLGuard(allow=["127.0.0.1"]))
     agent = Agent("broken", description="Fails")
     agent.message(handle)
     app = A2AApp(agent, auth=BearerAuth({CANARY: "ada"}), push=push)
@@ -239,7 +239,7 @@ def test_no_record_of_a_server_shows_a_secret(logged: Callable[[], str]) -> None
                         result = getattr(client, operation)(*words, **arguments)
                         if operation == "stream":
                             list(result)
-                    except (A2AError, TransportError) as error:
+                    except (AgentError, TransportError) as error:
                         errors.append(shown(error))
         receiver.await_count(1, tried=True)
     text = logged()
@@ -265,7 +265,7 @@ def test_no_object_shows_a_secret() -> None:
     call = Call(GET_TASK, GetTaskRequest(id="t-1"), context)
     message = Message(role=Role.USER, parts=(TextPart("hi"),))
     run = RunRequest(message=message, headers=headers, principal=principal, webhook=Webhook(config, "1.0"))
-    stored = StoredWebhook(scope=Scope("", "ada"), config=config, number=1, version="1.0", revision=1, cursor=0, head=0)
+    stored = StoredWebhook(scope=Owner("", "ada"), config=config, number=1, version="1.0", revision=1, cursor=0, head=0)
     credentials = [one for one in AUTHS.values() if isinstance(one, ApiKey)]
     objects = [call, context, principal, run, stored, config, _Token(CANARY, 1.0, 2.0), *credentials]
     objects += [BearerAuth({CANARY: "ada"}), ClientCredentials(f"https://id.test/?{CANARY}", "robot", CANARY)]

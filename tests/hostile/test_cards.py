@@ -15,7 +15,7 @@ import requests
 from requests.adapters import BaseAdapter
 from urllib3 import HTTPResponse
 
-from a2a_sync import A2AError, AgentRegistry, ApiKey, Client, TransportError
+from a2a_sync import AgentError, AgentRegistry, ApiKey, Client, TransportError
 from a2a_sync.card import AgentCard
 from a2a_sync.errors import CardNotFoundError
 from tests.client.peer import peer
@@ -211,7 +211,7 @@ def test_whatever_a_card_says_clients_and_registries_raise_documented_errors_onl
             for call in (client.card, lambda one=client: one.get_task("t-1"), lambda one=client: one.send("hi")):
                 try:
                     outcomes[type(call()).__name__] += 1
-                except (A2AError, TransportError) as error:
+                except (AgentError, TransportError) as error:
                     outcomes[type(error).__name__] += 1
                     longest = max(longest, len(str(error)))
         with AgentRegistry() as registry:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Limits, PushNotifications
-from a2a_sync.bounds import LONGEST_HEADER, LONGEST_ID
-from a2a_sync.urlguard import URLGuard
+from a2a_sync import A2AApp, Agent, Limits, PushOptions
+from a2a_sync.outbound.urlguard import URLGuard
+from a2a_sync.server.bounds import LONGEST_HEADER, LONGEST_ID
 from tests.hostile import Tongue
 from tests.wsgi import CARD, Answer, Peer, message, message_v03, rpc
 
@@ -39,8 +39,8 @@ def make_agent() -> Agent:
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[Peer]:
-    push = PushNotifications(guard=URLGuard(allow=["127.0.0.1"]))
-    with A2AApp(make_agent(), push=push, cors=["*"], limits=Limits(metadata=4096)) as app:
+    push = PushOptions(url_guard=URLGuard(allow=["127.0.0.1"]))
+    with A2AApp(make_agent(), push=push, cors=["*"], limits=Limits(max_metadata_bytes=4096)) as app:
         yield Peer(app, valid=False)
 
 

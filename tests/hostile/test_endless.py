@@ -9,7 +9,7 @@ import pytest
 from a2a_sync import Client
 from a2a_sync.client import client as client_module
 from a2a_sync.client import stream as stream_module
-from a2a_sync.errors import InvalidAnswerError
+from a2a_sync.errors import MalformedResponseError
 from tests.client.peer import Asked, Line, chunk, peer, status, task
 
 MIB = 1024 * 1024
@@ -28,7 +28,7 @@ def test_an_artifact_without_end_is_not_kept_without_end() -> None:
     with (
         peer({"SendStreamingMessage": endless}) as server,
         Client(server.card(), retry=None, timeout=60) as client,
-        pytest.raises(InvalidAnswerError, match="larger"),
+        pytest.raises(MalformedResponseError, match="larger"),
     ):
         client.send("hi")
 
@@ -48,7 +48,7 @@ def test_artifacts_without_end_are_not_kept_without_end(monkeypatch: pytest.Monk
     with (
         peer({"SendStreamingMessage": endless}) as server,
         Client(server.card(), retry=None, timeout=60) as client,
-        pytest.raises(InvalidAnswerError, match="larger"),
+        pytest.raises(MalformedResponseError, match="larger"),
     ):
         list(client.stream("hi"))
 
@@ -72,7 +72,7 @@ def test_pages_without_end_are_not_read_without_end(monkeypatch: pytest.MonkeyPa
         line.result({"tasks": [], "nextPageToken": str(next(numbers)), "pageSize": 50, "totalSize": 1})
 
     with peer({"ListTasks": page}) as server, Client(server.card(), retry=None, timeout=60) as client:
-        with pytest.raises(InvalidAnswerError, match="more than 50 pages"):
+        with pytest.raises(MalformedResponseError, match="more than 50 pages"):
             list(client.iter_tasks())
         assert len(server.asked) == 50
 
@@ -81,6 +81,6 @@ def test_a_page_token_without_end_is_refused() -> None:
     with (
         peer({"ListTasks": lambda asked, line: line.result({"tasks": [], "nextPageToken": "x" * MIB})}) as server,
         Client(server.card(), retry=None, timeout=60) as client,
-        pytest.raises(InvalidAnswerError, match="page token is too long"),
+        pytest.raises(MalformedResponseError, match="page token is too long"),
     ):
         list(client.iter_tasks())

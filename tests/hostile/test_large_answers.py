@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Client, Limits, Message, Role, SQLiteStore, Task, TextPart
-from a2a_sync.stores.base import Scope
+from a2a_sync.stores.base import Owner
 from a2a_sync.testing import wsgi_session
 from a2a_sync.testing.storecontract.making import begin, message, status
 from a2a_sync.types import TaskState
@@ -27,7 +27,7 @@ def fill(store: Any, tasks: int, messages: int, size: int) -> list[str]:
     """Tasks with so many messages of so many bytes, that wait for their client."""
     made = []
     for _ in range(tasks):
-        run = begin(store, scope=Scope(), text="x" * size)
+        run = begin(store, scope=Owner(), text="x" * size)
         for _ in range(messages - 1):
             store.append(run.token, [message(run.head.id, "x" * size)])
         store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED)])
@@ -43,7 +43,9 @@ def test_every_answer_with_a_task_is_bounded(version: str, binding: str, tmp_pat
     limits = Limits(max_response_bytes=MEGABYTE, max_task_bytes=None)
     with (
         A2AApp(agent, store=store, limits=limits) as app,
-        Client("http://agent.test", session=wsgi_session(app), version=version, binding=binding) as client,
+        Client(
+            "http://agent.test", session=wsgi_session(app), protocol_version=version, protocol_binding=binding
+        ) as client,
     ):
 
         def check(task: Any) -> None:

@@ -85,7 +85,7 @@ def test_blocked_sends_of_one_caller_leave_threads_to_another(server: LiveServer
 
 @pytest.mark.parametrize("quota", [None, OwnerQuota(max_concurrent_runs=6, max_queued_runs=6)], ids=["fair", "numbers"])
 def test_runs_of_one_caller_leave_threads_to_another(quota: OwnerQuota | None) -> None:
-    with A2AApp(agent, auth=caller, limits=Limits(executions=8, waiting=8), owner_quota=quota) as app:
+    with A2AApp(agent, auth=caller, limits=Limits(max_concurrent_runs=8, max_queued_runs=8), owner_quota=quota) as app:
         session = wsgi_session(app)
         greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
         # As many as there are for one: half of the threads and of the places in line, or what the quota says.
@@ -99,7 +99,7 @@ def test_runs_of_one_caller_leave_threads_to_another(quota: OwnerQuota | None) -
 
 
 def test_runs_that_wait_for_a_thread_do_not_stand_before_those_of_another_caller() -> None:
-    with A2AApp(agent, auth=caller, limits=Limits(executions=2, waiting=20)) as app:
+    with A2AApp(agent, auth=caller, limits=Limits(max_concurrent_runs=2, max_queued_runs=20)) as app:
         session = wsgi_session(app)
         names = ("greedy", "second", "honest")
         greedy, second, honest = (named("http://agent.test", name, session=session) for name in names)
@@ -115,7 +115,7 @@ def test_runs_that_wait_for_a_thread_do_not_stand_before_those_of_another_caller
 
 
 def test_a_caller_alone_on_an_app_without_authentication_may_take_everything() -> None:
-    with A2AApp(agent, limits=Limits(executions=8, waiting=8)) as app:
+    with A2AApp(agent, limits=Limits(max_concurrent_runs=8, max_queued_runs=8)) as app:
         session = wsgi_session(app)
         client = named("http://agent.test", "anonymous", session=session)
         begun = [client.send("wait", return_immediately=True).id for _ in range(16)]

@@ -183,7 +183,7 @@ def test_a_client_does_not_follow_what_was_changed(change: dict[str, Any]) -> No
         changed = {**document, **change}
         with (
             peer({"/.well-known/agent-card.json": lambda asked, line, body=changed: line.answer(body)}) as server,
-            Client(server.url, verify_card=VERIFIER, retry=None) as client,
+            Client(server.url, card_verifier=VERIFIER, retry=None) as client,
         ):
             try:
                 card = client.card()

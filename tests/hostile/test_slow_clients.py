@@ -63,7 +63,7 @@ def test_gunicorns_own_worker_is_held_up_without_a_proxy() -> None:
 
 # -- one of each kind ---------------------------------------------------------------------------------------------------
 
-QUICK = {"header_timeout": 1, "read_deadline": 1, "body_time": 2, "write_deadline": 1, "stream_life": 600}
+QUICK = {"header_timeout": 1, "body_idle_timeout": 1, "body_timeout": 2, "write_timeout": 1, "max_stream_age": 600}
 
 
 @pytest.fixture(scope="module", params=SERVERS)

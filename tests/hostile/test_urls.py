@@ -19,13 +19,13 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
-from a2a_sync import A2AError, Client, TransportError, urls
+from a2a_sync import AgentError, Client, TransportError, urls
 from a2a_sync.client.connections import Adapter
 from a2a_sync.client.credentials import display, may_know
-from a2a_sync.client.timeouts import AlarmClock
+from a2a_sync.client.deadlines import AlarmClock
 from a2a_sync.errors import UnsafeURLError
-from a2a_sync.outbound import NoAnswer, Outbound
-from a2a_sync.urlguard import URLGuard
+from a2a_sync.outbound.http import NoAnswer, Outbound
+from a2a_sync.outbound.urlguard import URLGuard
 from tests.client.peer import Asked, Line, Peer, Script, peer, results, task
 
 CARD = "/.well-known/agent-card.json"
@@ -65,7 +65,7 @@ def secrets_sent(one: Peer) -> set[str]:
 
 def call(home: Peer) -> None:
     client = Client(home.url, auth="t0ken", headers={"X-Api-Key": "k3y"}, retry=None, timeout=10)
-    with client, contextlib.suppress(A2AError, TransportError):
+    with client, contextlib.suppress(AgentError, TransportError):
         client.get_task("t-1")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Limits, PushNotifications, SQLiteStore, URLGuard
+from a2a_sync import A2AApp, Agent, Limits, PushOptions, SQLiteStore, URLGuard
 from a2a_sync import operations as op
 from a2a_sync.operations import Call, CallContext, Principal
 from a2a_sync.types import (
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(90)
 HOSTS, TASKS, WEBHOOKS_PER_TASK = 20, 100, 10
 #: What the other caller does in the meantime.
 SENDS = 15
-LIMITS = Limits(push_timeout=2.0, push_pause=0.05, push_longest_pause=0.2, push_attempts=1000, poll=0.5)
+LIMITS = Limits(push_timeout=2.0, push_pause=0.05, push_longest_pause=0.2, push_attempts=1000, store_poll_interval=0.5)
 
 
 def loopback(host: str, port: int, *_: Any) -> Any:
@@ -42,7 +42,7 @@ def serve(store: Any) -> A2AApp:
     agent.message(lambda message, context: "done")
     guard = URLGuard(allow=["*.hang.test", "127.0.0.1"], resolve=loopback)
     # Callers are told apart: the calls of this test name theirs.
-    push = PushNotifications(guard=guard)
+    push = PushOptions(url_guard=guard)
     return A2AApp(agent, store=store, limits=LIMITS, push=push, auth=lambda environ: None)
 
 

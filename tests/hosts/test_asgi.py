@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Limits
-from a2a_sync.hosts.asgi import ASGIApp, Dispatcher
+from a2a_sync.integrations.asgi import ASGIApp, Dispatcher
 from tests.engine import PATIENCE, eventually
 from tests.hosts.sites import HostedAgent
 from tests.wsgi import CARD, HOST, JSON_HEADERS, message, rpc
@@ -103,7 +103,7 @@ def make() -> Iterator[Callable[..., ASGIApp]]:
 
     def bridged(threads: int = 4, principal: Any = None, reserve: bool = False, **limits: Any) -> ASGIApp:
         # Unless it is what is tested, no thread is kept free.
-        limits = {"tick": 0.02, "threads": None if reserve else 1000, **limits}
+        limits = {"disconnect_check_interval": 0.02, "server_threads": None if reserve else 1000, **limits}
         apps.append(A2AApp(HostedAgent(), limits=Limits(**limits)))
         return ASGIApp(apps[-1], threads=threads, principal=principal, grace=0)
 
@@ -146,7 +146,7 @@ def test_a_body_that_is_not_read_is_hardly_received(make: Callable[..., ASGIApp]
 
 
 def test_a_body_without_a_length_is_received_to_its_limit(make: Callable[..., ASGIApp]) -> None:
-    server = run(Server(make(body=1_000_000), [b" " * 65536] * 1600).run())
+    server = run(Server(make(max_body_bytes=1_000_000), [b" " * 65536] * 1600).run())
     assert server.status == 413
     assert server.received < 40
 
@@ -168,7 +168,7 @@ def test_a_client_that_leaves_within_its_body_is_answered_by_nobody(make: Callab
 
 def test_a_client_that_stalls_within_its_body_is_told_in_time(make: Callable[..., ASGIApp]) -> None:
     async def main() -> Server:
-        server = Server(make(read_deadline=0.05), [b'{"jsonrpc"', b""])
+        server = Server(make(body_idle_timeout=0.05), [b'{"jsonrpc"', b""])
         pieces = server.receive
 
         async def receive() -> Message:
@@ -272,7 +272,7 @@ def test_a_client_that_leaves_frees_its_thread(pieces: list[bytes], make: Callab
 
 @pytest.mark.parametrize("command", ["wait", "count 3"])
 def test_a_stream_gives_its_place_back_whoever_ended_it(command: str, make: Callable[..., ASGIApp]) -> None:
-    app = make(streams=1)
+    app = make(max_open_streams=1)
 
     async def main() -> list[int]:
         statuses = []
@@ -328,7 +328,7 @@ async def broken(message: Message) -> None:
 def test_a_client_that_does_not_read_loses_its_stream(
     refuse: Callable[[Message], Awaitable[None]], make: Callable[..., ASGIApp]
 ) -> None:
-    app = make(threads=1, write_deadline=0.05)
+    app = make(threads=1, write_timeout=0.05)
 
     async def main() -> tuple[Server, Server]:
         first = Server(app, streaming("wait"))
@@ -342,7 +342,7 @@ def test_a_client_that_does_not_read_loses_its_stream(
 
 
 def test_a_client_that_leaves_while_it_is_being_sent_to_is_not_waited_for(make: Callable[..., ASGIApp]) -> None:
-    app = make(threads=1, write_deadline=3600)
+    app = make(threads=1, write_timeout=3600)
 
     async def main() -> Server:
         first = Server(app, streaming("wait"))

@@ -33,7 +33,7 @@ from a2a_sync import (
     Task,
     TaskNotFoundError,
 )
-from a2a_sync.hosts.django import urls
+from a2a_sync.integrations.django import urls
 from a2a_sync.testing import wsgi_session
 from tests.engine import eventually
 from tests.hosts.sites import HostedAgent
@@ -81,7 +81,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def a2a() -> Iterator[A2AApp]:
-    app = A2AApp(HostedAgent(), limits=Limits(tick=0.05, body=20_000, streams=1))
+    app = A2AApp(
+        HostedAgent(), limits=Limits(disconnect_check_interval=0.05, max_body_bytes=20_000, max_open_streams=1)
+    )
     yield app
     app.close(0)
 
@@ -413,7 +415,7 @@ def test_what_a_project_believes_of_its_proxy_is_in_the_card(make_site: MakeSite
 
 def test_under_asgi_the_view_says_what_to_use_instead(make_site: MakeSite) -> None:
     make_site(MIDDLEWARE=[])
-    with pytest.raises(ImproperlyConfigured, match=r"a2a_sync\.hosts\.asgi\.Dispatcher"):
+    with pytest.raises(ImproperlyConfigured, match=r"a2a_sync\.integrations\.asgi\.Dispatcher"):
         asyncio.run(AsyncClient(headers={"host": "agent.test"}).get("/agents/echo" + CARD))
 
 

@@ -11,7 +11,7 @@ from flask_wtf.csrf import CSRFProtect
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from a2a_sync import A2AApp, Agent, AgentHost, Client, Limits, TaskNotFoundError
-from a2a_sync.hosts.flask import blueprint
+from a2a_sync.integrations.flask import blueprint
 from a2a_sync.operations import Principal
 from a2a_sync.testing import wsgi_session
 from tests.hosts.sites import HostedAgent
@@ -23,7 +23,9 @@ MakeSite = Callable[..., Flask]
 
 @pytest.fixture
 def a2a() -> Iterator[A2AApp]:
-    with A2AApp(HostedAgent(), limits=Limits(tick=0.05, body=20_000, streams=1)) as app:
+    with A2AApp(
+        HostedAgent(), limits=Limits(disconnect_check_interval=0.05, max_body_bytes=20_000, max_open_streams=1)
+    ) as app:
         yield app
         app.close(0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_sync.hosts.mounting import mounted
+from a2a_sync.integrations.mounting import mounted
 
 
 def environ(**more: Any) -> dict[str, Any]:

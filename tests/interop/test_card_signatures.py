@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from a2a_sync import A2AApp, Agent, AgentCard, Client
 from a2a_sync.codec import by_version
 from a2a_sync.errors import CardSignatureError
-from a2a_sync.hosts.asgi import ASGIApp
+from a2a_sync.integrations.asgi import ASGIApp
 from a2a_sync.signing import CardSigner, CardVerifier
 from a2a_sync.testing import wsgi_session
 from tests.client.peer import peer
@@ -78,7 +78,7 @@ def signed_by_them(document: dict[str, Any], algorithm: str = "ES256") -> dict[s
 def served_by_us(path: str = "", version: str = "", **options: Any) -> dict[str, Any]:
     """The JSON of a card that an app of ours has signed."""
     headers = {"A2A-Version": version} if version else {}
-    with A2AApp(options.pop("agent", Agent("agent")), url=URL, signer=SIGNER, **options) as app:
+    with A2AApp(options.pop("agent", Agent("agent")), url=URL, card_signer=SIGNER, **options) as app:
         document: dict[str, Any] = Peer(app).request("GET", path or CARD, headers=headers).json
     return document
 
@@ -109,10 +109,10 @@ def test_whatever_card_they_sign_we_verify(card: AgentCard) -> None:
 def test_a_client_of_ours_trusts_a_card_that_they_have_signed_and_serve() -> None:
     document = signed_by_them(example("v1-agent-card-full.json"))
     with peer({CARD: lambda asked, line: line.answer(document)}) as server:
-        with Client(server.url, verify_card=SIGNER.public_jwk) as client:
+        with Client(server.url, card_verifier=SIGNER.public_jwk) as client:
             assert client.card().name == document["name"]
         stranger = CardSigner(ec.generate_private_key(ec.SECP256R1()), kid="k")
-        with Client(server.url, verify_card=stranger.public_jwk) as client, pytest.raises(CardSignatureError):
+        with Client(server.url, card_verifier=stranger.public_jwk) as client, pytest.raises(CardSignatureError):
             client.card()
 
 
@@ -154,7 +154,7 @@ def test_a_card_that_we_serve_is_verified_by_their_client(card: AgentCard | None
 
 
 def test_an_extended_card_that_we_serve_is_verified_by_them() -> None:
-    with A2AApp(Agent("agent"), url=URL, signer=SIGNER, extended_card=MORE) as app:
+    with A2AApp(Agent("agent"), url=URL, card_signer=SIGNER, extended_card=MORE) as app:
         document = Peer(app).post(rpc("GetExtendedAgentCard")).result
 
     official_verifier()(as_official(document))
@@ -176,7 +176,7 @@ def test_their_client_verifies_both_cards_as_it_reads_them(binding: str) -> None
             await client.get_extended_agent_card(GetExtendedAgentCardRequest(), signature_verifier=verify)
 
     agent = Agent("agent", description="Does things")
-    with A2AApp(agent, url=URL, signer=SIGNER, extended_card=MORE) as app:
+    with A2AApp(agent, url=URL, card_signer=SIGNER, extended_card=MORE) as app:
         bridge = ASGIApp(app)
         asyncio.run(asyncio.wait_for(talk(), 30))
     assert verified == ["Does things", "Does more"]
@@ -184,9 +184,9 @@ def test_their_client_verifies_both_cards_as_it_reads_them(binding: str) -> None
 
 def test_of_two_keys_of_ours_they_may_know_either() -> None:
     other = CardSigner(KEYS["EdDSA"], kid="other")
-    with A2AApp(Agent("agent"), url=URL, signer=[other, SIGNER]) as app:
+    with A2AApp(Agent("agent"), url=URL, card_signer=[other, SIGNER]) as app:
         document = Peer(app).request("GET", CARD).json
-        with Client(URL, session=wsgi_session(app), verify_card=other.public_jwk) as client:
+        with Client(URL, session=wsgi_session(app), card_verifier=other.public_jwk) as client:
             assert client.card().name == "agent"
 
     official_verifier("ES256")(as_official(document))

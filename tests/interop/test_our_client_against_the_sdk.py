@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from a2a_sync import A2AError, Client, FilePart, Task, TaskNotFoundError, TransportError, UnsupportedOperationError
+from a2a_sync import AgentError, Client, FilePart, Task, TaskNotFoundError, TransportError, UnsupportedOperationError
 from tests.live import free_port, live_server
 from tests.peers.conversations import OurClient, sent
 from tests.peers.record import ERRORS, OLD_REST, OURS, STREAM, Way, covers, departs
@@ -56,9 +56,11 @@ class TestOurClientInTheOldHttpJson(OurClient):
 
     @departs("encodes files twice (6.6.1): they come through where the client is told so", "SendMessage")
     def test_files_and_data_come_back_as_they_were(self, client: Client, way: Way, url: str) -> None:
-        with pytest.raises((A2AError, TransportError)):
+        with pytest.raises((AgentError, TransportError)):
             client.send([FilePart(raw=b"\x00\xff")], return_immediately=True)
-        with Client(url, version=way.version, binding=way.binding, files_twice=True, timeout=30) as told:
+        with Client(
+            url, protocol_version=way.version, protocol_binding=way.binding, double_base64_files=True, timeout=30
+        ) as told:
             super().test_files_and_data_come_back_as_they_were(told, way)
 
     @covers("CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig")
@@ -67,7 +69,7 @@ class TestOurClientInTheOldHttpJson(OurClient):
         task = sent(client, "ask")
         assert client.create_push_config(task.id, "https://hooks.test/a", id="a").id == "a"
         assert client.get_push_config(task.id, "a").url == "https://hooks.test/a"
-        with pytest.raises(A2AError):
+        with pytest.raises(AgentError):
             client.delete_push_config(task.id, "a")
 
     @covers(ERRORS)
@@ -82,7 +84,7 @@ class TestOurClientInTheOldHttpJson(OurClient):
     @departs(BREAKS, ERRORS, STREAM, "SubscribeToTask")
     def test_the_error_of_a_stream_is_told(self, client: Client) -> None:
         with (
-            pytest.raises((A2AError, TransportError)),
+            pytest.raises((AgentError, TransportError)),
             client.stream("hi", task_id="no-such-task", timeout=5) as stream,
         ):
             list(stream)
@@ -90,5 +92,5 @@ class TestOurClientInTheOldHttpJson(OurClient):
     @departs(BREAKS, ERRORS)
     def test_a_message_to_a_finished_task_is_refused(self, client: Client) -> None:
         task = sent(client, "hello")
-        with pytest.raises((A2AError, TransportError)):
+        with pytest.raises((AgentError, TransportError)):
             client.send("more", task_id=task.id, timeout=5)

@@ -68,7 +68,7 @@ def test_what_its_server_posts_is_taken_by_our_receiver(
 ) -> None:
     receiver, hook = webhook
     config = TaskPushNotificationConfig(url=hook, token="t0ken", authentication=BEARER)
-    with Client(url, version=version, binding=binding, timeout=30) as client:
+    with Client(url, protocol_version=version, protocol_binding=binding, timeout=30) as client:
         task = client.send("count 3", push_config=config)
     assert isinstance(task, Task)
     told: list[PushNotification] = []

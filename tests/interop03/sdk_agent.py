@@ -51,7 +51,7 @@ class Obedient(AgentExecutor):
             case "ask":
                 await updater.requires_input(updater.new_agent_message([text("Which size?")]), final=True)
                 return
-            case "tick":
+            case "disconnect_check_interval":
                 for _ in range(600):
                     await updater.start_work()
                     await asyncio.sleep(0.1)

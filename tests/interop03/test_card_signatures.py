@@ -42,7 +42,7 @@ def test_what_they_sign_we_verify(name: str) -> None:
 @pytest.mark.parametrize("card", [None, SECURED], ids=["plain", "secured"])
 def test_what_we_sign_they_verify_in_the_card_of_0_3_and_in_that_for_both(card: AgentCard | None, version: str) -> None:
     headers = {"A2A-Version": version} if version else {}
-    with A2AApp(Agent("grüße"), card=card, url=URL, signer=SIGNER) as app:
+    with A2AApp(Agent("grüße"), card=card, url=URL, card_signer=SIGNER) as app:
         document: dict[str, Any] = Peer(app).request("GET", CARD, headers=headers).json
 
     official_verifier(OfficialCard.model_validate(document))
@@ -51,7 +51,7 @@ def test_what_we_sign_they_verify_in_the_card_of_0_3_and_in_that_for_both(card: 
 
 
 def test_an_extended_card_of_ours_is_verified_by_them() -> None:
-    with A2AApp(Agent("agent"), url=URL, signer=SIGNER, extended_card=MORE) as app:
+    with A2AApp(Agent("agent"), url=URL, card_signer=SIGNER, extended_card=MORE) as app:
         answer = Peer(app).post(rpc("agent/getAuthenticatedExtendedCard"), headers={"A2A-Version": "0.3"})
 
     official_verifier(OfficialCard.model_validate(answer.result))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from a2a_sync import (
-    A2AError,
+    AgentError,
     Client,
     FilePart,
     Task,
@@ -46,12 +46,12 @@ class TestOurClient(OurClient):
     @covers("SubscribeToTask", "CancelTask")
     def test_a_waiting_task_is_followed_and_cancelled(self, client: Client, way: Way, url: str) -> None:
         # Its streams do not begin with the task: only an event tells that one is followed.
-        task = sent(client, "tick", return_immediately=True)
+        task = sent(client, "disconnect_check_interval", return_immediately=True)
         ends: list[TaskState] = []
         begun = threading.Event()
 
         def follow() -> None:
-            with Client(url, binding=way.binding) as other, other.subscribe(task.id, timeout=30) as stream:
+            with Client(url, protocol_binding=way.binding) as other, other.subscribe(task.id, timeout=30) as stream:
                 for _ in stream:
                     begun.set()
                 ends.append(stream.state)
@@ -69,9 +69,11 @@ class TestOurClient(OurClient):
         if way != OLD_REST:
             super().test_files_and_data_come_back_as_they_were(client, way)
             return
-        with pytest.raises((A2AError, TransportError)):
+        with pytest.raises((AgentError, TransportError)):
             client.send([FilePart(raw=b"\x00\xff")], return_immediately=True)
-        with Client(url, version=way.version, binding=way.binding, files_twice=True, timeout=30) as told:
+        with Client(
+            url, protocol_version=way.version, protocol_binding=way.binding, double_base64_files=True, timeout=30
+        ) as told:
             super().test_files_and_data_come_back_as_they_were(told, way)
 
     @covers(*PUSH)
@@ -82,7 +84,7 @@ class TestOurClient(OurClient):
         assert client.create_push_config(task.id, "https://hooks.test/a", id="a").id == "a"
         assert client.get_push_config(task.id, "none").url == "https://hooks.test/a"
         if way == OLD_REST:
-            with pytest.raises(A2AError):
+            with pytest.raises(AgentError):
                 client.list_push_configs(task.id)
             return
         client.create_push_config(task.id, "https://hooks.test/b", id="b")
@@ -114,7 +116,7 @@ class TestOurClient(OurClient):
     @covers(ERRORS)
     def test_a_message_to_a_finished_task_is_refused(self, client: Client) -> None:
         task = sent(client, "hello")
-        with pytest.raises((A2AError, TransportError)):
+        with pytest.raises((AgentError, TransportError)):
             client.send("more", task_id=task.id, timeout=5)
 
     @covers("SendMessage")
@@ -140,7 +142,10 @@ def test_its_card_is_found_at_each_of_its_paths(path: str, url: str) -> None:
 
 
 def test_a_client_that_insists_on_1_0_says_what_it_found(url: str) -> None:
-    with Client(url, version="1.0") as client, pytest.raises(VersionNotSupportedError, match=r"offers JSONRPC 0\.3"):
+    with (
+        Client(url, protocol_version="1.0") as client,
+        pytest.raises(VersionNotSupportedError, match=r"offers JSONRPC 0\.3"),
+    ):
         client.send("hello")
 
 

@@ -56,7 +56,7 @@ def posts() -> Iterator[Receiver]:
 
 def told(url: str, way: Way, receiver: WebhookReceiver, config: TaskPushNotificationConfig) -> list[PushNotification]:
     """What a receiver takes of a task that counts to three."""
-    with Client(url, version=way.version, binding=way.binding, timeout=30) as client:
+    with Client(url, protocol_version=way.version, protocol_binding=way.binding, timeout=30) as client:
         task = client.send("count 3", push_config=config)
     assert isinstance(task, Task)
     taken = []
@@ -92,7 +92,10 @@ def test_what_their_server_posts_with_another_token_is_refused(urls: dict[str, s
 
         return receiver(environ, start)
 
-    with socket_server(watched) as hook, Client(urls[agent], version=way.version, binding=way.binding) as client:
+    with (
+        socket_server(watched) as hook,
+        Client(urls[agent], protocol_version=way.version, protocol_binding=way.binding) as client,
+    ):
         client.send("count 3", push_config=TaskPushNotificationConfig(url=hook, token="another"))
         assert {answers.get(timeout=PATIENCE) for _ in range(5)} == {"401 Unauthorized"}
     assert list(receiver.notifications(timeout=0)) == []
@@ -111,7 +114,7 @@ def test_of_token_and_credentials_their_servers_send_one(
     urls: dict[str, str], agent: str, way: Way, posts: Receiver
 ) -> None:
     config = posts.config(token="t0ken", authentication=BEARER)
-    with Client(urls[agent], version=way.version, binding=way.binding, timeout=30) as client:
+    with Client(urls[agent], protocol_version=way.version, protocol_binding=way.binding, timeout=30) as client:
         client.send("count 3", push_config=config)
     sent = {
         (post.headers.get("authorization"), post.headers.get("x-a2a-notification-token")) for post in posts.await_end()

@@ -9,16 +9,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from a2a_sync import agent, app, executor, handler, runners, taskresult, types
+from a2a_sync import types
+from a2a_sync.agent import agent, executor
+from a2a_sync.agent.results import ChunkStream
 from a2a_sync.auth import schemes
+from a2a_sync.engine import run
+from a2a_sync.engine.hub import TaskEventStream
 from a2a_sync.errors import UnsupportedOperationError
-from a2a_sync.events import TaskEventStream
+from a2a_sync.integrations import runners
 from a2a_sync.lifecycle import ArtifactFold
+from a2a_sync.multiagent import taskresult
 from a2a_sync.push.configs import PushConfigs
-from a2a_sync.results import ChunkStream
-from a2a_sync.runs import run
+from a2a_sync.server import handler
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.types import TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+from a2a_sync.wsgi import app
 
 Change = AbstractContextManager[object]
 
@@ -75,7 +80,9 @@ def stream_items(change: Callable[[list[Any]], list[Any]]) -> Callable[[], Chang
         for item in iterate(self):
             yield from change([item])
 
-    return all_of(replaced(TaskEventStream, "poll", polled), replaced(TaskEventStream, "__iter__", iterated))
+    return all_of(
+        replaced(TaskEventStream, "store_poll_interval", polled), replaced(TaskEventStream, "__iter__", iterated)
+    )
 
 
 def without_pieces(items: list[Any]) -> list[Any]:

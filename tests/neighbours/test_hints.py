@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_sync.neighbours.hints import ChangePoll, Hints, hints_folder
+from a2a_sync.engine.pubsub import ChangePoll, Hints, hints_folder
 
 
 def ignore(task_id: str) -> None:
@@ -55,7 +55,7 @@ def test_nobody_hears_himself(folder: Path) -> None:
 
 def test_another_process_is_heard(folder: Path, listener: queue.Queue[str]) -> None:
     code = (
-        "import sys, pathlib; from a2a_sync.neighbours.hints import Hints;"
+        "import sys, pathlib; from a2a_sync.engine.pubsub import Hints;"
         "Hints(pathlib.Path(sys.argv[1]), print).tell('from-afar')"
     )
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True, timeout=30)

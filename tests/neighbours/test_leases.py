@@ -25,15 +25,15 @@ from a2a_sync import (
     TaskState,
     TextPart,
 )
-from a2a_sync.neighbours.leases import Leases
+from a2a_sync.engine.leases import Leases
+from a2a_sync.engine.stamp import status_event
 from a2a_sync.operations import RunRequest
-from a2a_sync.stamp import status_event
-from a2a_sync.stores.base import HeldRun, RunRevoked, Scope
+from a2a_sync.stores.base import HeldRun, Owner, RunRevoked
 from a2a_sync.types import new_id
 from tests.engine import eventually
 
 BEAT = 0.2
-SCOPE = Scope()
+SCOPE = Owner()
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ class Patient(Agent):
         return f"attempt {context.attempt}: {message.text}"
 
 
-LIMITS = Limits(beat=BEAT, tick=0.05)
+LIMITS = Limits(worker_heartbeat_interval=BEAT, disconnect_check_interval=0.05)
 
 
 def lose(app: A2AApp) -> None:
@@ -265,7 +265,7 @@ def test_a_closing_app_hands_its_retryable_runs_to_the_next_one(app: Callable[[t
 
 
 def test_handing_over_is_no_death_that_counts(app: Callable[[type[Agent]], A2AApp]) -> None:
-    apps = [app(Patient) for _ in range(LIMITS.attempts + 2)]
+    apps = [app(Patient) for _ in range(LIMITS.max_run_attempts + 2)]
     task = waiting_task(Client(apps[0]), "always")
     for leaving, heir in pairwise(apps):
         # Another worker that is there already could take the run over instead of this one.

@@ -21,7 +21,7 @@ from a2a_sync import (
     Client,
     DataPart,
     Extension,
-    Failure,
+    Failed,
     FilePart,
     InputRequired,
     MemoryStore,
@@ -30,7 +30,7 @@ from a2a_sync import (
     PublicError,
     Rejected,
     Role,
-    Stream,
+    StreamingResult,
     TaskArtifactUpdateEvent,
     TaskNotCancelableError,
     TaskNotFoundError,
@@ -41,8 +41,8 @@ from a2a_sync import (
     UnsupportedOperationError,
     create_agent_card,
 )
-from a2a_sync.errors import InvalidParamsError, TransportTimeout
-from a2a_sync.executor import TaskCancelled
+from a2a_sync.agent.executor import TaskCancelled
+from a2a_sync.errors import InvalidParamsError, TransportTimeoutError
 from a2a_sync.testing import FakeClock, wsgi_session
 from tests.engine import PATIENCE, Background, Gate, eventually, texts
 
@@ -159,10 +159,10 @@ REPLIES = {
     "text": ("done", S.COMPLETED, [(TextPart("done"),)], None),
     "part": (TextPart("done"), S.COMPLETED, [(TextPart("done"),)], None),
     "parts": (["do", DataPart(1)], S.COMPLETED, [(TextPart("do"), DataPart(1))], None),
-    "stream": (lambda: Stream(["do", "ne"]), S.COMPLETED, [(TextPart("done"),)], None),
+    "stream": (lambda: StreamingResult(["do", "ne"]), S.COMPLETED, [(TextPart("done"),)], None),
     "generator": (lambda: (piece for piece in ("do", "ne")), S.COMPLETED, [(TextPart("done"),)], None),
     "input": (InputRequired("done"), S.INPUT_REQUIRED, [], "done"),
-    "error": (Failure("done"), S.FAILED, [], "done"),
+    "error": (Failed("done"), S.FAILED, [], "done"),
 }
 
 
@@ -211,7 +211,7 @@ def test_a10_the_states_follow_each_other_as_drawn(make):
         if message.text == "ask":
             return InputRequired("?")
         if message.text == "fail":
-            return Failure("no")
+            return Failed("no")
         return "ok"
 
     agent = make(handler)
@@ -321,7 +321,7 @@ def test_a13_a_stream_completes_with_one_artifact_and_one_message_live_and_store
                 gates[number].here()
             yield f"{number} "
 
-    agent = make(lambda message, context: Stream(count()))
+    agent = make(lambda message, context: StreamingResult(count()))
     pieces, states = [], []
     with agent.stream("count to 3") as stream:
         for event in stream:
@@ -353,7 +353,7 @@ def test_a14_an_error_fails_the_task_with_its_reason_in_the_status_and_not_in_th
     def handler(message, context):
         if way == "raised":
             raise PublicError("out of dough")
-        return Failure("out of dough") if way == "returned" else pieces()
+        return Failed("out of dough") if way == "returned" else pieces()
 
     agent = make(handler)
     made = ["half"] if way == "after a piece" else []
@@ -490,10 +490,10 @@ def test_a21_what_has_not_ended_goes_on_and_what_has_or_is_unknown_does_not(make
     ended = agent.call("large", task_id=agent.call("pizza").id)
     with pytest.raises(UnsupportedOperationError) as refused:
         agent.call("more", task_id=ended.id)
-    assert refused.value.code == -32004
+    assert refused.value.jsonrpc_code == -32004
     with pytest.raises(TaskNotFoundError) as refused:
         agent.call("more", task_id="unknown")
-    assert refused.value.code == -32001
+    assert refused.value.jsonrpc_code == -32001
 
 
 def test_a22_two_turns_are_four_messages_of_one_task(make):
@@ -539,7 +539,7 @@ def test_a23_a_call_that_takes_too_long_is_given_up_and_its_task_goes_on(make):
     gate = Gate()
     agent = make(lambda message, context: gate.here() or "late")
     before = time.monotonic()
-    with pytest.raises(TransportTimeout):
+    with pytest.raises(TransportTimeoutError):
         agent.call("go", timeout=0.05)
     assert time.monotonic() - before >= 0.05
     gate.wait()
@@ -568,7 +568,7 @@ def test_a25_an_agent_has_call_cancel_and_get_task_of_its_own(make):
 
 @pytest.mark.parametrize("end", ["completed", "canceled", "failed", "rejected"])
 def test_a25_what_has_ended_cannot_be_cancelled(make, end):
-    ends = {"completed": "ok", "failed": Failure("no"), "rejected": Rejected("no"), "canceled": InputRequired("?")}
+    ends = {"completed": "ok", "failed": Failed("no"), "rejected": Rejected("no"), "canceled": InputRequired("?")}
     agent = make(lambda message, context: ends[end])
     task = agent.call("go")
     if end == "canceled":
@@ -664,7 +664,9 @@ def test_a31_several_agents_start_together_with_one_registry_and_options_for_all
 
 def test_a32_calls_messages_cancels_and_transitions_are_told(make):
     def handler(message, context):
-        return {"ask": InputRequired("?"), "fail": Failure("no"), "stream": Stream(["a", "b"])}.get(message.text, "ok")
+        return {"ask": InputRequired("?"), "fail": Failed("no"), "stream": StreamingResult(["a", "b"])}.get(
+            message.text, "ok"
+        )
 
     events, told = AgentEvents(), {}
     for name in ("agent.call", "agent.message", "agent.cancel", "task.transition"):
@@ -686,7 +688,7 @@ def test_a32_calls_messages_cancels_and_transitions_are_told(make):
 
 def test_a33_an_app_has_an_address_versions_and_extensions(make):
     agent = make(lambda message, context: str(dict(context.metadata)), extensions=[Extension("urn:x")])
-    app = A2AApp(agent, url="https://agents.example.com/x", versions=("1.0",))
+    app = A2AApp(agent, url="https://agents.example.com/x", protocol_versions=("1.0",))
     card = get(app, "/.well-known/agent-card.json").json()
     assert {one["url"] for one in card["supportedInterfaces"]} >= {"https://agents.example.com/x/"}
     assert {one["protocolVersion"] for one in card["supportedInterfaces"]} == {"1.0"}

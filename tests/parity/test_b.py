@@ -11,8 +11,8 @@ import pytest
 
 from a2a_sync import (
     A2AApp,
-    A2AError,
     Agent,
+    AgentError,
     AgentNotFoundError,
     AgentRegistry,
     AgentServer,
@@ -405,7 +405,7 @@ def test_b16_a_message_that_comes_twice_is_run_once_for_its_caller(make):
 
 def test_b16_what_comes_in_is_bounded(make):
     gate = Gate()
-    limits = Limits(executions=1, waiting=0, body=2000, parts=2)
+    limits = Limits(max_concurrent_runs=1, max_queued_runs=0, max_body_bytes=2000, max_message_parts=2)
     with A2AApp(make(lambda message, context: gate.here() or "ok"), limits=limits) as app:
         card = app.agent_card("http://agent.test/")
         with Client(card, session=wsgi_session(app), retry=None) as client:
@@ -418,7 +418,7 @@ def test_b16_what_comes_in_is_bounded(make):
             assert client.send(["a", "b"]).text == "ok"
             with pytest.raises(InvalidParamsError, match="parts"):
                 client.send(["a", "b", "c"])
-            with pytest.raises(A2AError) as refused:
+            with pytest.raises(AgentError) as refused:
                 client.send("x" * 2000)
             assert refused.value.http_status == 413
 
@@ -491,6 +491,6 @@ def test_b18_a_run_is_bounded_and_what_an_agent_may_use_for_a_caller_is_its_own_
 
     agent = Agent("endless", description="Never ends")
     agent.message(endless)
-    with agent.start(limits=Limits(max_runtime=0.05, tick=0.02)):
+    with agent.start(limits=Limits(run_timeout=0.05, disconnect_check_interval=0.02)):
         task = agent.call("go")
     assert task.state is S.FAILED

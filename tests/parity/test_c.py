@@ -23,7 +23,7 @@ from a2a_sync import (
     BearerAuth,
     Client,
     DataPart,
-    Failure,
+    Failed,
     FilePart,
     InputRequired,
     Limits,
@@ -46,9 +46,9 @@ from a2a_sync import operations as op
 from a2a_sync import types as t
 from a2a_sync.bindings import jsonrpc
 from a2a_sync.bindings.sse import BlockSource, EventReader
-from a2a_sync.errors import A2AError, InvalidParamsError, error_from_wire
-from a2a_sync.stamp import status_event
-from a2a_sync.stores.base import Scope
+from a2a_sync.engine.stamp import status_event
+from a2a_sync.errors import AgentError, InvalidParamsError, error_from_wire
+from a2a_sync.stores.base import Owner
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import new_id
 from tests.engine import PATIENCE, Background, Gate, eventually, texts
@@ -171,7 +171,7 @@ def test_c5_what_one_writes_all_read_at_once(wire, sqlite, store):
         assert {task.id for task in reader.iter_tasks()} == ids
         assert {reader.get_task(id).text for id in ids} == {f"echo: {n}" for n in range(8)}
         gone = next(iter(ids))
-        kept.delete(Scope(), gone)
+        kept.delete(Owner(), gone)
         with pytest.raises(TaskNotFoundError):
             reader.get_task(gone)
     kept.close()
@@ -188,7 +188,7 @@ def started(store):
     message = Message(role=Role.USER, parts=(TextPart("go"),), task_id=new_id(), context_id="c")
     request = op.RunRequest(message=message)
     events = [status_event(request, state) for state in (S.SUBMITTED, S.WORKING)]
-    return store.start_run(Scope(), request, events, create=True).token
+    return store.start_run(Owner(), request, events, create=True).token
 
 
 def pieces(writer):
@@ -221,7 +221,7 @@ def test_c5_a_store_in_memory_is_written_one_at_a_time():
     gate.open.set()
     first.result()
     second.result()
-    entries = store.log(Scope(), token.task_id).entries
+    entries = store.log(Owner(), token.task_id).entries
     assert [entry.number for entry in entries] == list(range(1, 9))
     assert [entry.event.text for entry in entries[2:]] == [f"{who} {n}" for who in ("one", "two") for n in range(3)]
 
@@ -232,11 +232,11 @@ def test_c5_what_is_written_together_stays_together(sqlite, store):
     token = started(kept)
     writers = [Background(lambda w=w: [kept.append(token, pieces(f"{w}")) for _ in range(10)]) for w in range(4)]
     while any(writer.waiting for writer in writers):
-        seen = kept.log(Scope(), token.task_id).entries
+        seen = kept.log(Owner(), token.task_id).entries
         assert (len(seen) - 2) % 3 == 0
     for writer in writers:
         writer.result()
-    entries = kept.log(Scope(), token.task_id).entries
+    entries = kept.log(Owner(), token.task_id).entries
     assert [entry.number for entry in entries] == list(range(1, 4 * 10 * 3 + 3))
     texts = [entry.event.text for entry in entries[2:]]
     for start in range(0, len(texts), 3):
@@ -285,7 +285,7 @@ def test_c7_an_app_is_made_of_executor_store_card_webhooks_and_extended_card(wir
 
 def test_c8_webhooks_are_kept_by_task_and_id_and_are_really_called(wire):
     with receiving() as receiver:
-        app = app_of(wire(handler, push=LOOPBACK, limits=Limits(poll=0.2)))
+        app = app_of(wire(handler, push=LOOPBACK, limits=Limits(store_poll_interval=0.2)))
         with Client(app) as client:
             task = client.send("ask")
             credentials = AuthenticationInfo(scheme="Bearer", credentials="s3cret")
@@ -312,12 +312,12 @@ def test_c9_json_rpc_is_read_and_written_with_ids_of_three_kinds():
         assert (written["id"], written["error"]["code"], written["error"]["message"]) == (id, -32001, "gone")
     with pytest.raises(jsonrpc.RpcError) as refused:
         jsonrpc.read_request(b'{"jsonrpc":"2.0","id":[1],"method":"x"}')
-    assert (refused.value.error.code, refused.value.id) == (-32600, None)
+    assert (refused.value.error.jsonrpc_code, refused.value.id) == (-32600, None)
     with pytest.raises(jsonrpc.RpcError) as refused:
         jsonrpc.read_request(b"{")
-    assert refused.value.error.code == -32700
+    assert refused.value.error.jsonrpc_code == -32700
     assert type(error_from_wire(code=-32001, message="m")) is TaskNotFoundError
-    assert error_from_wire(code=-1, message="m").code == -1
+    assert error_from_wire(code=-1, message="m").jsonrpc_code == -1
 
 
 ERRORS = {
@@ -342,10 +342,10 @@ ERRORS = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_c10_each_error_has_its_code_a_message_and_comes_back_as_itself(name):
     cls, code = ERRORS[name]
-    assert (cls.code, bool(cls().message)) == (code, True)
+    assert (cls.jsonrpc_code, bool(cls().message)) == (code, True)
     back = CODEC.load_error(CODEC.dump_error(cls("why")))
-    assert (type(back).code, back.message) == (code, "why")
-    assert isinstance(back, A2AError)
+    assert (type(back).jsonrpc_code, back.message) == (code, "why")
+    assert isinstance(back, AgentError)
 
 
 # -- types --------------------------------------------------------------------------------------------------------------
@@ -539,7 +539,7 @@ def test_c16_a_silent_stream_is_kept_alive_and_not_ended(wire):
         gate.here()
         return "late"
 
-    app = wire(slow, limits=Limits(heartbeat=0.02, tick=0.01))
+    app = wire(slow, limits=Limits(stream_keepalive_interval=0.02, disconnect_check_interval=0.01))
     with app.stream("message/stream", said("go"), headers=HEADERS) as stream:
         frames = stream.frames()
         beats = 0
@@ -622,7 +622,7 @@ def test_c21_an_executor_that_breaks_fails_its_task_and_ends_every_stream(wire):
     events = [frame["result"] for frame in app.events("message/stream", said("go"))]
     assert (events[-1]["status"]["state"], events[-1]["final"]) == ("failed", True)
     assert "secret" not in json.dumps(events)
-    public = wire(lambda message, context: Failure("out of stock")).call("message/send", said("go")).result
+    public = wire(lambda message, context: Failed("out of stock")).call("message/send", said("go")).result
     assert public["status"]["message"]["parts"][0]["text"] == "out of stock"
 
 
@@ -644,7 +644,7 @@ def test_c22_webhooks_are_asked_for_without_an_id_and_deleted_of_tasks_that_are_
 
 def test_c23_a_client_has_every_operation_and_says_what_went_wrong(wire):
     app = app_of(wire(handler, push=LOOPBACK))
-    with Client("http://agent.test///", version="0.3", session=wsgi_session(app)) as client:
+    with Client("http://agent.test///", protocol_version="0.3", session=wsgi_session(app)) as client:
         assert client.card().name == "tested"
         task = client.send("ask")
         assert client.get_task(task.id).state is S.INPUT_REQUIRED
@@ -680,7 +680,9 @@ def test_c28_server_client_streams_cards_and_both_directions_work_together(make,
     apps = {}
 
     def client_of(name):
-        return Client("http://agent.test", version=version, binding=binding, session=wsgi_session(apps[name]))
+        return Client(
+            "http://agent.test", protocol_version=version, protocol_binding=binding, session=wsgi_session(apps[name])
+        )
 
     def ping(message, context):
         if message.text == "name":

@@ -13,7 +13,7 @@ from a2a_sync import (
     Artifact,
     Client,
     DataPart,
-    Failure,
+    Failed,
     FilePart,
     InputRequired,
     Mapper,
@@ -34,9 +34,9 @@ from a2a_sync import (
     from_chat_messages,
     to_chat_messages,
 )
-from a2a_sync.mapper import ToolCall, ToolResult
-from a2a_sync.runners import RunResult
-from a2a_sync.stores.base import Scope
+from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.runners import RunResult
+from a2a_sync.stores.base import Owner
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import SendMessageConfiguration, SendMessageRequest
 from tests.engine import eventually
@@ -121,7 +121,7 @@ def test_d8_a_new_task_is_submitted_with_ids_and_keeps_artifacts_and_history(mak
             first, *rest = list(stream)
         assert isinstance(first, Task)
         assert (first.context_id, first.artifacts) == ("c", ())
-        log = [entry.event for entry in app.store.log(Scope(), first.id).entries]
+        log = [entry.event for entry in app.store.log(Owner(), first.id).entries]
         states = [event.status.state for event in log if isinstance(event, TaskStatusUpdateEvent)]
         assert states == [S.SUBMITTED, S.WORKING, S.COMPLETED]
         assert [message.text for message in first.history] == ["hi"]
@@ -347,12 +347,12 @@ def test_d22_a_reader_that_leaves_holds_nobody_up(make):
 
 def test_d23_a_client_sends_text_or_a_message_and_errors_have_code_and_message(make):
     app = A2AApp(make(lambda message, context: message.text.upper()))
-    with app, Client("http://agent.test", version="0.3", session=wsgi_session(app)) as client:
+    with app, Client("http://agent.test", protocol_version="0.3", session=wsgi_session(app)) as client:
         assert client.send("hi").text == "HI"
         assert client.send(Message(role=Role.USER, parts=(TextPart("there"),))).text == "THERE"
         with pytest.raises(TaskNotFoundError) as refused:
             client.send("hi", task_id="unknown")
-    assert (refused.value.code, refused.value.message) == (-32001, "Task not found: unknown")
+    assert (refused.value.jsonrpc_code, refused.value.message) == (-32001, "Task not found: unknown")
 
 
 def test_d24_a_remote_tool_has_a_name_a_description_a_schema_and_a_handler_and_registers_itself(make):
@@ -360,7 +360,7 @@ def test_d24_a_remote_tool_has_a_name_a_description_a_schema_and_a_handler_and_r
         def register_func(self, name, description, schema, handler):
             self[name] = (description, schema, handler)
 
-    with Client(make(lambda message, context: Failure("broken") if message.text == "bad" else "5.40 USD")) as client:
+    with Client(make(lambda message, context: Failed("broken") if message.text == "bad" else "5.40 USD")) as client:
         tool = RemoteTool(client)
         assert (tool.name, tool.description) == ("remote_agent", "Call a remote AI agent to perform a task")
         assert tool.tool()["parameters"]["required"] == ["query"]

@@ -260,7 +260,7 @@ def test_b_agents_in_one_process_are_made_listened_to_registered_and_called():
 
 def test_c_an_executor_is_written_and_served(served):
     app = typed(EXECUTOR)["app"]
-    with Client(served(app), version="0.3") as client:
+    with Client(served(app), protocol_version="0.3") as client:
         task = client.send("hi")
         assert (task.state, task.status.message.text) == (S.COMPLETED, "Hello from my agent!")
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 from a2a_sync import (
-    A2AError,
+    AgentError,
     Client,
     DataPart,
     FilePart,
@@ -51,7 +51,7 @@ class OurClient:
 
     @pytest.fixture
     def client(self, way: Way, url: str) -> Iterator[Client]:
-        with Client(url, version=way.version, binding=way.binding, timeout=30) as client:
+        with Client(url, protocol_version=way.version, protocol_binding=way.binding, timeout=30) as client:
             yield client
 
     @covers(CARD)
@@ -140,7 +140,7 @@ class OurClient:
 
         def follow() -> None:
             with (
-                Client(url, version=way.version, binding=way.binding) as other,
+                Client(url, protocol_version=way.version, protocol_binding=way.binding) as other,
                 other.subscribe(task.id, timeout=30) as stream,
             ):
                 for _ in stream:
@@ -164,7 +164,7 @@ class OurClient:
         assert {one.id for one in client.list_push_configs(task.id)} == {"a", "b"}
         client.delete_push_config(task.id, "a")
         assert [one.id for one in client.list_push_configs(task.id)] == ["b"]
-        with pytest.raises(A2AError):
+        with pytest.raises(AgentError):
             client.get_push_config(task.id, "a")
 
     @covers("GetExtendedAgentCard")
@@ -194,5 +194,5 @@ class OurClient:
     @covers(ERRORS)
     def test_a_message_to_a_finished_task_is_refused(self, client: Client) -> None:
         task = sent(client, "hello")
-        with pytest.raises(A2AError):
+        with pytest.raises(AgentError):
             client.send("more", task_id=task.id)

@@ -19,12 +19,16 @@ class PeersAgent(ScenarioAgent):
     def handle_message(self, message: Message, context: RequestContext) -> Any:
         # To look at the task would be to ask for one.
         return (
-            context.say("no task was needed") if message.text == "message" else super().handle_message(message, context)
+            context.agent_message("no task was needed")
+            if message.text == "message"
+            else super().handle_message(message, context)
         )
 
 
 # A busy machine may take its time to answer without a task.
-LIMITS = Limits(busy_wait=5.0, tick=0.2, heartbeat=1.0, direct=2.0)
+LIMITS = Limits(
+    busy_task_timeout=5.0, disconnect_check_interval=0.2, stream_keepalive_interval=1.0, direct_reply_timeout=2.0
+)
 AGENT = PeersAgent()
 app = A2AApp(
     AGENT,

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from a2a_sync import PushNotifications, URLGuard
+from a2a_sync import PushOptions, URLGuard
 from a2a_sync.types import TaskPushNotificationConfig
 from tests.client.peer import Asked, Line, peer
 from tests.engine import PATIENCE
 
-LOOPBACK = PushNotifications(guard=URLGuard(allow=["127.0.0.1"]))
+LOOPBACK = PushOptions(url_guard=URLGuard(allow=["127.0.0.1"]))
 
 #: Answers one post.
 Answer = Callable[[Line], None]

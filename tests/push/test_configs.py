@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Client, InputRequired, PushNotifications, URLGuard
+from a2a_sync import A2AApp, Agent, Client, InputRequired, PushOptions, URLGuard
 from a2a_sync import operations as op
 from a2a_sync.errors import InvalidParamsError, PushNotificationNotSupportedError, TaskNotFoundError
 from a2a_sync.operations import Principal
-from a2a_sync.stores.base import Scope
+from a2a_sync.stores.base import Owner
 from a2a_sync.types import (
     AuthenticationInfo,
     DeleteTaskPushNotificationConfigRequest,
@@ -22,7 +22,7 @@ from tests.engine import STORES, Served, serving_over
 
 #: Where nobody listens.
 URL = "http://127.0.0.1:9/hook"
-LOOPBACK = PushNotifications(guard=URLGuard(allow=["127.0.0.1"]))
+LOOPBACK = PushOptions(url_guard=URLGuard(allow=["127.0.0.1"]))
 
 
 @pytest.fixture(params=STORES)
@@ -242,7 +242,7 @@ def test_the_request_of_a_run_does_not_hold_the_credentials_of_its_webhook(serve
     seen: list[Any] = []
 
     def look(message, context):
-        seen.append(served.store.request(Scope(), context.task_id))
+        seen.append(served.store.request(Owner(), context.task_id))
         return "ok"
 
     served = serve(look, push=LOOPBACK)

@@ -16,7 +16,7 @@ from a2a_sync import InputRequired, SQLiteStore
 from a2a_sync import operations as op
 from a2a_sync.codec import by_version
 from a2a_sync.push.notification import SHORTENED
-from a2a_sync.stores.base import COMPACT_FROM, Scope
+from a2a_sync.stores.base import COMPACT_FROM, Owner
 from a2a_sync.types import (
     WEBHOOK_DISABLED,
     AuthenticationInfo,
@@ -30,7 +30,7 @@ from tests.stores.test_retention import ever
 pytestmark = pytest.mark.timeout(60)
 
 #: Retries at once, but for the jitter; and nothing is found by looking for it now and then.
-SWIFT = {"push_pause": 0.01, "push_longest_pause": 0.05, "poll": 60.0, "push_timeout": 5.0}
+SWIFT = {"push_pause": 0.01, "push_longest_pause": 0.05, "store_poll_interval": 60.0, "push_timeout": 5.0}
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -63,7 +63,7 @@ def count(message: Any, context: Any) -> Any:
 
 
 def webhook(served: Served, task_id: str) -> Any:
-    (stored,) = served.store.webhooks.of_task(Scope(), task_id)
+    (stored,) = served.store.webhooks.of_task(Owner(), task_id)
     return stored
 
 
@@ -335,15 +335,15 @@ def test_an_address_that_became_forbidden_is_not_called(serve, receiver, caplog)
     served = serve(count, push_attempts=2)
     task = served.send("ask")
     # As if the guard had been told of it after the webhook was set.
-    allowed = LOOPBACK.guard._allowed
+    allowed = LOOPBACK.url_guard._allowed
     create(served, receiver, task.id)
     receiver.await_count(1)
-    LOOPBACK.guard._allowed = type(allowed)([])
+    LOOPBACK.url_guard._allowed = type(allowed)([])
     try:
         served.send("1", task_id=task.id)
         eventually(lambda: webhook(served, task.id).disabled, "disabling")
     finally:
-        LOOPBACK.guard._allowed = allowed
+        LOOPBACK.url_guard._allowed = allowed
     # No more than for a receiver that cannot be reached: else webhooks would map the server's network.
     assert webhook(served, task.id).disabled == "no answer (2 tries)"
     assert "URLGuard(allow=['the host']) permits it" in caplog.text
@@ -382,7 +382,7 @@ def test_many_events_come_in_order(serve, receiver):
 def test_what_is_posted_is_counted(serve, receiver, tmp_path):
     pytest.importorskip("prometheus_client")
     from a2a_sync import A2AApp, Agent, Limits
-    from a2a_sync.metrics import Metrics
+    from a2a_sync.server.metrics import Metrics
 
     metrics = Metrics()
     agent = Agent("counted")
@@ -395,7 +395,7 @@ def test_what_is_posted_is_counted(serve, receiver, tmp_path):
         # The store and the log have it before it is counted.
         disabled = 'a2a_notifications_total{outcome="disabled"} 1.0'
         page = eventually(lambda: disabled in (page := metrics.page()[0].decode()) and page, "disabling")
-        assert app.store.webhooks.of_task(Scope(), task.id)[0].disabled
+        assert app.store.webhooks.of_task(Owner(), task.id)[0].disabled
     assert 'a2a_notifications_total{outcome="failed"} 2.0' in page
 
 
@@ -465,7 +465,7 @@ def test_what_is_still_posted_when_an_app_closes_is_told_by_another_one_at_once(
     first.send("1", task_push_notification_config=stuck.config())
     stuck.await_count(1, tried=True)
     # The other one keeps the process alive in the eyes of everybody.
-    second = make(count, store=store, push=LOOPBACK, **{**SWIFT, "poll": 0.2})
+    second = make(count, store=store, push=LOOPBACK, **{**SWIFT, "store_poll_interval": 0.2})
     second.app.begin()
     first.close()
     assert texts(stuck.await_end()) == ["submitted", "working", "1 ", "completed"]

@@ -12,17 +12,17 @@ from types import FrameType
 import pytest
 
 from a2a_sync import TaskPushNotificationConfig
-from a2a_sync.auth.ownership import OWNER_MARK
+from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.limits import OwnerQuota
+from a2a_sync.operations import OWNER_MARK
 from a2a_sync.push.line import Line
-from a2a_sync.quotas import Quotas
-from a2a_sync.stores.base import Scope
+from a2a_sync.stores.base import Owner
 from a2a_sync.stores.webhooks import StoredWebhook
 
 
 def webhook(number: int, host: str, owner: str = "", tenant: str = "") -> StoredWebhook:
     config = TaskPushNotificationConfig(url=f"https://{host}/hook", id="one", task_id=f"t{number}")
-    scope = Scope(tenant, owner)
+    scope = Owner(tenant, owner)
     return StoredWebhook(scope=scope, config=config, number=1, version="1.0", revision=1, cursor=0, head=1)
 
 
@@ -41,7 +41,7 @@ def hosts(webhooks: list[StoredWebhook]) -> list[str]:
 
 
 def owners(webhooks: list[StoredWebhook]) -> Counter[str]:
-    return Counter(one.scope.owner for one in webhooks)
+    return Counter(one.scope.id for one in webhooks)
 
 
 def prove(line: Line, *receivers: str, owner: str = "", took: bool = True) -> None:

@@ -22,7 +22,7 @@ from a2a_sync import (
     TaskState,
 )
 from a2a_sync.card import AgentCard
-from a2a_sync.runs.around import Surrounded
+from a2a_sync.engine.around import Surrounded
 from tests.engine import PATIENCE, Background, Gate, eventually
 
 Around = Callable[[RequestContext], AbstractContextManager[None]]
@@ -70,7 +70,9 @@ def serve() -> Iterator[Callable[..., Client]]:
             agent.message(handler)
         elif not isinstance(handler, Agent):
             card = AgentCard(name="tested", description="d", version="1")
-        apps.append(A2AApp(agent, card=card, around_run=around, limits=Limits(tick=0.02, max_runtime=None)))
+        apps.append(
+            A2AApp(agent, card=card, around_run=around, limits=Limits(disconnect_check_interval=0.02, run_timeout=None))
+        )
         return Client(apps[-1])
 
     yield make
@@ -204,7 +206,7 @@ def test_without_a_cancel_handler_nothing_is_entered_for_a_cancel(serve: Callabl
 
 def test_a_direct_agent_stays_direct(serve: Callable[..., Client], diary: Diary) -> None:
     agent = Agent("direct", description="d", direct=True)
-    agent.message(lambda message, context: context.say("no task"))
+    agent.message(lambda message, context: context.agent_message("no task"))
     client = serve(agent, diary.around)
     assert isinstance(client.send("hi"), Message)
     assert client.list_tasks().tasks == ()

@@ -10,10 +10,10 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, Client, InputRequired
 from a2a_sync import operations as op
+from a2a_sync.agent.executor import TaskCancelled
 from a2a_sync.errors import OverloadedError, StoreError, TaskNotCancelableError, TaskNotFoundError
-from a2a_sync.executor import TaskCancelled
 from a2a_sync.operations import Principal
-from a2a_sync.stores.base import Scope
+from a2a_sync.stores.base import Owner
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.types import Artifact, CancelTaskRequest, Task, TaskArtifactUpdateEvent, TaskState, TextPart
 from a2a_sync.types import TaskStatus as Status
@@ -65,7 +65,7 @@ def hold(gate):
 
 def test_a_full_engine_refuses_and_stores_nothing(serve_any):
     gate = Gate()
-    served = serve_any(hold(gate), executions=1, waiting=1)
+    served = serve_any(hold(gate), max_concurrent_runs=1, max_queued_runs=1)
     first = served.begin("hold")
     gate.wait()
     second = served.begin("next")
@@ -83,7 +83,7 @@ def test_a_full_engine_refuses_and_stores_nothing(serve_any):
 
 
 def test_a_refused_start_gives_its_place_back(serve):
-    served = serve(hold(Gate()), executions=1, waiting=0)
+    served = serve(hold(Gate()), max_concurrent_runs=1, max_queued_runs=0)
     for _ in range(3):
         with pytest.raises(TaskNotFoundError):
             served.send(task_id="nobody's")
@@ -92,7 +92,7 @@ def test_a_refused_start_gives_its_place_back(serve):
 
 
 def test_a_system_without_threads_fails_the_task_and_gives_the_place_back(serve, monkeypatch, caplog):
-    served = serve(hold(Gate()), executions=1, waiting=0, max_runtime=None)
+    served = serve(hold(Gate()), max_concurrent_runs=1, max_queued_runs=0, run_timeout=None)
 
     def refuse(thread):
         raise RuntimeError("can't start new thread")
@@ -145,7 +145,7 @@ def streaming(served, text):
 @pytest.mark.parametrize("how", [blocking, streaming])
 def test_a_handler_on_a_full_pool_may_call_agents_of_this_process(serve, how):
     served_in = []
-    served = serve(nesting(served_in, how), executions=1, waiting=0 if how is blocking else 1)
+    served = serve(nesting(served_in, how), max_concurrent_runs=1, max_queued_runs=0 if how is blocking else 1)
     served_in.append(served)
     assert served.in_background("5").result().text.startswith("a2a-run-")
     served.quiet()
@@ -188,7 +188,7 @@ def test_an_agent_calls_another_through_the_client(serve):
     def handler(message, context):
         return Client(inner).send(message.text).text
 
-    served = serve(handler, executions=1, waiting=0)
+    served = serve(handler, max_concurrent_runs=1, max_queued_runs=0)
     assert served.send("hi").text == "inner: hi"
     inner.close()
 
@@ -202,7 +202,7 @@ def test_a_message_of_a_handler_to_its_own_task_is_refused_at_once(serve):
         except Exception as error:
             errors.append(str(error))
 
-    served = serve(handler, busy_wait=PATIENCE * 2)
+    served = serve(handler, busy_task_timeout=PATIENCE * 2)
     assert served.in_background().result(PATIENCE / 2).state is S.COMPLETED
     assert "busy" in errors[0]
 
@@ -219,7 +219,7 @@ class Asked(Agent):
 
     def handle_message(self, message, context):
         if message.text == "ask":
-            return StatusEvent(status=Status(state=S.INPUT_REQUIRED, message=context.say("size?")))
+            return StatusEvent(status=Status(state=S.INPUT_REQUIRED, message=context.agent_message("size?")))
         self.gate.here()
         return "finished"
 
@@ -292,7 +292,7 @@ def test_a_cancel_handler_of_a_task_that_waits_cannot_emit(serve, caplog):
 
 def test_a_cancel_handler_that_hangs_is_not_waited_for(serve):
     stuck = Gate()
-    agent, served, task_id = running(serve, lambda context: stuck.here(), cancel_grace=0.05)
+    agent, served, task_id = running(serve, lambda context: stuck.here(), cancel_handler_timeout=0.05)
     assert served.cancel(task_id).state is S.CANCELED
     assert stuck.reached.is_set()
     agent.gate.open.set()
@@ -310,7 +310,7 @@ def test_a_refusal_that_comes_too_late_changes_nothing(serve, caplog):
         finally:
             late.set()
 
-    agent, served, task_id = running(serve, refuse_late, cancel_grace=0.02)
+    agent, served, task_id = running(serve, refuse_late, cancel_handler_timeout=0.02)
     assert served.cancel(task_id).state is S.CANCELED
     stuck.open.set()
     assert late.wait(PATIENCE)
@@ -340,7 +340,7 @@ def test_cancel_handlers_that_hang_are_bounded_and_then_skipped(serve, caplog):
     agent = Agent("a", description="d")
     agent.message(lambda message, context: StatusEvent(status=Status(state=S.INPUT_REQUIRED)))
     agent.on_cancel(hang)
-    served = serve(agent, executions=1, leftovers=1, cancel_grace=0.01)
+    served = serve(agent, max_concurrent_runs=1, max_abandoned_threads=1, cancel_handler_timeout=0.01)
     for _ in range(4):
         assert served.cancel(served.send().id).state is S.CANCELED
     assert len(asked) == 2
@@ -386,7 +386,7 @@ def test_a_run_past_its_limit_fails_and_gives_its_place_back(serve_any, caplog):
             context.update("late")
         return "fine"
 
-    served = serve_any(handler, executions=1, waiting=1, max_runtime=0.15)
+    served = serve_any(handler, max_concurrent_runs=1, max_queued_runs=1, run_timeout=0.15)
     sender = served.in_background("hang")
     gate.wait()
     (task,) = served.list().tasks
@@ -416,7 +416,7 @@ def test_a_silent_run_fails_and_one_that_speaks_does_not(serve):
             context.update(str(number))
         return "spoke"
 
-    served = serve(handler, idle_timeout=0.2)
+    served = serve(handler, run_idle_timeout=0.2)
     silent = served.in_background("silent")
     assert served.send("speak").text == "spoke"
     assert silent.result().text == "the run was silent for longer than its limit of 0.2 seconds"
@@ -425,7 +425,7 @@ def test_a_silent_run_fails_and_one_that_speaks_does_not(serve):
 
 def test_waiting_in_line_does_not_count_as_running(serve):
     gate = Gate()
-    served = serve(hold(gate), executions=1, max_runtime=0.3, leftovers=0)
+    served = serve(hold(gate), max_concurrent_runs=1, run_timeout=0.3, max_abandoned_threads=0)
     held = served.begin("hold")
     gate.wait()
     waiting = served.begin("next")
@@ -437,7 +437,7 @@ def test_waiting_in_line_does_not_count_as_running(serve):
 
 def test_a_cancelled_run_that_hangs_gives_its_place_back_too(serve):
     gate = Gate()
-    served = serve(hold(gate), executions=1, waiting=1, max_runtime=0.1)
+    served = serve(hold(gate), max_concurrent_runs=1, max_queued_runs=1, run_timeout=0.1)
     held = served.begin("hold")
     gate.wait()
     served.cancel(held)
@@ -448,7 +448,7 @@ def test_a_cancelled_run_that_hangs_gives_its_place_back_too(serve):
 def test_a_run_that_comes_while_the_watchdog_leaves_is_watched(serve, monkeypatch):
     """Between the last look and the leaving there is a moment in which nobody seems to watch."""
     gate = Gate()
-    served = serve(hold(gate), max_runtime=0.05)
+    served = serve(hold(gate), run_timeout=0.05)
     watchdog = served.app._engine.execution._watchdog
     may_leave, asked = watchdog._may_leave, []
 
@@ -457,7 +457,7 @@ def test_a_run_that_comes_while_the_watchdog_leaves_is_watched(serve, monkeypatc
             asked.append(served.begin("hold"))
         return may_leave()
 
-    monkeypatch.setattr("a2a_sync.runs.watchdog._IDLE_SECONDS", 0.0)
+    monkeypatch.setattr("a2a_sync.engine.deadlines._IDLE_SECONDS", 0.0)
     watchdog._may_leave = leave_late
     served.send("fine")
     eventually(lambda: asked and served.get(asked[0]).state is S.FAILED, "the time limit")
@@ -472,7 +472,7 @@ def test_lingering_runs_are_bounded_and_the_rest_keep_their_places(serve, caplog
             gate.here()
         return "fine"
 
-    served = serve(handler, executions=2, waiting=4, leftovers=1, max_runtime=0.1)
+    served = serve(handler, max_concurrent_runs=2, max_queued_runs=4, max_abandoned_threads=1, run_timeout=0.1)
     hung = [served.begin("hang") for _ in range(2)]
     for task_id in hung:
         served.until(task_id, S.FAILED)
@@ -494,7 +494,7 @@ def test_a_question_that_hangs_behind_its_end_does_not_hit_the_next_run(serve_an
 
     def handler(message, context):
         if message.text == "ask":
-            context.emit(StatusEvent(status=Status(state=S.INPUT_REQUIRED, message=context.say("size?"))))
+            context.emit(StatusEvent(status=Status(state=S.INPUT_REQUIRED, message=context.agent_message("size?"))))
             gate.here()
         else:
             for _ in range(8):
@@ -504,7 +504,7 @@ def test_a_question_that_hangs_behind_its_end_does_not_hit_the_next_run(serve_an
             return "large"
         return None
 
-    served = serve_any(handler, executions=2, waiting=0, idle_timeout=0.15, max_runtime=None)
+    served = serve_any(handler, max_concurrent_runs=2, max_queued_runs=0, run_idle_timeout=0.15, run_timeout=None)
     task = served.send("ask")
     gate.wait()
     sender = served.in_background("large", task_id=task.id)
@@ -527,16 +527,16 @@ def test_a_time_limit_that_the_store_refuses_to_note_is_tried_again(serve, caplo
             return super().append(token, events, end=end, **options)
 
     gate = Gate()
-    served = serve(hold(gate), store=Stubborn(), max_runtime=0.05)
+    served = serve(hold(gate), store=Stubborn(), run_timeout=0.05)
     assert served.in_background("hold").result().state is S.FAILED
     assert caplog.text.count("a run could not be ended") == 2
     gate.open.set()
 
 
 def test_the_watchdog_leaves_when_there_is_nothing_to_watch_and_comes_back(serve, monkeypatch):
-    monkeypatch.setattr("a2a_sync.runs.watchdog._IDLE_SECONDS", 0.0)
+    monkeypatch.setattr("a2a_sync.engine.deadlines._IDLE_SECONDS", 0.0)
     gate = Gate()
-    served = serve(hold(gate), max_runtime=0.1)
+    served = serve(hold(gate), run_timeout=0.1)
     assert served.send("fine").state is S.COMPLETED
     eventually(lambda: served.app._engine.execution._watchdog._thread is None, "the watchdog's leaving")
     assert served.in_background("hold").result().state is S.FAILED
@@ -544,7 +544,7 @@ def test_the_watchdog_leaves_when_there_is_nothing_to_watch_and_comes_back(serve
 
 
 def test_without_limits_no_watchdog_is_started(serve):
-    served = serve(hold(Gate()), max_runtime=None)
+    served = serve(hold(Gate()), run_timeout=None)
     served.send("fine")
     assert served.app._engine.execution._watchdog._thread is None
 
@@ -620,7 +620,7 @@ def test_close_fails_what_is_left_and_ends_senders_and_streams(serve):
         context.sleep(PATIENCE)
         return None
 
-    served = serve(handler, executions=1, store=MemoryStore())
+    served = serve(handler, max_concurrent_runs=1, store=MemoryStore())
     idle = served.subscribe(served.send("ask").id)
     served.quiet()
     sender = served.in_background("work")
@@ -721,7 +721,7 @@ def test_a_start_that_was_overtaken_by_close_leaves_no_trace(serve):
 
 
 def test_a_run_that_was_stopped_before_it_began_stores_nothing(serve, monkeypatch):
-    monkeypatch.setattr("a2a_sync.runs.execution._FAREWELL_SECONDS", 0.0)
+    monkeypatch.setattr("a2a_sync.engine.runs._FAREWELL_SECONDS", 0.0)
     served = serve(hold(Gate()), store=MemoryStore())
     enter = served.app._engine.execution._enter
 
@@ -738,7 +738,7 @@ def test_a_run_that_was_stopped_before_it_began_stores_nothing(serve, monkeypatc
 
 
 def test_a_run_that_was_stopped_while_it_began_still_gets_its_end(serve, monkeypatch):
-    monkeypatch.setattr("a2a_sync.runs.execution._FAREWELL_SECONDS", 0.0)
+    monkeypatch.setattr("a2a_sync.engine.runs._FAREWELL_SECONDS", 0.0)
 
     class Closing(MemoryStore):
         def start_run(self, *args, **options):
@@ -759,7 +759,7 @@ def test_a_run_that_was_stopped_while_it_began_still_gets_its_end(serve, monkeyp
 
 def test_an_app_that_ran_before_a_fork_works_in_the_child_and_goes_on_in_the_parent(serve_any):
     gate = Gate()
-    served = serve_any(hold(gate), executions=1, waiting=1)
+    served = serve_any(hold(gate), max_concurrent_runs=1, max_queued_runs=1)
     held = served.begin("hold")
     gate.wait()
 
@@ -816,4 +816,4 @@ def test_the_history_of_a_cancelled_task_is_what_was_said(serve):
     served = serve(agent)
     task = served.cancel(served.send("ask").id)
     assert texts(task.history) == ["user: ask", "agent: size?"]
-    assert served.store.head(Scope(), task.id).running is False
+    assert served.store.head(Owner(), task.id).running is False

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 import pytest
 
 from a2a_sync import InputRequired
-from a2a_sync.errors import A2AError, InternalError, StoreError, TaskNotCancelableError, UnsupportedOperationError
-from a2a_sync.executor import TaskCancelled
-from a2a_sync.stores.base import Scope, TaskQuery
+from a2a_sync.agent.executor import TaskCancelled
+from a2a_sync.errors import AgentError, InternalError, StoreError, TaskNotCancelableError, UnsupportedOperationError
+from a2a_sync.stores.base import Owner, TaskQuery
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.types import (
     Artifact,
@@ -68,7 +68,7 @@ def test_everything_that_is_stored_names_its_task_and_context(serve):
         wrong = {"task_id": "other", "context_id": "other"}
         context.emit(TaskStatusUpdateEvent(status=TaskStatus(state=S.WORKING), **wrong))
         context.emit(replace(piece(), **wrong))
-        context.emit(replace(context.say("hi"), **wrong))
+        context.emit(replace(context.agent_message("hi"), **wrong))
         context.emit(TaskStatusUpdateEvent(status=TaskStatus(state=S.WORKING), task_id=context.task_id))
         timed = TaskStatus(state=S.WORKING, timestamp=datetime.now(UTC))
         context.emit(TaskStatusUpdateEvent(status=timed, task_id=context.task_id, context_id="other"))
@@ -138,7 +138,7 @@ def test_a_step_that_could_not_be_stored_can_be_tried_again():
             return super().append(token, events, end=end, **options)
 
     def handler(message, context):
-        question = context.say("size?")
+        question = context.agent_message("size?")
         step = (
             piece("a", append=True),
             TaskStatusUpdateEvent(status=TaskStatus(state=S.INPUT_REQUIRED, message=question)),
@@ -329,7 +329,7 @@ def test_the_end_that_came_from_another_process_stops_the_run(serve):
     sender = served.in_background()
     gate.wait()
     (task,) = served.list().tasks
-    served.store.interrupt(Scope(), task.id, [status(S.CANCELED)])
+    served.store.interrupt(Owner(), task.id, [status(S.CANCELED)])
     gate.open.set()
     assert sender.result().state is S.CANCELED
     assert told.wait(PATIENCE)
@@ -351,7 +351,7 @@ def test_a_task_that_is_deleted_under_its_run_stops_the_run(serve):
     stream = served.stream()
     task_id = stream.poll(0)[0].event.id
     gate.wait()
-    served.store.delete(Scope(), task_id)
+    served.store.delete(Owner(), task_id)
     gate.open.set()
     assert stopped.wait(PATIENCE)
     assert collect(stream) == []
@@ -390,7 +390,7 @@ def test_a_cancel_is_the_one_terminal_entry_wherever_the_run_is(serve, point, ca
             gate.here()
         yield "b"
 
-    served = serve(handler, executions=1)
+    served = serve(handler, max_concurrent_runs=1)
     task_id, release = point(served, gate)
     stream = served.subscribe(task_id)
     sender = served.in_background(task_id=task_id)
@@ -522,7 +522,7 @@ def two_turns(message, context):
 def conversation(served):
     """Every kind of call once; what came of each, errors included."""
     first = _attempt(lambda: served.send("one"))
-    task_id = getattr(first, "id", None) or served.store.list(Scope(), TaskQuery()).tasks[0].id
+    task_id = getattr(first, "id", None) or served.store.list(Owner(), TaskQuery()).tasks[0].id
     calls = [
         lambda: served.subscribe(task_id),
         lambda: collect(served.stream("two", task_id=task_id)),
@@ -536,7 +536,7 @@ def conversation(served):
 def _attempt(call):
     try:
         return Background(call).result(PATIENCE / 2)
-    except A2AError as error:
+    except AgentError as error:
         return error
 
 
@@ -547,7 +547,7 @@ def _attempt(call):
 )
 def test_one_fault_of_the_store_is_an_error_with_an_id_and_nothing_hangs(number, after, caplog):
     store = Faulty()
-    served = Served(two_turns, store=store, max_runtime=0.2, busy_wait=0.1)
+    served = Served(two_turns, store=store, run_timeout=0.2, busy_task_timeout=0.1)
     served.send("zero")
     store.fail, store.after, store.armed = {number}, after, True
     outcomes = conversation(served)
@@ -560,7 +560,7 @@ def test_one_fault_of_the_store_is_an_error_with_an_id_and_nothing_hangs(number,
     # The fault is over: every run ends, every place is free, and every task can be ended.
     served.quiet()
     for task in served.list().tasks:
-        eventually(lambda task=task: not served.store.head(Scope(), task.id).running, "the run's end in the store")
+        eventually(lambda task=task: not served.store.head(Owner(), task.id).running, "the run's end in the store")
         assert len(terminal(served.states(task.id))) <= 1
     assert served.send("after").state is S.INPUT_REQUIRED
     served.close()

@@ -22,7 +22,7 @@ from a2a_sync import (
     Limits,
     Message,
     PublicError,
-    PushNotifications,
+    PushOptions,
     Rejected,
     RequestContext,
     TaskNotCancelableError,
@@ -100,11 +100,11 @@ class ScenarioAgent(Agent):
         return Artifact(name="copy", parts=(FilePart(raw=content, filename="copy.bin", media_type="image/x-test"),))
 
     def do_message(self, argument: str, context: RequestContext) -> Message:
-        return context.say("no task was needed")
+        return context.agent_message("no task was needed")
 
     def do_stored(self, argument: str, context: RequestContext) -> None:
         """The answer stands in the stored history only: no stream carries it."""
-        context.emit(context.say("only stored"))
+        context.emit(context.agent_message("only stored"))
 
     def do_header(self, argument: str, context: RequestContext) -> str:
         return context.headers.get(argument, "(none)")
@@ -128,10 +128,15 @@ class Direct(ScenarioAgent):
 
 
 def make_app(store: Any = None, **options: Any) -> A2AApp:
-    options.setdefault("push", PushNotifications(guard=URLGuard(allow=["127.0.0.1"])))
-    return A2AApp(ScenarioAgent(), store=store, limits=Limits(busy_wait=5.0, tick=0.2, heartbeat=1.0), **options)
+    options.setdefault("push", PushOptions(url_guard=URLGuard(allow=["127.0.0.1"])))
+    return A2AApp(
+        ScenarioAgent(),
+        store=store,
+        limits=Limits(busy_task_timeout=5.0, disconnect_check_interval=0.2, stream_keepalive_interval=1.0),
+        **options,
+    )
 
 
 #: What gunicorn serves. The store's file is made on first use, so importing this for `make_app` leaves no trace.
 app = make_app(os.environ.get("SCENARIO_STORE"))
-direct_app = A2AApp(Direct(), limits=Limits(tick=0.2))
+direct_app = A2AApp(Direct(), limits=Limits(disconnect_check_interval=0.2))

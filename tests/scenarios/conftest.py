@@ -43,7 +43,7 @@ def serving(place: str, folder: Path) -> Iterator[MakeClientOf]:
         environment = {"SCENARIO_STORE": store}
         serve = gunicorn_gevent if place == "gunicorn-gevent" else partial(gunicorn, threads=24)
         with serve("tests.scenarios.agent:app", environment=environment) as server:
-            yield lambda version, binding=None: Client(server.url, version=version, binding=binding)
+            yield lambda version, binding=None: Client(server.url, protocol_version=version, protocol_binding=binding)
         return
     app = make_app(store if place == "local-sqlite" else None)
     try:
@@ -51,7 +51,7 @@ def serving(place: str, folder: Path) -> Iterator[MakeClientOf]:
             # Every request and answer is checked against the WSGI specification.
             session = wsgi_session(validator(app))
             yield lambda version, binding=None: Client(
-                "http://agent.test", session=session, version=version, binding=binding
+                "http://agent.test", session=session, protocol_version=version, protocol_binding=binding
             )
         else:
             yield lambda version, binding=None: Client(app)

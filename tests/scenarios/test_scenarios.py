@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from a2a_sync import (
-    A2AError,
+    AgentError,
     Client,
     DataPart,
     FilePart,
@@ -251,7 +251,7 @@ def test_files_and_data_travel_both_ways(client: Client) -> None:
     (part,) = task.artifact("copy").files
     assert (part.raw, part.filename, part.media_type) == (content, "copy.bin", "image/x-test")
     summed = send(client, "data 1 2 39")
-    assert summed.artifacts[0].as_(Sum) == Sum([1, 2, 39], 42)
+    assert summed.artifacts[0].data_as(Sum) == Sum([1, 2, 39], 42)
     assert isinstance(summed.artifacts[0].parts[0], DataPart)
 
 
@@ -290,7 +290,7 @@ def test_twenty_threads_share_one_client(client: Client) -> None:
     def talk(number: int) -> None:
         try:
             answers.append(client.send(f"echo {number}").text)
-        except A2AError as error:
+        except AgentError as error:
             failures.append(error)
 
     threads = [threading.Thread(target=talk, args=(number,), daemon=True) for number in range(20)]

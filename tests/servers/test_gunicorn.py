@@ -24,9 +24,9 @@ from gunicorn.config import KNOWN_SETTINGS
 
 import a2a_sync.gunicorn as settings
 from a2a_sync import Client, DataPart, Task, TaskState, TaskStatusUpdateEvent
+from a2a_sync.engine.pubsub import hints_folder
 from a2a_sync.errors import OverloadedError
-from a2a_sync.neighbours.hints import hints_folder
-from a2a_sync.serving import ALONE
+from a2a_sync.wsgi.process import ALONE
 from tests.engine import eventually
 from tests.live import ROOT, LiveServer, gunicorn, gunicorn_gevent
 

@@ -110,7 +110,10 @@ READ_TIMEOUT = 1
 
 
 def test_heartbeats_keep_an_idle_stream_alive_longer_than_nginx_waits(tmp_path: Path) -> None:
-    with proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", heartbeat=0.5) as host, begin(host) as answer:
+    with (
+        proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", stream_keepalive_interval=0.5) as host,
+        begin(host) as answer,
+    ):
         began = time.monotonic()
         stream = lines(answer)
         heartbeats = 0
@@ -124,7 +127,10 @@ def test_heartbeats_keep_an_idle_stream_alive_longer_than_nginx_waits(tmp_path: 
 
 
 def test_a_stream_with_fewer_heartbeats_than_that_is_cut(tmp_path: Path) -> None:
-    with proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", heartbeat=15) as host, begin(host) as answer:
+    with (
+        proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", stream_keepalive_interval=15) as host,
+        begin(host) as answer,
+    ):
         began = time.monotonic()
         with pytest.raises(requests.exceptions.ChunkedEncodingError):
             list(lines(answer))
@@ -132,7 +138,10 @@ def test_a_stream_with_fewer_heartbeats_than_that_is_cut(tmp_path: Path) -> None
 
 
 def test_a_stream_that_nginx_cuts_is_taken_up_again_by_our_client(tmp_path: Path) -> None:
-    with proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", heartbeat=15) as host, host.client() as client:
+    with (
+        proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", stream_keepalive_interval=15) as host,
+        host.client() as client,
+    ):
         with client.stream("wait 2.5") as stream:
             list(stream)
         assert stream.state == "completed"
@@ -220,7 +229,7 @@ def test_every_address_in_every_form_of_the_card_is_the_public_one(version: str 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 def test_every_address_answers(version: str, site: Site) -> None:
     (address,) = addresses(site.card(CARD, **{"A2A-Version": version}))
-    with site.session() as session, Client(address, session=session, version=version) as client:
+    with site.session() as session, Client(address, session=session, protocol_version=version) as client:
         task = client.send("echo hi")
         assert isinstance(task, Task)
         assert task.text == "echo: hi"

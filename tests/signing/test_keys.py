@@ -12,8 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from a2a_sync.publickeys import algorithms_of, trusted_keys
 from a2a_sync.signing import CardSigner, CardVerifier
+from a2a_sync.signing.jwk import algorithms_of, trusted_keys
 
 EC = ec.generate_private_key(ec.SECP256R1())
 ED = ed25519.Ed25519PrivateKey.generate()

@@ -62,7 +62,7 @@ def serve() -> Iterator[Serve]:
     def make(**options: Any) -> A2AApp:
         agent = Agent("agent", description="Does things", skills={"do": "Does"})
         agent.message(lambda message, context: message.text)
-        apps.append(A2AApp(agent, **{"url": URL, "signer": SIGNER, **options}))
+        apps.append(A2AApp(agent, **{"url": URL, "card_signer": SIGNER, **options}))
         return apps[-1]
 
     yield make
@@ -75,7 +75,7 @@ def get(app: A2AApp, version: str = "", **headers: str) -> Answer:
 
 
 def connect(app: A2AApp, verify_card: Any, **options: Any) -> Client:
-    return Client(URL, session=wsgi_session(app), verify_card=verify_card, **options)
+    return Client(URL, session=wsgi_session(app), card_verifier=verify_card, **options)
 
 
 # -- the server ---------------------------------------------------------------------------------------------------------
@@ -112,14 +112,14 @@ def test_in_a_card_for_both_what_0_3_sees_of_a_scheme_lacks_nothing(serve: Serve
 
 
 def test_every_signer_signs(serve: Serve) -> None:
-    document = get(serve(signer=[OLD_SIGNER, SIGNER])).json
+    document = get(serve(card_signer=[OLD_SIGNER, SIGNER])).json
 
     for signer in (OLD_SIGNER, SIGNER):
         assert CardVerifier(signer.public_jwk).verify(document).header["kid"] == signer.kid
 
 
 def test_the_bytes_are_stable_and_the_validator_is_the_same_in_every_process(serve: Serve) -> None:
-    first, other = serve(), serve(signer=CardSigner(SIGNER._key, kid="new"))
+    first, other = serve(), serve(card_signer=CardSigner(SIGNER._key, kid="new"))
     answer = get(first)
 
     assert get(first).body == answer.body
@@ -130,7 +130,7 @@ def test_the_bytes_are_stable_and_the_validator_is_the_same_in_every_process(ser
 
 
 def test_another_key_has_another_validator(serve: Serve) -> None:
-    assert get(serve()).headers["ETag"] != get(serve(signer=OLD_SIGNER)).headers["ETag"]
+    assert get(serve()).headers["ETag"] != get(serve(card_signer=OLD_SIGNER)).headers["ETag"]
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
@@ -147,13 +147,13 @@ def test_the_extended_card_is_signed_too(version: str, serve: Serve) -> None:
 
 def test_a_signed_card_needs_an_address_of_its_own() -> None:
     with pytest.raises(ValueError, match="signer= needs url="):
-        A2AApp(Agent("agent"), signer=SIGNER)
+        A2AApp(Agent("agent"), card_signer=SIGNER)
 
 
 def test_signatures_of_the_author_stay_in_the_form_that_they_are_over(serve: Serve) -> None:
-    plain = serve(signer=None).agent_card()
+    plain = serve(card_signer=None).agent_card()
     card = replace(plain, signatures=SIGNER.sign(plain))
-    app = serve(card=card, signer=None)
+    app = serve(card=card, card_signer=None)
 
     assert CardVerifier(SIGNER.public_jwk).verify(get(app, "1.0").json)
     assert CardVerifier(SIGNER.public_jwk).verify(get(app).json)
@@ -169,7 +169,7 @@ def test_a_client_trusts_a_card_that_is_signed_and_the_extended_one_as_well(
 ) -> None:
     app = serve(extended_card=MORE)
 
-    with connect(app, SIGNER.public_jwk, binding=binding, version=version) as client:
+    with connect(app, SIGNER.public_jwk, protocol_binding=binding, protocol_version=version) as client:
         assert client.send("hi").text == "hi"
         assert client.extended_card().description == "Does more"
 
@@ -178,12 +178,12 @@ def test_a_client_trusts_a_card_that_is_signed_and_the_extended_one_as_well(
 def test_an_extended_card_of_0_3_is_signed_as_each_binding_writes_its_schemes(binding: str, serve: Serve) -> None:
     app = serve(extended_card=SECURED)
 
-    with connect(app, SIGNER.public_jwk, binding=binding, version="0.3") as client:
+    with connect(app, SIGNER.public_jwk, protocol_binding=binding, protocol_version="0.3") as client:
         assert set(client.extended_card().security_schemes) == {"bearer", "code"}
 
 
 def test_a_client_calls_nobody_whose_card_is_not_signed_by_somebody_it_trusts(serve: Serve) -> None:
-    for app, said in ((serve(), "made by another key"), (serve(signer=None), "the card is not signed")):
+    for app, said in ((serve(), "made by another key"), (serve(card_signer=None), "the card is not signed")):
         with connect(app, STRANGER.public_jwk) as client:
             for _ in range(2):
                 with pytest.raises(CardSignatureError, match=said) as caught:
@@ -192,10 +192,10 @@ def test_a_client_calls_nobody_whose_card_is_not_signed_by_somebody_it_trusts(se
 
 
 def test_a_card_that_is_handed_in_is_looked_at_too(serve: Serve) -> None:
-    app = serve(signer=None)
+    app = serve(card_signer=None)
     card = app.agent_card()
     for given, trusted in ((replace(card, signatures=SIGNER.sign(card)), True), (card, False)):
-        with Client(given, session=wsgi_session(app), verify_card=SIGNER.public_jwk) as client:
+        with Client(given, session=wsgi_session(app), card_verifier=SIGNER.public_jwk) as client:
             if trusted:
                 assert client.send("hi").text == "hi"
             else:
@@ -204,7 +204,7 @@ def test_a_card_that_is_handed_in_is_looked_at_too(serve: Serve) -> None:
 
 
 def test_in_the_same_process_there_is_nothing_to_verify(serve: Serve) -> None:
-    with Client(serve(signer=None), verify_card=SIGNER.public_jwk) as client:
+    with Client(serve(card_signer=None), card_verifier=SIGNER.public_jwk) as client:
         assert client.send("hi").text == "hi"
 
 
@@ -222,7 +222,7 @@ def answers(value: Any, code: int = 200) -> Script:
 
 def test_a_key_set_is_read_over_http_when_a_key_is_needed() -> None:
     table = {CARD: answers(signed(SIGNER)), "GetTask": results(task()), "/keys": answers({"keys": [SIGNER.public_jwk]})}
-    with peer(table) as server, Client(server.url, verify_card=f"{server.url}/keys") as client:
+    with peer(table) as server, Client(server.url, card_verifier=f"{server.url}/keys") as client:
         client.get_task("t-1")
         client.card(refresh=True)
     assert server.operations == [CARD, "/keys", "GetTask", CARD]
@@ -232,7 +232,7 @@ def test_a_key_set_that_cannot_be_read_is_told_of() -> None:
     table = {CARD: answers(signed(SIGNER)), "/keys": answers(b"no", 500)}
     with (
         peer(table) as server,
-        Client(server.url, verify_card=f"{server.url}/keys") as client,
+        Client(server.url, card_verifier=f"{server.url}/keys") as client,
         pytest.raises(CardSignatureError, match=r"the key set cannot be read: .*HTTP 500"),
     ):
         client.card()
@@ -241,7 +241,7 @@ def test_a_key_set_that_cannot_be_read_is_told_of() -> None:
 def test_an_extended_card_that_is_not_to_be_trusted_leaves_the_public_one_in_place() -> None:
     for wrong in (signed(STRANGER), {**signed(SIGNER), "name": "Mallory"}):
         table = {CARD: answers(signed(SIGNER)), "GetExtendedAgentCard": results(wrong), "GetTask": results(task())}
-        with peer(table) as server, Client(server.url, verify_card=SIGNER.public_jwk) as client:
+        with peer(table) as server, Client(server.url, card_verifier=SIGNER.public_jwk) as client:
             with pytest.raises(CardSignatureError, match="over another card"):
                 client.extended_card()
             assert client.card().name == "peer"
@@ -260,7 +260,7 @@ def test_an_old_card_is_verified_as_it_came_with_what_objects_cannot_hold() -> N
     }
     old["signatures"] = [by_version("0.3").dump(one) for one in SIGNER.sign(json.loads(json.dumps(old)))]
     for document, trusted in ((old, True), ({**old, "capabilities": {}}, False)):
-        with peer({CARD: answers(document)}) as server, Client(server.url, verify_card=SIGNER.public_jwk) as client:
+        with peer({CARD: answers(document)}) as server, Client(server.url, card_verifier=SIGNER.public_jwk) as client:
             if trusted:
                 assert client.card().name == "old"
             else:

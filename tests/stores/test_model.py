@@ -18,9 +18,9 @@ from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import (
     COMPACT_FROM,
     Expiry,
+    Owner,
     RunRevoked,
     RunToken,
-    Scope,
     StartedRun,
     TaskBusy,
     TaskEnded,
@@ -45,7 +45,7 @@ from a2a_sync.types import (
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _REFUSALS = (RunRevoked, TaskBusy, TaskEnded, TaskExists, TaskNotFoundError)
 
-scopes = st.sampled_from([Scope(), Scope("", "a"), Scope("a", ""), Scope("a", "b")])
+scopes = st.sampled_from([Owner(), Owner("", "a"), Owner("a", ""), Owner("a", "b")])
 task_ids = st.sampled_from(["t1", "t2", "t3", "t4"])
 context_ids = st.sampled_from(["c1", "c2"])
 times = st.none() | st.integers(0, 4).map(lambda n: _EPOCH + timedelta(milliseconds=n))
@@ -87,7 +87,7 @@ endings = st.builds(lambda events, last: [*events, *last], batches, st.lists(sta
 
 @dataclass
 class ModelTask:
-    scope: Scope
+    scope: Owner
     context_id: str
     events: list[LogEvent] = field(default_factory=list)
     run: int | None = None
@@ -117,13 +117,13 @@ class Model:
         self.tasks: dict[str, ModelTask] = {}
         self.runs = 0
 
-    def find(self, scope: Scope, task_id: str) -> ModelTask:
+    def find(self, scope: Owner, task_id: str) -> ModelTask:
         task = self.tasks.get(task_id)
         if task is None or task.scope != scope:
             raise TaskNotFoundError
         return task
 
-    def start(self, scope: Scope, task_id: str, context_id: str, events: list[LogEvent], create: bool) -> int:
+    def start(self, scope: Owner, task_id: str, context_id: str, events: list[LogEvent], create: bool) -> int:
         if create:
             if task_id in self.tasks:
                 raise TaskExists
@@ -143,7 +143,7 @@ class Model:
             raise RunRevoked
         self.write(task, events, end)
 
-    def interrupt(self, scope: Scope, task_id: str, events: list[LogEvent]) -> None:
+    def interrupt(self, scope: Owner, task_id: str, events: list[LogEvent]) -> None:
         task = self.find(scope, task_id)
         self.refuse_ended(task, task_id)
         self.write(task, events, True)

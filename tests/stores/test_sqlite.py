@@ -22,7 +22,7 @@ import pytest
 
 from a2a_sync.errors import StoreError, TaskNotFoundError
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import AlreadySent, Scope, TaskQuery
+from a2a_sync.stores.base import AlreadySent, Owner, TaskQuery
 from a2a_sync.stores.sqlite import SQLiteStore, schema
 from a2a_sync.testing.storecontract import StoreContract
 from a2a_sync.testing.storecontract.making import (
@@ -208,8 +208,8 @@ def earlier(path: Path, version: int) -> None:
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, version):
     store = make_store()
-    seats = [Scope("t", f"{seat}ada") for seat in ("", "echo\x1f", "sum\x1f")]
-    task_ids = [done(store, scope=scope) for scope in [*seats, MINE, *[Scope("", "bob")] * 3]]
+    seats = [Owner("t", f"{seat}ada") for seat in ("", "echo\x1f", "sum\x1f")]
+    task_ids = [done(store, scope=scope) for scope in [*seats, MINE, *[Owner("", "bob")] * 3]]
     run = begin(store)
     if version == 3:
         store.contexts.set_state(run.token, b'{"a":1}', expected=0)
@@ -227,8 +227,8 @@ def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, versi
         assert connection.execute(counted).fetchall() == before
     assert [(name, tasks) for name, tasks, _ in before] == [("ada", 5), ("bob", 3)]
     small = make_store(max_tasks=8)
-    done(small, scope=Scope("", "carol"))
-    assert small.list(Scope("", "bob"), TaskQuery()).total == 3
+    done(small, scope=Owner("", "carol"))
+    assert small.list(Owner("", "bob"), TaskQuery()).total == 3
     with pytest.raises(TaskNotFoundError):
         small.head(seats[0], task_ids[0])
 
@@ -504,10 +504,10 @@ def test_credentials_of_a_request_are_not_stored(path, make_store):
 def test_owners_without_tasks_leave_no_rows(path, make_store):
     store = make_store(max_tasks=5)
     for n in range(20):
-        done(store, scope=Scope("", str(n)))
+        done(store, scope=Owner("", str(n)))
     for n in range(15, 20):
-        (task_id,) = ids(store, TaskQuery(), Scope("", str(n)))
-        store.delete(Scope("", str(n)), task_id)
+        (task_id,) = ids(store, TaskQuery(), Owner("", str(n)))
+        store.delete(Owner("", str(n)), task_id)
     with connect(path) as connection:
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         rows = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for (name,) in tables}
@@ -562,7 +562,7 @@ def test_no_operation_costs_more_steps_when_more_tasks_are_stored(make_store, mo
             "page of a state": steps.of(lambda: store.list(MINE, replace(query, state=TaskState.COMPLETED))),
             "page of a state nobody is in": steps.of(lambda: store.list(MINE, replace(query, state=TaskState.FAILED))),
             "page of a context": steps.of(lambda: store.list(MINE, replace(query, context_id="mine"))),
-            "foreign page": steps.of(lambda: store.list(Scope("foreign"), query)),
+            "foreign page": steps.of(lambda: store.list(Owner("foreign"), query)),
             "delete": steps.of(lambda: store.delete(MINE, task_id)),
         }
 

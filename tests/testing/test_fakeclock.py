@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Limits, TaskNotFoundError, TaskState, clock
+from a2a_sync import A2AApp, Limits, TaskNotFoundError, TaskState
+from a2a_sync.concurrency import clock
 from a2a_sync.testing import FakeClock, Hold, Pause, ScriptedAgent, client_of
 from tests.engine import PATIENCE, Background, eventually
 
@@ -104,7 +105,7 @@ def test_time_does_not_go_by_before_the_threads_of_an_app_wait_for_it(a2a_clock:
     assert woken.wait(PATIENCE)
 
 
-@pytest.mark.parametrize("limit", ["max_runtime", "idle_timeout"])
+@pytest.mark.parametrize("limit", ["run_timeout", "run_idle_timeout"])
 def test_runs_end_by_it(limit: str, a2a_clock: FakeClock) -> None:
     hold = Hold()
     app = A2AApp(ScriptedAgent([hold]), limits=Limits(**{limit: 3600.0}))

@@ -84,9 +84,7 @@ def test_every_fixture_has_our_prefix(tmp_path: Path) -> None:
 
 
 def test_the_testing_names_are_listed_and_loaded_on_first_use() -> None:
-    code = (
-        "import sys, a2a_sync.testing; print(*(set(sys.modules) & {'pytest', 'requests', 'werkzeug', 'a2a_sync.app'}))"
-    )
+    code = "import sys, a2a_sync.testing; print(*(set(sys.modules) & {'pytest', 'requests', 'werkzeug', 'a2a_sync.wsgi.app'}))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
     assert out.split() == []
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, StreamInterrupted, TransportError
+from a2a_sync import A2AApp, Agent, StreamInterruptedError, TransportError
 from a2a_sync.testing import CutStreams, ScriptedAgent, client_of, outline, socket_server, wsgi_session
 
 WAYS = pytest.mark.parametrize("over", ["local", "wsgi", "socket"])
@@ -90,7 +90,7 @@ def test_without_trying_again_a_cut_is_an_error(over: str) -> None:
     with client_of(abc(), over, cut_after=[2, 3], retry=None) as client:
         for told in ("a", "ab"):
             stream = client.stream("go")
-            with pytest.raises(StreamInterrupted):
+            with pytest.raises(StreamInterruptedError):
                 list(stream)
             assert stream.text == told
         assert outline(client.stream("go")) == WHOLE
@@ -105,7 +105,7 @@ def test_a_stream_that_ends_before_its_cut_is_whole(over: str) -> None:
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize("version", ["0.3", "1.0"])
 def test_every_form_of_the_wire_is_cut(binding: str, version: str, a2a_wsgi_client: Any) -> None:
-    client = a2a_wsgi_client(abc(), cut_after=2, version=version, binding=binding)
+    client = a2a_wsgi_client(abc(), cut_after=2, protocol_version=version, protocol_binding=binding)
     assert outline(client.stream("go")) == WHOLE
 
 

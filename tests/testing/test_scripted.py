@@ -11,13 +11,13 @@ import pytest
 from a2a_sync import (
     Artifact,
     AuthRequired,
-    Failure,
+    Failed,
     InputRequired,
     Message,
     PublicError,
     Rejected,
     Role,
-    StreamInterrupted,
+    StreamInterruptedError,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
@@ -47,7 +47,7 @@ SCRIPTS: dict[str, tuple[Any, list[str]]] = {
     "a question after chunks": (["a", InputRequired("And?")], ["working", "a", "input-required: And?"]),
     "a login": (AuthRequired("Log in"), ["working", "auth-required: Log in"]),
     "a refusal": (Rejected("not my job"), ["working", "rejected: not my job"]),
-    "a failure": (["a", Failure("broke")], ["working", "a", "failed: broke"]),
+    "a failure": (["a", Failed("broke")], ["working", "a", "failed: broke"]),
     "an error for the client": (["a", PublicError("no more flour")], ["working", "a", "failed: no more flour"]),
     "a pause": (["a", Pause(0.001), "b"], ["working", "a", "b", "completed"]),
     "cuts": ([Cut(), "a", Cut(), Cut(), "b", Cut()], ["working", "a", "b", "completed"]),
@@ -152,7 +152,7 @@ def test_a_cancel_ends_a_hold_and_a_pause(a2a_client: Any) -> None:
 def test_a_cut_is_seen_by_those_who_do_not_try_again(over: str, a2a_client: Any) -> None:
     client = a2a_client(ScriptedAgent(["a", Cut(), "b"]), over, retry=None)
     stream = client.stream("go")
-    with pytest.raises(StreamInterrupted) as caught:
+    with pytest.raises(StreamInterruptedError) as caught:
         outline(stream)
     assert stream.text == "a"
     assert client.wait(caught.value.task_id, timeout=PATIENCE).text == "ab"
@@ -166,7 +166,7 @@ def test_a_cut_ends_the_streams_of_its_task_only(a2a_client: Any) -> None:
     with client.stream("one") as other:
         next(other), next(other)
         assert hold.reached.wait(PATIENCE)
-        with pytest.raises(StreamInterrupted):
+        with pytest.raises(StreamInterruptedError):
             outline(client.stream("two"))
         hold.release()
         assert outline(other) == ["b", "completed"]
@@ -182,11 +182,11 @@ def test_a_cut_ends_all_streams_of_its_task(a2a_client: Any) -> None:
             readers = [Background(lambda stream=stream: outline(stream)) for stream in (first, second)]
             hold.release()
             for reader in readers:
-                with pytest.raises(StreamInterrupted):
+                with pytest.raises(StreamInterruptedError):
                     reader.result()
 
 
 def test_a_send_over_http_comes_through_a_cut(a2a_wsgi_client: Any) -> None:
-    with pytest.raises(StreamInterrupted):
+    with pytest.raises(StreamInterruptedError):
         a2a_wsgi_client(ScriptedAgent(["a", Cut(), "b"]), retry=None).send("go")
     assert a2a_wsgi_client(ScriptedAgent(["a", Cut(), "b"])).send("go").text == "ab"

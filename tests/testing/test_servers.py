@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from a2a_sync import StreamInterrupted
+from a2a_sync import StreamInterruptedError
 from a2a_sync.testing import gunicorn_server, outline, socket_server
 from tests.engine import PATIENCE
 from tests.live import ROOT, gunicorn, gunicorn_gevent
@@ -22,7 +22,7 @@ WHOLE = ["working", "one ", "two", "completed"]
 def test_cuts_are_seen_through_gunicorn_as_without_it(serve: Any, target: str, a2a_client: Any) -> None:
     with serve(f"tests.testing.served:{target}") as server:
         stream = a2a_client(server.url, retry=None).stream("go")
-        with pytest.raises(StreamInterrupted):
+        with pytest.raises(StreamInterruptedError):
             outline(stream)
         assert stream.text == "one "
         assert outline(a2a_client(server.url).stream("go")) == WHOLE

@@ -24,7 +24,7 @@ V10 = {"A2A-Version": "1.0"}
 
 @pytest.fixture(scope="module")
 def app() -> Iterator[A2AApp]:
-    with A2AApp(ScenarioAgent(), limits=Limits(tick=0.05, body=5000)) as app:
+    with A2AApp(ScenarioAgent(), limits=Limits(disconnect_check_interval=0.05, max_body_bytes=5000)) as app:
         yield app
 
 
@@ -221,15 +221,15 @@ def test_the_app_s_other_pages_are_where_they_were(peer: Peer) -> None:
 
 
 def test_an_app_may_serve_one_binding_only() -> None:
-    with A2AApp(ScenarioAgent(), bindings=("JSONRPC",)) as app:
+    with A2AApp(ScenarioAgent(), protocol_bindings=("JSONRPC",)) as app:
         assert get(Peer(app), "/tasks").json["error"]["message"].startswith("there is nothing at '/tasks'")
-    with A2AApp(ScenarioAgent(), bindings=("HTTP+JSON",)) as app:
+    with A2AApp(ScenarioAgent(), protocol_bindings=("HTTP+JSON",)) as app:
         assert get(Peer(app), "/tasks").json["tasks"] == []
         assert Peer(app).post(rpc("ListTasks")).status == 404
-    with A2AApp(ScenarioAgent(), versions=("0.3",)) as app:
+    with A2AApp(ScenarioAgent(), protocol_versions=("0.3",)) as app:
         assert get(Peer(app), "/tasks").status == 404
         assert get(Peer(app), "/v1/tasks/none", A2A_Version="0.3").json["code"] == -32001
-    with A2AApp(ScenarioAgent(), versions=("1.0",)) as app:
+    with A2AApp(ScenarioAgent(), protocol_versions=("1.0",)) as app:
         # Nobody else needs the word, so it is a tenant like others.
         assert get(Peer(app), "/v1/tasks").json["tasks"] == []
 

@@ -23,7 +23,10 @@ BOTH = ("1.0", "0.3")
 def peers() -> Iterator[dict[tuple[str, ...], Peer]]:
     """A server for each set of versions."""
     sets = (BOTH, ("0.3", "1.0"), ("1.0",), ("0.3",))
-    apps = {versions: A2AApp(ScenarioAgent(), versions=versions, limits=Limits(tick=0.05)) for versions in sets}
+    apps = {
+        versions: A2AApp(ScenarioAgent(), protocol_versions=versions, limits=Limits(disconnect_check_interval=0.05))
+        for versions in sets
+    }
     yield {versions: Peer(app) for versions, app in apps.items()}
     for app in apps.values():
         app.close(0)

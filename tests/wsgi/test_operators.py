@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from a2a_sync import A2AApp, Agent, Client, Limits, Message, RequestContext, SQLiteStore, Task, TaskNotFoundError
-from a2a_sync.metrics import Metrics
+from a2a_sync.server.metrics import Metrics
 from a2a_sync.testing import wsgi_session
 from tests.live import gunicorn
 
@@ -94,7 +94,7 @@ def test_a_run_that_never_looks_whether_it_was_cancelled_is_shown_as_lingering()
         release.wait(30)
         return "too late"
 
-    with A2AApp(agent, metrics=Metrics(), limits=Limits(tick=0.05)) as app:
+    with A2AApp(agent, metrics=Metrics(), limits=Limits(disconnect_check_interval=0.05)) as app:
         client = Client(app)
         task = client.send("go", return_immediately=True)
         assert isinstance(task, Task)
@@ -113,7 +113,7 @@ def test_a_run_that_never_looks_whether_it_was_cancelled_is_shown_as_lingering()
 
 
 def test_open_streams_are_shown() -> None:
-    with A2AApp(make_agent(), metrics=Metrics(), limits=Limits(tick=0.05)) as app:
+    with A2AApp(make_agent(), metrics=Metrics(), limits=Limits(disconnect_check_interval=0.05)) as app:
         with Client("http://agent.test", session=wsgi_session(app)) as client, client.stream("wait") as stream:
             next(iter(stream))
             assert samples(app)["a2a_streams_open"] == 1
@@ -125,7 +125,7 @@ def test_open_streams_are_shown() -> None:
 def test_a_missing_package_is_named_when_metrics_are_made() -> None:
     code = (
         "import sys; sys.modules['prometheus_client'] = None\n"
-        "from a2a_sync.metrics import Metrics\n"
+        "from a2a_sync.server.metrics import Metrics\n"
         "try: Metrics()\n"
         "except ImportError as error: print(error)"
     )

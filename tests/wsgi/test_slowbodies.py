@@ -58,7 +58,7 @@ def drip(line: socket.socket, piece: bytes) -> None:
 def test_a_client_that_is_never_silent_and_never_done_is_cut_off(framing: str) -> None:
     piece = b"1\r\nx\r\n" if "chunked" in framing else b"x"
     with (
-        serving(Limits(body_time=0.3, read_deadline=30)) as address,
+        serving(Limits(body_timeout=0.3, body_idle_timeout=30)) as address,
         socket.create_connection(address, timeout=PATIENCE) as line,
     ):
         line.sendall(f"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n{framing}\r\n\r\n".encode())

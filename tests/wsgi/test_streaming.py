@@ -28,10 +28,10 @@ from a2a_sync import (
 )
 from a2a_sync.bindings.jsonrpc import EventEnvelope
 from a2a_sync.codec import by_version
+from a2a_sync.engine.hub import Subscription
 from a2a_sync.errors import UnsupportedOperationError
-from a2a_sync.events import Subscription
 from a2a_sync.operations import StreamItem
-from a2a_sync.stores.base import LogPage, Scope, TaskQuery
+from a2a_sync.stores.base import LogPage, Owner, TaskQuery
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.streaming import EventStreamBody
 from tests.scenarios.agent import ScenarioAgent
@@ -48,7 +48,9 @@ def make_peer() -> Iterator[MakePeer]:
     apps: list[A2AApp] = []
 
     def make(agent: Any = None, store: Any = None, **limits: Any) -> Peer:
-        app = A2AApp(agent or ScenarioAgent(), store=store, limits=Limits(**{"tick": 0.02, **limits}))
+        app = A2AApp(
+            agent or ScenarioAgent(), store=store, limits=Limits(**{"disconnect_check_interval": 0.02, **limits})
+        )
         apps.append(app)
         return Peer(app)
 
@@ -146,15 +148,15 @@ def test_the_stream_ends_where_the_agent_asks(peer: Peer) -> None:
 
 def test_a_message_without_a_task_is_one_event_without_a_number(make_peer: MakePeer) -> None:
     agent = Agent("direct", description="Answers at once", direct=True)
-    agent.message(lambda message, context: context.say("no task was needed"))
-    (frame,) = all_frames(send(make_peer(agent, direct=20.0), "x"))
+    agent.message(lambda message, context: context.agent_message("no task was needed"))
+    (frame,) = all_frames(send(make_peer(agent, direct_reply_timeout=20.0), "x"))
 
     assert (frame.id, members(frame)) == (None, {"message"})
     assert frame.json["result"]["message"]["parts"] == [{"text": "no task was needed"}]
 
 
 def test_a_long_stream_loses_nothing_when_its_client_is_slow(make_peer: MakePeer) -> None:
-    peer = make_peer(queue=2)
+    peer = make_peer(max_buffered_batches=2)
     with send(peer, "count 500") as answer:
         events = []
         for number, event in enumerate(answer.events()):
@@ -262,7 +264,7 @@ class Failing(MemoryStore):
 
     error: Exception | None = None
 
-    def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+    def log(self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
         if self.error is not None:
             raise self.error
         return super().log(scope, task_id, after=after, limit=limit)
@@ -281,7 +283,7 @@ def test_a_fault_within_a_stream_is_its_last_event_and_says_nothing_but_an_id(
     error: Exception, make_peer: MakePeer, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Failing()
-    peer = make_peer(store=store, queue=1)
+    peer = make_peer(store=store, max_buffered_batches=1)
     with send(peer, "count 100") as answer, caplog.at_level(logging.ERROR, logger="a2a_sync"):
         frames = answer.frames()
         first = next(frames)
@@ -329,7 +331,7 @@ def test_what_a_run_sends_that_json_cannot_say_fails_the_task_and_says_nothing_b
 
 
 def test_a_stream_with_nothing_to_say_begins_at_once(make_peer: MakePeer) -> None:
-    peer = make_peer(tick=30, heartbeat=60)
+    peer = make_peer(disconnect_check_interval=30, stream_keepalive_interval=60)
     task_id = asked(peer)
     version = all_versions(peer, task_id)
 
@@ -349,7 +351,7 @@ def all_versions(peer: Peer, task_id: str) -> int:
 
 
 def test_a_silent_stream_gives_signs_of_life(make_peer: MakePeer) -> None:
-    peer = make_peer(tick=0.01, heartbeat=0.05)
+    peer = make_peer(disconnect_check_interval=0.01, stream_keepalive_interval=0.05)
     task_id = asked(peer)
     with subscribe(peer, task_id) as answer:
         frames = answer.frames()
@@ -363,13 +365,13 @@ def test_a_silent_stream_gives_signs_of_life(make_peer: MakePeer) -> None:
 
 
 def test_a_stream_that_speaks_needs_no_signs_of_life(make_peer: MakePeer) -> None:
-    frames = all_frames(send(make_peer(heartbeat=30), "count 200"))
+    frames = all_frames(send(make_peer(stream_keepalive_interval=30), "count 200"))
 
     assert all(frame.field("data") is not None for frame in frames)
 
 
 def test_a_stream_ends_cleanly_at_the_end_of_its_life_and_the_task_goes_on(make_peer: MakePeer) -> None:
-    peer = make_peer(stream_life=0.1)
+    peer = make_peer(max_stream_age=0.1)
     task_id = waiting(peer)
     started = time.monotonic()
 
@@ -397,7 +399,7 @@ ANSWER = Message(role=Role.AGENT, parts=(TextPart("x"),))
 
 
 def test_even_a_stream_that_never_falls_silent_ends() -> None:
-    limits = Limits(stream_life=0.2)
+    limits = Limits(max_stream_age=0.2)
     body = EventStreamBody(Endless(), EventEnvelope(1), by_version("1.0"), Connection({}, lambda: False), limits)
     started = time.monotonic()
 
@@ -427,7 +429,7 @@ def test_a_client_that_left_ends_its_stream_and_not_the_task(peer: Peer) -> None
 
 
 def test_a_stopping_server_ends_its_streams() -> None:
-    app = A2AApp(ScenarioAgent(), limits=Limits(tick=0.02))
+    app = A2AApp(ScenarioAgent(), limits=Limits(disconnect_check_interval=0.02))
     peer = Peer(app)
     with subscribe(peer, asked(peer)) as answer:
         frames = answer.frames()
@@ -439,7 +441,7 @@ def test_a_stopping_server_ends_its_streams() -> None:
 @pytest.mark.parametrize("method", ["SendStreamingMessage", "SubscribeToTask"])
 def test_a_stream_too_many_is_refused_and_leaves_no_trace(method: str, make_peer: MakePeer) -> None:
     store = MemoryStore()
-    peer = make_peer(store=store, streams=1)
+    peer = make_peer(store=store, max_open_streams=1)
     task_id = asked(peer)
     params = message() if method == "SendStreamingMessage" else {"id": task_id}
     with subscribe(peer, task_id):
@@ -448,14 +450,14 @@ def test_a_stream_too_many_is_refused_and_leaves_no_trace(method: str, make_peer
         assert (answer.status, answer.error["code"], answer.json["id"]) == (429, -32000, "busy")
         assert answer.headers["Content-Type"] == "application/json"
         assert int(answer.headers["Retry-After"]) >= 1
-        assert store.list(Scope(), TaskQuery()).total == 1
+        assert store.list(Owner(), TaskQuery()).total == 1
         assert state(peer, task_id) == "TASK_STATE_INPUT_REQUIRED"
 
     assert all_frames(peer.stream("SendStreamingMessage", message()))
 
 
 def test_a_refused_stream_gives_its_place_back(make_peer: MakePeer) -> None:
-    peer = make_peer(streams=1)
+    peer = make_peer(max_open_streams=1)
     for _ in range(5):
         assert peer.call("SubscribeToTask", {"id": "nope"}).error["code"] == -32001
         assert peer.call("SendStreamingMessage", message(taskId="nope")).error["code"] == -32001
@@ -463,7 +465,7 @@ def test_a_refused_stream_gives_its_place_back(make_peer: MakePeer) -> None:
 
 @pytest.mark.parametrize("frames", [0, 1, 2])
 def test_a_closed_stream_frees_its_place_once_and_its_subscription(frames: int, make_peer: MakePeer) -> None:
-    peer = make_peer(streams=1, heartbeat=0.02)
+    peer = make_peer(max_open_streams=1, stream_keepalive_interval=0.02)
     task_id = asked(peer)
     before = subscriptions()
     for _ in range(3):
@@ -488,7 +490,7 @@ def subscriptions() -> int:
 
 @pytest.mark.parametrize("iterate", [True, False])
 def test_the_socket_is_lent_with_a_write_limit_and_given_back_without(iterate: bool, make_peer: MakePeer) -> None:
-    peer = make_peer(write_deadline=4.5)
+    peer = make_peer(write_timeout=4.5)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(99)
@@ -504,7 +506,7 @@ def test_the_socket_is_lent_with_a_write_limit_and_given_back_without(iterate: b
 def test_a_client_that_does_not_read_is_cut_off_where_a_polite_server_would_wait_for_it(
     reads: bool, make_peer: MakePeer
 ) -> None:
-    peer = make_peer(write_deadline=0.05 if not reads else 60)
+    peer = make_peer(write_timeout=0.05 if not reads else 60)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         answer = opened(peer, {"gunicorn.socket": ours})
@@ -521,7 +523,7 @@ def test_a_client_that_does_not_read_is_cut_off_where_a_polite_server_would_wait
 
 
 def test_a_body_is_read_within_its_own_limit(make_peer: MakePeer) -> None:
-    peer = make_peer(read_deadline=0.05)
+    peer = make_peer(body_idle_timeout=0.05)
     ours, theirs = socket.socketpair()
     with ours, theirs, ours.makefile("rb") as body:
         theirs.sendall(rpc("ListTasks")[:20])

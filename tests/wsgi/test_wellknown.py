@@ -126,7 +126,7 @@ def test_whoever_names_another_version_gets_the_card_for_both(version: str) -> N
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 @pytest.mark.parametrize("asked", ["", "1.0", "0.3", "2.0"])
 def test_an_app_of_one_version_serves_its_card_and_no_other(version: str, asked: str) -> None:
-    answer = card(peer(versions=(version,)), **{"A2A-Version": asked})
+    answer = card(peer(protocol_versions=(version,)), **{"A2A-Version": asked})
 
     codec = by_version(version)
     assert codec.dump(codec.load(AgentCard, answer.json)) == answer.json
@@ -134,12 +134,12 @@ def test_an_app_of_one_version_serves_its_card_and_no_other(version: str, asked:
 
 
 def test_the_old_path_is_there_for_the_old_protocol_only() -> None:
-    assert peer(versions=("0.3",)).request("GET", OLD_CARD).json["url"] == f"http://{HOST}/"
-    assert peer(versions=("1.0",)).request("GET", OLD_CARD).status == 404
+    assert peer(protocol_versions=("0.3",)).request("GET", OLD_CARD).json["url"] == f"http://{HOST}/"
+    assert peer(protocol_versions=("1.0",)).request("GET", OLD_CARD).status == 404
 
 
 def test_the_versions_are_named_in_the_order_they_were_given_in() -> None:
-    answer = card(peer(versions=("0.3", "1.0")))
+    answer = card(peer(protocol_versions=("0.3", "1.0")))
 
     assert offered(answer) == [
         ("JSONRPC", "0.3"),
@@ -150,7 +150,7 @@ def test_the_versions_are_named_in_the_order_they_were_given_in() -> None:
 
 
 def test_the_bindings_are_named_in_the_order_they_were_given_in() -> None:
-    answer = card(peer(bindings=("HTTP+JSON", "JSONRPC")))
+    answer = card(peer(protocol_bindings=("HTTP+JSON", "JSONRPC")))
     assert offered(answer) == [
         ("HTTP+JSON", "1.0"),
         ("JSONRPC", "1.0"),
@@ -158,11 +158,11 @@ def test_the_bindings_are_named_in_the_order_they_were_given_in() -> None:
         ("JSONRPC", "0.3"),
     ]
     assert (answer.json["preferredTransport"], answer.json["url"]) == ("HTTP+JSON", f"http://{HOST}")
-    assert offered(card(peer(bindings=("JSONRPC",)))) == [("JSONRPC", "1.0"), ("JSONRPC", "0.3")]
+    assert offered(card(peer(protocol_bindings=("JSONRPC",)))) == [("JSONRPC", "1.0"), ("JSONRPC", "0.3")]
 
 
 def test_a_binding_that_is_not_served_is_not_in_the_card() -> None:
-    answer = card(peer(bindings=("HTTP+JSON",)))
+    answer = card(peer(protocol_bindings=("HTTP+JSON",)))
 
     assert offered(answer) == [("HTTP+JSON", "1.0"), ("HTTP+JSON", "0.3")]
     only = [{"url": f"http://{HOST}", "transport": "HTTP+JSON"}]

@@ -13,12 +13,12 @@ from typing import Any
 
 from a2a_sync import operations as op
 from a2a_sync import types as t
+from a2a_sync.codec.base import TableCodec
 from a2a_sync.codec.fields import TEXT, Kind
 from a2a_sync.codec.records import Member, Record, required
-from a2a_sync.codec.table import TableCodec
 from a2a_sync.codec.v03 import cards, requests, tasks
 from a2a_sync.codec.v03.parts import METADATA, PART
-from a2a_sync.errors import A2AError, ExtensionSupportRequiredError, UnsupportedOperationError
+from a2a_sync.errors import AgentError, ExtensionSupportRequiredError, UnsupportedOperationError
 from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
 from a2a_sync.operations import StreamItem
 
@@ -63,11 +63,11 @@ METHODS = {
 class OldCodec(TableCodec):
     """What the dialects of 0.3 have in common; see `Codec`."""
 
-    def dump_error(self, error: A2AError) -> dict[str, Any]:
+    def dump_error(self, error: AgentError) -> dict[str, Any]:
         written = super().dump_error(error)
         if isinstance(error, ExtensionSupportRequiredError):
             # 0.3 has no code for it; the details still say what it is.
-            written["code"] = UnsupportedOperationError.code
+            written["code"] = UnsupportedOperationError.jsonrpc_code
         return written
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from a2a_sync import types as t
 from a2a_sync.codec.fields import BASE64, Invalid, Kind
-from a2a_sync.codec.v03.proto import KINDS, METHODS, ProtoCodec
+from a2a_sync.codec.v03.http import KINDS, METHODS, ProtoCodec
 
 #: Where files can be, and the members that lead there.
 _LEADING: dict[type, tuple[str, ...]] = {

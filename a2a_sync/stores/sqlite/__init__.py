@@ -13,19 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from a2a_sync import clock
-from a2a_sync.auth.ownership import quota_owner
+from a2a_sync.concurrency import clock
 from a2a_sync.errors import StoreError
 from a2a_sync.lifecycle import Entry, LogEvent
-from a2a_sync.operations import RunRequest
+from a2a_sync.operations import RunRequest, quota_owner
 from a2a_sync.stores.base import (
     UNBOUNDED,
     Cursor,
     Expiry,
     LogPage,
+    Owner,
     RunRevoked,
     RunToken,
-    Scope,
     SentRun,
     StartedRun,
     StoredTask,
@@ -117,7 +116,7 @@ class SQLiteStore:
 
     def start_run(
         self,
-        scope: Scope,
+        scope: Owner,
         request: RunRequest,
         events: Sequence[LogEvent],
         *,
@@ -132,7 +131,7 @@ class SQLiteStore:
         def work(connection: sqlite3.Connection) -> tuple[HeadRow, tuple[str, ...]]:
             sends.refuse_known(connection, self._sql, scope, request.key)
             if create:
-                old = HeadRow.new(scope.tenant, scope.owner, request)
+                old = HeadRow.new(scope.tenant, scope.id, request)
             else:
                 old = self._startable(connection, scope, request.task_id)
             body = request_row.body(old.version)
@@ -148,12 +147,12 @@ class SQLiteStore:
                 webhook.put(connection, self._sql, new.key, old.version)
             return new, self._retention.make_room(connection, owner, quota, create=create)
 
-        owner = quota_owner(scope.owner)
+        owner = quota_owner(scope.id)
         row, forgotten = self._retention.with_room(owner, lambda: self._database.write(work))
         head = row.head(batch.change.status)
         return StartedRun(token=token, head=head, entries=batch.entries, forgotten=forgotten)
 
-    def sent(self, scope: Scope, key: str) -> SentRun | None:
+    def sent(self, scope: Owner, key: str) -> SentRun | None:
         """See `TaskStore.sent`."""
         return self._database.read(lambda connection: sends.find(connection, self._sql, scope, key))
 
@@ -180,7 +179,7 @@ class SQLiteStore:
         adopted = self._database.write(work)
         return StartedRun(token=token, head=adopted.head(batch.change.status), entries=batch.entries)
 
-    def interrupt(self, scope: Scope, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
+    def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """See `TaskStore.interrupt`."""
 
         def open_(row: HeadRow | None) -> HeadRow:
@@ -188,7 +187,7 @@ class SQLiteStore:
 
         return self._append(task_id, events, open_, None)
 
-    def delete(self, scope: Scope, task_id: str) -> None:
+    def delete(self, scope: Owner, task_id: str) -> None:
         """See `TaskStore.delete`."""
 
         def work(connection: sqlite3.Connection) -> None:
@@ -214,7 +213,7 @@ class SQLiteStore:
         self._database.write(work)
         return batch.entries
 
-    def _startable(self, connection: sqlite3.Connection, scope: Scope, task_id: str) -> HeadRow:
+    def _startable(self, connection: sqlite3.Connection, scope: Owner, task_id: str) -> HeadRow:
         row = _refuse_ended(_owned(self._row(connection, task_id), scope, task_id))
         if row.token is not None:
             raise TaskBusy(f"a run on task {task_id} goes on")
@@ -244,12 +243,12 @@ class SQLiteStore:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def head(self, scope: Scope, task_id: str) -> TaskHead:
+    def head(self, scope: Owner, task_id: str) -> TaskHead:
         """See `TaskStore.head`."""
         row = self._database.read(lambda connection: self._row(connection, task_id))
         return _owned(row, scope, task_id).head()
 
-    def request(self, scope: Scope, task_id: str) -> RunRequest | None:
+    def request(self, scope: Owner, task_id: str) -> RunRequest | None:
         """See `TaskStore.request`."""
 
         def work(connection: sqlite3.Connection) -> RunRequest | None:
@@ -264,7 +263,7 @@ class SQLiteStore:
 
     def load(
         self,
-        scope: Scope,
+        scope: Owner,
         task_id: str,
         *,
         history: int | None = None,
@@ -283,7 +282,7 @@ class SQLiteStore:
             self._keep_snapshot(reading, task)
         return StoredTask(task=task, version=reading.row.version, running=reading.row.token is not None)
 
-    def log(self, scope: Scope, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+    def log(self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
         """See `TaskStore.log`."""
 
         def work(connection: sqlite3.Connection) -> tuple[HeadRow, Sequence[tuple[int, bytes]]]:
@@ -300,7 +299,7 @@ class SQLiteStore:
             compacted=row.compacted,
         )
 
-    def list(self, scope: Scope, query: TaskQuery) -> TaskPage:
+    def list(self, scope: Owner, query: TaskQuery) -> TaskPage:
         """See `TaskStore.list`."""
 
         def work(connection: sqlite3.Connection) -> tuple[Sequence[Reading], bool, int]:
@@ -324,7 +323,7 @@ class SQLiteStore:
     def _current(self, connection: sqlite3.Connection, token: RunToken) -> HeadRow:
         return _held(token, self._row(connection, token.task_id))
 
-    def _key(self, connection: sqlite3.Connection, scope: Scope, task_id: str) -> int:
+    def _key(self, connection: sqlite3.Connection, scope: Owner, task_id: str) -> int:
         return _owned(self._row(connection, task_id), scope, task_id).key
 
     def _body(self, connection: sqlite3.Connection, key: int, number: int) -> bytes:
@@ -345,7 +344,7 @@ class SQLiteStore:
 
     # -- listing ------------------------------------------------------------------------------------------------------
 
-    def _page(self, connection: sqlite3.Connection, scope: Scope, query: TaskQuery, total: int) -> Sequence[HeadRow]:
+    def _page(self, connection: sqlite3.Connection, scope: Owner, query: TaskQuery, total: int) -> Sequence[HeadRow]:
         """The page and one row more. A few tasks of a context are sorted; many are met soon enough in order of time."""
         few = query.context_id and total <= _SORTED_AT_ONCE
         where, values = _filter(scope, query)
@@ -359,7 +358,7 @@ class SQLiteStore:
         limit = min(query.size + 1, total)
         return [HeadRow._make(row) for row in connection.execute(statement, (*values, limit))]
 
-    def _total(self, connection: sqlite3.Connection, scope: Scope, query: TaskQuery) -> int:
+    def _total(self, connection: sqlite3.Connection, scope: Owner, query: TaskQuery) -> int:
         if query.context_id or query.since_ms is not None:
             where, values = _filter(scope, query)
             table = self._sql.by_context if query.context_id else self._sql.by_time
@@ -381,7 +380,7 @@ def _held(token: RunToken, row: HeadRow | None) -> HeadRow:
     return row
 
 
-def _owned(row: HeadRow | None, scope: Scope, task_id: str) -> HeadRow:
+def _owned(row: HeadRow | None, scope: Owner, task_id: str) -> HeadRow:
     if row is None or (row.tenant, row.owner) != scope:
         raise not_found(task_id)
     return row
@@ -399,8 +398,8 @@ def _refuse_large(row: HeadRow, most: int | None) -> HeadRow:
     return row
 
 
-def _filter(scope: Scope, query: TaskQuery) -> tuple[str, tuple[object, ...]]:
-    terms: list[tuple[str, object]] = [("tenant = ?", scope.tenant), ("owner = ?", scope.owner)]
+def _filter(scope: Owner, query: TaskQuery) -> tuple[str, tuple[object, ...]]:
+    terms: list[tuple[str, object]] = [("tenant = ?", scope.tenant), ("owner = ?", scope.id)]
     if query.context_id:
         terms.append(("context = ?", query.context_id))
     if query.state is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from a2a_sync.stores.base import RunToken, Scope
+from a2a_sync.stores.base import Owner, RunToken
 from a2a_sync.stores.contexts import StateConflict, StoredState
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.rows import HeadRow
@@ -22,7 +22,7 @@ class SQLiteContexts:
         self._sql = sql
         self._held = held
 
-    def state(self, scope: Scope, context_id: str) -> StoredState:
+    def state(self, scope: Owner, context_id: str) -> StoredState:
         """See `Contexts.state`."""
         return self._database.read(lambda connection: self._find(connection, scope, context_id))
 
@@ -31,7 +31,7 @@ class SQLiteContexts:
 
         def work(connection: sqlite3.Connection) -> None:
             row = self._held(connection, token)
-            scope = Scope(row.tenant, row.owner)
+            scope = Owner(row.tenant, row.owner)
             current = self._find(connection, scope, row.context)
             if current.version != expected:
                 raise StateConflict(current)
@@ -39,6 +39,6 @@ class SQLiteContexts:
 
         self._database.write(work)
 
-    def _find(self, connection: sqlite3.Connection, scope: Scope, context_id: str) -> StoredState:
+    def _find(self, connection: sqlite3.Connection, scope: Owner, context_id: str) -> StoredState:
         row = connection.execute(self._sql.state, (*scope, context_id)).fetchone()
         return StoredState() if row is None else StoredState(*row)

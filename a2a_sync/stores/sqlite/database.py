@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from a2a_sync.concurrency.gevent import original
 from a2a_sync.errors import StoreError
-from a2a_sync.native import original
 
 _T = TypeVar("_T")
 

@@ -7,18 +7,18 @@ import json
 import sqlite3
 
 from a2a_sync.operations import SendKey
-from a2a_sync.stores.base import AlreadySent, Scope, SentRun
+from a2a_sync.stores.base import AlreadySent, Owner, SentRun
 from a2a_sync.stores.sqlite.rows import HeadRow
 from a2a_sync.stores.sqlite.schema import Statements, place
 
 
-def find(connection: sqlite3.Connection, sql: Statements, scope: Scope, key: str) -> SentRun | None:
+def find(connection: sqlite3.Connection, sql: Statements, scope: Owner, key: str) -> SentRun | None:
     """The send of `scope` with this key."""
     row = connection.execute(sql.sent, (_digest(scope, key),)).fetchone()
     return None if row is None else SentRun._make(row)
 
 
-def refuse_known(connection: sqlite3.Connection, sql: Statements, scope: Scope, key: SendKey | None) -> None:
+def refuse_known(connection: sqlite3.Connection, sql: Statements, scope: Owner, key: SendKey | None) -> None:
     """Let only sends pass whose key is new.
 
     Raises:
@@ -32,10 +32,10 @@ def refuse_known(connection: sqlite3.Connection, sql: Statements, scope: Scope, 
 def keep(connection: sqlite3.Connection, sql: Statements, key: SendKey | None, old: HeadRow, new: HeadRow) -> None:
     """Keep the key of a send that has just made `new` of `old`."""
     if key is not None:
-        digest = _digest(Scope(new.tenant, new.owner), key.key)
+        digest = _digest(Owner(new.tenant, new.owner), key.key)
         connection.execute(sql.put_send, (digest, new.key, new.version, key.fingerprint))
         connection.execute(sql.mark_send, (digest, place(new.key, old.version + 1)))
 
 
-def _digest(scope: Scope, key: str) -> bytes:
+def _digest(scope: Owner, key: str) -> bytes:
     return hashlib.sha256(json.dumps([*scope, key]).encode()).digest()[:16]

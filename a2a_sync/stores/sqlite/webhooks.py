@@ -11,7 +11,7 @@ from typing import Any
 from a2a_sync import jsontext
 from a2a_sync.codec import by_version
 from a2a_sync.operations import Webhook
-from a2a_sync.stores.base import Scope
+from a2a_sync.stores.base import Owner
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.schema import Statements
 from a2a_sync.stores.webhooks import SNAPSHOT, StoredWebhook, TooManyWebhooks
@@ -25,13 +25,13 @@ class SQLiteWebhooks:
     """The `Webhooks` of an `SQLiteStore`. `key_of` finds a task's key, or raises that there is none in the scope."""
 
     def __init__(
-        self, database: Database, sql: Statements, key_of: Callable[[sqlite3.Connection, Scope, str], int]
+        self, database: Database, sql: Statements, key_of: Callable[[sqlite3.Connection, Owner, str], int]
     ) -> None:
         self._database = database
         self._sql = sql
         self._key_of = key_of
 
-    def put(self, scope: Scope, webhook: Webhook, *, most: int) -> None:
+    def put(self, scope: Owner, webhook: Webhook, *, most: int) -> None:
         """See `Webhooks.put`."""
         row = WebhookRow(webhook)
 
@@ -43,7 +43,7 @@ class SQLiteWebhooks:
 
         self._database.write(work)
 
-    def of_task(self, scope: Scope, task_id: str) -> tuple[StoredWebhook, ...]:
+    def of_task(self, scope: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
         """See `Webhooks.of_task`."""
 
         def work(connection: sqlite3.Connection) -> list[Sequence[Any]]:
@@ -51,7 +51,7 @@ class SQLiteWebhooks:
 
         return tuple(map(_stored, self._database.read(work)))
 
-    def delete(self, scope: Scope, task_id: str, webhook_id: str) -> None:
+    def delete(self, scope: Owner, task_id: str, webhook_id: str) -> None:
         """See `Webhooks.delete`."""
 
         def work(connection: sqlite3.Connection) -> None:
@@ -138,7 +138,7 @@ def _load(body: bytes) -> TaskPushNotificationConfig:
 def _stored(row: Sequence[Any]) -> StoredWebhook:
     tenant, owner, head, body, number, version, revision, cursor, tries, due_ms, disabled, open_, holder = row
     return StoredWebhook(
-        scope=Scope(tenant, owner),
+        scope=Owner(tenant, owner),
         config=_load(body),
         number=number,
         version=version,

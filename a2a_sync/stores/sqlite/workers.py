@@ -8,10 +8,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 
-from a2a_sync.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import HeldRun, RunToken, Scope, StartedRun
+from a2a_sync.stores.base import HeldRun, Owner, RunToken, StartedRun
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.schema import Statements
 
@@ -66,7 +66,7 @@ class SQLiteWorkers:
             return connection.execute(self._sql.held, (worker, worker)).fetchall()
 
         return tuple(
-            HeldRun(Scope(tenant, owner), RunToken(task_id, token))
+            HeldRun(Owner(tenant, owner), RunToken(task_id, token))
             for tenant, owner, task_id, token in self._database.read(work)
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync.stores.base import RunRevoked, RunToken, Scope, TaskQuery, TaskStore
+from a2a_sync.stores.base import Owner, RunRevoked, RunToken, TaskQuery, TaskStore
 from a2a_sync.stores.contexts import StateConflict, StoredState
 from a2a_sync.testing.storecontract.making import FOREIGN, MINE, begin, done, ever, ids, resume, status, together
 from a2a_sync.types import TaskState
@@ -16,7 +16,7 @@ from a2a_sync.types import TaskState
 NOTHING = StoredState(b"{}", 0)
 
 
-def keep(store: TaskStore, body: bytes = b'{"n":1}', *, scope: Scope = MINE, context_id: str = "c") -> str:
+def keep(store: TaskStore, body: bytes = b'{"n":1}', *, scope: Owner = MINE, context_id: str = "c") -> str:
     """A completed task whose run has set the state of its context; its id."""
     run = begin(store, scope=scope, context_id=context_id)
     store.contexts.set_state(run.token, body, expected=store.contexts.state(scope, context_id).version)
@@ -59,7 +59,7 @@ class Contexts:
         assert store.contexts.state(MINE, "d").body == b"2"
 
     @pytest.mark.parametrize("scope", FOREIGN)
-    def test_the_context_of_the_same_id_in_another_scope_is_another_one(self, store: Any, scope: Scope) -> None:
+    def test_the_context_of_the_same_id_in_another_scope_is_another_one(self, store: Any, scope: Owner) -> None:
         keep(store, b"mine")
         assert store.contexts.state(scope, "c") == NOTHING
         keep(store, b"theirs", scope=scope)

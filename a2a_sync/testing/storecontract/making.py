@@ -10,7 +10,7 @@ from typing import Any
 
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest, SendKey
-from a2a_sync.stores.base import COMPACT_FROM, UNBOUNDED, Expiry, Scope, StartedRun, StoreQuota, TaskQuery, TaskStore
+from a2a_sync.stores.base import COMPACT_FROM, UNBOUNDED, Expiry, Owner, StartedRun, StoreQuota, TaskQuery, TaskStore
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -23,8 +23,8 @@ from a2a_sync.types import (
     new_id,
 )
 
-MINE = Scope("acme", "ada")
-FOREIGN = (Scope("acme", "bob"), Scope("other", "ada"), Scope())
+MINE = Owner("acme", "ada")
+FOREIGN = (Owner("acme", "bob"), Owner("other", "ada"), Owner())
 NOON = datetime(2026, 5, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 #: No wait in these tests is longer, in seconds.
 PATIENCE = 30.0
@@ -60,7 +60,7 @@ def chunk(task_id: str, text: str, *, artifact_id: str = "a", append: bool = Fal
 def begin(
     store: TaskStore,
     *,
-    scope: Scope = MINE,
+    scope: Owner = MINE,
     task_id: str = "",
     context_id: str = "c",
     at: datetime | None = NOON,
@@ -79,7 +79,7 @@ def begin(
 
 
 def resume(
-    store: TaskStore, task_id: str, *, scope: Scope = MINE, text: str = "again", quota: StoreQuota = UNBOUNDED
+    store: TaskStore, task_id: str, *, scope: Owner = MINE, text: str = "again", quota: StoreQuota = UNBOUNDED
 ) -> StartedRun:
     """The next run of a task."""
     told = message(task_id, text)
@@ -88,7 +88,7 @@ def resume(
 
 
 def send(
-    store: TaskStore, key: str, fingerprint: str = "print", *, scope: Scope = MINE, task_id: str = ""
+    store: TaskStore, key: str, fingerprint: str = "print", *, scope: Owner = MINE, task_id: str = ""
 ) -> StartedRun:
     """A run that came with a key: of a new task, or the next one of `task_id`."""
     told = message(task_id or new_id())
@@ -98,7 +98,7 @@ def send(
 
 
 def done(
-    store: TaskStore, *, scope: Scope = MINE, context_id: str = "c", at: datetime | None = NOON, task_id: str = ""
+    store: TaskStore, *, scope: Owner = MINE, context_id: str = "c", at: datetime | None = NOON, task_id: str = ""
 ) -> str:
     """A completed task; its id."""
     run = begin(store, scope=scope, context_id=context_id, at=at, task_id=task_id)
@@ -107,7 +107,7 @@ def done(
     return run.head.id
 
 
-def ids(store: TaskStore, query: TaskQuery, scope: Scope = MINE) -> list[str]:
+def ids(store: TaskStore, query: TaskQuery, scope: Owner = MINE) -> list[str]:
     return [task.id for task in store.list(scope, query).tasks]
 
 

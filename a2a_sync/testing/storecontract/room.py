@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from a2a_sync.errors import TaskNotFoundError
-from a2a_sync.stores.base import COMPACT_FROM, OwnerFull, RunRevoked, Scope, StoreQuota, TaskFull, TaskQuery
+from a2a_sync.stores.base import COMPACT_FROM, Owner, OwnerFull, RunRevoked, StoreQuota, TaskFull, TaskQuery
 from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, ids, resume, status
 from a2a_sync.types import TaskState
 
@@ -81,19 +81,19 @@ class Room:
 
     def test_the_bound_counts_the_tasks_of_all_scopes(self, make_store: Callable[..., Any]) -> None:
         store = make_store(max_tasks=4)
-        scopes = [Scope("", str(n)) for n in range(10)]
+        scopes = [Owner("", str(n)) for n in range(10)]
         for n, scope in enumerate(scopes):
             done(store, scope=scope, at=NOON + timedelta(seconds=n))
         assert [store.list(scope, TaskQuery()).total for scope in scopes] == [0] * 6 + [1] * 4
 
     def test_at_the_bound_the_owner_with_most_tasks_loses_its_oldest(self, make_store: Callable[..., Any]) -> None:
         store = make_store(max_tasks=20)
-        other = Scope("", "other")
+        other = Owner("", "other")
         ended = done(store, scope=other, at=NOON)
         waiting = begin(store, scope=other, at=NOON)
         store.append(waiting.token, [status(waiting.head.id, TaskState.INPUT_REQUIRED)], end=True)
         # Callers choose their tenants, so these are no owners of their own; nor are the agents of one host.
-        greedy = [Scope("", "greedy"), *(Scope(f"tenant {n}", "greedy") for n in range(3)), Scope("", "echo\x1fgreedy")]
+        greedy = [Owner("", "greedy"), *(Owner(f"tenant {n}", "greedy") for n in range(3)), Owner("", "echo\x1fgreedy")]
         made = [(scope, done(store, scope=scope)) for _ in range(41) for scope in greedy]
         assert set(ids(store, TaskQuery(), other)) == {waiting.head.id, ended}
         assert sum(store.list(scope, TaskQuery()).total for scope in greedy) == 18
@@ -105,26 +105,26 @@ class Room:
     ) -> None:
         store = make_store(max_tasks=3)
         for name in ("c", "a", "b"):
-            done(store, scope=Scope("", name))
+            done(store, scope=Owner("", name))
             time.sleep(0.002)  # a store may order them by milliseconds
-        done(store, scope=Scope("", "d"))
-        assert [store.list(Scope("", name), TaskQuery()).total for name in "abcd"] == [1, 1, 0, 1]
+        done(store, scope=Owner("", "d"))
+        assert [store.list(Owner("", name), TaskQuery()).total for name in "abcd"] == [1, 1, 0, 1]
 
     def test_an_owner_whose_tasks_all_run_loses_none_and_the_next_one_does(
         self, make_store: Callable[..., Any]
     ) -> None:
         store = make_store(max_tasks=6)
-        runs = [begin(store, scope=Scope("", "busy")) for _ in range(4)]
+        runs = [begin(store, scope=Owner("", "busy")) for _ in range(4)]
         for _ in range(2):
-            done(store, scope=Scope("", "other"))
-        newest = done(store, scope=Scope("", "third"))
-        assert store.list(Scope("", "busy"), TaskQuery()).total == len(runs)
-        assert store.list(Scope("", "other"), TaskQuery()).total == 1
-        assert store.head(Scope("", "third"), newest)
+            done(store, scope=Owner("", "other"))
+        newest = done(store, scope=Owner("", "third"))
+        assert store.list(Owner("", "busy"), TaskQuery()).total == len(runs)
+        assert store.list(Owner("", "other"), TaskQuery()).total == 1
+        assert store.head(Owner("", "third"), newest)
 
     def test_a_quota_of_tasks_evicts_the_oldest_of_the_owner_only(self, store: Any) -> None:
         quota = StoreQuota(max_tasks=5)
-        other = [done(store, scope=Scope("", "other")) for _ in range(3)]
+        other = [done(store, scope=Owner("", "other")) for _ in range(3)]
         waiting = begin(store)
         store.append(waiting.token, [status(waiting.head.id, TaskState.INPUT_REQUIRED)], end=True)
         mine = []
@@ -133,7 +133,7 @@ class Room:
             store.append(run.token, [status(run.head.id, TaskState.COMPLETED)], end=True)
             mine.append(run.head.id)
         assert set(ids(store, TaskQuery())) == {waiting.head.id, *mine[-4:]}
-        assert set(ids(store, TaskQuery(), Scope("", "other"))) == set(other)
+        assert set(ids(store, TaskQuery(), Owner("", "other"))) == set(other)
         runs = [begin(store, quota=quota) for _ in range(5)]
         assert (waiting.head.id,) in [run.forgotten for run in runs]
         assert begin(store, quota=quota).head.running
@@ -166,7 +166,7 @@ class Room:
 
     def test_an_owner_may_hold_so_many_bytes_and_loses_its_oldest_tasks_for_new_ones(self, store: Any) -> None:
         quota = StoreQuota(max_bytes=200_000)
-        other = begin(store, scope=Scope("", "other"), text="x" * 300_000)
+        other = begin(store, scope=Owner("", "other"), text="x" * 300_000)
         ended = []
         for n in range(12):
             run = begin(store, text="x" * 30_000, at=NOON + timedelta(seconds=n), quota=quota)
@@ -175,7 +175,7 @@ class Room:
         assert ids(store, TaskQuery()) == ended[:-7:-1]
         large = begin(store, task_id="large", text="x" * 150_000, quota=quota)
         assert ids(store, TaskQuery()) == [ended[-1], "large"]
-        assert store.head(Scope("", "other"), other.head.id)
+        assert store.head(Owner("", "other"), other.head.id)
         # Only the new one is left to be evicted, and it has a run.
         with pytest.raises(OwnerFull):
             begin(store, task_id="more", text="x" * 150_000, quota=quota)

@@ -13,9 +13,9 @@ from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.stores.base import (
     AlreadySent,
+    Owner,
     RunRevoked,
     RunToken,
-    Scope,
     SentRun,
     StartedRun,
     TaskBusy,
@@ -176,7 +176,7 @@ class Runs:
     # -- scope ----------------------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("scope", FOREIGN)
-    def test_a_foreign_task_is_an_unknown_one_in_every_operation(self, store: Any, scope: Scope) -> None:
+    def test_a_foreign_task_is_an_unknown_one_in_every_operation(self, store: Any, scope: Owner) -> None:
         foreign = begin(store, task_id="foreign").head.id
         calls: Sequence[Callable[[str], object]] = (
             lambda task_id: resume(store, task_id, scope=scope),
@@ -237,7 +237,7 @@ class Runs:
         assert {store.sent(MINE, key).task_id for key in ("one", "two")} == {task_id}
 
     @pytest.mark.parametrize("scope", FOREIGN)
-    def test_a_key_means_nothing_to_others(self, store: Any, scope: Scope) -> None:
+    def test_a_key_means_nothing_to_others(self, store: Any, scope: Owner) -> None:
         send(store, "k")
         assert store.sent(scope, "k") is None
         send(store, "k", scope=scope)

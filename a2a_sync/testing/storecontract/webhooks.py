@@ -11,7 +11,7 @@ import pytest
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.operations import RunRequest, Webhook
-from a2a_sync.stores.base import COMPACT_FROM, Scope, TaskBusy, TaskStore
+from a2a_sync.stores.base import COMPACT_FROM, Owner, TaskBusy, TaskStore
 from a2a_sync.stores.webhooks import SNAPSHOT, TooManyWebhooks
 from a2a_sync.testing.storecontract.making import FOREIGN, MINE, begin, chunk, done, ever, message, status, together
 from a2a_sync.types import AuthenticationInfo, TaskPushNotificationConfig, TaskState
@@ -135,7 +135,7 @@ class Webhooks:
         assert ids_of(store, task_id) == ["b"]
 
     @pytest.mark.parametrize("scope", FOREIGN)
-    def test_webhooks_of_tasks_of_another_scope_do_not_exist(self, store: Any, scope: Scope) -> None:
+    def test_webhooks_of_tasks_of_another_scope_do_not_exist(self, store: Any, scope: Owner) -> None:
         task_id = done(store)
         put(store, task_id, "w")
         for call in (

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.asgi import get_asgi_application
 
-from a2a_sync.hosts.asgi import ASGIApp, Dispatcher
-from a2a_sync.hosts.django import database_connections
+from a2a_sync.integrations.asgi import ASGIApp, Dispatcher
+from a2a_sync.integrations.django import database_connections
 from a2a_sync.operations import Principal
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "examples.django_host.site.settings")

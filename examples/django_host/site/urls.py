@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 
-from a2a_sync.hosts.django import urls
+from a2a_sync.integrations.django import urls
 from examples.django_host.notes.agent import app
 
 

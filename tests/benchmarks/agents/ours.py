@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from a2a_sync import A2AApp, Agent, AgentSkill, InputRequired, Limits, MemoryStore, Message, RequestContext
+from a2a_sync.engine.run import status_event
 from a2a_sync.operations import RunRequest
-from a2a_sync.runs.run import status_event
 from a2a_sync.stores import open_store
-from a2a_sync.stores.base import Scope, TaskStore
+from a2a_sync.stores.base import Owner, TaskStore
 from a2a_sync.types import Artifact, Role, TaskArtifactUpdateEvent, TaskState, TextPart, new_id
 
 
@@ -53,7 +53,7 @@ def fill(store: TaskStore, count: int) -> None:
         message = Message(role=Role.USER, parts=(text,), task_id=new_id(), context_id=new_id())
         request = RunRequest(message=message)
         begin = [message, status_event(request, TaskState.SUBMITTED), status_event(request, TaskState.WORKING)]
-        started = store.start_run(Scope(), request, begin, create=True)
+        started = store.start_run(Owner(), request, begin, create=True)
         artifact = TaskArtifactUpdateEvent(
             task_id=message.task_id,
             context_id=message.context_id,
@@ -68,4 +68,4 @@ runs = int(os.environ.get("RUNS", "64"))
 url = os.environ.get("STORE")
 store = open_store(url) if url else MemoryStore(max_tasks=1_000_000)
 fill(store, int(os.environ.get("FILL", "0")))
-app = A2AApp(Echo(), store=store, limits=Limits(executions=runs, streams=max(runs, 1000)))
+app = A2AApp(Echo(), store=store, limits=Limits(max_concurrent_runs=runs, max_open_streams=max(runs, 1000)))

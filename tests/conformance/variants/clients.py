@@ -13,16 +13,16 @@ from a2a_sync import operations as op
 from a2a_sync.bindings.sse import BlockSource
 from a2a_sync.client.caller import Caller
 from a2a_sync.client.cards import Kept
+from a2a_sync.client.endpoint import WireEndpoint
 from a2a_sync.client.http import HttpAnswer
+from a2a_sync.client.jsonrpc import JsonRpcEndpoint
 from a2a_sync.client.link import Link
-from a2a_sync.client.rpc import JsonRpcEndpoint
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.trust import CardTrust
-from a2a_sync.client.wire import WireEndpoint
-from a2a_sync.errors import A2AError, HTTPStatusError, VersionNotSupportedError
+from a2a_sync.errors import AgentError, HTTPStatusError, VersionNotSupportedError
 from a2a_sync.lifecycle import ArtifactFold
 from a2a_sync.operations import Call, Endpoint
-from a2a_sync.receiver import RefusedNotification, _ReplayCache
+from a2a_sync.webhooks import NotificationRefusedError, _ReplayCache
 from tests.conformance.breaking import around_calls, deep, posting, replaced
 from tests.conformance.ours import Variant
 from tests.conformance.variants.encoding import snake
@@ -79,7 +79,7 @@ def _falling_back(target: Any, **options: Any) -> Client:
             return endpoint(call)
         except VersionNotSupportedError:
             if not older:
-                older.append(Client(target, **{**options, "version": "0.3"}))
+                older.append(Client(target, **{**options, "protocol_version": "0.3"}))
             link = older[0]._connect(older[0]._deadline(None))
             return link.endpoint(replace(call, context=replace(call.context, version="0.3")))
 
@@ -139,8 +139,8 @@ def _by_status_alone(error: Any) -> Any:
 def _generic(endpoint: Endpoint, call: Call) -> Any:
     try:
         return endpoint(call)
-    except A2AError as error:
-        raise A2AError(error.message) from None
+    except AgentError as error:
+        raise AgentError(error.message) from None
 
 
 def _by_status(read: Any) -> Any:
@@ -214,7 +214,7 @@ def _deaf(step: Any) -> Any:
     def next_event(self: Any) -> Any:
         try:
             return step(self)
-        except A2AError:
+        except AgentError:
             raise StopIteration from None
 
     return next_event
@@ -337,7 +337,7 @@ def _half_checked(_: Any) -> Any:
 def _only_new(read: Any) -> Any:
     def event(body: bytes) -> Any:
         if b'"kind"' in body:
-            raise RefusedNotification(400, "no event")
+            raise NotificationRefusedError(400, "no event")
         return read(body)
 
     return event
@@ -507,7 +507,7 @@ BROKEN: dict[str, Variant] = {
     "notifications of 1.0": Variant(
         "V1-HOOK-05",
         "a webhook does not understand tasks of 0.3",
-        inside=replaced("a2a_sync.receiver", "_read", _only_new),
+        inside=replaced("a2a_sync.webhooks", "_read", _only_new),
     ),
     "unbounded webhooks": Variant(
         "V1-HOOK-06",

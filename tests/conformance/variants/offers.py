@@ -12,7 +12,6 @@ from typing import Any
 from a2a_sync import A2AApp, TaskState
 from a2a_sync import operations as op
 from a2a_sync import types as t
-from a2a_sync.activation import Activation
 from a2a_sync.bindings.headers import NOTIFICATION_TOKEN
 from a2a_sync.errors import (
     ExtendedAgentCardNotConfiguredError,
@@ -21,10 +20,11 @@ from a2a_sync.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from a2a_sync.handler import RequestHandler
 from a2a_sync.operations import Call, Endpoint
 from a2a_sync.push.delivery import Delivery
 from a2a_sync.push.notification import Notification, Notifications
+from a2a_sync.server.activation import Activation
+from a2a_sync.server.handler import RequestHandler
 from tests.conformance.breaking import (
     Answer,
     Asked,

@@ -9,7 +9,7 @@ from typing import Any
 from a2a_sync import operations as op
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.errors import (
-    A2AError,
+    AgentError,
     InvalidParamsError,
     TaskNotCancelableError,
     TaskNotFoundError,
@@ -88,7 +88,7 @@ def _config_needed(endpoint: Endpoint, call: Call) -> Any:
     return endpoint(call)
 
 
-def _raise(error: A2AError) -> Callable[[Endpoint, Call], Any]:
+def _raise(error: AgentError) -> Callable[[Endpoint, Call], Any]:
     def instead(endpoint: Endpoint, call: Call) -> Any:
         raise error
 
@@ -183,8 +183,8 @@ def _never_over(method: Any) -> Any:
 def _generic(endpoint: Endpoint, call: Call) -> Any:
     try:
         return endpoint(call)
-    except A2AError as error:
-        raise A2AError(error.message) from None
+    except AgentError as error:
+        raise AgentError(error.message) from None
 
 
 def _as_1_0(asked: dict[str, Any]) -> None:

@@ -17,8 +17,8 @@ from a2a_sync import (
 )
 from a2a_sync import operations as op
 from a2a_sync import types as t
+from a2a_sync.agent.modes import InputModes
 from a2a_sync.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
-from a2a_sync.modes import InputModes
 from a2a_sync.operations import Call, Endpoint, Principal, StreamItem
 from tests.conformance.breaking import (
     Answer,

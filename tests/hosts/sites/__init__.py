@@ -32,6 +32,12 @@ def make_app(**options: Any) -> A2AApp:
     """The app with limits that are short enough to be seen; the environment says what is in front of it."""
     heartbeat = float(os.environ.get("HEARTBEAT", "15"))
     # So many threads that none is kept free: the tests take them all.
-    limits = Limits(body=BODY, tick=0.5, write_deadline=1.0, heartbeat=heartbeat, threads=1000)
+    limits = Limits(
+        max_body_bytes=BODY,
+        disconnect_check_interval=0.5,
+        write_timeout=1.0,
+        stream_keepalive_interval=heartbeat,
+        server_threads=1000,
+    )
     proxies = int(os.environ.get("TRUSTED_PROXIES", "0"))
     return A2AApp(HostedAgent(), limits=limits, trusted_proxies=proxies, **options)

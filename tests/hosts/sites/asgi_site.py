@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount
 
-from a2a_sync.hosts.asgi import ASGIApp
+from a2a_sync.integrations.asgi import ASGIApp
 from tests.hosts.sites import PREFIX, THREADS, make_app
 
 

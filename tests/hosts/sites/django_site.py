@@ -12,8 +12,8 @@ from django.core.wsgi import get_wsgi_application
 from django.urls import include, path
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-from a2a_sync.hosts.asgi import ASGIApp, Dispatcher
-from a2a_sync.hosts.django import urls
+from a2a_sync.integrations.asgi import ASGIApp, Dispatcher
+from a2a_sync.integrations.django import urls
 from tests.hosts.sites import PREFIX, THREADS, make_app
 
 settings.configure(

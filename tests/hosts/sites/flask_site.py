@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Flask, request
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-from a2a_sync.hosts.flask import blueprint
+from a2a_sync.integrations.flask import blueprint
 from tests.hosts.sites import PREFIX, make_app
 
 application = Flask(__name__)

@@ -1,0 +1,268 @@
+"""`Agent`: an agent written as one function, with everything its card says beside it.
+
+Two styles, one class: subclass it and define ``handle_message``, or make an instance and decorate a function. An agent is
+an `AgentExecutor`; what the handler returns becomes events as `results` says.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from a2a_sync.agent.dialogue import WaitsForAnswer
+from a2a_sync.agent.executor import Event, RequestContext
+from a2a_sync.agent.extensions import Extension
+from a2a_sync.agent.localcalls import LocalCalls
+from a2a_sync.agent.results import ChunkStream, StreamingResult, final_events
+from a2a_sync.card import AgentCard, AgentExtension, AgentProvider, Skills, as_skills
+from a2a_sync.concurrency.closing import Closes
+from a2a_sync.operations import Endpoint
+from a2a_sync.types import Message
+
+if TYPE_CHECKING:
+    from a2a_sync.wsgi.app import A2AApp
+
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+
+
+class Agent(LocalCalls, Closes):
+    """An agent, declared by class attributes or by arguments of the same names.
+
+    ``handle_message(message, context)`` runs on a worker thread, once per message; it may be ``async def`` or a generator.
+    It returns text, a part, a list of parts, an `Artifact`, a dict or dataclass instance (the result), `InputRequired`,
+    `AuthRequired`, `Rejected`, `Failed`, a `Message`, a `StreamingResult`, or None. An exception fails the task; its text stays
+    in the log unless it is a `PublicError` or `AgentError`.
+
+    ``handle_cancel(context)`` is optional and may raise `TaskNotCancelableError` to refuse. ``direct = True`` lets an
+    agent that answers with a `Message` at once do so without a task. ``on_worker_lost`` is ``"fail"`` or ``"retry"``.
+    ``native_thread = True`` gives the handler a real thread under gevent, where the others share one: for handlers that
+    calculate for long, or that run an event loop of their own. What is ``async def`` gets one anyway. ``skills`` may be in
+    short forms: see `create_agent_card`.
+
+    ``agent.call("hello")`` and its like call the agent in its own process, over a private app: see `start`.
+    """
+
+    name: str = ""
+    description: str = ""
+    version: str = "0.1.0"
+    skills: Skills = ()
+    input_modes: Sequence[str] = ("text/plain", "application/json")
+    output_modes: Sequence[str] = ("text/plain", "application/json")
+    extensions: Sequence[Extension | AgentExtension] = ()
+    provider: AgentProvider | None = None
+    documentation_url: str | None = None
+    icon_url: str | None = None
+    direct: bool = False
+    on_worker_lost: str = "fail"
+    native_thread: bool = False
+
+    _on_message: Callable[..., Any] | None = None
+    _on_cancel: Callable[..., Any] | None = None
+    _private_app: A2AApp | None = None
+
+    def __init__(self, name: str = "", **attributes: Any) -> None:
+        """`attributes` are those of the class, and of a subclass its own: ``Pricing(currency="EUR")`` where it has a `currency`.
+
+        Raises:
+            TypeError: an attribute that an agent does not have.
+        """
+        if name:
+            self.name = name
+        for key, value in attributes.items():
+            self._set(key, value)
+
+    def _set(self, key: str, value: Any) -> None:
+        """Set an attribute of the class, or of a subclass: an option of the agent's own."""
+        if key.startswith("_") or not hasattr(type(self), key) or callable(getattr(type(self), key)):
+            raise TypeError(f"{type(self).__name__} has no attribute {key!r}")
+        setattr(self, key, value)
+
+    # -- the handlers --
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        """Answer `message`. Override this, or decorate a function with ``@agent.message``."""
+        if self._on_message is None:
+            raise self._no_handler()
+        return self._on_message(message, context)
+
+    def handle_cancel(self, context: RequestContext) -> Any:
+        """The client wants the task cancelled. Override this, or decorate a function with ``@agent.on_cancel``.
+
+        It may be ``async def``. What it returns is not looked at; `TaskNotCancelableError` refuses.
+        """
+        return None if self._on_cancel is None else self._on_cancel(context)
+
+    def message(self, handler: _Handler) -> _Handler:
+        """Decorator: `handler(message, context)` answers messages."""
+        self._on_message = handler
+        return handler
+
+    def on_cancel(self, handler: _Handler) -> _Handler:
+        """Decorator: `handler(context)` is asked before a task is cancelled."""
+        self._on_cancel = handler
+        return handler
+
+    def check_handler(self, *, complete: bool = False) -> None:
+        """Refuse an agent that cannot answer. An instance of `Agent` itself is refused only when it is `complete`: until then
+        a decorator may follow.
+
+        Raises:
+            TypeError: it has no handler.
+        """
+        own = type(self)
+        if own is Agent and not complete:
+            return
+        overridden = own.handle_message is not Agent.handle_message or own.execute is not Agent.execute
+        if not (overridden or self._on_message is not None or "handle_message" in vars(self)):
+            raise self._no_handler()
+
+    def _no_handler(self) -> TypeError:
+        own = type(self)
+        where = "a subclass of Agent" if own is Agent else f"class {own.__name__}"
+        return TypeError(
+            f"agent {self._display_name()!r} has no handler: define handle_message(self, message, context) in {where}, or"
+            " decorate a function with @agent.message"
+        )
+
+    # -- the executor --
+
+    def execute(self, context: RequestContext) -> Iterator[Event] | None:
+        """Run the handler and turn what it gives back into events. On the run's worker thread."""
+        try:
+            return self._handle(context)
+        except WaitsForAnswer:
+            return None
+
+    def _handle(self, context: RequestContext) -> Iterator[Event] | None:
+        value = self.handle_message(context.message, context)
+        if inspect.iscoroutine(value):
+            value = _asynchronous().run_coroutine(value, context)
+        if inspect.isasyncgen(value):
+            value = _asynchronous().iterate(value, context)
+        if isinstance(value, StreamingResult):
+            ChunkStream(context).send(value.chunks)
+        elif inspect.isgenerator(value):
+            ChunkStream(context).send(value)
+        elif isinstance(value, Message):
+            return iter((value,))
+        else:
+            context.emit(*final_events(value, context))
+        return None
+
+    def as_executor(self) -> Any:
+        """The agent as an app runs it: `cancel` has another meaning there."""
+        return _Executed(self)
+
+    @property
+    def _cancel_handler(self) -> Callable[[RequestContext], None] | None:
+        """What to ask before a cancel; None where nothing was overridden, so that a cancel then takes no detour."""
+        if self._on_cancel is None and type(self).handle_cancel is Agent.handle_cancel:
+            return None
+        return self._ask_to_cancel
+
+    def _ask_to_cancel(self, context: RequestContext) -> None:
+        asked = self.handle_cancel(context)
+        if inspect.iscoroutine(asked):
+            _asynchronous().run_coroutine(asked, context)
+
+    # -- the card --
+
+    def _display_name(self) -> str:
+        return self.name or type(self).__name__
+
+    def _doc(self) -> str:
+        """The first paragraph of the subclass's own docstring."""
+        doc = type(self).__dict__.get("__doc__") if type(self) is not Agent else None
+        return inspect.cleandoc(doc or "").split("\n\n")[0].replace("\n", " ")
+
+    def describe(self) -> AgentCard:
+        """What this agent says about itself; the app that serves it adds addresses and capabilities."""
+        return AgentCard(
+            name=self._display_name(),
+            description=self.description or self._doc(),
+            version=self.version,
+            skills=as_skills(self.skills),
+            default_input_modes=self.input_modes,
+            default_output_modes=self.output_modes,
+            provider=self.provider,
+            documentation_url=self.documentation_url,
+            icon_url=self.icon_url,
+        )
+
+    # -- in its own process --
+
+    def start(self, **options: Any) -> Self:
+        """Begin the private app that local calls go to, with `options` of `A2AApp`; without `start` it begins at the first call.
+
+        ``agent.start(store="sqlite:///tasks.db")`` keeps the tasks. Options that `A2AApp` does not take are attributes of the
+        agent, as in its constructor: ``agent.start(currency="EUR")``. Used with ``with``, or ended by `close`.
+
+        Raises:
+            RuntimeError: it has begun.
+            TypeError: neither the app nor the agent has such an option.
+        """
+        from a2a_sync.wsgi.app import A2AApp
+
+        for key in options.keys() - inspect.signature(A2AApp).parameters.keys():
+            self._set(key, options.pop(key))
+        if self._private_app is None:
+            made = A2AApp(self, **options)
+            if self._keep("_private_app", made) is made:
+                return self
+            made.close(0)
+        raise RuntimeError(f"agent {self._display_name()!r} has been started; close() it first")
+
+    def endpoint(self) -> Endpoint:
+        """The endpoint of the private app.
+
+        Raises:
+            TypeError: the agent has no handler.
+        """
+        self.check_handler(complete=True)
+        return self._app().endpoint()
+
+    def agent_card(self) -> AgentCard:
+        """The card of the private app."""
+        return self._app().agent_card()
+
+    def _app(self) -> A2AApp:
+        app = self._private_app
+        if app is None:
+            from a2a_sync.wsgi.app import A2AApp
+
+            made = A2AApp(self)
+            app = self._keep("_private_app", made)
+            if app is not made:
+                made.close(0)
+        return app
+
+    def close(self, timeout: float = 5.0) -> None:
+        """End the private app, if there is one: its runs get `timeout` seconds."""
+        app = vars(self).pop("_private_app", None)
+        if app is not None:
+            app.close(timeout)
+        self._drop_client()
+
+
+class _Executed:
+    """An agent as an `AgentExecutor`: its `cancel` is what is asked before a cancel."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.execute = agent.execute
+
+    @property
+    def cancel(self) -> Callable[[RequestContext], None] | None:
+        return self._agent._cancel_handler
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._agent, name)
+
+
+def _asynchronous() -> ModuleType:
+    """What runs coroutines. Loading it loads asyncio, which most agents have no use for."""
+    from a2a_sync.agent import asynchronous
+
+    return asynchronous

@@ -1,0 +1,272 @@
+"""``async def`` handlers on a synchronous run: one event loop per process, and on it one asyncio task per coroutine or
+asynchronous generator.
+
+The loop runs on a daemon thread of its own; the thread of the run waits for the task and stores what it yields. Objects
+that belong to an event loop (clients with connection pools, sessions, locks) can therefore be shared by all runs, and
+time-outs and cancel scopes may enclose a ``yield``. Code that blocks the loop delays the other runs on it. A run that
+cannot start for that reason gets a loop of its own for its duration, so handlers that wait for each other make progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import aclosing, contextmanager, suppress
+from typing import Any
+
+from a2a_sync.agent.executor import RequestContext, TaskCancelled
+from a2a_sync.concurrency.eventloop import STALL_SECONDS, EventLoop, shared_loop
+from a2a_sync.concurrency.gevent import native_context, wait_for_wake
+
+#: A loop that has not started a task within so many seconds is blocked.
+_START_SECONDS = 1.0
+#: The same for a run that was started from a task of the loop, which probably waits for it and blocks the loop meanwhile.
+_NESTED_START_SECONDS = 0.05
+
+#: The code was called, over any number of threads, from a task of the shared loop.
+_on_shared_loop: contextvars.ContextVar[bool] = contextvars.ContextVar("a2a_sync_on_shared_loop", default=False)
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, Any], context: RequestContext) -> Any:
+    """Run `coroutine` in one asyncio task and return its result. Blocks the calling thread.
+
+    Cancelling the A2A task cancels the asyncio task.
+
+    Raises:
+        TaskCancelled: it was cancelled that way.
+    """
+    with _working(context, coroutine) as work:
+        work.next()
+        return work.result()
+
+
+def iterate(generator: AsyncGenerator[Any, Any], context: RequestContext) -> Iterator[Any]:
+    """The items of an asynchronous generator, all of whose steps run in one asyncio task.
+
+    The generator advances when the next item is asked for. Closing the iterator closes the generator, in the same task.
+
+    Raises:
+        TaskCancelled: the A2A task was cancelled, and the asyncio task with it.
+    """
+    with _working(context) as work:
+        work.coroutine = work.pump(generator)
+        while work.next():
+            yield work.ready.popleft()
+        work.result()
+
+
+@contextmanager
+def _working(context: RequestContext, coroutine: Coroutine[Any, Any, Any] | None = None) -> Iterator[_Work]:
+    work = _Work(context, coroutine)
+    context.on_cancel(work.cancel)
+    try:
+        yield work
+    finally:
+        work.close()
+
+
+class _Work:
+    """One asyncio task that works for the thread of a run.
+
+    `next`, `result` and `close` belong to that thread, `cancel` to any; the rest is called on the loop's thread.
+    """
+
+    def __init__(self, context: RequestContext, coroutine: Coroutine[Any, Any, Any] | None) -> None:
+        self.coroutine = coroutine
+        self.ready: deque[Any] = deque()
+        self._context = context
+        self._nested = _on_shared_loop.get()
+        self._variables = native_context()
+        self._variables.run(_on_shared_loop.set, True)
+        self._event_loop: EventLoop | None = None
+        self._private = False
+        #: Popped by the loop that starts the task, or before that by the run's thread, which then chooses another loop.
+        self._claim: deque[bool] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._ended = self._closing = False
+        self._wake: Callable[[], None] | None = None
+        self._turn: asyncio.Future[None] | None = None
+
+    # -- on the thread of the run --
+
+    def next(self) -> bool:
+        """Wait for an item in `ready`; False when the task has ended without another one."""
+        if not self.ready and not self._ended:
+            if self._event_loop is None:
+                self._wait(self._launch, _NESTED_START_SECONDS if self._nested else _START_SECONDS)
+            else:
+                self._wait(lambda wake: self._call(self._want, wake), STALL_SECONDS)
+        return bool(self.ready)
+
+    def result(self) -> Any:
+        """What the coroutine returned or raised."""
+        if isinstance(self._error, asyncio.CancelledError) and self._context.cancelled:
+            raise TaskCancelled(self._context.task_id) from None
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def close(self) -> None:
+        """End the task, if it has not ended, and wait for that. An error of a generator that is being closed is raised."""
+        if self._event_loop is None:
+            if self.coroutine is not None:
+                self.coroutine.close()
+            return
+        try:
+            if not self._ended:
+                self._wait(lambda wake: self._call(self._end, wake), STALL_SECONDS)
+                if not isinstance(self._error, asyncio.CancelledError):
+                    self.result()
+        finally:
+            if self._private:
+                self._event_loop.stop()
+
+    def _wait(self, begin: Callable[[Callable[[], None]], None], interval: float) -> None:
+        wait_for_wake(begin, self._check, interval)
+
+    def _launch(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._launch_on(shared_loop.get())
+        else:
+            # This thread blocks the loop that runs on it.
+            self._launch_alone()
+
+    def _launch_alone(self) -> None:
+        self._private = True
+        self._launch_on(EventLoop("a2a-loop-private"))
+
+    def _launch_on(self, event_loop: EventLoop) -> None:
+        self._event_loop, self._claim = event_loop, deque((True,))
+        self._call(self._start, self._claim)
+
+    def _check(self) -> float:
+        """The thread has waited for a while. Returns the seconds until the next check."""
+        assert self._event_loop is not None
+        if not self._private and _pop(self._claim):
+            self._event_loop.report("an async handler cannot start on it and gets an event loop of its own")
+            self._launch_alone()
+        else:
+            self._event_loop.probe()
+        return STALL_SECONDS
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        assert self._event_loop is not None
+        self._event_loop.loop.call_soon_threadsafe(function, *arguments)
+
+    # -- on any thread --
+
+    def cancel(self) -> None:
+        """Cancel the asyncio task, unless it is being closed."""
+        if self._event_loop is not None:
+            with suppress(RuntimeError):  # a private loop that has ended
+                self._call(self._cancel_task)
+
+    # -- on the loop's thread --
+
+    def _start(self, claim: deque[bool]) -> None:
+        if not _pop(claim):
+            return
+        assert self.coroutine is not None
+        if self._context.cancelled:
+            self.coroutine.close()
+            self._error = asyncio.CancelledError()
+            self._finish()
+            return
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._main(self.coroutine), context=self._variables)
+        self._task.add_done_callback(self._done)
+
+    async def _main(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._context.enter()
+        try:
+            self._value = await coroutine
+        except BaseException as error:
+            # Kept from the loop, which SystemExit and KeyboardInterrupt would stop.
+            self._error = error
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            # Before its first step.
+            assert self.coroutine is not None
+            self.coroutine.close()
+            self._error = asyncio.CancelledError()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._ended = True
+        self._wake_thread()
+
+    def _wake_thread(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            wake()
+
+    def _want(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        if self.ready or self._ended:
+            self._wake_thread()
+        else:
+            self._advance()
+
+    def _end(self, wake: Callable[[], None]) -> None:
+        self._closing, self._wake = True, wake
+        if self._ended:
+            self._wake_thread()
+        elif self._turn is not None:
+            self._advance()
+        elif self._task is not None:
+            # The run's thread was interrupted while the task was working for it.
+            self._task.cancel()
+
+    def _advance(self) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+
+    def _cancel_task(self) -> None:
+        if self._task is not None and not self._closing:
+            self._task.cancel()
+
+    async def pump(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Take the generator's items, each when the run's thread asks for it."""
+        async with aclosing(generator):
+            step: Awaitable[Any] = anext(generator)
+            while True:
+                try:
+                    item = await step
+                except StopAsyncIteration:
+                    return
+                self.ready.append(item)
+                if not self._closing:
+                    self._wake_thread()
+                try:
+                    await self._wanted()
+                except asyncio.CancelledError as cancelled:
+                    # Time-outs and cancel scopes around the `yield` cancel this task: for them the generator is the task.
+                    step = generator.athrow(cancelled)
+                    continue
+                if self._closing:
+                    return
+                step = anext(generator)
+
+    async def _wanted(self) -> None:
+        while self._wake is None and not self._closing:
+            self._turn = asyncio.get_running_loop().create_future()
+            try:
+                await self._turn
+            finally:
+                self._turn = None
+
+
+def _pop(claim: deque[bool]) -> bool:
+    """The claim was there and is taken now; of several threads, for one only."""
+    try:
+        return claim.pop()
+    except IndexError:
+        return False

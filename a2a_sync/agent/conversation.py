@@ -1,0 +1,68 @@
+"""What was said in a context, over all of its tasks: read from the store, bounded, within one scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from a2a_sync.lifecycle import joined
+from a2a_sync.stores.base import Owner, TaskQuery, TaskStore
+from a2a_sync.types import Artifact, Message, Role, Task
+
+#: Tasks read at once.
+_PAGE = 20
+
+
+def conversation(store: TaskStore, scope: Owner, own: Task, limit: int) -> tuple[Message, ...]:
+    """The newest `limit` turns of the context of `own`, oldest first; those of `own` come last.
+
+    Task by task, in the order in which the tasks came to where they are now.
+
+    Raises:
+        ValueError: `limit` is below 1.
+    """
+    if limit < 1:
+        raise ValueError(f"limit must be at least 1, not {limit}")
+    turns = turns_of(own)
+    query = TaskQuery(context_id=own.context_id, size=_PAGE, history=limit, artifacts=True)
+    while len(turns) < limit:
+        page = store.list(scope, query)
+        for task in page.tasks:
+            if task.id != own.id:
+                turns = turns_of(task) + turns
+        if page.next is None:
+            break
+        query = replace(query, after=page.next)
+    return tuple(turns[-limit:])
+
+
+def turns_of(task: Task) -> list[Message]:
+    """What both sides said in one task: its history, what only its artifacts hold, and the last word of its status.
+
+    Artifacts stand where their run ended: at the end, or before the question that the task waits with.
+    """
+    turns = list(task.history)
+    shown = [_turn(artifact, task) for artifact in task.artifacts if not _is_said(artifact, task.history)]
+    answers = [place for place, turn in enumerate(turns) if turn.role is Role.AGENT]
+    place = answers[-1] if answers and not task.state.terminal else len(turns)
+    turns[place:place] = shown
+    last = task.status.message
+    if last is not None and task.state.terminal and all(turn.message_id != last.message_id for turn in turns):
+        turns.append(last)
+    return turns
+
+
+def _is_said(artifact: Artifact, history: Iterable[Message]) -> bool:
+    """A message of the agent has the same content; so it is with all that a handler returns or yields."""
+    content = joined(artifact.parts)
+    return any(message.role is Role.AGENT and joined(message.parts) == content for message in history)
+
+
+def _turn(artifact: Artifact, task: Task) -> Message:
+    return Message(
+        role=Role.AGENT,
+        parts=joined(artifact.parts),
+        task_id=task.id,
+        context_id=task.context_id,
+        message_id=artifact.artifact_id,
+    )

@@ -1,0 +1,196 @@
+"""What a handler may give back, and the events each kind of value becomes.
+
+Results go into artifacts, the agent's words into the history, questions and refusals into the status (spec 3.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, is_dataclass, replace
+from typing import Any
+
+from a2a_sync.agent.artifacts import ArtifactWriter, Content, to_parts
+from a2a_sync.agent.executor import Event, RequestContext
+from a2a_sync.jsontext import dumps
+from a2a_sync.types import (
+    Artifact,
+    DataPart,
+    FilePart,
+    Message,
+    Metadata,
+    Part,
+    Role,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """A result that ends the run in another state than completed, with something to say."""
+
+    content: Content
+    metadata: Metadata = field(default_factory=dict, kw_only=True)
+
+
+class InputRequired(_Ending):
+    """Ask the client for something. The run ends; the client's next message calls the handler again."""
+
+    __slots__ = ()
+    state = TaskState.INPUT_REQUIRED
+
+
+class AuthRequired(_Ending):
+    """Ask the client to authorise something, out of band (spec 7.6). The run ends; the next message continues."""
+
+    __slots__ = ()
+    state = TaskState.AUTH_REQUIRED
+
+
+class Rejected(_Ending):
+    """Decline the task, with the reason."""
+
+    __slots__ = ()
+    state = TaskState.REJECTED
+
+
+class Failed(_Ending):
+    """Fail the task, with a reason that the client may read: content, an exception, or any other value.
+
+    Of an exception its text is shown (or its class, where it has none), of other values their JSON, or else their `repr`.
+    """
+
+    __slots__ = ()
+    state = TaskState.FAILED
+
+    def __init__(self, content: Any, *, metadata: Metadata | None = None) -> None:
+        object.__setattr__(self, "content", _reason(content))
+        object.__setattr__(self, "metadata", metadata or {})
+
+
+def _reason(value: Any) -> Content:
+    try:
+        return value if isinstance(value, Message) else to_parts(value)
+    except (TypeError, ValueError):
+        pass
+    if isinstance(value, BaseException):
+        return str(value) or type(value).__name__
+    try:
+        return dumps(value).decode()
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingResult:
+    """Send what `chunks` yields as it comes, like a generator handler does, from any iterable."""
+
+    chunks: Iterable[Any]
+
+
+#: The name of the artifact that the text of a generator or `StreamingResult` becomes.
+STREAMED_TEXT = "answer"
+_EVENTS = (TaskStatusUpdateEvent, TaskArtifactUpdateEvent)
+_PARTS = (TextPart, FilePart, DataPart)
+
+
+def _is_data(value: object) -> bool:
+    """A user's own data: a dict, or an instance of a dataclass that is none of the protocol's."""
+    if isinstance(value, (*_PARTS, *_EVENTS, Message, Artifact, _Ending, StreamingResult)):
+        return False
+    return isinstance(value, Mapping) or (is_dataclass(value) and not isinstance(value, type))
+
+
+def _as_content(value: Any) -> tuple[Part, ...]:
+    """Parts from all that may stand for a result: text, parts, data, and lists of these."""
+    if _is_data(value):
+        return (DataPart.of(value),)
+    if isinstance(value, (list, tuple)):
+        return to_parts([part for item in value for part in _as_content(item)])
+    return to_parts(value)
+
+
+def final_events(value: Any, context: RequestContext) -> list[Event]:
+    """The events that end a run whose handler returned `value`; they belong into one step.
+
+    Raises:
+        TypeError: the value is none of the kinds a handler may return.
+        DataPartError: a dataclass or dict cannot be said in JSON.
+    """
+    if value is None:
+        return [_status(TaskState.COMPLETED)]
+    if isinstance(value, (InputRequired, AuthRequired, Rejected, Failed)):
+        return [_status(value.state, context.agent_message(value.content), value.metadata)]
+    if isinstance(value, _EVENTS):
+        return [value]
+    if isinstance(value, Message):
+        return [_status(TaskState.COMPLETED, value)]
+    artifact = value if isinstance(value, Artifact) else Artifact(parts=_as_content(value))
+    said = context.agent_message(artifact.parts)
+    return [TaskArtifactUpdateEvent(artifact=artifact, last_chunk=True), said, _status(TaskState.COMPLETED)]
+
+
+def _status(
+    state: TaskState, message: Message | None = None, metadata: Metadata | None = None
+) -> TaskStatusUpdateEvent:
+    if message is not None and message.role is not Role.AGENT:
+        message = replace(message, role=Role.AGENT)
+    return TaskStatusUpdateEvent(status=TaskStatus(state=state, message=message), metadata=metadata or {})
+
+
+class ChunkStream:
+    """Sends what an iterable yields: text, parts and data as chunks of one artifact, the rest as it is."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._writer: ArtifactWriter | None = None
+
+    def send(self, chunks: Iterable[Any]) -> None:
+        """Send everything, then the end that the iterable's return value decides. Closes the iterable in any case."""
+        iterator = iter(chunks)
+        try:
+            result = self._send_all(iterator)
+        finally:
+            close = getattr(iterator, "close", None)
+            if close is not None:
+                close()
+        self._context.emit(*self._ending(result))
+
+    def _send_all(self, iterator: Iterator[Any]) -> Any:
+        while True:
+            self._context.check_cancelled()
+            try:
+                item = next(iterator)
+            except StopIteration as stop:
+                return stop.value
+            self._context.emit(self._event(item)) if item != "" else None
+
+    def _event(self, item: Any) -> Event:
+        if isinstance(item, (*_EVENTS, Message)):
+            return item
+        if isinstance(item, Artifact):
+            return TaskArtifactUpdateEvent(artifact=item, last_chunk=True)
+        if isinstance(item, (_Ending, StreamingResult)) or item is None:
+            raise TypeError(f"a generator returns {type(item).__name__}, it does not yield it")
+        return self._chunks().piece(_as_content(item))
+
+    def _chunks(self) -> ArtifactWriter:
+        if self._writer is None:
+            self._writer = self._context.artifact(STREAMED_TEXT)
+        return self._writer
+
+    def _ending(self, result: Any) -> list[Event]:
+        events: list[Event] = []
+        last_chunk = isinstance(result, (str, list, tuple, *_PARTS))
+        if last_chunk and result:
+            events += self._chunks().completing(_as_content(result))
+        elif self._writer is not None:
+            end = self._writer.ending()
+            if end is not None:
+                events.append(end)
+        if self._writer is not None and self._writer.parts:
+            events.append(self._context.agent_message(self._writer.parts))
+        return events + final_events(None if last_chunk else result, self._context)

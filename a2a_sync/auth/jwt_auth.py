@@ -1,0 +1,200 @@
+"""JSON Web Tokens: signature, issuer, audience and times, by PyJWT. Which keys there are is `keyset`'s business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from a2a_sync import urls
+from a2a_sync.auth.policy import Authenticator, Said, TokenRefusedError, as_principal
+from a2a_sync.auth.schemes import bearer_token
+from a2a_sync.card import HTTPAuthSecurityScheme, SecurityScheme
+from a2a_sync.errors import UnauthenticatedError
+from a2a_sync.operations import Principal
+from a2a_sync.outbound.http import Outbound
+from a2a_sync.outbound.urlguard import URLGuard
+from a2a_sync.signing.jwk import ALGORITHMS
+from a2a_sync.signing.jwks import KeySet
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+SYMMETRIC = ("HS256", "HS384", "HS512")
+#: A token that is longer is not looked at.
+_LONGEST = 16 * 1024
+_SHORTEST_SECRET = 32
+
+
+class JWTAuth(Authenticator):
+    """``Authorization: Bearer`` with a JSON Web Token. Needs the extra ``jwt``.
+
+    The subject (``sub``) is the caller's id, ``scope`` or ``scp`` are the scopes, all claims are ``context.user.claims``.
+    Subjects are an issuer's own: of several issuers, give each an `identify` that keeps them apart.
+
+    Parameters:
+        issuer: who must have made the token (``iss``), or several of them.
+        audience: for whom it must be made (``aud``), or several of which one is enough.
+        jwks_url: where the issuer has its keys. They are kept for five minutes, and read again, once a minute at most, when
+            a token names a key that is not among them.
+        key: the one key instead: a PEM text, or the bytes of a secret that both sides know.
+        algorithms: what may have signed it; by default all that fit the kind of key, never ``none``.
+        identify: called with the claims, says who that is, instead of the subject.
+        scopes: what everybody needs.
+        leeway: seconds by which clocks may differ.
+        guard: which addresses the keys may be read from; by default the host of `jwks_url` over https and no other.
+        scheme: what the card says of it where that is more than "a bearer token that is a JWT".
+        name: the name of the scheme in the card.
+
+    Raises:
+        ImportError: PyJWT is not installed.
+        ValueError: neither or both of `jwks_url` and `key`; a secret that is too short; algorithms that do not fit.
+        UnsafeURLError: a `jwks_url` that the guard refuses.
+    """
+
+    def __init__(
+        self,
+        *,
+        issuer: str | Sequence[str],
+        audience: str | Sequence[str],
+        jwks_url: str | None = None,
+        key: str | bytes | None = None,
+        algorithms: Iterable[str] | None = None,
+        identify: Callable[[Mapping[str, Any]], Said] | None = None,
+        scopes: Iterable[str] = (),
+        leeway: float = 30.0,
+        guard: URLGuard | None = None,
+        scheme: SecurityScheme | None = None,
+        name: str = "jwt",
+    ) -> None:
+        super().__init__()
+        self._jwt = _library()
+        if (jwks_url is None) == (key is None):
+            raise ValueError("JWTAuth takes one of jwks_url= and key=")
+        self.name = name
+        self.scheme = scheme or HTTPAuthSecurityScheme(scheme="Bearer", bearer_format="JWT")
+        self.scopes = tuple(scopes)
+        self._issuer = issuer
+        self._audience = audience
+        self._leeway = leeway
+        self._identify = identify or (lambda claims: claims["sub"])
+        self._algorithms = _fitting(algorithms, SYMMETRIC if isinstance(key, bytes) else ALGORITHMS)
+        self._required = ["exp", "iss", "aud", *([] if identify else ["sub"])]
+        if jwks_url is not None:
+            guard = guard or URLGuard([urls.parse(jwks_url).host], schemes=["https"])
+            guard.check(jwks_url)
+            self._set: KeySet | None = KeySet(jwks_url, Outbound(guard))
+        else:
+            self._set, self._key = None, _checked(key)
+
+    def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
+        token = bearer_token(environ)
+        if token is None:
+            return None
+        claims = self._claims(token)
+        principal = as_principal(self._identify(claims))
+        if principal is None:
+            raise UnauthenticatedError("the token is nobody's that is known here")
+        scopes = principal.scopes or _scopes(claims)
+        return Principal(id=principal.id, scopes=scopes, claims=principal.claims or claims)
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        """What the token says, when everything about it is right.
+
+        Raises:
+            UnauthenticatedError: it is not.
+        """
+        if len(token) > _LONGEST:
+            raise TokenRefusedError("the token is too long", f"more than {_LONGEST} characters")
+        try:
+            # The header is read to find the key, and believed in nothing.
+            header = self._jwt.get_unverified_header(token)
+        except self._jwt.PyJWTError as error:
+            raise TokenRefusedError("the token cannot be read", self._check(error)) from None
+        kid, algorithm = header.get("kid", ""), header.get("alg", "")
+        wrong, check = (
+            "the token is signed with a key that is not known here",
+            f"no key fits kid {str(kid)[:60]!r} and alg {str(algorithm)[:60]!r}",
+        )
+        for key in self._candidates(kid, algorithm):
+            try:
+                claims: dict[str, Any] = self._jwt.decode(
+                    token,
+                    key,
+                    algorithms=self._algorithms,
+                    audience=self._audience,
+                    issuer=self._issuer,
+                    leeway=self._leeway,
+                    options={"require": self._required},
+                )
+            except self._jwt.InvalidSignatureError:
+                wrong, check = "the token is not signed as it should be", "the signature does not fit the key"
+            except self._jwt.ExpiredSignatureError:
+                raise TokenRefusedError("the token has expired", "exp is in the past") from None
+            except self._jwt.PyJWTError as error:
+                wrong = "the token is not for this agent, not from its issuer, or not valid"
+                check = self._check(error)
+            else:
+                return claims
+        raise TokenRefusedError(wrong, check)
+
+    def _check(self, error: Exception) -> str:
+        """Which check a token failed, in words that show none of its claims."""
+        library = self._jwt
+        match error:
+            case library.MissingRequiredClaimError():
+                return f"it has no {error.claim}"
+            case library.InvalidAudienceError():
+                return f"aud does not name {self._audience}"
+            case library.InvalidIssuerError():
+                return f"iss is not {self._issuer}"
+            case library.ImmatureSignatureError():
+                return "nbf or iat is in the future"
+            case library.InvalidAlgorithmError():
+                return f"alg is none of {', '.join(self._algorithms)}"
+            case library.InvalidKeyError():
+                return "the key is of another kind than alg"
+            case library.exceptions.InvalidSubjectError():
+                return "sub is no text"
+        return "it is malformed"
+
+    def _candidates(self, kid: str, algorithm: str) -> Iterable[Any]:
+        """The keys that a token may have been signed with which says this of itself."""
+        if self._set is None:
+            return (self._key,)
+        return [key.key for key in self._set.keys(kid) if not key.objection(algorithm)]
+
+
+def _library() -> Any:
+    try:
+        import jwt
+    except ImportError:
+        raise ImportError("JWTAuth needs PyJWT: pip install 'a2a-sync[jwt]'") from None
+    return jwt
+
+
+def _fitting(algorithms: Iterable[str] | None, possible: tuple[str, ...]) -> list[str]:
+    chosen = (
+        list(algorithms) if algorithms is not None else [one for one in possible if one != "HS384" and one != "HS512"]
+    )
+    if not chosen or set(chosen) - set(possible):
+        # A secret and a public key in the place of each other is the classic way to forge a token.
+        raise ValueError(f"with this kind of key, algorithms are of {', '.join(possible)}")
+    return chosen
+
+
+def _checked(key: str | bytes | None) -> str | bytes:
+    if isinstance(key, bytes):
+        if len(key) < _SHORTEST_SECRET:
+            raise ValueError(f"a secret needs at least {_SHORTEST_SECRET} bytes")
+        return key
+    if not isinstance(key, str) or "-----BEGIN" not in key:
+        raise ValueError("key= takes a PEM text, or the bytes of a secret")
+    return key
+
+
+def _scopes(claims: Mapping[str, Any]) -> tuple[str, ...]:
+    """OAuth's own claim is text with blanks (RFC 8693); others write a list, or call it ``scp``."""
+    said = claims.get("scope", claims.get("scp", ()))
+    if isinstance(said, str):
+        return tuple(said.split())
+    return tuple(one for one in said if isinstance(one, str)) if isinstance(said, (list, tuple)) else ()

@@ -1,0 +1,192 @@
+"""Event loops that run on threads of their own, one of them shared by all runs of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.gevent import (
+    Outcome,
+    at_home,
+    native_context,
+    original,
+    patched,
+    spawn_native,
+    start_native,
+    wait_for_wake,
+)
+from a2a_sync.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
+
+#: Threads for `asyncio.to_thread` and its like. asyncio's own default is six on a machine with two cores.
+_EXECUTOR_THREADS = 64
+#: A loop that does nothing for so many seconds is reported.
+STALL_SECONDS = 5.0
+
+
+class EventLoop:
+    """An event loop that runs on a daemon thread of its own: under gevent on a native one."""
+
+    def __init__(self, name: str) -> None:
+        self.loop: asyncio.AbstractEventLoop
+        self._name = name
+        self._stopped = False
+        self._thread_id = 0
+        self._probed_at: float | None = None
+        self._reported = False
+        self._failure: BaseException | None = None
+        wait_for_wake(self._begin, lambda: STALL_SECONDS, STALL_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+
+    def _begin(self, wake: Callable[[], None]) -> None:
+        if patched():
+            start_native(lambda: self._serve(wake))
+        else:
+            threading.Thread(target=self._serve, args=(wake,), name=self._name, daemon=True).start()
+
+    def _serve(self, wake: Callable[[], None]) -> None:
+        try:
+            runner = asyncio.Runner(loop_factory=_GreenletLoop if patched() else None)
+            self.loop = runner.get_loop()
+            executor = _NativeExecutor if patched() else ThreadPoolExecutor
+            self.loop.set_default_executor(executor(_EXECUTOR_THREADS, f"{self._name}-executor"))
+            self._thread_id = original("_thread", "get_ident")()
+        except BaseException as error:
+            self._failure = error
+            return
+        finally:
+            wake()
+        with runner:
+            while not self._stopped:
+                try:
+                    self.loop.run_forever()
+                except (KeyboardInterrupt, SystemExit):
+                    logger.exception("a task of an async handler tried to end the process; its event loop goes on")
+
+    def stop(self) -> None:
+        """Cancel what is left on the loop and end its thread, without waiting for that."""
+        self._stopped = True
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+    # -- finding code that blocks it --
+
+    def probe(self) -> None:
+        """Ask for a sign of life, and report the loop when it has not given one since the last call but one."""
+        now = time.monotonic()
+        if self._probed_at is None:
+            self._probed_at = now
+            self.loop.call_soon_threadsafe(self._alive)
+        elif now - self._probed_at >= STALL_SECONDS * 0.9:
+            self.report(f"nothing has run on it for {now - self._probed_at:.0f} seconds")
+
+    def _alive(self) -> None:
+        self._probed_at, self._reported = None, False
+
+    def report(self, consequence: str) -> None:
+        """Log what blocks the loop, once until it runs again."""
+        if self._reported:
+            return
+        self._reported = True
+        self.loop.call_soon_threadsafe(self._alive)
+        # Under gevent the code that waits is a greenlet, which the thread has left.
+        waiting = getattr(getattr(self.loop, "greenlet", None), "gr_frame", None)
+        frame = waiting or sys._current_frames().get(self._thread_id)
+        stack = "" if frame is None else "".join(traceback.format_stack(frame))
+        logger.warning(
+            "the event loop of async handlers is blocked: %s. Await what blocks it, or call it by asyncio.to_thread.\n%s",
+            consequence,
+            stack,
+        )
+
+
+class _SharedLoop:
+    """The event loop of this process, started by the first run that needs it. It lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._event_loop: EventLoop | None = None
+        #: Loops of parent processes. Kept, because finalizing one would warn that it was not closed.
+        self._inherited: list[EventLoop] = []
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Start another one when it is needed: the thread of the parent's loop is not here."""
+        self._lock = threading.Lock()
+        if self._event_loop is not None:
+            self._inherited.append(self._event_loop)
+            self._event_loop = None
+
+    @at_home
+    def get(self) -> EventLoop:
+        """The loop; started, if need be."""
+        with self._lock:
+            if self._event_loop is None:
+                self._event_loop = EventLoop("a2a-loop")
+            return self._event_loop
+
+
+shared_loop = _SharedLoop()
+
+
+class _GreenletLoop(asyncio.SelectorEventLoop):
+    """A loop that shares its thread with greenlets: under gevent, the threads of ``asyncio.to_thread`` are greenlets.
+
+    asyncio takes what they call for something that the loop itself calls, and would not wake up for it.
+    """
+
+    greenlet: object = None
+
+    def run_forever(self) -> None:
+        self.greenlet = _current_greenlet()
+        super().run_forever()
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        handle = super().call_soon(callback, *args, context=context)
+        if _current_greenlet() is not self.greenlet:
+            self._write_to_self()  # type: ignore[attr-defined]
+        return handle
+
+
+def _current_greenlet() -> object:
+    return import_module("greenlet").getcurrent()
+
+
+class _NativeExecutor(ThreadPoolExecutor):
+    """Makes the calls of one loop on native threads: those of the standard library are greenlets of the loop's thread here."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        loop, future, outcome = (
+            asyncio.get_running_loop(),
+            Future[Any](),
+            Outcome(partial(function, *arguments, **named)),
+        )
+
+        def call() -> None:
+            outcome.fetch()
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(deliver)
+
+        def deliver() -> None:
+            # On the loop's thread, because the future's lock is one for greenlets.
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(outcome.get())
+                except BaseException as error:
+                    future.set_exception(error)
+
+        spawn_native(partial(native_context().run, call))
+        return future

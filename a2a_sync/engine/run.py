@@ -1,0 +1,433 @@
+"""One run: user code on one thread, its events checked, stored and published.
+
+A run writes with its token, under a lock of its own, so its entries reach the log and the listeners in one order. Whoever
+ends a task from outside (cancel, time limit) takes the token away in the store; a run that finds that out stops, and what
+it still emits is refused and logged. A *direct* run begins without a task and gets one as soon as it needs one.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from a2a_sync.agent.dialogue import WaitsForAnswer
+from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
+from a2a_sync.concurrency import clock
+from a2a_sync.concurrency.gevent import Way, on_native_thread, way_home
+from a2a_sync.engine.hub import EventHub
+from a2a_sync.engine.stamp import Stamp, status_event
+from a2a_sync.engine.stopping import StopSignal
+from a2a_sync.errors import AgentError, OverloadedError, PublicError, RequestTooLargeError, TaskNotFoundError
+from a2a_sync.lifecycle import Entry, IllegalTransition, LogEvent, check, ends_run
+from a2a_sync.operations import RunRequest
+from a2a_sync.stores.base import (
+    Owner,
+    OwnerFull,
+    RunRevoked,
+    StartedRun,
+    StoreConflict,
+    StoredTask,
+    StoreQuota,
+    TaskEnded,
+    TaskFull,
+    TaskStore,
+)
+from a2a_sync.telemetry.incidents import incident
+from a2a_sync.telemetry.logs import get_logger, placed
+from a2a_sync.telemetry.tracing import traced
+from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent
+
+logger = get_logger(__name__)
+
+#: The run whose code is being executed here; a blocking in-process send looks at it.
+current_run: contextvars.ContextVar[Run | None] = contextvars.ContextVar("a2a_sync_run", default=None)
+
+
+class Run:
+    """See the module. Attributes without underscore may be read from any thread.
+
+    ``began`` and ``last_event`` are monotonic times, None until the user's code is called. ``unstored`` is the reason of
+    an end that the store did not take, or of a start that it may have taken: the task may look as if it ran, and `finish`
+    has to be tried again. With `debug` an unexpected exception fails the task with its traceback.
+    """
+
+    def __init__(
+        self,
+        executor: Any,
+        store: TaskStore,
+        hub: EventHub,
+        scope: Owner,
+        request: RunRequest,
+        *,
+        create: bool,
+        quota: StoreQuota,
+        on_over: Callable[[Run], None],
+        max_context_state_bytes: int,
+        debug: bool = False,
+    ) -> None:
+        self.request = request
+        self.scope = scope
+        self.store = store
+        self._stopping = StopSignal()
+        self.cancel_event = self._stopping.event
+        self.began: float | None = None
+        self.last_event: float | None = None
+        self.started: StartedRun | None = None
+        self.answer: Message | None = None
+        self.error: AgentError | None = None
+        self.unstored = ""
+        self.emitted = False
+        self.executor = executor
+        self.hub = hub
+        self._create = create
+        self._debug = debug
+        self._quota = quota
+        self._on_over = on_over
+        self._max_context_state_bytes = max_context_state_bytes
+        self._lock = threading.RLock()
+        self._over = False
+        self._state = TaskState.UNSPECIFIED
+        self._stamp = Stamp(request, None if create else self._earlier_artifacts)
+        self._decided: threading.Event | None = None
+        self._parent = current_run.get()
+
+    # -- beginning --
+
+    def begin(self, *, ready: bool) -> StartedRun:
+        """Store the request and the first entries; `ready` says that a thread is free, so that the task is working at once.
+
+        Raises:
+            TaskBusy, TaskEnded, TaskNotFoundError, StoreError: as the store says; nothing was stored.
+            RequestTooLargeError: the task would hold more bytes than it may; nothing was stored.
+            OverloadedError: the run was stopped before it began, or its owner's tasks hold as many bytes as they may.
+        """
+        with self._lock:
+            if self.started is None:
+                if self._over or self.cancel_event.is_set():
+                    raise OverloadedError("the server is stopping; try again", retry_after=1.0)
+                request = self.request
+                events: list[LogEvent] = [request.message]
+                if self._create:
+                    events.append(status_event(request, TaskState.SUBMITTED))
+                if ready or not self._create:
+                    events.append(status_event(request, TaskState.WORKING))
+                try:
+                    self.started = self.store.start_run(
+                        self.scope, request, events, create=self._create, quota=self._quota
+                    )
+                except TaskFull:
+                    raise RequestTooLargeError(self._too_large()) from None
+                except OwnerFull:
+                    raise OverloadedError(
+                        "the tasks of this caller hold as many bytes as they may; try again when one has ended",
+                        retry_after=60.0,
+                    ) from None
+                except (AgentError, StoreConflict):
+                    raise
+                except BaseException:
+                    # A store that breaks behind its commit has a run that nobody executes.
+                    self.unstored = "internal error: the start of the run was lost"
+                    raise
+                self._state = self.started.head.status.state
+                self.hub.publish(request.task_id, self.started.entries, ended=False)
+                for forgotten in self.started.forgotten:
+                    self.hub.publish(forgotten, (), ended=True)
+                if self._decided is not None:
+                    self._decided.set()
+            return self.started
+
+    def take_over(self, started: StartedRun) -> None:
+        """Begin as a run that another worker began and lost; `started` holds the token that was swapped for its own."""
+        with self._lock:
+            self.started = started
+            self._state = started.head.status.state
+        self.hub.publish(self.request.task_id, started.entries, ended=False)
+
+    def begin_direct(self) -> None:
+        """Let the run begin without a task; see `decide`."""
+        self._decided = threading.Event()
+
+    def decide(self, timeout: float) -> StartedRun | None:
+        """Give a direct run `timeout` seconds to answer with a message; else make it an ordinary task.
+
+        None: `answer` is set and there is no task.
+
+        Raises:
+            AgentError: the run ended with an error and without a task.
+            StoreError: the task cannot be made; the run was told to stop.
+        """
+        assert self._decided is not None
+        self._decided.wait(timeout)
+        with self._lock:
+            if self.answer is not None:
+                return None
+            if self.error is not None:
+                raise self.error
+            try:
+                return self.begin(ready=self.began is not None)
+            except BaseException:
+                # The caller never hears of a task that would be made later.
+                self._over = True
+                raise
+
+    # -- the port of the context --
+
+    def emit(self, *events: Event) -> None:
+        """Check, store and publish `events` in one step."""
+        try:
+            with self._lock:
+                self._refuse_if_over(events)
+                self.begin(ready=True)
+                stamped = self._stamp(events)
+                state = check(self._state, stamped)
+                if any(map(ends_run, stamped[:-1])):
+                    raise IllegalTransition("nothing can follow an event that ends the run")
+                self._append(stamped, end=any(map(ends_run, stamped)))
+                self._stamp.keep()
+                self.emitted = True
+                self._state = state
+        except RunRevoked:
+            self.lost()
+            raise TaskCancelled(self.request.task_id) from None
+        except TaskFull:
+            raise PublicError(self._too_large()) from None
+
+    def stored(self, task_id: str = "") -> StoredTask:
+        """The task as the store has it now, or another one that its caller may see."""
+        if self.started is None and not task_id:
+            self._refuse_if_over(())
+            self.begin(ready=True)
+        return self.store.load(self.scope, task_id or self.request.task_id)
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        self._stopping.on(callback)
+
+    def keep_state(self, body: bytes, expected: int) -> None:
+        """Set the state of the context, if its version is `expected`. A run without a task gets one."""
+        limit = self._max_context_state_bytes
+        if len(body) > limit:
+            raise ValueError(f"state: {len(body)} bytes of JSON are more than Limits.max_context_state_bytes ({limit})")
+        with self._lock:
+            self._refuse_if_over(())
+            token = self.begin(ready=True).token
+        try:
+            self.store.contexts.set_state(token, body, expected=expected)
+        except RunRevoked:
+            self.lost()
+            raise TaskCancelled(self.request.task_id) from None
+
+    # -- the thread of the run --
+
+    def execute(self) -> None:
+        """Run the user's code to its end; called once, on the run's thread. Lets no exception out."""
+        current_run.set(self)
+        request = self.request
+        try:
+            with (
+                placed(task_id=request.task_id, context_id=request.context_id),
+                traced("A2A run", request.trace, task_id=request.task_id, context_id=request.context_id),
+            ):
+                self._execute()
+        except TaskCancelled as stopped:
+            self._stopped(stopped)
+        except AgentError as error:
+            self._fail(error)
+        except PublicError as error:
+            self._fail(AgentError(str(error)))
+        except BaseException:
+            self._fail(incident(logger, "run failed", self._extra(), debug=self._debug))
+        finally:
+            self._over = True
+            self._parent = None
+            self._stopping.forget()
+            if self._decided is not None:
+                self._decided.set()
+            self._on_over(self)
+
+    def _execute(self) -> None:
+        self.began = self.last_event = clock.monotonic()
+        if self.cancel_event.is_set():
+            raise TaskCancelled(self.request.task_id)
+        if self._state is TaskState.SUBMITTED:
+            self.emit(status_event(self.request, TaskState.WORKING))
+            self.emitted = False
+        context, at_home = RequestContext(self), way_home()
+        with suppress(WaitsForAnswer):
+            if getattr(self.executor, "native_thread", False):
+                on_native_thread(lambda: self._call(context, at_home))
+            else:
+                self._call(context, at_home)
+        self._complete()
+
+    def _call(self, context: RequestContext, at_home: Way) -> None:
+        """The user's code, to its last event."""
+        context.enter()
+        events = self.executor.execute(context)
+        if events is not None:
+            try:
+                for event in events:
+                    at_home(partial(self._take, event))
+            finally:
+                close = getattr(events, "close", None)
+                if close is not None:
+                    close()
+
+    def _take(self, event: Event) -> None:
+        """One event that the executor yielded. A message alone is its answer: direct, or in the final status."""
+        if not isinstance(event, Message):
+            self.emit(event)
+        elif not self._answer(event):
+            self.emit(TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.COMPLETED, message=event)))
+
+    def _answer(self, message: Message) -> bool:
+        """Answer without a task, if the run may and there is none yet."""
+        with self._lock:
+            if self._decided is None or self.started is not None or self._over:
+                return False
+            context_id = message.context_id or self.request.context_id
+            self.answer = replace(message, role=Role.AGENT, task_id="", context_id=context_id)
+            self._over = True
+            self._decided.set()
+            return True
+
+    def _complete(self) -> None:
+        """The executor returned: end the run if it has not ended itself."""
+        if self._over:
+            return
+        if self._state is not TaskState.AUTH_REQUIRED:
+            self.emit(status_event(self.request, TaskState.COMPLETED))
+            return
+        try:
+            with self._lock:
+                self._append((), end=True)
+        except RunRevoked:
+            self.lost()
+
+    def abort(self, error: AgentError) -> None:
+        """There is no thread for the run: fail its task, or answer with `error` where there is none."""
+        self._fail(error)
+        if self._decided is not None:
+            self._decided.set()
+
+    # -- bad ends --
+
+    def _stopped(self, stopped: TaskCancelled) -> None:
+        """The user's code let itself be stopped; nobody may be left waiting for an end that never comes."""
+        if self._over:
+            logger.info("run stopped: its task is over", extra=self._extra())
+        elif self.cancel_event.is_set():
+            logger.info("run stopped from outside", extra=self._extra())
+            self._end_or_keep("the run was stopped")
+        else:
+            what = "run stopped itself, uncancelled"
+            self._fail(incident(logger, what, self._extra(), error=stopped, debug=self._debug))
+
+    def _fail(self, error: AgentError) -> None:
+        with self._lock:
+            if self._over:
+                return
+            if self._decided is not None and self.started is None:
+                self.error, self._over = error, True
+                return
+        self._end_or_keep(error.message)
+
+    def _end_or_keep(self, reason: str) -> None:
+        try:
+            self._end(reason)
+        except Exception:
+            self.unstored = reason
+            # Whoever waits must not wait for an end that may never come.
+            error = incident(logger, "a run's end could not be stored", self._extra())
+            self.hub.fail(self.request.task_id, error)
+
+    # -- ending from outside --
+
+    def finish(self, reason: str) -> None:
+        """Fail the task, if the run has not ended yet, and tell the user's code. From any thread.
+
+        Raises:
+            StoreError: the store could not do it; try again.
+        """
+        self._end(reason)
+        self.stop()
+
+    def _end(self, reason: str) -> None:
+        """Fail the task with the run's own token and without its lock.
+
+        So a task that has ended, or that another run works on by now, is left alone, and a run that hangs in its store
+        holds nobody up.
+        """
+        failed = status_event(self.request, TaskState.FAILED, reason)
+        try:
+            if self.started is not None:
+                entries = self.store.append(self.started.token, [failed], end=True)
+            elif self.unstored and self._is_stored():
+                entries = self.store.interrupt(self.scope, self.request.task_id, [failed])
+            else:
+                return
+        except (RunRevoked, TaskEnded, TaskNotFoundError):
+            entries = ()
+        self._over = True
+        self.hub.publish(self.request.task_id, entries, ended=True)
+
+    def _is_stored(self) -> bool:
+        """The store took the start of this run, though it said otherwise."""
+        request = self.store.request(self.scope, self.request.task_id)
+        return request is not None and request.message.message_id == self.request.message.message_id
+
+    def stop(self) -> None:
+        """The task was ended by somebody else: tell the user's code. Waits only for what it asked to be called."""
+        self._stopping.give(self._extra())
+
+    def hand_over(self) -> None:
+        """Stop without an end: another worker will take the task over from this one."""
+        self._over = True
+        self.stop()
+
+    def lost(self) -> None:
+        """The token is gone: the task was ended elsewhere, maybe in another process. Followers look at the log."""
+        self._over = True
+        self.hub.hint(self.request.task_id)
+        self.stop()
+
+    def within(self, task_id: str) -> bool:
+        """The run is one of this task, or was started by the code of such a run that waits for it."""
+        run: Run | None = self
+        while run is not None and run.request.task_id != task_id:
+            run = run._parent
+        return run is not None
+
+    # -- writing --
+
+    def _refuse_if_over(self, events: Sequence[Event]) -> None:
+        if self._over or self.cancel_event.is_set():
+            kinds = ", ".join(type(event).__name__ for event in events)
+            # A run that was told to stop may have been about to emit; one that has ended by itself should not.
+            level = logging.INFO if self.cancel_event.is_set() else logging.WARNING
+            logger.log(level, "refused %s: the run has ended", kinds or "a look at the task", extra=self._extra())
+            raise TaskCancelled(self.request.task_id)
+
+    def _append(self, events: Sequence[LogEvent], *, end: bool) -> tuple[Entry, ...]:
+        assert self.started is not None
+        entries = self.store.append(self.started.token, events, end=end, max_task_bytes=self._quota.max_task_bytes)
+        self.last_event = clock.monotonic()
+        self._over = self._over or end
+        self.hub.publish(self.request.task_id, entries, ended=end)
+        return entries
+
+    def _too_large(self) -> str:
+        return f"a task may hold {self._quota.max_task_bytes} bytes, and this would make it more; start another task"
+
+    def _earlier_artifacts(self) -> list[str]:
+        """Ids of the artifacts that earlier runs of the task made."""
+        task = self.store.load(self.scope, self.request.task_id, history=0).task
+        return [artifact.artifact_id for artifact in task.artifacts]
+
+    def _extra(self) -> dict[str, str]:
+        return {"task_id": self.request.task_id, "context_id": self.request.context_id}

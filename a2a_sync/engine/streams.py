@@ -1,0 +1,139 @@
+"""The streams of tasks: of a run from its start, of a task from a number or from now on.
+
+What a stream shows first is decided here; how it goes on and ends, in `events`. All checks that need the store are made
+before a stream is returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from a2a_sync.engine.hub import EventHub, PolledStream, Subscription, TaskEventStream
+from a2a_sync.errors import UnsupportedOperationError
+from a2a_sync.lifecycle import Fold
+from a2a_sync.limits import Limits
+from a2a_sync.operations import StreamItem
+from a2a_sync.sizes import fit
+from a2a_sync.stores.base import Owner, SentRun, StartedRun, StoredTask, TaskStore
+from a2a_sync.types import Message, Task, TaskState
+
+
+class Streams:
+    """Makes the streams of one app. From any thread."""
+
+    def __init__(self, store: TaskStore, hub: EventHub, limits: Limits) -> None:
+        self._store = store
+        self._hub = hub
+        self._limits = limits
+
+    def listen(self, task_id: str) -> Subscription:
+        """Hear of a task from now on; close it where it does not become a stream."""
+        return Subscription(self._hub, task_id, size=self._limits.max_buffered_batches)
+
+    def of_run(
+        self, scope: Owner, started: StartedRun, before: StoredTask | None, subscription: Subscription, history: int
+    ) -> PolledStream:
+        """The stream of a run that has just started: the task as it was then, and what follows.
+
+        `before` is the task before that, None where it is new; `subscription` was made before the start.
+        """
+        task = _new_task(started) if before is None else self._task_at(scope, before, started.head.version)
+        return self._stream(scope, subscription, trim_history(task, history, self._limits), started.head.version)
+
+    def from_start(self, scope: Owner, sent: SentRun, history: int) -> PolledStream:
+        """The same stream once more, however far the run has come; the task as it is where the log was compacted."""
+        subscription = self.listen(sent.task_id)
+        try:
+            head = self._store.head(scope, sent.task_id)
+            if sent.number < head.compacted:
+                subscription.hint()
+                stored = self._load(scope, sent.task_id, history)
+                return self._stream(scope, subscription, stored.task, stored.version)
+            new = Task(id=head.id, context_id=head.context_id, status=head.status)
+            task = self._task_at(scope, StoredTask(task=new, version=0, running=True), sent.number)
+            # The log is read at the first poll, so a run that has ended closes the stream after its last entry.
+            subscription.hint()
+            return self._stream(scope, subscription, trim_history(task, history, self._limits), sent.number)
+        except BaseException:
+            subscription.close()
+            raise
+
+    def of_task(self, scope: Owner, task_id: str, last_event_id: int | None) -> PolledStream:
+        """What follows `last_event_id`; where that is no number of the task, the task as it is, and what follows.
+
+        Raises:
+            UnsupportedOperationError: nothing can follow.
+        """
+        subscription = self.listen(task_id)
+        try:
+            return self._resumed(scope, subscription, task_id, last_event_id) or self._from_now(
+                scope, subscription, task_id
+            )
+        except BaseException:
+            subscription.close()
+            raise
+
+    def _resumed(
+        self, scope: Owner, subscription: Subscription, task_id: str, last_event_id: int | None
+    ) -> PolledStream | None:
+        """The rest of a stream that was cut; None when the number means nothing here."""
+        if last_event_id is None or last_event_id < 0:
+            return None
+        head = self._store.head(scope, task_id)
+        if not head.compacted <= last_event_id <= head.version:
+            return None
+        subscription.hint()
+        return TaskEventStream(self._store, scope, task_id, subscription, cursor=last_event_id, running=True)
+
+    def _from_now(self, scope: Owner, subscription: Subscription, task_id: str) -> PolledStream:
+        stored = self._load(scope, task_id, self._limits.max_history_length)
+        if stored.task.state.terminal:
+            raise task_ended(task_id, stored.task.state)
+        return self._stream(scope, subscription, stored.task, stored.version, running=stored.running)
+
+    def _load(self, scope: Owner, task_id: str, history: int) -> StoredTask:
+        return self._store.load(scope, task_id, history=history, max_bytes=self._limits.max_response_bytes)
+
+    def _stream(
+        self, scope: Owner, subscription: Subscription, task: Task, version: int, *, running: bool = True
+    ) -> PolledStream:
+        first = StreamItem(task, version)
+        return TaskEventStream(self._store, scope, task.id, subscription, cursor=version, running=running, first=first)
+
+    def _task_at(self, scope: Owner, before: StoredTask, version: int) -> Task:
+        """The task exactly as it was at `version`, which is not before `before`, though a run may be ahead by now."""
+        fold = Fold(before.task)
+        number = before.version
+        while number < version:
+            page = self._store.log(scope, before.task.id, after=number)
+            entries = [entry for entry in page.entries if entry.number <= version]
+            if not entries:
+                break
+            for entry in entries:
+                fold.apply(entry.event)
+            number = entries[-1].number
+        task = fold.task()
+        assert task is not None
+        return task
+
+
+def _new_task(started: StartedRun) -> Task:
+    head = started.head
+    messages = tuple(entry.event for entry in started.entries if isinstance(entry.event, Message))
+    return Task(id=head.id, context_id=head.context_id, status=head.status, history=messages)
+
+
+def trim_history(task: Task, length: int, limits: Limits) -> Task:
+    """`task` with its newest messages only: at most `length`, and as many as an answer may hold."""
+    if len(task.history) > length:
+        task = replace(task, history=task.history[-length:] if length else ())
+    most, largest = limits.max_response_bytes, limits.max_task_bytes
+    # A task is measured only where one may be larger than an answer.
+    return task if most is None or (largest is not None and largest <= most) else fit(task, most)
+
+
+def task_ended(task_id: str, state: TaskState) -> UnsupportedOperationError:
+    """The refusal of what a task no longer takes."""
+    return UnsupportedOperationError(
+        f"The task is {state} and takes no further message or subscription", metadata={"taskId": task_id}
+    )

@@ -1,0 +1,1 @@
+"""One module for each third-party product: web frameworks and agent frameworks."""

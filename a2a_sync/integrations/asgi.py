@@ -1,0 +1,162 @@
+"""An app under an ASGI server: Starlette, FastAPI, Django on ASGI, or alone.
+
+Each request runs on a thread, as under a threaded WSGI server; how it gets there and back is `bridge`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+
+from a2a_sync.concurrency.pool import Slot, WorkerPool
+from a2a_sync.errors import OverloadedError
+from a2a_sync.integrations.asgi_bridge import Bridge, Receive, Scope, Send, environ_of, path_below_root
+from a2a_sync.jsontext import dumps
+from a2a_sync.operations import Principal
+from a2a_sync.wsgi.process import Site
+
+__all__ = ["ASGIApp", "Dispatcher"]
+
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class ASGIApp:
+    """`app` as an ASGI application; mount it like any other.
+
+    `threads` bounds the requests at once, of which each open stream is one; beyond it HTTP 503 with ``Retry-After``. The app
+    is told, and leaves some of them free. `principal` takes the ASGI scope and says who is calling, for logins that the host has checked: an id, a `Principal`, or
+    None. It is called on the request's thread, so it may block. `grace` is how many seconds runs get when the server stops.
+    """
+
+    def __init__(
+        self,
+        app: Site,
+        *,
+        threads: int = 256,
+        principal: Callable[[Scope], Principal | str | None] | None = None,
+        grace: float = 10.0,
+    ) -> None:
+        app.reserve(threads)
+        self._app = app
+        self._grace = grace
+        self._places = threading.BoundedSemaphore(threads)
+        # A place is free a moment before its thread is, so that who comes next is not refused; the line is for that moment.
+        self._pool = WorkerPool(threads=threads, waiting=threads, leftovers=0, name="a2a-asgi")
+        self._principal = principal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI interface: ``http``; ``lifespan``, which closes the app; ``websocket``, which is refused."""
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await live(receive, send, self)
+        elif scope["type"] == "websocket":
+            # Closing before accepting is how a handshake is refused.
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
+        else:
+            raise ValueError(f"an agent does not answer {scope['type']}")
+
+    async def close(self) -> None:
+        """Close the app without holding up the event loop, see `A2AApp.close`.
+
+        For the lifespan of a host that this is mounted in: hosts tell mounted applications nothing of theirs.
+        """
+        await asyncio.get_running_loop().run_in_executor(None, self._app.close, self._grace)
+        self._pool.close()
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        bridge = Bridge(asyncio.get_running_loop(), send, self._app.limits)
+        if not self._start(bridge, scope):
+            await _refuse(send)
+            return
+        listener = asyncio.create_task(bridge.listen(receive))
+        try:
+            await bridge.ended.wait()
+        finally:
+            bridge.leave()
+            listener.cancel()
+        if bridge.error is not None:
+            raise bridge.error
+
+    def _start(self, bridge: Bridge, scope: Scope) -> bool:
+        """Give the request a thread; False when there is none."""
+        if not self._places.acquire(blocking=False):
+            return False
+        context = contextvars.copy_context()
+        slot: Slot | None = None
+        try:
+            slot = self._pool.reserve()
+            slot.submit(lambda: context.run(bridge.serve, lambda: self._serve(bridge, scope)))
+        except (OverloadedError, RuntimeError):
+            if slot is not None:
+                slot.release()
+            self._places.release()
+            return False
+        return True
+
+    def _serve(self, bridge: Bridge, scope: Scope) -> None:
+        """On the request's thread."""
+        try:
+            self._respond(bridge, scope)
+        finally:
+            self._places.release()
+
+    def _respond(self, bridge: Bridge, scope: Scope) -> None:
+        environ = environ_of(scope, bridge)
+        if self._app.origins.refuse(environ):
+            bridge.run(self._app, environ)  # which says so
+            return
+        if self._principal is not None:
+            environ["a2a_sync.principal"] = self._principal(scope)
+        bridge.run(self._app, environ)
+
+
+class Dispatcher:
+    """`host` with agents at paths of their own, for hosts that cannot mount ASGI applications, such as Django::
+
+        application = Dispatcher(get_asgi_application(), {"/agents/echo": ASGIApp(app)})
+
+    It answers ``lifespan`` itself and closes the apps when the server stops, so the host hears nothing of it.
+    """
+
+    def __init__(self, host: Application, mounts: Mapping[str, ASGIApp]) -> None:
+        self._host = host
+        # The longest first, so that an agent may be mounted below another.
+        self._mounts = sorted(((prefix.rstrip("/"), app) for prefix, app in mounts.items()), key=lambda m: -len(m[0]))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI interface."""
+        if scope["type"] == "lifespan":
+            await live(receive, send, *(app for _, app in self._mounts))
+            return
+        path = path_below_root(scope)
+        for prefix, app in self._mounts:
+            if path == prefix or path.startswith(prefix + "/"):
+                await app({**scope, "root_path": scope.get("root_path", "") + prefix}, receive, send)
+                return
+        await self._host(scope, receive, send)
+
+
+async def live(receive: Receive, send: Send, *apps: ASGIApp) -> None:
+    """Answer a server's ``lifespan``: nothing has to be started, and `apps` are closed side by side in the end."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.shutdown":
+            await asyncio.gather(*(app.close() for app in apps))
+        await send({"type": message["type"] + ".complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+async def _refuse(send: Send) -> None:
+    body = dumps({"error": {"code": 503, "message": "as many requests are open as may be; try again later"}})
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"retry-after", b"1"),
+    ]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

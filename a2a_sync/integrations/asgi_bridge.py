@@ -1,0 +1,282 @@
+"""One request between an event loop and a thread: a body going in, chunks coming out, a client that leaves.
+
+It exists because a WSGI application under an ASGI server must hear of ``http.disconnect``: a stream of a client that has
+left would hold its thread for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import math
+import queue
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from typing import Any
+
+from a2a_sync.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+#: How much of a body may wait for the thread to read it.
+_AHEAD = 256 * 1024
+
+
+class _ClientLeft(Exception):
+    """Nobody reads the answer any more."""
+
+
+class Bridge:
+    """Made on the loop, where `listen` and `leave` belong. `serve` and `run` are the thread's.
+
+    ``ended`` is set when the thread is through, and ``error`` is then what the application raised.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, send: Send, limits: Limits) -> None:
+        self.ended = asyncio.Event()
+        self.error: BaseException | None = None
+        self.body = Body(loop, limits.body_idle_timeout, limits.body_timeout)
+        self._loop = loop
+        self._send = send
+        self._write_deadline = limits.write_timeout
+        self._gone = threading.Event()
+        self._sending: asyncio.Task[Any] | None = None
+
+    # -- on the loop --
+
+    async def listen(self, receive: Receive) -> None:
+        """Hand the body over, then wait for the client to leave."""
+        try:
+            while (message := await receive())["type"] != "http.disconnect":
+                await self.body.feed(message.get("body", b""), last=not message.get("more_body", False))
+        finally:
+            self.leave()
+
+    def leave(self) -> None:
+        """The client has left, or the request is over. What is just being sent is given up."""
+        self._gone.set()
+        self.body.end()
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def _pass_on(self, message: Message) -> None:
+        if self._gone.is_set():
+            raise OSError("the client has left")
+        self._sending = asyncio.current_task()
+        try:
+            await self._send(message)
+        finally:
+            self._sending = None
+
+    # -- on the thread --
+
+    def gone(self) -> bool:
+        """The client has left."""
+        return self._gone.is_set()
+
+    def serve(self, respond: Callable[[], None]) -> None:
+        """Call `respond`, keep what it raises, and tell the loop when it is through."""
+        try:
+            respond()
+        except _ClientLeft:
+            logger.info("a client left before its answer was through, or did not read it")
+        except Exception as error:
+            self.error = error
+        finally:
+            try:
+                self._loop.call_soon_threadsafe(self.ended.set)
+            except RuntimeError:
+                pass  # the server has gone, so nobody waits
+
+    def run(self, app: Callable[..., Any], environ: dict[str, Any]) -> None:
+        """Call the WSGI application and send what it gives."""
+        head: list[Message] = []
+
+        def start_response(
+            status: str, headers: list[tuple[str, str]], exc_info: Any = None
+        ) -> Callable[[bytes], None]:
+            encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+            head[:] = [{"type": "http.response.start", "status": int(status[:3]), "headers": encoded}]
+            return _no_write
+
+        chunks = app(environ, start_response)
+        try:
+            for chunk in chunks:
+                if head:
+                    self._emit(head.pop())
+                if chunk:
+                    self._emit({"type": "http.response.body", "body": chunk, "more_body": True})
+            if head:
+                self._emit(head.pop())
+            self._emit({"type": "http.response.body", "body": b""})
+        finally:
+            close = getattr(chunks, "close", None)
+            if close is not None:
+                close()
+
+    def _emit(self, message: Message) -> None:
+        """Send on the loop and wait until it is sent, so that a slow reader slows its own thread only."""
+        if self._gone.is_set():
+            # The loop may have stopped by now, and would never say so.
+            raise _ClientLeft
+        passing = self._pass_on(message)
+        try:
+            sent = asyncio.run_coroutine_threadsafe(passing, self._loop)
+        except RuntimeError:
+            passing.close()
+            raise _ClientLeft from None
+        try:
+            sent.result(self._write_deadline)
+        except (OSError, concurrent.futures.CancelledError) as error:
+            # TimeoutError is among them: then the sending goes on until `leave` gives it up.
+            raise _ClientLeft from error
+
+
+class Body:
+    """``wsgi.input`` over what the loop receives. A body that nobody reads is not received either, but for its beginning."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, patience: float, most: float = math.inf) -> None:
+        self._loop = loop
+        self._patience = patience
+        self._until = time.monotonic() + most
+        self._pieces: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._unread = 0
+        self._room = asyncio.Event()
+        self._left = b""
+        self._ended = False
+
+    # -- on the loop --
+
+    async def feed(self, data: bytes, *, last: bool) -> None:
+        """Add a piece; wait while too much of the body is unread."""
+        if data:
+            self._unread += len(data)
+            self._pieces.put(data)
+        if last:
+            self.end()
+        elif self._unread > _AHEAD:
+            self._room.clear()
+            await self._room.wait()
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._pieces.put(None)
+
+    def _was_read(self, size: int) -> None:
+        self._unread -= size
+        if self._unread <= _AHEAD:
+            self._room.set()
+
+    # -- on the thread --
+
+    def read(self, size: int | None = -1) -> bytes:
+        """`size` bytes, fewer at the end only.
+
+        Raises:
+            OSError: the client sends nothing for too long, or takes too long for all of it.
+        """
+        parts: list[bytes] = []
+        missing = -1 if size is None else size
+        while missing and (self._left or self._more()):
+            data = self._left if missing < 0 else self._left[:missing]
+            self._left = self._left[len(data) :]
+            parts.append(data)
+            missing -= len(data) if missing > 0 else 0
+        return b"".join(parts)
+
+    def _more(self) -> bool:
+        if self._ended:
+            return False
+        try:
+            piece = self._pieces.get(timeout=max(0.0, min(self._patience, self._until - time.monotonic())))
+        except queue.Empty:
+            raise OSError("the client sends no body, or too slowly") from None
+        self._ended = piece is None
+        self._left = piece or b""
+        if piece:
+            self._loop.call_soon_threadsafe(self._was_read, len(piece))
+        return not self._ended
+
+    def readline(self, size: int = -1) -> bytes:
+        """Lines mean nothing in a JSON body; WSGI wants the method."""
+        return self.read(size)
+
+    def readlines(self, hint: int = -1) -> list[bytes]:
+        """The whole body as one line."""
+        return [self.read(hint)]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.readlines())
+
+
+def path_below_root(scope: Scope) -> str:
+    """The path without the ``root_path`` that it begins with; servers and hosts that leave it out are understood too."""
+    path: str = scope["path"]
+    root = scope.get("root_path", "").rstrip("/")
+    return path[len(root) :] if path == root or path.startswith(root + "/") else path
+
+
+def environ_of(scope: Scope, bridge: Bridge) -> dict[str, Any]:
+    """The WSGI environ of an ASGI request (ASGI spec, "WSGI compatibility")."""
+    host, port = scope.get("server") or ("localhost", 80)
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": scope.get("root_path", "").rstrip("/").encode("utf-8", "replace").decode("latin-1"),
+        "PATH_INFO": path_below_root(scope).encode("utf-8", "replace").decode("latin-1"),
+        # As it was sent: in the decoded path an encoded slash of an id is a slash like any other.
+        "RAW_URI": scope.get("raw_path", b"").decode("latin-1"),
+        "QUERY_STRING": scope.get("query_string", b"").decode("latin-1"),
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port or 80),
+        "SERVER_PROTOCOL": "HTTP/" + scope.get("http_version", "1.1"),
+        "REMOTE_ADDR": (scope.get("client") or ("", 0))[0],
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope.get("scheme", "http"),
+        "wsgi.input": bridge.body,
+        "wsgi.input_terminated": True,
+        "wsgi.errors": _Errors(),
+        "wsgi.multithread": True,
+        # An ASGI server does not say how many processes it has.
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "a2a_sync.gone": bridge.gone,
+    }
+    for name, value in scope.get("headers", ()):
+        _add_header(environ, name.decode("latin-1"), value.decode("latin-1"))
+    return environ
+
+
+def _add_header(environ: dict[str, Any], name: str, value: str) -> None:
+    # With an underscore it would pass for the header with a hyphen, which a proxy may have set.
+    if "_" in name:
+        return
+    key = name.upper().replace("-", "_")
+    if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+        key = "HTTP_" + key
+    between = "; " if key == "HTTP_COOKIE" else ","
+    environ[key] = f"{environ[key]}{between}{value}" if key in environ else value
+
+
+def _no_write(data: bytes) -> None:
+    raise RuntimeError("the write callable of WSGI is not used here")
+
+
+class _Errors:
+    """``wsgi.errors`` that goes to the log."""
+
+    def write(self, text: str) -> None:
+        if text.strip():
+            logger.error("%s", text.rstrip())
+
+    def writelines(self, lines: list[str]) -> None:
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        """Nothing is kept back."""

@@ -1,0 +1,224 @@
+"""Chat messages, the role/content/tool_calls dictionaries of model APIs, as messages of the protocol and back.
+
+Calls of tools and their results travel as data parts, images, sounds and files as file parts. What a message of the protocol
+cannot say of a chat message is kept in its metadata, and what a chat message cannot say of a message in its member ``a2a``,
+so that nothing is lost either way. This room converts; it asks no model and knows no task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import NoneType
+from typing import Any
+
+from a2a_sync.codec import DecodeError, by_version
+from a2a_sync.integrations.chat_parts import (
+    MARK,
+    NO_DIFFERENCE,
+    call_of,
+    marked,
+    part_of,
+    part_of_call,
+    part_of_result,
+    piece_of,
+    restored,
+    same,
+    tool_call,
+    tool_result,
+)
+from a2a_sync.types import Message, Part, Role, TextPart
+
+#: The member of a chat message that holds what its other members cannot say.
+MEMBER = "a2a"
+#: Roles of chat messages that are the agent's side. Whatever else there may be is the user's.
+_AGENT_ROLES = frozenset({"assistant", "system", "developer", "tool", "function"})
+_RESULT_ROLES = frozenset({"tool", "function"})
+
+
+# -- to chat messages ---------------------------------------------------------------------------------------------------
+
+
+def to_chat_messages(messages: Message | Iterable[Message], *, lossless: bool = False) -> list[dict[str, Any]]:
+    """Messages of the protocol as chat messages, in their order; a message with several results of tools becomes several.
+
+    By default as a prompt, with nothing in it but what model APIs take: the roles ``user``, ``assistant`` and ``tool``, text,
+    images, sounds, files, calls of tools. Other data is shown as JSON text, other files by their URLs. Metadata is not
+    regarded, so no client can pass its message off as one of the system.
+
+    With `lossless`, `from_chat_messages` makes the same messages of it again: what a chat message cannot say stands in its
+    member ``a2a``, which is JSON like the rest. Messages that `from_chat_messages` has made become what they were, roles
+    included: only for messages that no client has written.
+    """
+    listed = [messages] if isinstance(messages, Message) else messages
+    convert = _lossless if lossless else _plain
+    return [chat for message in listed for chat in convert(message)]
+
+
+def _plain(message: Message) -> list[dict[str, Any]]:
+    return _chats(message, marks=False)
+
+
+def _lossless(message: Message) -> list[dict[str, Any]]:
+    chats = _chats(message, marks=True)
+    about = by_version("1.0").dump(message)
+    parts = about.pop("parts", [])
+    if len(chats) > 1:
+        about.update(parts=parts, turns=len(chats))
+    elif _parts(chats[0], "") != message.parts:
+        about.update(parts=parts)
+    return [{**chats[0], MEMBER: about}, *chats[1:]]
+
+
+def _chats(message: Message, *, marks: bool) -> list[dict[str, Any]]:
+    ours = message.role is Role.AGENT
+    calls, contents, results = _sorted(message.parts, ours)
+    chats: list[dict[str, Any]] = []
+    if contents or calls or not results:
+        chat: dict[str, Any] = {"role": "assistant" if ours else "user", "content": _content(contents, marks)}
+        if calls:
+            chat["tool_calls"] = [_restored(part, call_of(call), marks) for part, call in calls]
+            chat["content"] = chat["content"] or None
+        chats.append(chat)
+    chats += [_result(result) for result in results]
+    # Only a message that was one dictionary is marked; and anybody may have written a mark.
+    whole = restored(message, chats[0]) if marks and len(chats) == 1 else None
+    return [whole] if isinstance(whole, dict) and _is_chat(whole) else chats
+
+
+def _is_chat(chat: Mapping[str, Any]) -> bool:
+    return isinstance(chat.get("role"), str) and (
+        chat["role"] in _RESULT_ROLES or isinstance(chat.get("content"), (str, list, NoneType))
+    )
+
+
+def _sorted(
+    parts: Iterable[Part], ours: bool
+) -> tuple[list[tuple[Part, Mapping[str, Any]]], list[Part], list[Mapping[str, Any]]]:
+    """The calls of tools (which only agents make), the rest, and the results of tools."""
+    calls, contents, results = [], [], []
+    for part in parts:
+        call = tool_call(part) if ours else None
+        result = tool_result(part)
+        if call is not None:
+            calls.append((part, call))
+        elif result is not None:
+            results.append(result)
+        else:
+            contents.append(part)
+    return calls, contents, results
+
+
+def _content(parts: Sequence[Part], marks: bool) -> Any:
+    if not parts:
+        return ""
+    if len(parts) == 1 and isinstance(parts[0], TextPart) and not (marks and MARK in parts[0].metadata):
+        return parts[0].text
+    return [_restored(part, piece_of(part), marks) for part in parts]
+
+
+def _restored(part: Part, plain: dict[str, Any], marks: bool) -> Any:
+    return restored(part, plain) if marks else plain
+
+
+def _result(result: Mapping[str, Any]) -> dict[str, Any]:
+    chat = {"role": "tool", "tool_call_id": result["tool_call_id"], "content": result.get("content", "")}
+    return {**chat, "is_error": True} if result.get("is_error") is True else chat
+
+
+# -- from chat messages -------------------------------------------------------------------------------------------------
+
+
+def from_chat_messages(
+    chats: Mapping[str, Any] | Iterable[Mapping[str, Any]], *, context_id: str = "", task_id: str = ""
+) -> list[Message]:
+    """Chat messages as messages of the protocol, in their order.
+
+    ``assistant``, ``system`` and ``tool`` become the agent's, everybody else's the user's. Each gets an id of its own, or the one
+    in its member ``id``. What `to_chat_messages` made with ``lossless`` becomes what it was; where its content was changed, with
+    that content.
+
+    Parameters:
+        chats: one, or several.
+        context_id, task_id: set in all messages.
+
+    Raises:
+        TypeError, ValueError: one is no chat message; the text names the member.
+    """
+    listed = [chats] if isinstance(chats, Mapping) else list(chats)
+    messages = list(_messages(listed))
+    if not (context_id or task_id):
+        return messages
+    return [
+        replace(message, context_id=context_id or message.context_id, task_id=task_id or message.task_id)
+        for message in messages
+    ]
+
+
+def _messages(chats: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
+    place = 0
+    while place < len(chats):
+        about = chats[place].get(MEMBER) if isinstance(chats[place], Mapping) else None
+        turns = about.get("turns", 1) if isinstance(about, Mapping) else 0
+        where = f"messages[{place}]"
+        if isinstance(about, Mapping) and isinstance(turns, int) and turns > 0:
+            message, used = _remembered(chats[place : place + turns], about, where)
+        else:
+            message, used = _message(chats[place], where), 1
+        yield message
+        place += used
+
+
+def _remembered(chats: Sequence[Mapping[str, Any]], about: Mapping[str, Any], where: str) -> tuple[Message, int]:
+    """The message that `chats` were made of, and how many of them it takes."""
+    first = {key: value for key, value in chats[0].items() if key != MEMBER}
+    now = _message(first, where)
+    try:
+        message: Message = by_version("1.0").load(Message, dict(about), strict=False)
+    except DecodeError as error:
+        raise ValueError(f"{where}.{MEMBER}: {error}") from None
+    if "parts" not in about:
+        return replace(message, parts=now.parts), 1
+    if same(_chats(message, marks=True), [first, *chats[1:]]):
+        return message, len(chats)
+    return replace(now, message_id=message.message_id, context_id=message.context_id, task_id=message.task_id), 1
+
+
+def _message(chat: Mapping[str, Any], where: str) -> Message:
+    if not isinstance(chat, Mapping):
+        raise TypeError(f"{where}: expected a dictionary, not {type(chat).__name__}")
+    role = chat.get("role")
+    if not isinstance(role, str):
+        raise TypeError(f"{where}.role: expected text, not {type(role).__name__}")
+    message = Message(role=Role.AGENT if role in _AGENT_ROLES else Role.USER, parts=_parts(chat, where))
+    message_id = chat.get("id")
+    if isinstance(message_id, str) and message_id:
+        message = replace(message, message_id=message_id)
+    return marked(message, dict(chat), _plain_but_parts(message))
+
+
+def _plain_but_parts(message: Message) -> dict[str, Any]:
+    """What the message becomes without a mark of its own: its parts have theirs already."""
+    return _chats(message, marks=True)[0]
+
+
+def _parts(chat: Mapping[str, Any], where: str) -> tuple[Part, ...]:
+    """The parts of one chat message: at least one, as messages need (spec 4.1.4)."""
+    content = chat.get("content")
+    if chat["role"] in _RESULT_ROLES:
+        return (part_of_result(chat.get("tool_call_id", ""), content, chat.get("is_error") is True),)
+    if not isinstance(content, (str, list, NoneType)):
+        raise TypeError(f"{where}.content: expected text, a list or None, not {type(content).__name__}")
+    pieces = [part_of(piece) for piece in content] if isinstance(content, list) else []
+    parts = [_listed(pieces[0])] if len(pieces) == 1 else pieces
+    if isinstance(content, str) and content:
+        parts = [TextPart(content)]
+    calls = chat.get("tool_calls") if chat["role"] in _AGENT_ROLES else None
+    if isinstance(calls, list):
+        parts += [part_of_call(call) for call in calls]
+    return tuple(parts) or (TextPart(""),)
+
+
+def _listed(part: Part) -> Part:
+    """`part` with a mark, so that it stays the one in its list."""
+    return replace(part, metadata={MARK: NO_DIFFERENCE, **part.metadata}) if isinstance(part, TextPart) else part

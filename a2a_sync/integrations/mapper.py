@@ -1,0 +1,248 @@
+"""`Mapper`: what a framework tells of a run (started, a piece of a message, the result of a tool …) as events of a task.
+
+The words for runs are those of agent frameworks, not the protocol's. A mapper belongs to one task and is used by one thread; it
+knows no store and sends nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from a2a_sync.engine.stamp import utc_now
+from a2a_sync.lifecycle import Fold, IllegalTransition
+from a2a_sync.types import (
+    JSON,
+    Artifact,
+    Message,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+    UpdateEvent,
+    new_id,
+)
+
+
+class RunEventType(enum.StrEnum):
+    """What happens in a run. Others may occur, and mean nothing here."""
+
+    RUN_START = "run_start"
+    RUN_END = "run_end"
+    RUN_ERROR = "run_error"
+    MESSAGE_START = "message_start"
+    MESSAGE_DELTA = "message_delta"
+    MESSAGE_END = "message_end"
+    TOOL_CALL_START = "tool_call_start"
+    TOOL_CALL_ARGS = "tool_call_args"
+    TOOL_CALL_END = "tool_call_end"
+    TOOL_CALL_RESULT = "tool_call_result"
+    STEP_START = "step_start"
+    STEP_END = "step_end"
+    STEP_SKIPPED = "step_skipped"
+    PARALLEL_START = "parallel_start"
+    PARALLEL_END = "parallel_end"
+    ROUTE_SELECTED = "route_selected"
+    LOOP_ITERATION = "loop_iteration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A tool that is called, with its arguments as JSON text or what that says."""
+
+    id: str = ""
+    name: str = ""
+    arguments: JSON = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a call of a tool came to."""
+
+    tool_call_id: str = ""
+    content: str = ""
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvent:
+    """Something that happened in a run.
+
+    Parameters:
+        type: a `RunEventType`, or another word.
+        message_id: the message that begins, goes on or ends, in the framework's own words.
+        delta: the next piece of its text.
+        tool_call, tool_result: of events of tools.
+        error: why the run failed. Its text is shown to the client.
+    """
+
+    type: str = field(kw_only=False)
+    message_id: str = ""
+    delta: str = ""
+    tool_call: ToolCall | None = None
+    tool_result: ToolResult | None = None
+    error: BaseException | str | None = None
+
+
+class Mapper:
+    """Turns the events of a run into those of one task, and adds them up. For one thread at a time.
+
+    Ids that are not given are made up.
+    """
+
+    def __init__(self, task_id: str = "", context_id: str = "") -> None:
+        self.task_id = task_id or new_id()
+        self.context_id = context_id or new_id()
+        self._state = TaskState.SUBMITTED
+        self._depth = 0
+        self._fold = Fold()
+        self._said: list[Message] = []
+        self._pieces: list[str] = []
+
+    @property
+    def state(self) -> TaskState:
+        """The state that was told last; ``submitted`` at first."""
+        return self._state
+
+    @property
+    def said(self) -> tuple[Message, ...]:
+        """The messages of the run that another one has followed, oldest first."""
+        return tuple(self._said)
+
+    # -- events, one by one --
+
+    def status_update(self, state: TaskState, message: Message | str | None = None) -> TaskStatusUpdateEvent:
+        """The task is in `state` now.
+
+        Raises:
+            IllegalTransition: it had ended already.
+        """
+        if self._state.terminal:
+            raise IllegalTransition(f"the task is {self._state}; nothing can follow")
+        self._state = state
+        status = TaskStatus(state=state, message=self._message(message), timestamp=utc_now())
+        event = TaskStatusUpdateEvent(task_id=self.task_id, context_id=self.context_id, status=status)
+        self._fold.apply(event)
+        return event
+
+    def artifact_update(self, artifact: Artifact) -> TaskArtifactUpdateEvent:
+        """The task has a result, complete."""
+        event = TaskArtifactUpdateEvent(
+            task_id=self.task_id, context_id=self.context_id, artifact=artifact, last_chunk=True
+        )
+        self._fold.apply(event)
+        return event
+
+    def submitted(self) -> TaskStatusUpdateEvent:
+        """The task has been taken."""
+        return self.status_update(TaskState.SUBMITTED)
+
+    def working(self) -> TaskStatusUpdateEvent:
+        """The run has begun."""
+        return self.status_update(TaskState.WORKING)
+
+    def input_required(self, prompt: Message | str) -> TaskStatusUpdateEvent:
+        """The client is asked for something. This ends the run of the task, not the task."""
+        return self.status_update(TaskState.INPUT_REQUIRED, prompt)
+
+    def completed(self, message: Message | str | None = None) -> TaskStatusUpdateEvent:
+        """The task has succeeded."""
+        return self.status_update(TaskState.COMPLETED, message)
+
+    def failed(self, message: Message | str) -> TaskStatusUpdateEvent:
+        """The task has failed, for a reason that the client may read."""
+        return self.status_update(TaskState.FAILED, message)
+
+    def canceled(self) -> TaskStatusUpdateEvent:
+        """The task was canceled."""
+        return self.status_update(TaskState.CANCELED)
+
+    # -- a run --
+
+    def map_event(self, event: RunEvent) -> UpdateEvent | None:
+        """What the client is told of `event`: of the most, nothing.
+
+        The beginning of the outermost run is ``working``; its end ``completed``, with the last message that was said in it. An error of any run
+        is ``failed``, and nothing follows it. The result of a tool is an artifact named after the tool.
+        """
+        if self._state.terminal:
+            return None
+        match event.type:
+            case RunEventType.RUN_START:
+                self._depth += 1
+                return self.working() if self._depth == 1 else None
+            case RunEventType.RUN_END:
+                ends = self._depth == 1
+                self._depth = max(self._depth - 1, 0)
+                return self.completed(self.pending()) if ends else None
+            case RunEventType.RUN_ERROR:
+                return self.failed(str(event.error or "") or "unknown error")
+            case RunEventType.MESSAGE_START:
+                self._begin()
+            case RunEventType.MESSAGE_DELTA:
+                self._pieces.append(event.delta)
+            case RunEventType.TOOL_CALL_RESULT if event.tool_result is not None:
+                return self.artifact_update(_artifact(event.tool_call, event.tool_result))
+        return None
+
+    def map_stream(self, events: Iterable[RunEvent]) -> Iterator[UpdateEvent]:
+        """What the client is told of all `events`, as they come."""
+        for event in events:
+            mapped = self.map_event(event)
+            if mapped is not None:
+                yield mapped
+
+    def pending(self) -> Message | None:
+        """The message that was said last, so far; None if nothing was."""
+        text = "".join(self._pieces)
+        return self._words(text) if text else None
+
+    def _begin(self) -> None:
+        before = self.pending()
+        if before is not None:
+            self._said.append(before)
+        self._pieces = []
+
+    # -- what they add up to --
+
+    def create_task(self, history: Iterable[Message] = ()) -> Task:
+        """The task as it is after all events so far."""
+        task = self._fold.task() or Task(id=self.task_id, status=TaskStatus(state=self._state, timestamp=utc_now()))
+        return replace(
+            task, id=self.task_id, context_id=self.context_id, status=self._status(task), history=tuple(history)
+        )
+
+    def _status(self, task: Task) -> TaskStatus:
+        # Artifacts may come before any status.
+        return task.status if task.status.state is self._state else TaskStatus(state=self._state, timestamp=utc_now())
+
+    def complete(self, artifacts: Iterable[Artifact] = (), history: Iterable[Message] = ()) -> Task:
+        """The task at its end, with `artifacts` besides those of the run: completed with what was said last, or as it had ended."""
+        for artifact in artifacts:
+            self.artifact_update(artifact)
+        if not self._state.terminal:
+            self.completed(self.pending())
+        return self.create_task(history)
+
+    def _message(self, message: Message | str | None) -> Message | None:
+        if not isinstance(message, Message):
+            return None if message is None else self._words(message)
+        return replace(message, role=Role.AGENT, task_id=self.task_id, context_id=self.context_id)
+
+    def _words(self, text: str) -> Message:
+        return Message(role=Role.AGENT, parts=(TextPart(text),), task_id=self.task_id, context_id=self.context_id)
+
+
+def _artifact(call: ToolCall | None, result: ToolResult) -> Artifact:
+    call = call or ToolCall(id=result.tool_call_id)
+    about = {
+        "tool_call_id": call.id or result.tool_call_id,
+        "tool_name": call.name,
+        "is_error": result.is_error,
+    }
+    parts = (TextPart(result.content),)
+    return Artifact(name=call.name or "tool", description="Tool execution result", parts=parts, metadata=about)

@@ -1,0 +1,1 @@
+"""Several agents: hosting, registries, supervision, events."""

@@ -1,0 +1,1 @@
+"""The protocol's operations below any transport: checks, then work. Knows no HTTP."""

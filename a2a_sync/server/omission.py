@@ -1,0 +1,86 @@
+"""Large parts of messages left out of the history that is sent back: whoever sent a file of ten megabytes still has it.
+
+Only what callers are shown is concerned. The store keeps everything, and agents see everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync import jsontext
+from a2a_sync.engine.hub import PolledStream
+from a2a_sync.operations import Call, Endpoint, StreamItem
+from a2a_sync.types import DataPart, FilePart, ListTasksResponse, Message, Part, Task, TextPart
+
+#: Stands in the metadata of a part that was put in the place of another: its size in bytes.
+OMITTED = "a2a_sync/omitted"
+
+
+def slim(most: int, endpoint: Endpoint) -> Endpoint:
+    """`endpoint`, in whose tasks no part of the history has more than `most` bytes."""
+
+    def answered(call: Call) -> Any:
+        result = endpoint(call)
+        if isinstance(result, Task):
+            return _slim_task(result, most)
+        if isinstance(result, ListTasksResponse):
+            return replace(result, tasks=tuple(_slim_task(task, most) for task in result.tasks))
+        return _SlimStream(result, most) if call.operation.streaming else result
+
+    return answered
+
+
+class _SlimStream:
+    """A stream in which tasks come with a slim history; events have none."""
+
+    def __init__(self, stream: PolledStream, most: int) -> None:
+        self._stream = stream
+        self._most = most
+
+    @property
+    def task_id(self) -> str:
+        return self._stream.task_id
+
+    @property
+    def closing(self) -> StreamItem | None:
+        return self._stream.closing
+
+    def poll(self, timeout: float) -> list[StreamItem] | None:
+        items = self._stream.poll(timeout)
+        return items and [self._slim(item) for item in items]
+
+    def __iter__(self) -> Iterator[StreamItem]:
+        return map(self._slim, self._stream)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _slim(self, item: StreamItem) -> StreamItem:
+        return StreamItem(_slim_task(item.event, self._most), item.number) if isinstance(item.event, Task) else item
+
+
+def _slim_task(task: Task, most: int) -> Task:
+    history = tuple(_slim_message(message, most) for message in task.history)
+    return task if history == task.history else replace(task, history=history)
+
+
+def _slim_message(message: Message, most: int) -> Message:
+    if all(_size(part) <= most for part in message.parts):
+        return message
+    return replace(message, parts=tuple(part if _size(part) <= most else _stand_in(part) for part in message.parts))
+
+
+def _size(part: Part) -> int:
+    if isinstance(part, FilePart):
+        return len(part.raw or b"")
+    if isinstance(part, TextPart):
+        return len(part.text) if part.text.isascii() else len(part.text.encode("utf-8", "surrogatepass"))
+    return len(jsontext.dumps(part.data))
+
+
+def _stand_in(part: Part) -> TextPart:
+    kind = "file" if isinstance(part, FilePart) else "data" if isinstance(part, DataPart) else "text"
+    described = ", ".join(filter(None, (part.filename or kind, part.media_type, f"{_size(part)} bytes")))
+    return TextPart(f"[left out: {described}]", metadata={**part.metadata, OMITTED: _size(part)})

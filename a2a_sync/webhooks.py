@@ -1,0 +1,339 @@
+"""The other side of push notifications: a webhook that sees who posts to it, and gives what was posted as events.
+
+A small WSGI application, and a function for views that exist already. What it takes may come from any agent, of protocol 1.0
+or 0.3; only agents built on this library sign and number their notifications. Nothing of a server is needed for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import queue
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from a2a_sync import jsontext
+from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE, NOTIFICATION_TOKEN
+from a2a_sync.codec import DecodeError, by_version
+from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.errors import JSONParseError, UnavailableError
+from a2a_sync.outbound.urlguard import URLGuard
+from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.types import JSON, AuthenticationInfo, StreamResponse, Task
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+logger = get_logger(__name__)
+
+#: Names under which agents send the token of a webhook.
+_TOKENS = (NOTIFICATION_TOKEN.lower(), "a2a-notification-token")
+_LONGEST_TOKEN = 16 * 1024
+#: Notifications that wait for `WebhookReceiver.notifications`.
+_MAX_WAITING = 10_000
+_PHRASES = {
+    204: "No Content",
+    400: "Bad Request",
+    401: "Unauthorized",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+class NotificationRefusedError(Exception):
+    """What was posted is not taken. ``status`` is the HTTP status to answer with; the message is for the sender."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushNotification:
+    """Something that an agent tells of a task: an event of 1.0, or the task itself (0.3, and the beginning of others).
+
+    ``id`` is the same where the same is told twice; empty where the agent does not say. ``claims`` are what it has signed.
+    """
+
+    event: StreamResponse
+    task_id: str
+    id: str = ""
+    version: str = "1.0"
+    claims: Mapping[str, JSON] = field(default_factory=dict)
+
+
+class WebhookReceiver:
+    """Takes notifications: ``gunicorn hooks:receiver``, or `receive` in a view of yours. Safe from many threads.
+
+    Of `token`, `authentication` and `keys` each that is given must be right; one of them must be given.
+
+    Parameters:
+        token: the token that was given with the webhook, or a function that gives it for the id of a task, and None for
+            tasks that are not expected.
+        authentication: the credentials that were given with the webhook.
+        keys: who may have signed: the URL of a key set (https), a key set, a JWK, PEM text, keys by their names, or a list
+            of these. What is not signed is refused then. Needs the extra ``a2a-sync[signing]``.
+        url: the address of this webhook as agents know it; a signature that names another one is refused. Without it another
+            webhook of the same agent could pass on to this one what it was told itself.
+        issuer: who must have signed; None: whoever has one of the keys.
+        max_age: how old a signature may be, in seconds, and for how long at least notifications are known again.
+        on_notification: called with each notification, on the thread of the request. What it raises makes the agent post
+            again later. Without it they wait for `notifications`.
+        most: bytes of a notification.
+        replay_cache_size: notifications that are known again at most. A signed one is known for as long as its signature is
+            valid: where that many are, further ones are refused (503) until the first expires. Of those without a signature the
+            oldest are forgotten. At most so many, and 10,000, wait for `notifications`. Each process has a memory of its own:
+            behind several, a signed notification may be taken once by each.
+        guard: which addresses a key set may be read from; by default the host of its URL, over https, and no other.
+
+    Raises:
+        ValueError: nothing to check is given, or a key that cannot be used.
+        ImportError: `keys`, and the extra is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: str | Callable[[str], str | None] | None = None,
+        authentication: AuthenticationInfo | None = None,
+        trusted_keys: Any = None,
+        url: str = "",
+        issuer: str | None = None,
+        max_age: float = 300.0,
+        on_notification: Callable[[PushNotification], object] | None = None,
+        max_body_bytes: int = 16 * 1024 * 1024,
+        replay_cache_size: int = 100_000,
+        url_guard: URLGuard | None = None,
+    ) -> None:
+        if not (token or authentication or trusted_keys):
+            raise ValueError("a receiver that checks nothing believes anybody: give token=, authentication= or keys=")
+        self._token = token
+        self._authentication = authentication
+        self._signatures = None
+        if trusted_keys:
+            from a2a_sync.signing.jwt import Signatures
+
+            self._signatures = Signatures(trusted_keys, url=url, issuer=issuer, window=max_age, guard=url_guard)
+            if not (url or token or authentication):
+                logger.warning("this receiver takes what was signed for any other webhook: give it url=")
+        self._most = max_body_bytes
+        self._handle = on_notification or self._keep
+        self._validity = max_age if self._signatures is None else self._signatures.validity
+        self._replay_cache_size = replay_cache_size
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: what waits is the parent's, as are the locks."""
+        self._waiting: queue.Queue[PushNotification] = queue.Queue(min(self._replay_cache_size, _MAX_WAITING))
+        self._known = _ReplayCache(self._validity, self._replay_cache_size)
+
+    # -- taking --
+
+    def receive(self, headers: Mapping[str, str], body: bytes) -> PushNotification | None:
+        """Check what was posted; None for what came before. Answer with a status of success, or with that of the error.
+
+        Blocks while a key set is read.
+
+        Raises:
+            NotificationRefusedError: it is not what it should be. Nothing is remembered of it.
+        """
+        headers = {name.lower(): value for name, value in headers.items()}
+        return self._taken(headers, self._sender(headers), body)
+
+    def forget(self, notification: PushNotification) -> None:
+        """What `receive` gave was not taken after all: when it is posted again, it is given again. Answer with an error."""
+        self._known.forget(notification)
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """The WSGI interface: answers a POST, at whatever path."""
+        try:
+            status, text = self._take(environ)
+        except NotificationRefusedError as refused:
+            status, text = refused.status, str(refused)
+        body = text.encode()
+        headers = [("Content-Length", str(len(body)))] if status != 204 else []
+        if status == 503:
+            headers.append(("Retry-After", "5"))
+        if status == 405:
+            headers.append(("Allow", "POST"))
+        start_response(f"{status} {_PHRASES[status]}", [*headers, ("Content-Type", "text/plain")] if body else headers)
+        return [body] if body else []
+
+    def _take(self, environ: WSGIEnvironment) -> tuple[int, str]:
+        if environ["REQUEST_METHOD"] != "POST":
+            return 405, "notifications are posted"
+        headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key[:5] == "HTTP_"}
+        # Strangers do not get so far as to have a body read.
+        claims = self._sender(headers)
+        notification = self._taken(headers, claims, self._body(environ))
+        if notification is None:
+            return 204, ""
+        try:
+            self._handle(notification)
+        except queue.Full:
+            self.forget(notification)
+            return 503, "too much is waiting"
+        except Exception:
+            # It comes again: by then whatever is wrong may be right.
+            self.forget(notification)
+            logger.exception("a notification was not taken", extra={"task_id": notification.task_id})
+            return 500, "not taken"
+        return 204, ""
+
+    def _keep(self, notification: PushNotification) -> None:
+        self._waiting.put_nowait(notification)
+
+    def _body(self, environ: WSGIEnvironment) -> bytes:
+        length = environ.get("CONTENT_LENGTH") or ""
+        if length and not (length.isascii() and length.isdigit() and len(length) < 16):
+            raise NotificationRefusedError(400, "the length of the body is no number")
+        # Without a length only a server that knows the end of the body can be read to it.
+        most = int(length) if length else self._most + 1 if environ.get("wsgi.input_terminated") else 0
+        if length and most > self._most:
+            raise NotificationRefusedError(413, "too large")
+        pieces, left = [], most
+        while left and (piece := environ["wsgi.input"].read(min(left, 65536))):
+            pieces.append(piece)
+            left -= len(piece)
+        if length and left:
+            raise NotificationRefusedError(400, "the body ended early")
+        return b"".join(pieces)
+
+    def notifications(self, timeout: float | None = None) -> Iterator[PushNotification]:
+        """What came over WSGI and was not handed to a function, as it comes; the end is when nothing came for `timeout` seconds.
+
+        For one thread in the process that serves.
+        """
+        while True:
+            try:
+                yield self._waiting.get(timeout=timeout)
+            except queue.Empty:
+                return
+
+    # -- checks --
+
+    def _sender(self, headers: Mapping[str, str]) -> Mapping[str, Any]:
+        """See that the headers are those of somebody who may post here; what that one has signed."""
+        if self._authentication is not None:
+            wanted = f"{self._authentication.scheme} {self._authentication.credentials}"
+            if not _same(_folded(headers.get("authorization", "")), _folded(wanted)):
+                raise NotificationRefusedError(401, "the credentials are not those of this webhook")
+        if isinstance(self._token, str):
+            self._check_token(headers, self._token)
+        return self._claims(headers) if self._signatures is not None else {}
+
+    def _taken(self, headers: Mapping[str, str], claims: Mapping[str, Any], body: bytes) -> PushNotification | None:
+        """What the body says, if it is what its sender may say; None where it came before."""
+        if self._signatures is not None and not _same(
+            str(claims.get("request_body_sha256", "")), hashlib.sha256(body).hexdigest()
+        ):
+            raise NotificationRefusedError(401, "the signature is of another body")
+        if len(body) > self._most:
+            raise NotificationRefusedError(413, "too large")
+        event, version = _read(body)
+        task_id = event.id if isinstance(event, Task) else event.task_id
+        if self._token is not None and not isinstance(self._token, str):
+            self._check_token(headers, self._token(task_id))
+        own_id = headers.get(NOTIFICATION_ID.lower(), "")
+        notification = PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
+        return notification if self._known.is_new(notification) else None
+
+    def _check_token(self, headers: Mapping[str, str], wanted: str | None) -> None:
+        given = next((headers[name] for name in _TOKENS if name in headers), "")
+        if wanted is None or not _same(given, wanted):
+            raise NotificationRefusedError(401, "the token is not that of this webhook")
+
+    def _claims(self, headers: Mapping[str, str]) -> Mapping[str, Any]:
+        token = headers.get(NOTIFICATION_SIGNATURE.lower(), "")
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        if not token and scheme.lower() == "bearer":
+            token = bearer.strip()
+        if not token or len(token) > _LONGEST_TOKEN:
+            raise NotificationRefusedError(401, "the notification is not signed")
+        assert self._signatures is not None
+        try:
+            claims: Mapping[str, Any] = self._signatures.claims(token)
+        except UnavailableError:
+            raise NotificationRefusedError(503, "the keys cannot be read now") from None
+        except ValueError as wrong:
+            raise NotificationRefusedError(401, f"the signature does not hold: {wrong}") from None
+        if "jti" in claims and claims["jti"] != headers.get(NOTIFICATION_ID.lower(), ""):
+            raise NotificationRefusedError(401, "the signature is of another notification")
+        return claims
+
+
+class _ReplayCache:
+    """Notifications that came not long ago. The sender chooses their ids, so one agent's say nothing of another's tasks."""
+
+    def __init__(self, seconds: float, size: int) -> None:
+        self._seconds = seconds
+        self._size = size
+        self._lock = threading.Lock()
+        self._since: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+
+    def is_new(self, notification: PushNotification) -> bool:
+        """It did not come before; from now on it did. What has neither an id nor a signature is always new.
+
+        Raises:
+            NotificationRefusedError: it is signed, and there is no place for it that is not taken by one that is still valid.
+        """
+        key, now = _key(notification), time.monotonic()
+        if not key[2]:
+            return True
+        with self._lock:
+            while self._since and next(iter(self._since.values())) <= now - self._seconds:
+                self._since.popitem(last=False)
+            if key in self._since:
+                return False
+            if len(self._since) >= self._size:
+                if notification.claims:
+                    raise NotificationRefusedError(503, "too many notifications are remembered; post again later")
+                self._since.popitem(last=False)
+            self._since[key] = now
+            return True
+
+    def forget(self, notification: PushNotification) -> None:
+        with self._lock:
+            self._since.pop(_key(notification), None)
+
+
+def _key(notification: PushNotification) -> tuple[str, str, str]:
+    claims, own = notification.claims, notification.id
+    if claims and not claims.get("jti"):
+        # An id that is not signed can be changed by whoever posts the notification again.
+        own = hashlib.sha256(json.dumps(claims, sort_keys=True).encode()).hexdigest()
+    return str(claims.get("iss", "")), notification.task_id, own
+
+
+def _read(body: bytes) -> tuple[Any, str]:
+    """The event in a body, and the version that it is written in."""
+    try:
+        value = jsontext.loads(body, max_depth=jsontext.MAX_EVENT_DEPTH)
+    except JSONParseError as error:
+        raise NotificationRefusedError(400, f"the body is not JSON: {error.message}") from None
+    # Tasks of 0.3 say what they are; events of 1.0 have one member.
+    version = "0.3" if isinstance(value, dict) and "kind" in value else "1.0"
+    try:
+        event = by_version(version).load_event(value)
+    except DecodeError as error:
+        raise NotificationRefusedError(400, f"the body is no event: {error}") from None
+    return event, version
+
+
+def _folded(credentials: str) -> str:
+    """Names of schemes do not mind case."""
+    scheme, _, rest = credentials.partition(" ")
+    return f"{scheme.lower()} {rest.strip()}"
+
+
+def _same(given: str, wanted: str) -> bool:
+    """Compared in a time that tells nothing of where they differ."""
+    return hmac.compare_digest(given.encode(), wanted.encode())
