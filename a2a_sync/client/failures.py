@@ -82,7 +82,7 @@ def _describe(error: BaseException, where: Where) -> str:
     text = _words(error)
     # Many servers close a connection that begins in the other way without a word. The card is the first contact.
     other = {"http": "serves TLS, use https://", "https": "does not speak TLS, use http://"}
-    closed = isinstance(error, (ConnectionError, ssl.SSLEOFError)) and "://" not in text
+    closed = isinstance(error, (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError)) and "://" not in text
     if closed and where.phase == "card" and (way := other.get(where.agent.partition(":")[0])):
         text += f"; if this port {way}"
     return text

@@ -252,6 +252,15 @@ def test_http_to_a_port_with_tls_says_to_use_https(tmp_path: Path) -> None:
         client.card()
 
 
+def test_a_refused_connection_says_nothing_of_tls() -> None:
+    with peer({}) as server:
+        pass
+    with Client(server.url) as client, pytest.raises(ConnectError) as caught:
+        client.card()
+
+    assert "https" not in str(caught.value)
+
+
 def test_an_answer_in_tls_says_to_use_https() -> None:
     alert = b"\x15\x03\x03\x00\x02\x02\x46"
     error = failing(lambda asked, line: line.send(alert))
