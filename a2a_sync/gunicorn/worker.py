@@ -15,7 +15,6 @@ import socket
 import ssl
 import time
 import weakref
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -41,8 +40,6 @@ _SWEEP_INTERVAL = 0.25
 #: How long a worker that stops waits for the rest of a request, in seconds.
 _STOP_TIMEOUT = 2.0
 
-#: The members of `Limits` that are kept here.
-_USED = ("header_timeout", "body", "read_deadline", "body_time", "write_deadline")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -92,8 +89,8 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
 class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     """The worker. Its limits are those of the app that it serves, or the defaults of `Limits`.
 
-    ``Limits.header_timeout`` bounds the head of a request, ``read_deadline`` and ``body_time`` its body, ``write_deadline``
-    how long a client may read nothing of an answer. TLS, HTTP/2 and uwsgi are served as gunicorn does, with a limit for each
+    ``Limits.header_timeout`` bounds the head of a request, ``body_idle_timeout`` and ``body_timeout`` its body,
+    ``write_timeout`` how long a client may read nothing of an answer. TLS, HTTP/2 and uwsgi are served as gunicorn does, with a limit for each
     read and write.
     """
 
@@ -121,8 +118,13 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             if site not in self._sites:
                 self._sites.add(site)
                 known = [one.limits for one in self._sites]
-                widest = {name: max(getattr(limits, name) for limits in known) for name in _USED}
-                self.limits = replace(Limits(), **widest)
+                self.limits = Limits(
+                    header_timeout=max(limits.header_timeout for limits in known),
+                    max_body_bytes=max(limits.max_body_bytes for limits in known),
+                    body_idle_timeout=max(limits.body_idle_timeout for limits in known),
+                    body_timeout=max(limits.body_timeout for limits in known),
+                    write_timeout=max(limits.write_timeout for limits in known),
+                )
 
     @property
     def header_timeout(self) -> float:
