@@ -15,7 +15,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from a2a_sync import jsontext
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE, NOTIFICATION_TOKEN
@@ -25,9 +26,6 @@ from a2a_sync.errors import JSONParseError, UnavailableError
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import JSON, AuthenticationInfo, StreamResponse, Task
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 logger = get_logger(__name__)
 
@@ -67,6 +65,13 @@ class PushNotification:
     id: str = ""
     version: str = "1.0"
     claims: Mapping[str, JSON] = field(default_factory=dict)
+
+
+class HeaderItems(Protocol):
+    """The headers of a request: a mapping, or the ``Headers`` of Werkzeug, which are none."""
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Names, in any case, and values."""
 
 
 class WebhookReceiver:
@@ -137,10 +142,11 @@ class WebhookReceiver:
 
     # -- taking --
 
-    def receive(self, headers: Mapping[str, str], body: bytes) -> PushNotification | None:
+    def receive(self, headers: HeaderItems, body: bytes) -> PushNotification | None:
         """Check what was posted; None for what came before. Answer with a status of success, or with that of the error.
 
-        Blocks while a key set is read.
+        `headers` are a mapping or what the web framework has for them, such as ``request.headers`` of Flask and Django. Blocks
+        while a key set is read.
 
         Raises:
             NotificationRefusedError: it is not what it should be. Nothing is remembered of it.

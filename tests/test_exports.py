@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any, ForwardRef, get_type_hints
+
+import pytest
+import requests
 
 import a2a_sync
+from a2a_sync import testing
+from a2a_sync.lazymodule import LazyModule
 
 INIT = Path(a2a_sync.__file__)
 
@@ -29,6 +39,100 @@ def test_type_checkers_see_the_same_names_as_the_lazy_table() -> None:
         for alias in node.names
     }
     assert seen == {(module, name) for module, names in a2a_sync._MODULES.items() for name in names}
+
+
+def test_the_names_of_a_star_import_are_written_out_and_are_all_of_them() -> None:
+    for package, names in ((a2a_sync, a2a_sync._HOME), (testing, testing._HOMES)):
+        (listed,) = [
+            ast.literal_eval(node.value)
+            for node in ast.parse(Path(package.__file__ or "").read_text()).body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        ]
+        assert listed == sorted(names)
+
+
+STAR = """
+from a2a_sync import *
+
+used = ({names})
+client: Client = Client("http://agent.test")
+text: str = client.card().name
+wrong: int = client
+missing = NoSuchName
+"""
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_star_import_gives_type_checkers_every_name(checker: str, tmp_path: Path) -> None:
+    pytest.importorskip(checker, reason=f"{checker} is not installed (the extra dev)")
+    source = tmp_path / "star.py"
+    source.write_text(STAR.format(names=", ".join(a2a_sync.__all__)))
+    command = [sys.executable, "-m", checker]
+    if checker == "mypy":
+        command += ["--config-file=", f"--cache-dir={tmp_path}", "--follow-imports=silent", "--ignore-missing-imports"]
+    else:
+        command += ["--pythonpath", sys.executable]
+    environment = {**os.environ, "MYPYPATH": str(INIT.parent.parent), "PYTHONPATH": str(INIT.parent.parent)}
+    done = subprocess.run([*command, str(source)], cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    errors = [line for line in done.stdout.splitlines() if "error" in line and "star.py:" in line]
+    assert [re.search(r"star\.py:(\d+)", line)[1] for line in errors] == ["7", "8"], done.stdout + done.stderr  # type: ignore[index]
+    assert "NoSuchName" in errors[1]
+
+
+# -- annotations --------------------------------------------------------------------------------------------------------
+
+
+def documented() -> dict[str, Any]:
+    """What the reference shows, by its path."""
+    found = {}
+    for page in (INIT.parent.parent / "docs").rglob("*.md"):
+        for path in re.findall(r"auto(?:class|exception|function|data):: +([\w.]+)", page.read_text()):
+            module, _, name = path.rpartition(".")
+            found[path] = getattr(import_module(module), name)
+    return found
+
+
+def signatures() -> Iterator[tuple[str, Any]]:
+    """Every public class and function, and the public methods and properties of the classes."""
+    public = {
+        **documented(),
+        **{name: getattr(a2a_sync, name) for name in a2a_sync.__all__},
+        **{name: getattr(testing, name) for name in testing.__all__},
+    }
+    for path, one in sorted(public.items()):
+        if inspect.isfunction(one):
+            yield path, one
+        if not isinstance(one, type):
+            continue
+        yield path, one
+        for name in dir(one):
+            member = inspect.getattr_static(one, name)
+            member = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            private = name.startswith("_") and not name.startswith("__")
+            if inspect.isfunction(member) and member.__module__.startswith("a2a_sync") and not private:
+                yield f"{path}.{name}", member
+
+
+def test_the_annotations_of_every_public_signature_can_be_evaluated() -> None:
+    wrong, seen = {}, 0
+    for path, one in signatures():
+        seen += 1
+        try:
+            hints = get_type_hints(one)
+        except Exception as error:
+            wrong[path] = error
+        else:
+            assert not any(isinstance(hint, (str, ForwardRef, LazyModule)) for hint in hints.values()), path
+    assert wrong == {}
+    assert seen > 1000
+
+
+def test_evaluated_annotations_are_the_real_classes() -> None:
+    assert get_type_hints(a2a_sync.Chat.__init__)["client"] is a2a_sync.Client
+    assert get_type_hints(a2a_sync.Agent.call)["return"] == a2a_sync.Task | a2a_sync.Message
+    assert get_type_hints(a2a_sync.Client.__init__)["session"] == requests.Session | None
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

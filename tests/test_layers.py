@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 
 #: Folders and top-level modules from the bottom up. Each imports only what stands in an earlier line, or its own folder.
 LAYERS: list[list[str]] = [
-    ["errors", "limits"],
+    ["errors", "lazymodule", "limits"],
     ["jsontext", "urls"],
     ["datapart"],
     ["types"],

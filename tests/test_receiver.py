@@ -15,7 +15,9 @@ from wsgiref.validate import validator
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.wrappers import Request
 
 from a2a_sync import (
     A2AApp,
@@ -36,7 +38,7 @@ from a2a_sync.operations import Call, CallContext
 from a2a_sync.signing import CardSigner, NotificationSigner
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
-from a2a_sync.webhooks import NotificationRefusedError
+from a2a_sync.webhooks import HeaderItems, NotificationRefusedError
 from tests.engine import PATIENCE, eventually
 
 pytestmark = pytest.mark.timeout(60)
@@ -48,7 +50,7 @@ OLD_BODY = json.dumps({"kind": "task", "id": "t", "contextId": "c", "status": {"
 KEY = ed25519.Ed25519PrivateKey.generate()
 SIGNER = NotificationSigner(KEY, kid="one", issuer="https://agent.example/")
 STRANGER = NotificationSigner(ed25519.Ed25519PrivateKey.generate(), kid="one", issuer="https://agent.example/")
-KEYS = {"trusted_keys": [SIGNER.public_jwk]}
+KEYS = {"keys": [SIGNER.public_jwk]}
 
 
 def signed(
@@ -511,3 +513,15 @@ def test_an_app_that_signs_nothing_has_no_key_set():
     agent.message(ask)
     with A2AApp(agent, push=True) as app:
         assert wsgi_session(app).get("http://agent.test/.well-known/jwks.json", timeout=10).status_code == 404
+
+
+@pytest.mark.parametrize("headers", [Headers, dict])
+def test_headers_are_taken_as_the_web_framework_has_them(headers):
+    receiver = WebhookReceiver(token="t0ken")
+    given: HeaderItems = headers([("x-A2A-notification-TOKEN", "t0ken"), ("X-A2A-Notification-Id", "n-1")])
+    assert receiver.receive(given, BODY).id == "n-1"
+
+
+def test_the_headers_of_a_request_of_werkzeug_are_taken():
+    request = Request.from_values(method="POST", data=BODY, headers={"X-A2A-Notification-Token": "t0ken"})
+    assert WebhookReceiver(token="t0ken").receive(request.headers, request.get_data()) is not None

@@ -18,11 +18,14 @@ from a2a_sync.agent.localcalls import LocalCalls
 from a2a_sync.agent.results import ChunkStream, StreamingResult, final_events
 from a2a_sync.card import AgentCard, AgentExtension, AgentProvider, Skills, as_skills
 from a2a_sync.concurrency.closing import Closes
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.operations import Endpoint
 from a2a_sync.types import Message
 
 if TYPE_CHECKING:
-    from a2a_sync.wsgi.app import A2AApp
+    from a2a_sync.wsgi import app
+else:
+    app = LazyModule("a2a_sync.wsgi.app")
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
@@ -60,7 +63,7 @@ class Agent(LocalCalls, Closes):
 
     _on_message: Callable[..., Any] | None = None
     _on_cancel: Callable[..., Any] | None = None
-    _private_app: A2AApp | None = None
+    _private_app: app.A2AApp | None = None
 
     def __init__(self, name: str = "", **attributes: Any) -> None:
         """`attributes` are those of the class, and of a subclass its own: ``Pricing(currency="EUR")`` where it has a `currency`.
@@ -227,7 +230,7 @@ class Agent(LocalCalls, Closes):
         """The card of the private app."""
         return self._app().agent_card()
 
-    def _app(self) -> A2AApp:
+    def _app(self) -> app.A2AApp:
         app = self._private_app
         if app is None:
             from a2a_sync.wsgi.app import A2AApp

@@ -14,7 +14,7 @@ from a2a_sync.types import Artifact, DataPart, FilePart, Message, Part, TaskArti
 #: Artifacts up to this size are sent again as a whole when they are complete.
 _MAX_REPEATED_BYTES = 1024 * 1024
 
-Content: TypeAlias = "str | Part | Iterable[str | Part] | Message"
+Content: TypeAlias = str | Part | Iterable[str | Part] | Message
 
 
 def to_parts(content: Content) -> tuple[Part, ...]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from a2a_sync.card import AgentExtension
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import Call
 from a2a_sync.types import (
@@ -24,7 +25,9 @@ from a2a_sync.types import (
 )
 
 if TYPE_CHECKING:
-    from a2a_sync.agent.executor import RequestContext
+    from a2a_sync.agent import executor
+else:
+    executor = LazyModule("a2a_sync.agent.executor")
 
 
 class Extension:
@@ -102,7 +105,7 @@ class Extension:
         """
         return call
 
-    def on_event(self, event: LogEvent, context: RequestContext) -> LogEvent:
+    def on_event(self, event: LogEvent, context: executor.RequestContext) -> LogEvent:
         """The event as it goes on, of a run whose request had the extension active. On the thread of the run.
 
         Called for everything that the agent's code emits or yields, and for what its result becomes, before it is checked
@@ -135,7 +138,7 @@ class Timestamps(Extension):
             return call
         return replace(call, request=replace(request, message=self._stamped(request.message)))
 
-    def on_event(self, event: LogEvent, context: RequestContext) -> LogEvent:
+    def on_event(self, event: LogEvent, context: executor.RequestContext) -> LogEvent:
         if isinstance(event, Message):
             return self._stamped(event)
         if isinstance(event, TaskArtifactUpdateEvent):

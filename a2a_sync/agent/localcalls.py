@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.operations import Endpoint
 from a2a_sync.types import Message, Metadata, Task
 
 if TYPE_CHECKING:
-    from a2a_sync.card import AgentCard
-    from a2a_sync.client import Client, TaskStream
-    from a2a_sync.client.content import Content
+    from a2a_sync import card, client
+    from a2a_sync.client import content
+else:
+    card = LazyModule("a2a_sync.card")
+    client = LazyModule("a2a_sync.client")
+    content = LazyModule("a2a_sync.client.content")
 
 #: Seconds that a call or a cancel waits by default, and a look at a task.
 _WAIT = 60.0
@@ -26,19 +30,19 @@ _T = TypeVar("_T")
 class LocalCalls:
     """The base of what can be called in its own process. Safe from many threads."""
 
-    _own_client: Client | None = None
+    _own_client: client.Client | None = None
 
     def endpoint(self) -> Endpoint:
         """What the calls go to."""
         raise NotImplementedError
 
-    def agent_card(self) -> AgentCard:
+    def agent_card(self) -> card.AgentCard:
         """What it says of itself."""
         raise NotImplementedError
 
     def call(
         self,
-        message: Content,
+        message: content.Content,
         *,
         task_id: str | None = None,
         context_id: str | None = None,
@@ -65,13 +69,13 @@ class LocalCalls:
 
     def stream(
         self,
-        message: Content,
+        message: content.Content,
         *,
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Metadata | None = None,
         timeout: float | None = None,
-    ) -> TaskStream:
+    ) -> client.TaskStream:
         """Send `message` and iterate over what comes of it, whatever kind of handler it has. The task ends without a reader, too."""
         return self._client().stream(
             message, task_id=task_id, context_id=context_id, metadata=metadata, timeout=timeout
@@ -94,7 +98,7 @@ class LocalCalls:
         """
         return self._client().cancel_task(task_id, metadata=metadata, timeout=timeout)
 
-    def _client(self) -> Client:
+    def _client(self) -> client.Client:
         client = self._own_client
         if client is None:
             from a2a_sync.client import Client

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from wsgiref.types import WSGIEnvironment
 
 from a2a_sync.auth.policy import Auth, Authenticator, Scopes, TokenRefusedError, as_requirement
 from a2a_sync.card import (
@@ -19,9 +20,6 @@ from a2a_sync.card import (
 from a2a_sync.errors import PermissionDeniedError, UnauthenticatedError
 from a2a_sync.operations import OPERATIONS, Call, Endpoint, Operation, Principal
 from a2a_sync.telemetry.logs import get_logger
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
 
 logger = get_logger(__name__)
 

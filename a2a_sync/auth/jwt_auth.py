@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from wsgiref.types import WSGIEnvironment
 
 from a2a_sync import urls
 from a2a_sync.auth.policy import Authenticator, Said, TokenRefusedError, as_principal
@@ -15,9 +16,6 @@ from a2a_sync.outbound.http import Outbound
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.signing.jwk import ALGORITHMS
 from a2a_sync.signing.jwks import KeySet
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
 
 SYMMETRIC = ("HS256", "HS384", "HS512")
 #: A token that is longer is not looked at.

@@ -6,18 +6,15 @@ A way is an `Authenticator`. What is asked for is always a choice of sets of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+from wsgiref.types import WSGIEnvironment
 
 from a2a_sync.card import SecurityScheme
 from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import NAMED_MARK, OWNER_MARK, Principal
 
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
-
 #: What a function that knows callers gives: a principal, or only its id; None or ``""``: nobody it knows.
 Said: TypeAlias = Principal | str | None
-Alternatives: TypeAlias = "tuple[tuple[Authenticator, ...], ...]"
 
 
 class TokenRefusedError(UnauthenticatedError):
@@ -31,7 +28,7 @@ class TokenRefusedError(UnauthenticatedError):
 class Requirement:
     """What is asked of callers: one of `alternatives`, of which each is a set that is needed together."""
 
-    def __init__(self, alternatives: Alternatives) -> None:
+    def __init__(self, alternatives: tuple[tuple[Authenticator, ...], ...]) -> None:
         self.alternatives = alternatives
 
     def __or__(self, other: Auth) -> Requirement:
@@ -103,7 +100,7 @@ class _Function(Authenticator):
 
 #: The scopes that operations need, by the names of these.
 Scopes: TypeAlias = Mapping[str, str | Iterable[str]]
-Auth: TypeAlias = "Requirement | Callable[[dict[str, Any]], Said]"
+Auth: TypeAlias = Requirement | Callable[[dict[str, Any]], Said]
 
 
 def as_requirement(auth: Auth) -> Requirement:

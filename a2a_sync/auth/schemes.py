@@ -14,8 +14,9 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
+from wsgiref.types import WSGIEnvironment
 
 from a2a_sync.auth.policy import Authenticator, Said, as_principal
 from a2a_sync.card import (
@@ -26,9 +27,6 @@ from a2a_sync.card import (
 )
 from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import Principal
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
 
 #: A function that is given a secret and says whose it is, or the secrets themselves with who has them.
 Verify: TypeAlias = Callable[[str], Said] | Mapping[str, Principal | str]

@@ -26,6 +26,7 @@ from a2a_sync.errors import (
     UnsafeURLError,
     UnsupportedOperationError,
 )
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.operations import GET_EXTENDED_CARD, Interceptor
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import GetExtendedAgentCardRequest
@@ -33,10 +34,14 @@ from a2a_sync.types import GetExtendedAgentCardRequest
 if TYPE_CHECKING:
     import requests
 
+    from a2a_sync.client import placing
     from a2a_sync.client.http import HttpTransport
-    from a2a_sync.client.placing import Auth
     from a2a_sync.client.trust import CardTrust
-    from a2a_sync.outbound.urlguard import URLGuard
+    from a2a_sync.outbound import urlguard
+else:
+    requests = LazyModule("requests")
+    placing = LazyModule("a2a_sync.client.placing")
+    urlguard = LazyModule("a2a_sync.outbound.urlguard")
 
 
 logger = get_logger(__name__)
@@ -53,7 +58,7 @@ class Caller(Closes):
         self,
         target: str | AgentCard | Any = None,
         *,
-        auth: Auth = None,
+        auth: placing.Auth = None,
         timeout: Timeout | float | None = None,
         retry: Retry | None = _RETRY,
         headers: Mapping[str, str] | None = None,
@@ -68,7 +73,7 @@ class Caller(Closes):
         cert: str | tuple[str, str] | None = None,
         card_verifier: Any = None,
         double_base64_files: bool = False,
-        url_guard: URLGuard | None = None,
+        url_guard: urlguard.URLGuard | None = None,
     ) -> None:
         if target is None:
             raise TypeError("Client needs to know what to call: a URL, an AgentCard, an A2AApp or an Agent")
@@ -99,7 +104,7 @@ class Caller(Closes):
             raise TypeError(f"Client takes a URL, an AgentCard, an A2AApp or an Agent; not {type(target).__name__}")
         self._trust = None if card_verifier is None or self._http is None else _trust(card_verifier, self._http)
 
-    def _transport(self, home: str, auth: Auth, session: requests.Session | None) -> HttpTransport:
+    def _transport(self, home: str, auth: placing.Auth, session: requests.Session | None) -> HttpTransport:
         # Loading requests takes longer than all the rest: only clients that use it pay for it.
         from a2a_sync.client.http import HttpTransport
 

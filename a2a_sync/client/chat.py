@@ -8,10 +8,13 @@ from a2a_sync.client.content import Content
 from a2a_sync.client.link import CallOptions
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.errors import HTTPStatusError, MethodNotFoundError, UnsupportedOperationError
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.types import Message, Task
 
 if TYPE_CHECKING:
-    from a2a_sync.client.client import Client
+    from a2a_sync.client import client as _client
+else:
+    _client = LazyModule("a2a_sync.client.client")
 
 _CALL_OPTIONS = CallOptions.__annotations__.keys()
 
@@ -24,7 +27,7 @@ class Chat:
     the agent whether its newest task waits, if the agent can list tasks.
     """
 
-    def __init__(self, client: Client, context_id: str = "") -> None:
+    def __init__(self, client: _client.Client, context_id: str = "") -> None:
         self._client = client
         self._context_id = context_id
         self._task_id = ""

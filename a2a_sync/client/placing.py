@@ -70,10 +70,8 @@ class ApiKey:
 
 
 #: What `Client` takes for ``auth``.
-Auth: TypeAlias = (
-    "str | tuple[str, str] | Callable[[], str] | AuthBase | ApiKey | Mapping[str, str | tuple[str, str] |"
-    " Callable[[], str] | AuthBase | ApiKey] | None"
-)
+_Credentials: TypeAlias = str | tuple[str, str] | Callable[[], str] | AuthBase | ApiKey
+Auth: TypeAlias = _Credentials | Mapping[str, _Credentials] | None
 
 
 def as_auth(auth: Auth, card: AgentCard | None = None) -> AuthBase | None:

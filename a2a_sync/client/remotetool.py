@@ -12,13 +12,16 @@ from a2a_sync.client.tools import in_words
 from a2a_sync.codec import by_version
 from a2a_sync.errors import AgentError, JSONParseError, TransportError
 from a2a_sync.jsontext import dumps, loads
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.types import DataPart, Part, Task, TaskState, TextPart
 
 if TYPE_CHECKING:
-    from a2a_sync.client.client import Client
+    from a2a_sync.client import client as _client
+else:
+    _client = LazyModule("a2a_sync.client.client")
 
 #: JSON text, or what it says.
-Arguments: TypeAlias = "str | bytes | Mapping[str, Any]"
+Arguments: TypeAlias = str | bytes | Mapping[str, Any]
 _QUERY = {"type": "string", "description": "The query or task to send to the remote agent"}
 _SCHEMA = {"type": "object", "properties": {"query": _QUERY}, "required": ["query"]}
 
@@ -39,7 +42,7 @@ class RemoteTool:
 
     def __init__(
         self,
-        client: Client,
+        client: _client.Client,
         *,
         name: str = "remote_agent",
         description: str = "Call a remote AI agent to perform a task",

@@ -17,6 +17,7 @@ from a2a_sync.codec import by_version
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.gevent import at_home
 from a2a_sync.errors import MalformedResponseError, StreamInterruptedError, TransportError, TransportTimeoutError
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.lifecycle import Fold, ends_run
 from a2a_sync.operations import EventStream, StreamItem
 from a2a_sync.types import (
@@ -30,7 +31,9 @@ from a2a_sync.types import (
 )
 
 if TYPE_CHECKING:
-    from a2a_sync.client.resume import Resumption
+    from a2a_sync.client import resume as _resume
+else:
+    _resume = LazyModule("a2a_sync.client.resume")
 
 #: How long a server may take to end a stream after its last event (it must, spec 3.1.2). Waiting for it keeps the
 #: connection usable for the next call.
@@ -94,7 +97,7 @@ class TaskStream(Closes):
         alarms: AlarmClock,
         task_id: str = "",
         last_event_id: int | None = None,
-        resumption: Resumption | None = None,
+        resumption: _resume.Resumption | None = None,
         stored: Callable[[str], Task | None] | None = None,
     ) -> None:
         #: The number of the last event that had one: where a new stream can go on.

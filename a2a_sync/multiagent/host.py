@@ -9,7 +9,8 @@ import hashlib
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.wrappers import Request, Response
 
@@ -31,9 +32,6 @@ from a2a_sync.wsgi.pages import HEALTH, OperatorPages, Readiness
 from a2a_sync.wsgi.plain import host_is_served, only, plain_error
 from a2a_sync.wsgi.process import serve
 from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 #: Where the agents of a host are listed.
 LIST_PATH = "/.well-known/agents"

@@ -12,7 +12,7 @@ from a2a_sync.multiagent.registry import AgentRegistry
 from a2a_sync.stores.base import TaskStore
 
 #: An agent, its class, or one of them with options of its own for `Agent.start`.
-Supervised: TypeAlias = "Agent | type[Agent] | tuple[Agent | type[Agent], Mapping[str, Any]]"
+Supervised: TypeAlias = Agent | type[Agent] | tuple[Agent | type[Agent], Mapping[str, Any]]
 
 
 class AgentSupervisor(Closes):

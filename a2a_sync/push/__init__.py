@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.engine.hub import EventHub
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.limits import Limits
 from a2a_sync.outbound.http import Outbound
 from a2a_sync.outbound.urlguard import URLGuard
@@ -20,7 +21,9 @@ from a2a_sync.push.outbox import Outbox
 from a2a_sync.stores.base import TaskStore
 
 if TYPE_CHECKING:
-    from a2a_sync.signing import NotificationSigner
+    from a2a_sync import signing
+else:
+    signing = LazyModule("a2a_sync.signing")
 
 __all__ = ["PushOptions"]
 
@@ -34,7 +37,7 @@ class PushOptions:
     """
 
     url_guard: URLGuard = field(default_factory=URLGuard)
-    signer: NotificationSigner | None = None
+    signer: signing.NotificationSigner | None = None
 
     def outbox(
         self,

@@ -8,10 +8,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from a2a_sync.lazymodule import LazyModule
+
 if TYPE_CHECKING:
+    from a2a_sync.stores import base
     from a2a_sync.stores.base import TaskStore as TaskStore
     from a2a_sync.stores.memory import MemoryStore as MemoryStore
     from a2a_sync.stores.sqlite import SQLiteStore as SQLiteStore
+else:
+    base = LazyModule("a2a_sync.stores.base")
 
 _HOME = {
     "MemoryStore": "a2a_sync.stores.memory",
@@ -21,7 +26,7 @@ _HOME = {
 _ACCEPTED = "'memory:', 'sqlite:///relative.db', 'sqlite:////absolute.db', a TaskStore, or None"
 
 
-def open_store(store: TaskStore | str | None = None) -> TaskStore:
+def open_store(store: base.TaskStore | str | None = None) -> base.TaskStore:
     """The store that `store` names: a URL, a store as it is, or None for tasks in memory. No file is opened yet.
 
     Raises:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from a2a_sync.errors import TaskNotFoundError
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent, ends_run
 from a2a_sync.operations import RunRequest
 from a2a_sync.types import (
@@ -27,8 +28,11 @@ from a2a_sync.types import (
 )
 
 if TYPE_CHECKING:
-    from a2a_sync.stores.contexts import Contexts
-    from a2a_sync.stores.webhooks import Webhooks
+    from a2a_sync.stores import contexts as _contexts
+    from a2a_sync.stores import webhooks as _webhooks
+else:
+    _contexts = LazyModule("a2a_sync.stores.contexts")
+    _webhooks = LazyModule("a2a_sync.stores.webhooks")
 
 
 class Owner(NamedTuple):
@@ -281,11 +285,11 @@ class TaskStore(Protocol):
         """The processes that do; None where the store is not shared."""
 
     @property
-    def webhooks(self) -> Webhooks:
+    def webhooks(self) -> _webhooks.Webhooks:
         """Where push notifications of its tasks go."""
 
     @property
-    def contexts(self) -> Contexts:
+    def contexts(self) -> _contexts.Contexts:
         """What the tasks of one context have in common."""
 
     def start_run(

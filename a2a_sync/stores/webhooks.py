@@ -9,11 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.operations import Webhook
 from a2a_sync.types import TaskPushNotificationConfig
 
 if TYPE_CHECKING:
-    from a2a_sync.stores.base import Owner
+    from a2a_sync.stores import base
+else:
+    base = LazyModule("a2a_sync.stores.base")
 
 #: The cursor of a webhook that begins with the task as it is.
 SNAPSHOT = -1
@@ -33,7 +36,7 @@ class StoredWebhook:
     nothing is delivered any more. It is ``open`` unless nothing can come any more. ``holder`` is who delivers.
     """
 
-    scope: Owner
+    scope: base.Owner
     config: TaskPushNotificationConfig
     number: int
     version: str
@@ -71,7 +74,7 @@ class Webhooks(Protocol):
     Who delivers holds the webhook meanwhile, and nobody else. What a worker held that has died (see `Workers`) is free.
     """
 
-    def put(self, scope: Owner, webhook: Webhook, *, most: int) -> None:
+    def put(self, scope: base.Owner, webhook: Webhook, *, most: int) -> None:
         """Add a webhook to its task, or replace the one with its id.
 
         A new one begins with the task as it is (`SNAPSHOT`). One that is replaced keeps its place and its cursor; it is
@@ -81,10 +84,10 @@ class Webhooks(Protocol):
             TooManyWebhooks: it would be one more than `most`.
         """
 
-    def of_task(self, scope: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
+    def of_task(self, scope: base.Owner, task_id: str) -> tuple[StoredWebhook, ...]:
         """All webhooks of a task, in the order in which they were added."""
 
-    def delete(self, scope: Owner, task_id: str, webhook_id: str) -> None:
+    def delete(self, scope: base.Owner, task_id: str, webhook_id: str) -> None:
         """Remove a webhook; nothing happens where it is not there."""
 
     def due(self, *, now_ms: int, limit: int = 100) -> tuple[StoredWebhook, ...]:

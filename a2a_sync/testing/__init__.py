@@ -18,7 +18,21 @@ _MODULES = {
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = sorted(_HOMES)
+__all__ = [
+    "Cut",
+    "CutStreams",
+    "FakeClock",
+    "Hold",
+    "LiveServer",
+    "Pause",
+    "ScriptedAgent",
+    "WSGIAdapter",
+    "client_of",
+    "gunicorn_server",
+    "outline",
+    "socket_server",
+    "wsgi_session",
+]
 
 if TYPE_CHECKING:
     from a2a_sync.testing.cuts import CutStreams as CutStreams

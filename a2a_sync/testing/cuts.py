@@ -6,12 +6,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
     from a2a_sync.card import AgentCard
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+from wsgiref.types import WSGIApplication
 
 from a2a_sync.agent.agent import Agent
 from a2a_sync.client import Client, Retry
@@ -13,9 +14,6 @@ from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 from a2a_sync.telemetry import incidents
 from a2a_sync.testing.cuts import CutCalls, CutStreams
 from a2a_sync.types import Message, StreamResponse, Task, TaskStatusUpdateEvent
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
 
 #: Where nothing is far away, nobody need wait long.
 QUICK = Retry(max_elapsed=10.0, initial_backoff=0.01, max_backoff=0.1)

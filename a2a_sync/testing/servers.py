@@ -14,11 +14,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
+from wsgiref.types import WSGIApplication
 
 HOST = "127.0.0.1"
 _PATIENCE = 20.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.wrappers import Request
 
@@ -21,6 +22,7 @@ from a2a_sync.codec import Codec, by_version
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.engine.around import AroundRun, Surrounded, database_connections
 from a2a_sync.errors import AgentError, InvalidRequestError, VersionNotSupportedError
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.operations import Call, Endpoint, Interceptor
 from a2a_sync.push import PushOptions
@@ -50,9 +52,9 @@ from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
 from a2a_sync.wsgi.slowbodies import SlowBodies
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
-    from a2a_sync.signing.signer import CardSigner, Sign
+    from a2a_sync.signing import signer as _signer
+else:
+    _signer = LazyModule("a2a_sync.signing.signer")
 
 #: Request headers that runs may see. Never credentials: they are stored with the run.
 FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "traceparent", "tracestate")
@@ -108,7 +110,7 @@ class A2AApp(Closes):
         *,
         card: AgentCard | None = None,
         extended_card: ExtendedCardSource | None = None,
-        card_signer: CardSigner | Sequence[CardSigner] | None = None,
+        card_signer: _signer.CardSigner | Sequence[_signer.CardSigner] | None = None,
         store: TaskStore | str | None = None,
         url: str | None = None,
         protocol_versions: Sequence[str] = ("1.0", "0.3"),
@@ -395,7 +397,7 @@ def _several(given: Any) -> Sequence[Any]:
     return () if given is None else given if isinstance(given, Sequence) else (given,)
 
 
-def _signing(signer: CardSigner | Sequence[CardSigner], url: str | None) -> Sign:
+def _signing(signer: _signer.CardSigner | Sequence[_signer.CardSigner], url: str | None) -> _signer.Sign:
     from a2a_sync.signing.signer import together
 
     if url is None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.wrappers import Request, Response
 
@@ -21,8 +22,6 @@ from a2a_sync.card import AgentCard
 from a2a_sync.codec import Codec, by_version
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
     from a2a_sync.signing.signer import Sign
 
 CARD_PATH = "/.well-known/agent-card.json"

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_to_bytes
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from werkzeug.exceptions import SecurityError
 from werkzeug.urls import iri_to_uri
@@ -38,9 +38,6 @@ from a2a_sync.wsgi.connection import BODY_READ, Connection, has_body
 from a2a_sync.wsgi.slowbodies import SlowBodies
 from a2a_sync.wsgi.streaming import EVENT_STREAM, Envelope, EventStreamBody
 from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 logger = get_logger(__name__)
 

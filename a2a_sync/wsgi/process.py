@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from a2a_sync.limits import Limits
 from a2a_sync.wsgi.origins import Origins
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 #: What a server with several workers is told whose tasks cannot be shared.
 ALONE = (

@@ -6,12 +6,9 @@ Anybody can send the same headers, so only those are believed that a given numbe
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.middleware.proxy_fix import ProxyFix
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 #: The headers that say what the address of the app is.
 ADDRESS_HEADERS = ("X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix")
