@@ -502,7 +502,7 @@ def test_the_keys_of_all_that_an_app_signs_are_published():
     with A2AApp(agent, url="https://agent.example", card_signer=cards, push=PushOptions(signer=SIGNER)) as app:
         session = wsgi_session(validator(app))
         answer = session.get("http://agent.test/.well-known/jwks.json", timeout=10)
-        assert answer.json() == {"trusted_keys": [cards.public_jwk, SIGNER.public_jwk]}
+        assert answer.json() == {"keys": [cards.public_jwk, SIGNER.public_jwk]}
         assert "d" not in json.dumps([sorted(key) for key in answer.json()["keys"]]).replace("kid", "")
         assert answer.headers["Content-Type"] == "application/json"
         assert session.post("http://agent.test/.well-known/jwks.json", timeout=10).status_code == 405
