@@ -23,12 +23,13 @@ _MAX_HEAD_BYTES = 64 * 1024
 _CHUNK_OVERHEAD = 64 * 1024
 #: The longest line with the size of a chunk, in bytes.
 _MAX_CHUNK_LINE = 8190
+#: The most bytes of trailers after a chunked body.
+_MAX_TRAILER_BYTES = 16 * 1024
 #: A write waits while more than so many bytes of earlier ones are not sent: an event stream must not run ahead of its client.
 _HIGH_WATER = 64 * 1024
 #: Bytes that are read or written in one step of the main thread, so that no connection holds it up.
 STEP = 1024 * 1024
 
-_LENGTH = re.compile(rb"^content-length[ \t]*:[ \t]*(.*?)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
 _CHUNKED = re.compile(rb"^transfer-encoding[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _EXPECT = re.compile(rb"^expect:[ \t]*100-continue[ \t]*\r\n", re.IGNORECASE | re.MULTILINE)
 
@@ -78,7 +79,7 @@ class IncomingRequest:
 
     def _read_head(self, end: int) -> None:
         head = bytes(self.data[: end - 2])
-        lengths = set(_LENGTH.findall(head))
+        lengths = _content_lengths(head)
         if _CHUNKED.search(head):
             self._next_size = end
         elif not lengths:
@@ -133,11 +134,19 @@ class IncomingRequest:
             else:
                 self._next_size, self._trailers = None, at + 2
         if self._next_size is None:
-            trailers = self.data[self._trailers : self._trailers + 2]
-            if trailers == b"\r\n" or self.data.find(b"\r\n\r\n", self._trailers) >= 0:
+            # From the line break before them, so that no trailers and their end look alike.
+            begin = self._trailers - 2
+            limit = begin + _MAX_TRAILER_BYTES
+            if self.data.find(b"\r\n\r\n", begin, limit) >= 0 or len(self.data) >= limit:
                 self.end()
         if len(self.data) - self.head_end > self._max_body + _CHUNK_OVERHEAD:
             self.end()
+
+
+def _content_lengths(head: bytes) -> set[bytes]:
+    """The values of ``Content-Length``. Linear in the size of the head: the main thread serves all connections."""
+    pairs = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    return {value.strip(b" \t") for name, _, value in pairs if name.rstrip(b" \t").lower() == b"content-length"}
 
 
 class ClientSocket(socket.socket):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import resource
 import selectors
 import socket
 import ssl
@@ -37,6 +38,8 @@ _LINGER_BYTES = 16 * 1024 * 1024
 _MAX_LINGERING = 1000
 #: How often time limits are checked, in seconds.
 _SWEEP_INTERVAL = 0.25
+#: The share of its connections that a worker closes, at least one, when it can accept no more.
+_EVICTED_SHARE = 32
 #: How long a worker that stops waits for the rest of a request, in seconds.
 _STOP_TIMEOUT = 2.0
 
@@ -105,6 +108,10 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._lingering: dict[ClientSocket, tuple[float, int]] = {}
         self._next_sweep = 0.0
         self._sites: weakref.WeakSet[Site] = weakref.WeakSet()
+        # Beyond three quarters of the files that the process may open, the application could not open its own.
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if files != resource.RLIM_INFINITY:
+            self.worker_connections: int = min(self.cfg.worker_connections, max(1, files * 3 // 4))
         super().init_process()
 
     def run(self) -> None:
@@ -138,11 +145,18 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         try:
             client, address = listener.accept()
         except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._evict()
+            elif error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
                 raise
             return
         self.nr_conns += 1
         self.enqueue_req(_Connection(self, client, address, listener.getsockname()))
+
+    def on_client_socket_readable(self, conn: Any, client: Any) -> None:
+        """Receive the next request of a connection that was kept alive."""
+        if conn in self.keepalived_conns:
+            super().on_client_socket_readable(conn, client)
 
     def enqueue_req(self, conn: Any) -> None:
         """Serve the next request of a connection as soon as it is here."""
@@ -169,7 +183,9 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     def _receive(self, conn: _Connection, _: Any) -> None:
         """Read what has arrived; called by the poller."""
-        incoming = self._incoming[conn]
+        incoming = self._incoming.get(conn)
+        if incoming is None:
+            return  # dropped for another one after the poller had reported both
         left = STEP
         try:
             while not incoming.complete and left > 0:
@@ -203,7 +219,10 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         conn.counted += len(data)
         if incoming.awaits_continue and not incoming.complete:
             incoming.awaits_continue = False
-            conn.sock.sendall(_CONTINUE)
+            try:
+                conn.sock.sendall(_CONTINUE)
+            except OSError:
+                self._drop(conn)
         while self._received > _MAX_RECEIVED_BYTES and len(self._incoming) > 1:
             self._drop(next(iter(self._incoming)), _TIMED_OUT)
 
@@ -235,6 +254,20 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             except OSError:
                 pass
         conn.close(graceful=bool(answer))
+
+    def _evict(self) -> None:
+        """Close the connections that have been without a complete request for longest, to accept others."""
+        idle_since = {conn: incoming.started for conn, incoming in self._incoming.items()}
+        idle_since.update((conn, conn.timeout - self.cfg.keepalive) for conn in self.keepalived_conns)
+        count = max(1, self.worker_connections // _EVICTED_SHARE)
+        for conn in sorted(idle_since, key=idle_since.__getitem__)[:count]:
+            if conn in self._incoming:
+                self._drop(conn)
+            else:
+                self.keepalived_conns.remove(conn)
+                self.poller.unregister(conn.sock)
+                self.nr_conns -= 1
+                conn.close()
 
     # -- answering --
 
@@ -289,6 +322,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             self._close(next(iter(self._lingering)))
 
     def _discard(self, sock: Any) -> None:
+        if sock not in self._lingering:
+            return  # closed for another one after the poller had reported both
         until, left = self._lingering[sock]
         try:
             read = len(os.read(sock.fileno(), min(STEP, left)))
@@ -311,6 +346,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     def murder_pending(self) -> None:
         """Gunicorn's check of connections that wait, and those of this worker. Called in each round of the main loop."""
         super().murder_pending()
+        if self.nr_conns >= self.worker_connections:
+            self._evict()
         now = time.monotonic()
         if now >= self._next_sweep:
             self._next_sweep = now + _SWEEP_INTERVAL

@@ -50,6 +50,8 @@ def canonical_forms(document: Mapping[str, Any], version: str) -> tuple[bytes, .
         raise ValueError(f"the card cannot be read: {error}") from None
     except RecursionError:
         raise ValueError("the card is nested too deeply") from None
+    except OverflowError:
+        raise ValueError("the card holds a number that is too large") from None
 
 
 def _forms_of_1_0(unsigned: dict[str, Any]) -> tuple[bytes, ...]:

@@ -131,3 +131,11 @@ def test_a_card_of_0_3_has_its_own_json_and_what_its_sdk_makes_of_it() -> None:
 def test_a_card_for_both_is_one_of_1_0() -> None:
     assert version_of(OLD) == "0.3"
     assert version_of({**OLD, **CARD}) == "1.0"
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_a_number_that_no_double_can_hold_is_refused(version: str) -> None:
+    card = CARD if version == "1.0" else OLD
+    capabilities = {"extensions": [{"uri": "urn:example", "params": {"n": 10**400}}]}
+    with pytest.raises(ValueError, match="too large"):
+        canonical_forms({**card, "capabilities": capabilities}, version)

@@ -1,0 +1,136 @@
+"""Requests and floods that are made to stop the main thread of a worker, which serves all its connections."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from contextlib import ExitStack
+
+import pytest
+import requests
+
+from a2a_sync.gunicorn.buffers import IncomingRequest
+from tests.engine import eventually
+from tests.hostile.slow import abandon, closed, connect, head
+from tests.live import LiveServer, gunicorn
+from tests.wsgi import CARD
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+
+APP = "tests.agents.large:app"
+SETTINGS = ("-c", "python:a2a_sync.gunicorn")
+
+
+def pid_of_worker(server: LiveServer) -> str:
+    """The worker, of which there is one; its end would give another."""
+    with open(f"/proc/{server.pid}/task/{server.pid}/children") as file:
+        return file.read().strip()
+
+
+def card_time(server: LiveServer) -> float:
+    began = time.monotonic()
+    assert requests.get(server.url + CARD, timeout=30).status_code == 200
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Content-Length:" + b" " * 60_000 + b"\n",
+        b"Content-Length: 1" + b" " * 60_000 + b"1\r\n",
+        b"Content-Length:\r\n" * 3000,
+    ],
+    ids=["blanks before a bare line feed", "blanks between digits", "many lines"],
+)
+def test_a_head_is_read_in_linear_time(line: bytes) -> None:
+    incoming = IncomingRequest(1_000_000)
+    began = time.process_time()
+    incoming.feed(b"POST / HTTP/1.1\r\n" + line + b"X: y\r\n\r\n")
+    assert incoming.complete or incoming.head_too_large or incoming.head_end
+    assert time.process_time() - began < 1
+
+
+def test_trailers_are_bounded_and_not_searched_again() -> None:
+    incoming = IncomingRequest(10_000_000)
+    incoming.feed(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+    fed = 0
+    while not incoming.complete and fed < 1_000_000:
+        incoming.feed(b"x" * 1000)
+        fed += 1000
+    assert incoming.complete
+    assert fed <= 32_000
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"X-Trailer: y\r\n\r\n"])
+def test_trailers_end_a_chunked_body(end: bytes) -> None:
+    incoming = IncomingRequest(1000)
+    for byte in b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n" + end[:-1]:
+        incoming.feed(bytes([byte]))
+        assert not incoming.complete
+    incoming.feed(end[-1:])
+    assert incoming.complete
+
+
+def test_no_head_stops_a_worker() -> None:
+    with gunicorn(APP, *SETTINGS, threads=4) as server:
+        worker = pid_of_worker(server)
+        with socket.create_connection(server.address, timeout=30) as attacker:
+            attacker.sendall(b"POST / HTTP/1.1\r\nHost: agent\r\nContent-Length:" + b" " * 4000 + b"\nX: y\r\n\r\n")
+            assert card_time(server) < 5
+            assert attacker.recv(100).startswith(b"HTTP/1.1 400")
+        assert pid_of_worker(server) == worker
+
+
+def test_bodies_that_are_dropped_for_lack_of_memory_do_not_end_the_worker() -> None:
+    """Many connections have something to read at once when the oldest of them are dropped."""
+    with gunicorn(APP, *SETTINGS, threads=4) as server, ExitStack() as stack:
+        worker = pid_of_worker(server)
+        piece = b"x" * 9_000_000
+        attackers = []
+        for _ in range(12):
+            attacker = connect(server.address)
+            stack.callback(abandon, attacker)
+            attacker.setblocking(True)
+            attacker.settimeout(0.2)
+            attackers.append((attacker, memoryview(head(10_000_000) + piece)))
+        for _ in range(60):
+            for index, (attacker, left) in enumerate(attackers):
+                try:
+                    attackers[index] = (attacker, left[attacker.send(left[:500_000]) :])
+                except OSError:
+                    attackers[index] = (attacker, left[:0])
+        assert card_time(server) < 5
+        assert sum(closed(attacker) for attacker, _ in attackers) >= 4, "some were dropped"
+        assert pid_of_worker(server) == worker, server.log
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["no request", "kept alive"])
+def test_a_flood_of_idle_connections_does_not_lock_others_out(used: bool) -> None:
+    with gunicorn(APP, *SETTINGS, "--worker-connections", "64", threads=4) as server, ExitStack() as stack:
+        worker = pid_of_worker(server)
+        attackers = []
+        for _ in range(200):
+            attacker = socket.create_connection(server.address, timeout=10)
+            stack.callback(attacker.close)
+            attackers.append(attacker)
+            if used:
+                attacker.sendall(head(0, path=CARD, verb="GET"))
+        assert card_time(server) < 5
+        eventually(lambda: sum(map(closed, attackers)) >= 100, "the oldest connections are closed")
+        assert pid_of_worker(server) == worker
+
+
+def test_a_worker_without_files_for_connections_goes_on() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+        try:
+            server = stack.enter_context(gunicorn(APP, *SETTINGS, threads=4))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        worker = pid_of_worker(server)
+        for _ in range(300):
+            stack.callback(socket.create_connection(server.address, timeout=10).close)
+        assert card_time(server) < 5
+        assert pid_of_worker(server) == worker, server.log
