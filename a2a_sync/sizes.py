@@ -26,7 +26,8 @@ _AROUND, _AROUND_PART = 256, 32
 def part_size(part: Part) -> int:
     """The bytes of what a part carries: of a file before it is encoded."""
     if isinstance(part, TextPart):
-        return _text(part.text)
+        text = part.text
+        return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     if isinstance(part, FilePart):
         return len(part.raw or b"") + len(part.url or "")
     return len(jsontext.dumps(part.data))
@@ -34,27 +35,28 @@ def part_size(part: Part) -> int:
 
 def message_size(message: Message) -> int:
     """A message."""
-    return _AROUND + _parts(message.parts) + _metadata(message.metadata)
+    size = _AROUND + _parts(message.parts)
+    return size + _metadata(message.metadata) if message.metadata else size
 
 
 def artifact_size(artifact: Artifact) -> int:
     """An artifact."""
-    named = len(artifact.name or "") + len(artifact.description or "")
-    return _AROUND + named + _parts(artifact.parts) + _metadata(artifact.metadata)
+    size = _AROUND + len(artifact.name) + len(artifact.description) + _parts(artifact.parts)
+    return size + _metadata(artifact.metadata) if artifact.metadata else size
 
 
 def event_size(event: Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> int:
     """An entry of a task's log."""
     if isinstance(event, Message):
         return message_size(event)
-    if isinstance(event, TaskStatusUpdateEvent):
-        return _status(event.status) + _metadata(event.metadata)
-    return artifact_size(event.artifact) + _metadata(event.metadata)
+    size = _status(event.status) if isinstance(event, TaskStatusUpdateEvent) else artifact_size(event.artifact)
+    return size + _metadata(event.metadata) if event.metadata else size
 
 
 def base_size(task: Task) -> int:
     """A task without its history."""
-    return _status(task.status) + _metadata(task.metadata) + sum(map(artifact_size, task.artifacts))
+    size = _status(task.status) + sum(map(artifact_size, task.artifacts))
+    return size + _metadata(task.metadata) if task.metadata else size
 
 
 def task_size(task: Task) -> int:
@@ -80,15 +82,13 @@ def _status(status: TaskStatus) -> int:
 def _parts(parts: Iterable[Part]) -> int:
     size = 0
     for part in parts:
-        size += _AROUND_PART + part_size(part) + _metadata(part.metadata)
+        size += _AROUND_PART + part_size(part)
+        if part.metadata:
+            size += _metadata(part.metadata)
         if isinstance(part, FilePart) and part.raw:
             size += len(part.raw) // 3
     return size
 
 
-def _text(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
 def _metadata(metadata: Mapping[str, Any]) -> int:
-    return len(jsontext.dumps(dict(metadata))) if metadata else 0
+    return len(jsontext.dumps(dict(metadata)))

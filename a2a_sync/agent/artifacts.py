@@ -54,7 +54,6 @@ class ArtifactWriter:
         self._begun = False
         self._done = False
         self._parts: list[Part] = []
-        self._size = 0
 
     @property
     def artifact_id(self) -> str:
@@ -69,7 +68,9 @@ class ArtifactWriter:
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts written so far, neighbouring texts joined."""
-        return joined(self._parts)
+        parts = joined(self._parts)
+        self._parts = list(parts)
+        return parts
 
     def write(self, content: Content, *, last: bool = False) -> None:
         """Send one more piece; `last` completes the artifact behind it.
@@ -86,7 +87,6 @@ class ArtifactWriter:
             raise ValueError(f"artifact {self.artifact_id} is complete")
         parts = to_parts(content)
         self._parts += parts
-        self._size += sum(map(_size, parts))
         event = self._event(parts, append=self._begun)
         self._begun = True
         return event
@@ -105,14 +105,18 @@ class ArtifactWriter:
         if not self._begun or self._done:
             return None
         self._done = True
-        if self._size <= _MAX_REPEATED_BYTES:
-            return self._event(self.parts, append=False, last_chunk=True)
+        parts = self.parts
+        if sum(map(_size, parts)) <= _MAX_REPEATED_BYTES:
+            return self._event(parts, append=False, last_chunk=True)
         # Parts may not be empty, so "complete" is said with an empty text that adds nothing (see lifecycle).
         return self._event((TextPart(""),), append=True, last_chunk=True)
 
     def _event(self, parts: tuple[Part, ...], *, append: bool, last_chunk: bool = False) -> TaskArtifactUpdateEvent:
-        head = Artifact(artifact_id=self._template.artifact_id, parts=()) if append else self._template
-        return TaskArtifactUpdateEvent(artifact=replace(head, parts=parts), append=append, last_chunk=last_chunk)
+        if append:
+            artifact = Artifact(artifact_id=self._template.artifact_id, parts=parts)
+        else:
+            artifact = replace(self._template, parts=parts)
+        return TaskArtifactUpdateEvent(artifact=artifact, append=append, last_chunk=last_chunk)
 
     def __enter__(self) -> ArtifactWriter:
         return self
