@@ -5,11 +5,14 @@ a2a_sync.gunicorn import *``. For greenlets in place of threads there is `a2a_sy
 
 The hooks end runs and streams when a worker is told to stop, or stops by itself after ``max_requests``: gunicorn alone
 would wait for open streams until its time-out and then cut them. That holds for every app that the worker serves, also
-inside another framework. They pin each worker to one core, and refuse several workers whose tasks could not be shared.
+inside another framework. They pin each worker to one core, refuse several workers whose tasks
+could not be shared, and warn of workers that have different stores.
 """
 
 from __future__ import annotations
 
+import json
+import mmap
 import os
 import threading
 import time
@@ -54,14 +57,17 @@ _PIN_WORKERS = "A2A_SYNC_PIN_WORKERS"
 _FOR_STREAMS = 3.0
 #: How often a worker looks whether it was told to stop, in seconds.
 _LOOK = 0.25
+#: For the names of agents and the paths of their stores in one worker; beyond it they are not compared.
+_SHARED_BYTES = 64 * 1024
 
 
 # -- one core for each worker -------------------------------------------------------------------------------------------
 
 
 def pre_fork(server: Any, worker: Any) -> None:
-    """Choose a core for a worker. Gunicorn calls this in its own process, which knows all workers."""
+    """Choose a core for a worker, and give it what it compares stores with. Gunicorn calls this in its own process."""
     worker.a2a_core = _free_core(server) if _may_pin(server.cfg) else None
+    worker.a2a_stores = _Stores(server)
 
 
 def post_fork(server: Any, worker: Any) -> None:
@@ -102,6 +108,8 @@ def post_worker_init(worker: Any) -> None:
     _refuse_what_cannot_be_shared(worker)
     _tell_threads(worker)
     _begin(worker)
+    # Before it serves: a worker that begins after all others have begun is compared with each of them.
+    worker.a2a_stores.compare(worker)
     worker.a2a_ending = _Ending(worker)
     threading.Thread(target=worker.a2a_ending.await_stop, name="a2a-worker", daemon=True).start()
 
@@ -114,7 +122,8 @@ def worker_exit(server: Any, worker: Any) -> None:
 
 
 def child_exit(server: Any, worker: Any) -> None:
-    """Clear away what a dead worker has left for Prometheus. Gunicorn calls this in its own process."""
+    """Clear away what a dead worker has left for the others and for Prometheus. Gunicorn calls this in its own process."""
+    worker.a2a_stores.clear()
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         try:
             from prometheus_client import multiprocess
@@ -150,6 +159,65 @@ def _begin(worker: Any) -> None:
         worker.wsgi.begin()
 
 
+class _Stores:
+    """Where the agents of one worker keep their tasks, in memory that it shares with the workers forked after it.
+
+    Made in gunicorn's own process. A temporary database that a module makes when it is loaded is another file in each
+    worker, and every one of them would find half of the tasks: none can see that alone.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self._cfg = server.cfg
+        self._shared = mmap.mmap(-1, _SHARED_BYTES)
+        others = [getattr(worker, "a2a_stores", None) for worker in server.WORKERS.values()]
+        # After HUP, workers of the former configuration go on for a while, and may well have had other stores.
+        self._others = [other for other in others if other is not None and other._cfg is server.cfg]
+        self._written: dict[str, str] = {}
+        self._warned = False
+
+    def compare(self, worker: Any) -> None:
+        """Write down the stores of this worker, and warn once if one of another worker is a different one."""
+        own: dict[str, str] = {}
+        for app in _apps(worker):
+            own.update(app.stores)
+        if own != self._written:
+            self._written = own
+            self._write(own)
+        if self._warned:
+            return
+        for other in self._others:
+            theirs = other._read()
+            for name in own.keys() & theirs.keys():
+                if own[name] != theirs[name]:
+                    self._warned = True
+                    worker.log.warning(
+                        "workers keep the tasks of agent %r in different files, %s and %s: each of them sees only its own tasks."
+                        " Give all workers the path of one file, or make the store before they are forked (--preload)",
+                        name,
+                        theirs[name],
+                        own[name],
+                    )
+                    return
+
+    def clear(self) -> None:
+        """The worker has ended."""
+        self._shared[0] = 0
+
+    def _write(self, stores: dict[str, str]) -> None:
+        text = json.dumps(stores).encode()
+        if len(text) < _SHARED_BYTES:
+            self._shared[: len(text) + 1] = text + b"\0"
+
+    def _read(self) -> dict[str, str]:
+        text = self._shared[: max(0, self._shared.find(b"\0"))]
+        try:
+            stores: dict[str, str] = json.loads(text)
+        except ValueError:
+            # Empty, or just being written: it is read again.
+            return {}
+        return stores
+
+
 class _Ending:
     """How the apps of one worker end: no new runs, time for those that go on, then an end to all that is open."""
 
@@ -166,6 +234,7 @@ class _Ending:
         # A signal handler could not do it: what the interrupted code holds is held while it runs.
         while worker.alive:
             time.sleep(_LOOK)
+            worker.a2a_stores.compare(worker)
         until = time.monotonic() + worker.cfg.graceful_timeout - _FOR_STREAMS
         # Who is let in is served. Threaded workers tell how long they let others in, the rest take a second at most.
         _await(lambda: not getattr(worker, "_accepting", True), 1.0 + _LOOK)

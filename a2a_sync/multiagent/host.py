@@ -236,6 +236,14 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
         return self._engine.store.workers is None or any(app.alone for app in self._mounted())
 
     @property
+    def stores(self) -> dict[str, str]:
+        """For each agent, the path that all processes with its tasks have in common; nothing for tasks in memory."""
+        found: dict[str, str] = {}
+        for app in list(self._apps.values()):
+            found.update(app.stores)
+        return found
+
+    @property
     def running(self) -> int:
         """Runs that this process has not ended."""
         return self._engine.running + sum(app.running for app in self._mounted())

@@ -47,6 +47,11 @@ class OwnCard:
         self._public = self._with_capabilities(given)
 
     @property
+    def name(self) -> str:
+        """The agent's name."""
+        return self._public.name
+
+    @property
     def capabilities(self) -> AgentCapabilities:
         """What the app can do."""
         return self._public.capabilities

@@ -343,6 +343,12 @@ class A2AApp(Closes):
         """Tasks live in the memory of this process: another one would not know them."""
         return self.store.workers is None
 
+    @property
+    def stores(self) -> dict[str, str]:
+        """The agent's name, and the path that all processes with its tasks have in common; nothing for tasks in memory."""
+        workers = self.store.workers
+        return {} if workers is None else {self._cards.name: workers.meeting_place}
+
     def trouble(self) -> str:
         """Why no work can be taken now, in words that say nothing of the inside; ``""`` when it can."""
         return self._readiness.trouble(stopping=self._work.draining)

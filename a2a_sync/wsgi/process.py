@@ -36,6 +36,10 @@ class Site(Protocol):
         """Tasks live in the memory of this process: another one would not know them."""
 
     @property
+    def stores(self) -> dict[str, str]:
+        """By the name of each agent, the path that all processes with the same tasks have in common; none in memory."""
+
+    @property
     def running(self) -> int:
         """Runs that this process has not ended."""
 

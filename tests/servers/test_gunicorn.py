@@ -23,10 +23,11 @@ import requests
 from gunicorn.config import KNOWN_SETTINGS
 
 import a2a_sync.gunicorn as settings
-from a2a_sync import Client, DataPart, Task, TaskState, TaskStatusUpdateEvent
+from a2a_sync import A2AApp, Client, DataPart, SQLiteStore, Task, TaskState, TaskStatusUpdateEvent
 from a2a_sync.engine.pubsub import hints_folder
 from a2a_sync.errors import OverloadedError
 from a2a_sync.wsgi.process import ALONE
+from tests.agents.worker import Worker
 from tests.engine import eventually
 from tests.live import ROOT, LiveServer, gunicorn, gunicorn_gevent
 
@@ -222,6 +223,81 @@ def test_nothing_begins_before_the_workers_do_and_tasks_go_from_one_to_the_other
                     assert states(list(events))[-1] is TaskState.CANCELED
         with Client(server.url) as client:
             assert client.send("count 20").text == "".join(f"{n} " for n in range(20))
+
+
+#: An app whose database is a temporary file, made when the module is loaded: in each worker, or once with ``--preload``.
+TEMPORARY = """
+import tempfile
+from a2a_sync import A2AApp, SQLiteStore
+from tests.agents.worker import Worker
+
+folder = tempfile.mkdtemp(dir=__file__.rpartition("/")[0])
+app = A2AApp(Worker(), store=SQLiteStore(folder + "/tasks.db"))
+"""
+IN_FLASK = """
+from flask import Flask
+from a2a_sync.integrations.flask import blueprint
+
+flask_app = Flask(__name__)
+flask_app.register_blueprint(blueprint(app))
+"""
+APART = "each of them sees only its own tasks"
+
+
+@pytest.mark.parametrize("target", ["app", "flask_app"])
+def test_workers_whose_stores_are_different_files_are_warned_of(serve: Serve, tmp_path: Path, target: str) -> None:
+    (tmp_path / "temporary.py").write_text(TEMPORARY + IN_FLASK)
+    options = ["--pythonpath", str(tmp_path), "--graceful-timeout", "5"]
+    with serve(*options, target=f"temporary:{target}", workers=2) as server:
+
+        def warned() -> bool:
+            # A mounted app is known to its worker from its first request on.
+            requests.get(server.url + "/.well-known/agent-card.json", timeout=10)
+            return APART in server.log
+
+        eventually(warned, "the warning")
+        (line,) = [line for line in server.log.splitlines() if APART in line]
+        assert "[WARNING]" in line
+        assert "agent 'worker'" in line
+        assert line.count(f"{tmp_path}/tmp") == 2
+
+
+def test_workers_that_share_their_store_are_not_warned_of(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "temporary.py").write_text(TEMPORARY)
+    with serve("--preload", "--pythonpath", str(tmp_path), target="temporary:app", workers=2) as server:
+        before = tell_all(server, 2)
+        # A worker is compared with those that began before it, and before it serves: so the new one certainly was.
+        os.kill(next(iter(before)), signal.SIGTERM)
+        eventually(lambda: tell(server)["pid"] not in before, "a new worker")
+        assert APART not in server.log
+
+
+def test_workers_of_another_configuration_and_dead_ones_are_not_compared() -> None:
+    server = SimpleNamespace(num_workers=2, WORKERS={}, cfg=SimpleNamespace(env={"A2A_SYNC_PIN_WORKERS": "0"}))
+
+    def worker(path: Path) -> tuple[SimpleNamespace, list[str]]:
+        said: list[str] = []
+        app = A2AApp(Worker(), store=SQLiteStore(path))
+        log = SimpleNamespace(warning=lambda words, *values: said.append(words % values))
+        one = SimpleNamespace(wsgi=app, cfg=server.cfg, pid=len(server.WORKERS) + 1, log=log)
+        settings.pre_fork(server, one)
+        server.WORKERS[one.pid] = one
+        one.a2a_stores.compare(one)
+        return one, said
+
+    first, _ = worker(Path("/nowhere/one.db"))
+    _, said = worker(Path("/nowhere/one.db"))
+    assert said == []
+    third, said = worker(Path("/nowhere/two.db"))
+    assert len(said) == 1
+    assert "/nowhere/one.db and /nowhere/two.db" in said[0]
+    third.a2a_stores.compare(third)
+    assert len(said) == 1
+    for dead in server.WORKERS.values():
+        settings.child_exit(server, dead)
+    assert worker(Path("/nowhere/three.db"))[1] == []
+    server.cfg = SimpleNamespace(env=server.cfg.env)
+    assert worker(Path("/nowhere/four.db"))[1] == []
 
 
 def test_with_gevent_a_preloaded_app_may_have_loaded_what_speaks_tls(tmp_path: Path) -> None:
