@@ -17,6 +17,7 @@ from a2a_sync.outbound.http import Outbound
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.push.configs import PushConfigs
 from a2a_sync.push.delivery import Delivery
+from a2a_sync.push.notification import PushRequest, PushSender
 from a2a_sync.push.outbox import Outbox
 from a2a_sync.stores.base import TaskStore
 
@@ -25,19 +26,27 @@ if TYPE_CHECKING:
 else:
     signing = LazyModule("a2a_sync.signing")
 
-__all__ = ["PushOptions"]
+__all__ = ["PushOptions", "PushRequest", "PushSender"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushOptions:
     """How an app sends push notifications.
 
-    `guard` judges the URLs that clients give; the default refuses everything in private networks. `card_signer` signs each post;
-    its public key is then in the key set that the app serves at ``/.well-known/jwks.json``.
+    Parameters:
+        url_guard: judges the URLs that clients give; the default refuses everything in private networks.
+        signer: signs each notification; its public key is then in the key set that the app serves at
+            ``/.well-known/jwks.json``.
+        sender: delivers each notification in place of the POST of this library: a function that takes a `PushRequest`. It
+            is called on a delivery thread, for one webhook in the order of its events. Once it returns the notification
+            counts as delivered; an exception means a retry, with the same backoff as a failed POST. It should keep to
+            ``request.timeout``. `url_guard` still judges the URL when a webhook is set; where the sender connects to it,
+            the address it connects to is the sender's to check.
     """
 
     url_guard: URLGuard = field(default_factory=URLGuard)
     signer: signing.NotificationSigner | None = None
+    sender: PushSender | None = None
 
     def outbox(
         self,
@@ -51,7 +60,7 @@ class PushOptions:
     ) -> Outbox:
         """What tells the webhooks of a store's tasks; see `Outbox` and `Delivery`."""
         sign = self.signer.token if self.signer is not None else None
-        delivery = Delivery(store, Outbound(self.url_guard), limits, sign=sign, count=count)
+        delivery = Delivery(store, Outbound(self.url_guard), limits, sign=sign, sender=self.sender, count=count)
         return Outbox(store, hub, delivery, limits, quotas, enter=enter)
 
     def configs(self, store: TaskStore, limits: Limits, outbox: Outbox) -> PushConfigs:

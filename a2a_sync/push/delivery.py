@@ -18,7 +18,7 @@ from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE
 from a2a_sync.errors import TaskNotFoundError, UnsafeURLError
 from a2a_sync.limits import Limits
 from a2a_sync.outbound.http import NoAnswer, Outbound
-from a2a_sync.push.notification import Notification, Notifications, headers
+from a2a_sync.push.notification import Notification, Notifications, PushRequest, PushSender, headers
 from a2a_sync.stores.base import LogPage, TaskStore
 from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.telemetry.logs import get_logger
@@ -62,7 +62,7 @@ class _Refusal(NamedTuple):
 class Delivery:
     """Takes the turns of the webhooks in `store`. Safe from many threads.
 
-    `sign` makes a token from a URL, the id of a notification and its body. `count` is called with what became of each post.
+    `sign` makes a token from a URL, the id of a notification and its body. `sender` delivers in place of `outbound`. `count` is called with what became of each post.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Delivery:
         limits: Limits,
         *,
         sign: Callable[[str, str, bytes], str] | None = None,
+        sender: PushSender | None = None,
         count: Callable[[str], None] | None = None,
     ) -> None:
         self._store = store
@@ -79,6 +80,7 @@ class Delivery:
         self._outbound = outbound
         self._limits = limits
         self._sign = sign
+        self._sender = sender
         self._count = count or (lambda outcome: None)
         self._notifications = Notifications(store, most=limits.push_payload, history=limits.max_history_length)
 
@@ -136,6 +138,8 @@ class Delivery:
 
     def _post(self, held: StoredWebhook, number: int, body: bytes) -> _Refusal | None:
         """Post it; why it was not taken, if it was not."""
+        if self._sender is not None:
+            return self._hand_over(self._sender, held, number, body)
         try:
             answer = self._outbound.request(
                 "POST",
@@ -155,6 +159,23 @@ class Delivery:
         wait = _seconds(answer.headers.get("Retry-After", ""))
         said = f"HTTP {answer.status}"
         return _Refusal(said, said, wait, final=answer.status == 410)
+
+    def _hand_over(self, sender: PushSender, held: StoredWebhook, number: int, body: bytes) -> _Refusal | None:
+        """Give it to the sender of the app; why that failed, if it did."""
+        request = PushRequest(
+            task_id=held.task_id,
+            config=held.config,
+            headers=self._headers(held, number, body),
+            body=body,
+            timeout=self._limits.push_timeout,
+        )
+        try:
+            sender(request)
+        except Exception as error:
+            logger.warning("the push sender failed", exc_info=True, extra={"task_id": held.task_id})
+            return _Refusal(f"the sender raised {type(error).__name__}", _NO_ANSWER)
+        self._count("delivered")
+        return None
 
     def _headers(self, held: StoredWebhook, number: int, body: bytes) -> dict[str, str]:
         written = headers(held, number)

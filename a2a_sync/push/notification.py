@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
 
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_TOKEN, VERSION
 from a2a_sync.codec import by_version
@@ -16,12 +16,35 @@ from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import StoredTask, TaskStore
 from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.telemetry import tracing
-from a2a_sync.types import JSON, Task, TaskStatusUpdateEvent
+from a2a_sync.types import JSON, Task, TaskPushNotificationConfig, TaskStatusUpdateEvent
 
 #: Metadata of a task that stands for something too large to be posted.
 SHORTENED = "urn:a2a-sync:push:shortened"
 
 _MEDIA_TYPES = {"1.0": "application/a2a+json"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushRequest:
+    """A notification that is due, as a sender gets it. Its repr shows neither secrets nor content.
+
+    Parameters:
+        task_id: the task that it is about.
+        config: the webhook: its URL, id, token and credentials.
+        headers: the HTTP headers that a receiver expects, with credentials and signature.
+        body: the JSON to deliver.
+        timeout: seconds that one delivery may take (`Limits.push_timeout`).
+    """
+
+    task_id: str
+    config: TaskPushNotificationConfig
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    timeout: float
+
+
+#: Delivers one notification; an exception means that it was not delivered. See `PushOptions`.
+PushSender: TypeAlias = Callable[[PushRequest], None]
 
 
 class Notification(NamedTuple):

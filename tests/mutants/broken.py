@@ -9,21 +9,27 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from a2a_sync import types
+from a2a_sync import client, types
 from a2a_sync.agent import agent, executor
 from a2a_sync.agent.results import ChunkStream
 from a2a_sync.auth import schemes
+from a2a_sync.bindings import jsonrpc
+from a2a_sync.bindings.sse import BlockSource
+from a2a_sync.card import AgentCard
+from a2a_sync.codec import v03
+from a2a_sync.codec.base import TableCodec
 from a2a_sync.engine import run
 from a2a_sync.engine.hub import TaskEventStream
 from a2a_sync.errors import UnsupportedOperationError
 from a2a_sync.integrations import runners
 from a2a_sync.lifecycle import ArtifactFold
 from a2a_sync.multiagent import taskresult
+from a2a_sync.push import PushOptions
 from a2a_sync.push.configs import PushConfigs
 from a2a_sync.server import handler
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.types import TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
-from a2a_sync.wsgi import app
+from a2a_sync.wsgi import app, exchange, streaming
 
 Change = AbstractContextManager[object]
 
@@ -80,9 +86,7 @@ def stream_items(change: Callable[[list[Any]], list[Any]]) -> Callable[[], Chang
         for item in iterate(self):
             yield from change([item])
 
-    return all_of(
-        replaced(TaskEventStream, "store_poll_interval", polled), replaced(TaskEventStream, "__iter__", iterated)
-    )
+    return all_of(replaced(TaskEventStream, "poll", polled), replaced(TaskEventStream, "__iter__", iterated))
 
 
 def without_pieces(items: list[Any]) -> list[Any]:
@@ -167,6 +171,92 @@ def without_artifacts(original: Any, self: Any, *arguments: Any, **options: Any)
     return replace(stored, task=replace(stored.task, artifacts=()))
 
 
+# -- JSON ---------------------------------------------------------------------------------------------------------------
+
+
+def written(change: Callable[[Any, dict[str, Any]], Any]) -> Callable[[], Change]:
+    """What `to_dict` gives is changed."""
+
+    def dump(original: Any, self: Any, obj: Any) -> Any:
+        return change(obj, dict(original(self, obj)))
+
+    return around(TableCodec, "dump", dump)
+
+
+def read(cls: type, **members: Any) -> Callable[[], Change]:
+    """Members of what is read have these values, whatever was sent."""
+
+    def load(original: Any, self: Any, *arguments: Any) -> Any:
+        found = original(self, *arguments)
+        return replace(found, **members) if isinstance(found, cls) else found
+
+    return around(TableCodec, "load", load)
+
+
+def without_kind(obj: Any, value: dict[str, Any]) -> Any:
+    return {name: member for name, member in value.items() if name != "kind"}
+
+
+def with_nulls(obj: Any, value: dict[str, Any]) -> Any:
+    return {"metadata": None, **value}
+
+
+def shouting(obj: Any, value: dict[str, Any]) -> Any:
+    return {**value, "role": value["role"].upper()} if "role" in value else value
+
+
+def british(obj: Any, value: dict[str, Any]) -> Any:
+    return {**value, "state": value["state"].replace("cancel", "cancell")} if "state" in value else value
+
+
+def never_final(obj: Any, value: dict[str, Any]) -> Any:
+    return {**value, "final": False} if "final" in value else value
+
+
+def blocking(obj: Any, value: dict[str, Any]) -> Any:
+    return (
+        {**value, "configuration": {**value["configuration"], "blocking": True}} if "configuration" in value else value
+    )
+
+
+def mere_text(obj: Any, value: dict[str, Any]) -> Any:
+    return {name: member for name, member in value.items() if name != "metadata"}
+
+
+def without_state_transition_history(original: Any, self: Any, *arguments: Any) -> Any:
+    found = original(self, *arguments)
+    if not isinstance(found, AgentCard):
+        return found
+    return replace(found, capabilities=replace(found.capabilities, state_transition_history=None))
+
+
+def parts_backwards(original: Any, self: Any, *arguments: Any) -> Any:
+    found = original(self, *arguments)
+    return replace(found, parts=found.parts[::-1]) if isinstance(found, types.Message) else found
+
+
+def one_name_less() -> Change:
+    names = dict(v03.CODEC._operations)
+    del names["tasks/pushNotificationConfig/list"]
+    return patch.object(v03.CODEC, "_operations", names)
+
+
+def id_as_text(original: Any, id: Any, result: Any) -> Any:
+    return original(str(id), result)
+
+
+def one_code(original: Any, self: Any, error: Any) -> Any:
+    return {**original(self, error), "code": -32603}
+
+
+def numberless(original: Any, data: bytes, number: int | None = None, event: str = "") -> bytes:
+    return original(data, None, event)
+
+
+def by_its_card(original: Any, url: str, **options: Any) -> Any:
+    return client.Client(url, **{name: value for name, value in options.items() if name != "streaming"})
+
+
 MUTANTS: dict[str, Mutant] = {
     # -- declaring and calling --
     "an attribute does not reach the card": Mutant("A1", around(agent.Agent, "describe", without_documentation)),
@@ -208,10 +298,33 @@ MUTANTS: dict[str, Mutant] = {
     "owner= is ignored": Mutant("A33", around(app.A2AApp, "__init__", without("owner"))),
     "auth= is ignored": Mutant("A34", around(app.A2AApp, "__init__", without("auth"))),
     "url= is ignored": Mutant("A33", around(app.A2AApp, "__init__", without("url"))),
-    "versions= is ignored": Mutant("A33", around(app.A2AApp, "__init__", without("versions"))),
+    "protocol_versions= is ignored": Mutant("A33", around(app.A2AApp, "__init__", without("protocol_versions"))),
     "limits= is ignored": Mutant("B16", around(app.A2AApp, "__init__", without("limits"))),
     "secrets are kept": Mutant("B17", replaced(schemes, "_digest", lambda secret: secret.encode())),
     "repeated messages run again": Mutant("B16", around(handler.RequestHandler, "__call__", keyless)),
+    # -- JSON --
+    "a method has no name": Mutant("C2", one_name_less),
+    "ids of answers are text": Mutant("C9", around(jsonrpc, "write_result", id_as_text)),
+    "codes of errors are alike": Mutant("C10", around(TableCodec, "dump_error", one_code)),
+    "ids of tasks are not read": Mutant("C11", read(types.Message, task_id="")),
+    "what is absent is null": Mutant("C12", written(with_nulls)),
+    "line ends other than LF are none": Mutant("C24", replaced(BlockSource, "_normalise", lambda self, data: data)),
+    "parts do not say their kind": Mutant("D1", written(without_kind)),
+    "parts are read backwards": Mutant("D3", around(TableCodec, "load", parts_backwards)),
+    "roles are written large": Mutant("D5", written(shouting)),
+    "descriptions are not read": Mutant("D9", read(types.Artifact, description="")),
+    "no event is final": Mutant("D10", written(never_final)),
+    "every send blocks": Mutant("D11", written(blocking)),
+    "metadata of a part are not written": Mutant("D26", written(mere_text)),
+    "canceled is written with two l": Mutant("B19", written(british)),
+    "final is not read": Mutant("C31", read(types.TaskStatusUpdateEvent, final=None)),
+    "stateTransitionHistory is not read": Mutant("C31", around(TableCodec, "load", without_state_transition_history)),
+    # -- transport --
+    "events have no numbers": Mutant("E3", around(streaming, "frame", numberless)),
+    "streams are not called so": Mutant("E6", replaced(exchange, "STREAM_HEADERS", [("Content-Type", "text/plain")])),
+    "an endpoint must have a card": Mutant("C30", around(client.Client, "for_endpoint", by_its_card)),
+    "a sender of one's own is not called": Mutant("C32", around(PushOptions, "__init__", without("sender"))),
+    "start options are lost": Mutant("A36", replaced(agent.Agent, "_set", lambda self, key, value: None)),
     # -- results and bridges --
     "names of artifacts do not count": Mutant("B12", replaced(taskresult, "RESULT_NAMES", ())),
     "prompts of the system reach clients": Mutant("E9", replaced(runners, "_PRIVATE", frozenset())),

@@ -780,3 +780,21 @@ def test_a4_a_cancelled_handler_is_told_and_stops(make):
     agent.cancel(task.id)
     assert waiting.result().state is S.CANCELED
     assert stopped.wait(PATIENCE)
+
+
+class Pricing(Agent):
+    currency = "USD"
+
+    def handle_message(self, message, context):
+        return f"{message.text} {self.currency}"
+
+
+def test_a36_start_options_reach_the_code_of_the_agent_and_unknown_ones_are_refused():
+    with Pricing().start(currency="EUR", store="memory:") as agent:
+        assert agent.call("5").text == "5 EUR"
+    given = [Pricing, (Pricing, {"name": "francs", "currency": "CHF"})]
+    with AgentSupervisor(given) as agents:
+        assert [agents[name].call("5").text for name in ("Pricing", "francs")] == ["5 USD", "5 CHF"]
+    for option in ("colour", "handle_message"):
+        with pytest.raises(TypeError, match=f"Pricing has no attribute '{option}'"):
+            Pricing().start(**{option: "red"})

@@ -494,3 +494,9 @@ def test_b18_a_run_is_bounded_and_what_an_agent_may_use_for_a_caller_is_its_own_
     with agent.start(limits=Limits(run_timeout=0.05, disconnect_check_interval=0.02)):
         task = agent.call("go")
     assert task.state is S.FAILED
+
+
+def test_b19_both_spellings_of_canceled_are_members_and_one_is_written():
+    assert TaskState.CANCELLED is TaskState.CANCELED is TaskState("cancelled") is TaskState("canceled")
+    status = TaskStatus(state=TaskState.CANCELLED)
+    assert [status.to_dict(version)["state"] for version in ("0.3", "1.0")] == ["canceled", "TASK_STATE_CANCELED"]

@@ -29,6 +29,7 @@ from a2a_sync import (
     Limits,
     MemoryStore,
     Message,
+    PushOptions,
     Role,
     Task,
     TaskArtifactUpdateEvent,
@@ -44,15 +45,14 @@ from a2a_sync import (
 )
 from a2a_sync import operations as op
 from a2a_sync import types as t
-from a2a_sync.bindings import jsonrpc
-from a2a_sync.bindings.sse import BlockSource, EventReader
 from a2a_sync.engine.stamp import status_event
-from a2a_sync.errors import AgentError, InvalidParamsError, error_from_wire
+from a2a_sync.errors import AgentError, InvalidParamsError
 from a2a_sync.stores.base import Owner
 from a2a_sync.testing import wsgi_session
-from a2a_sync.types import new_id
+from a2a_sync.types import from_dict, new_id
+from tests.client.peer import peer
 from tests.engine import PATIENCE, Background, Gate, eventually, texts
-from tests.parity.wire import CODEC, HEADERS, app_of, handler, said
+from tests.parity.wire import HEADERS, METHODS, app_of, handler, said
 from tests.push.receiver import LOOPBACK, receiving
 from tests.wsgi import rpc
 
@@ -108,13 +108,13 @@ def test_c1_all_ten_methods_are_answered(wire):
     assert list(again)[-1]["status"]["state"] == "completed"
 
 
-def test_c2_methods_are_rows_of_a_table_and_what_is_in_none_is_refused(wire):
-    app = wire(handler)
-    assert app.call("no/such").error["code"] == -32601
+def test_c2_methods_are_known_by_their_names_and_any_other_is_refused(wire):
+    app = wire(handler, push=LOOPBACK)
+    for method in METHODS:
+        assert app.call(method).json.get("error", {}).get("code") != -32601, method
+    for unknown in ("no/such", "tasks/list", "Message/Send", "message/send/"):
+        assert app.call(unknown).error["code"] == -32601, unknown
     assert app.call("").error["code"] == -32600
-    streaming = {CODEC.method(row) for row in op.OPERATIONS.values() if row.streaming}
-    assert streaming == {"message/stream", "tasks/resubscribe"}
-    assert CODEC.operation("tasks/get") is op.GET_TASK
 
 
 # -- interfaces ---------------------------------------------------------------------------------------------------------
@@ -302,22 +302,19 @@ def test_c8_webhooks_are_kept_by_task_and_id_and_are_really_called(wire):
             assert client.list_push_configs(task.id) == []
 
 
-def test_c9_json_rpc_is_read_and_written_with_ids_of_three_kinds():
+def test_c9_json_rpc_is_read_and_written_with_ids_of_three_kinds(wire):
+    app = wire(handler)
+    task = app.call("message/send", said("hi")).result
     for id in (None, "a", 7):
-        asked = json.dumps({"jsonrpc": "2.0", "id": id, "method": "tasks/get", "params": {"id": "t"}})
-        request = jsonrpc.read_request(asked.encode())
-        assert (request.id, request.method, request.params) == (id, "tasks/get", {"id": "t"})
-        assert json.loads(jsonrpc.write_result(id, {"k": 1})) == {"jsonrpc": "2.0", "id": id, "result": {"k": 1}}
-        written = json.loads(jsonrpc.write_error(id, TaskNotFoundError("gone"), CODEC))
-        assert (written["id"], written["error"]["code"], written["error"]["message"]) == (id, -32001, "gone")
-    with pytest.raises(jsonrpc.RpcError) as refused:
-        jsonrpc.read_request(b'{"jsonrpc":"2.0","id":[1],"method":"x"}')
-    assert (refused.value.error.jsonrpc_code, refused.value.id) == (-32600, None)
-    with pytest.raises(jsonrpc.RpcError) as refused:
-        jsonrpc.read_request(b"{")
-    assert refused.value.error.jsonrpc_code == -32700
-    assert type(error_from_wire(code=-32001, message="m")) is TaskNotFoundError
-    assert error_from_wire(code=-1, message="m").jsonrpc_code == -1
+        found = app.call("tasks/get", {"id": task["id"]}, id=id).json
+        assert found == {"jsonrpc": "2.0", "id": id, "result": task}
+        unknown = app.call("tasks/get", {"id": "unknown"}, id=id).json
+        assert unknown.keys() == {"jsonrpc", "id", "error"}
+        assert (unknown["id"], unknown["error"]["code"]) == (id, -32001)
+        assert unknown["error"]["message"] == "Task not found: unknown"
+    for body, code in ((b'{"jsonrpc":"2.0","id":[1],"method":"x"}', -32600), (b"{", -32700)):
+        refused = app.post(body, HEADERS).json
+        assert (refused["id"], refused["error"]["code"]) == (None, code)
 
 
 ERRORS = {
@@ -340,12 +337,27 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_c10_each_error_has_its_code_a_message_and_comes_back_as_itself(name):
+def test_c10_each_error_has_its_code_a_message_and_comes_back_as_itself(wire, name):
     cls, code = ERRORS[name]
     assert (cls.jsonrpc_code, bool(cls().message)) == (code, True)
-    back = CODEC.load_error(CODEC.dump_error(cls("why")))
-    assert (type(back).jsonrpc_code, back.message) == (code, "why")
-    assert isinstance(back, AgentError)
+
+    def refusing(endpoint):
+        def refuse(call):
+            raise cls("why")
+
+        return refuse
+
+    app = wire(handler, interceptors=[refusing])
+    error = app.call("tasks/get", {"id": "t"}).error
+    assert (error["code"], error["message"]) == (code, "why")
+    session = wsgi_session(app_of(app))
+    with (
+        Client("http://agent.test", protocol_version="0.3", session=session, retry=None) as client,
+        pytest.raises(AgentError) as raised,
+    ):
+        client.get_task("t")
+    assert (raised.value.jsonrpc_code, raised.value.message) == (code, "why")
+    assert type(raised.value) is cls
 
 
 # -- types --------------------------------------------------------------------------------------------------------------
@@ -395,17 +407,19 @@ TYPES = {
 @pytest.mark.parametrize("name", TYPES)
 def test_c11_each_type_is_written_and_read_back_as_it_was(name):
     value = TYPES[name]
-    assert CODEC.load(type(value), CODEC.dump(value)) == value
+    for version in ("0.3", "1.0"):
+        written = json.loads(json.dumps(value.to_dict(version)))
+        assert type(value).from_dict(written, version) == value
 
 
 def test_c11_events_are_told_apart_by_their_kind_and_states_know_their_end():
     for name in ("message", "task", "status-update", "artifact-update"):
-        assert type(CODEC.load_event(CODEC.dump_event(TYPES[name]))) is type(TYPES[name])
+        assert from_dict(t.StreamResponse, TYPES[name].to_dict("0.3"), "0.3") == TYPES[name]
+        assert TYPES[name].to_dict("0.3")["kind"] == name
     assert {state for state in S if state.terminal} == {S.COMPLETED, S.CANCELED, S.FAILED, S.REJECTED}
     assert {"auth-required", "unspecified"} <= set(S)
-    assert CODEC.load(TaskStatus, {"state": "unknown"}, strict=False).state is S.UNSPECIFIED
-    with pytest.raises(InvalidParamsError):
-        CODEC.load(Message, {**CODEC.dump(MESSAGE), "parts": [{"kind": "hologram"}]})
+    with pytest.raises(InvalidParamsError, match="parts"):
+        Message.from_dict({**MESSAGE.to_dict("0.3"), "parts": [{"kind": "hologram"}]}, "0.3")
 
 
 REQUESTS = {
@@ -428,16 +442,18 @@ REQUESTS = {
 
 @pytest.mark.parametrize("method", REQUESTS)
 def test_c11_the_parameters_of_each_method_are_written_and_read_back(method):
-    operation = CODEC.operation(method)
-    assert CODEC.load_request(operation, CODEC.dump_request(operation, REQUESTS[method])) == REQUESTS[method]
+    request = REQUESTS[method]
+    for version in ("0.3", "1.0"):
+        written = json.loads(json.dumps(request.to_dict(version)))
+        assert type(request).from_dict(written, version) == request
 
 
 def test_c12_members_are_camel_case_with_a_kind_and_what_is_absent_is_left_out():
-    written = CODEC.dump(TYPES["artifact-update"])
+    written = TYPES["artifact-update"].to_dict("0.3")
     assert (written["kind"], written["taskId"], written["lastChunk"]) == ("artifact-update", "t", True)
-    bare = CODEC.dump(TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=ARTIFACT))
+    bare = TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=ARTIFACT).to_dict("0.3")
     assert not {"append", "lastChunk", "metadata"} & bare.keys()
-    message = CODEC.dump(Message(role=Role.USER, parts=(TextPart("x"),), message_id="m"))
+    message = Message(role=Role.USER, parts=(TextPart("x"),), message_id="m").to_dict("0.3")
     assert message == {
         "kind": "message",
         "messageId": "m",
@@ -664,11 +680,36 @@ def test_c23_a_client_has_every_operation_and_says_what_went_wrong(wire):
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_c24_events_are_read_in_every_framing_with_several_lines_of_data(newline, size):
-    text = newline.join([": comment", "id: 7", 'data: {"a":', "data: 1}", "", "data: 2", "", ""]).encode()
-    pieces = [text[start : start + size] for start in range(0, len(text), size)]
-    rest = iter(pieces)
-    events = list(EventReader(BlockSource(lambda: next(rest, b""))))
-    assert [json.loads(event.data) for event in events] == [{"a": 1}, 2]
+    ids = {"taskId": "t", "contextId": "c"}
+    updates = [
+        {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}},
+        {
+            "kind": "artifact-update",
+            **ids,
+            "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": "\u2028 x"}]},
+        },
+        {"kind": "status-update", **ids, "final": True, "status": {"state": "completed"}},
+    ]
+    lines = [": comment"]
+    for number, update in enumerate(updates):
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": update}, indent=1, ensure_ascii=False)
+        lines += [f"id: {number}", *(f"data: {line}" for line in body.split("\n")), "", "event: ping", ": comment", ""]
+    text = newline.join([*lines, ""]).encode()
+
+    def serve(asked, line):
+        line.start_stream()
+        for start in range(0, len(text), size):
+            line.piece(text[start : start + size])
+        line.end_stream()
+
+    with (
+        peer(serve) as served,
+        Client.for_endpoint(served.url, protocol_version="0.3", streaming=True) as client,
+        client.stream("go") as stream,
+    ):
+        events = list(stream)
+    assert [event.to_dict("0.3") for event in events] == updates
+    assert (stream.text, stream.state) == ("\u2028 x", S.COMPLETED)
 
 
 WAYS = [(version, binding) for version in ("0.3", "1.0") for binding in ("JSONRPC", "HTTP+JSON")]
@@ -721,3 +762,85 @@ def test_c29_nothing_is_needed_but_wsgi_and_few_packages():
         "dataclasses-json",
         "click",
     }
+
+
+@pytest.mark.parametrize(("version", "binding"), WAYS)
+def test_c30_an_agent_without_a_card_is_called_at_its_endpoint(wire, version, binding):
+    app, asked = app_of(wire(handler)), []
+
+    def cardless(environ, start_response):
+        asked.append(environ["PATH_INFO"])
+        if "well-known" in environ["PATH_INFO"]:
+            start_response("404 Not Found", [("Content-Length", "0")])
+            return []
+        return app(environ, start_response)
+
+    for streaming in (False, True):
+        with Client.for_endpoint(
+            "http://agent.test/",
+            protocol_version=version,
+            protocol_binding=binding,
+            streaming=streaming,
+            session=wsgi_session(cardless),
+        ) as client:
+            task = client.send("hi")
+            assert (task.text, client.get_task(task.id).text) == ("echo: hi", "echo: hi")
+            with client.stream("stream") as stream:
+                pieces = sum(isinstance(event, TaskArtifactUpdateEvent) for event in stream)
+            assert (stream.text, pieces) == ("ab", 3 if streaming else 0)
+    assert asked
+    assert not [path for path in asked if "well-known" in path]
+
+
+@pytest.mark.parametrize("said", [True, False, None])
+def test_c31_what_only_0_3_says_is_readable(said):
+    ids = {"taskId": "t", "contextId": "c"}
+    capabilities = {"streaming": True, **({} if said is None else {"stateTransitionHistory": said})}
+    final = {} if said is None else {"final": said}
+    card = {
+        "name": "old",
+        "description": "d",
+        "version": "1",
+        "protocolVersion": "0.3.0",
+        "skills": [],
+        "capabilities": capabilities,
+        "defaultInputModes": [],
+        "defaultOutputModes": [],
+    }
+
+    def serve(asked, line):
+        if asked.method == "GET":
+            return line.answer({**card, "url": served.url})
+        return line.stream(
+            {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}},
+            {"kind": "status-update", **ids, **final, "status": {"state": "completed"}},
+        )
+
+    with peer(serve) as served, Client(served.url) as client:
+        assert client.card().capabilities.state_transition_history is said
+        with client.stream("go") as stream:
+            *_, last = stream
+    assert isinstance(last, TaskStatusUpdateEvent)
+    assert last.final is said
+
+
+def test_c32_a_sender_of_ones_own_delivers_notifications_and_a_failure_is_retried(wire):
+    taken, refused = [], []
+
+    def send(notification):
+        if not refused:
+            refused.append(notification)
+            raise ConnectionError("the queue is not there")
+        taken.append(notification)
+
+    limits = Limits(store_poll_interval=0.2, push_pause=0.01, push_longest_pause=0.05)
+    with Client(app_of(wire(handler, push=PushOptions(sender=send), limits=limits))) as client:
+        config = TaskPushNotificationConfig(url="https://93.184.216.34/hook", token="t0ken")
+        task = client.send("stream", push_config=config)
+        eventually(lambda: taken and "COMPLETED" in str(taken[-1].body))
+    assert refused[0].body == taken[0].body
+    assert {(one.task_id, one.config.url, one.headers["X-A2A-Notification-Token"]) for one in taken} == {
+        (task.id, config.url, "t0ken")
+    }
+    events = [from_dict(t.StreamResponse, json.loads(one.body)) for one in taken]
+    assert [event.artifact.text for event in events if isinstance(event, TaskArtifactUpdateEvent)] == ["a", "b", "ab"]

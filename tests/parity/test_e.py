@@ -18,27 +18,27 @@ from a2a_sync import (
     InputRequired,
     Limits,
     Message,
-    Role,
     Task,
     TaskState,
+    TaskStream,
     TextPart,
     UnsupportedOperationError,
     create_agent_card,
 )
 from a2a_sync import operations as op
 from a2a_sync.bindings import jsonrpc
-from a2a_sync.bindings.sse import comment, frame
-from a2a_sync.codec import by_version
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.integrations.runners import AgentRunnerExecutor, RunResult
 from a2a_sync.lifecycle import Fold
 from a2a_sync.server.handler import RequestHandler
 from a2a_sync.testing import wsgi_session
+from a2a_sync.types import StreamResponse, from_dict
 from tests.engine import PATIENCE, Gate, eventually, texts
 from tests.parity.test_c import MESSAGE, TYPES
-from tests.parity.wire import CODEC, HEADERS, handler, said
+from tests.parity.wire import HEADERS, ONCE, STREAMING, app_of, handler, said
 from tests.push.receiver import LOOPBACK, receiving
 from tests.test_layers import layer, modules
+from tests.wsgi import rpc
 
 S = TaskState
 PACKAGE = Path(a2a_sync.__file__).parent
@@ -71,8 +71,8 @@ def test_e1_every_module_has_its_place_in_the_table():
 
 
 def test_e2_parts_states_tasks_events_webhooks_and_requests_have_their_functions(make):
-    parts = [CODEC.dump(part) for part in MESSAGE.parts]
-    assert tuple(CODEC.load(Message, {**CODEC.dump(MESSAGE), "parts": parts}).parts) == MESSAGE.parts
+    parts = [part.to_dict("0.3") for part in MESSAGE.parts]
+    assert Message.from_dict({**MESSAGE.to_dict("0.3"), "parts": parts}, "0.3").parts == MESSAGE.parts
     assert (S.REJECTED.terminal, S.AUTH_REQUIRED.terminal) == (True, False)
     gate = Gate()
     with Client(make(lambda message, context: gate.here() or "ok")) as client:
@@ -81,26 +81,30 @@ def test_e2_parts_states_tasks_events_webhooks_and_requests_have_their_functions
         assert texts(task.history) == ["user: hi"]
         gate.open.set()
         client.wait(task.id, timeout=PATIENCE)
-    assert CODEC.load_event(CODEC.dump_event(TYPES["task"])) == TYPES["task"]
-    assert jsonrpc.read_request(b'{"jsonrpc":"2.0","id":1,"method":"m"}').method == "m"
+    assert from_dict(StreamResponse, TYPES["task"].to_dict("0.3"), "0.3") == TYPES["task"]
     app = A2AApp(make(handler), push=LOOPBACK, limits=Limits(store_poll_interval=0.2))
     with receiving() as receiver, app, Client(app) as client:
         assert isinstance(client.send("hi", push_config=receiver.url), Task)
         assert receiver.await_posts(lambda posts: posts)
 
 
-def message_of(text):
-    return Message(role=Role.USER, parts=(TextPart(text),))
-
-
-def test_e3_a_stream_is_what_a_streaming_method_returns_and_the_server_sends_it(make):
-    with A2AApp(make(handler)) as app:
-        call = op.Call(op.SEND_STREAMING_MESSAGE, op.SEND_STREAMING_MESSAGE.request(message=message_of("stream")))
-        stream = app.endpoint()(call)
-        assert isinstance(stream, op.EventStream)
-        assert all(item.number is not None for item in stream)
-        session = wsgi_session(app)
-        assert session.get("http://agent.test/.well-known/agent.json", timeout=PATIENCE).status_code == 200
+def test_e3_a_stream_is_what_a_streaming_method_returns_and_the_server_sends_it(wire):
+    app = wire(handler)
+    with Client(app_of(app)) as client, client.stream("stream") as stream:
+        assert isinstance(stream, TaskStream)
+        events = list(stream)
+    assert [type(event).__name__ for event in events] == [
+        "Task",
+        *["TaskArtifactUpdateEvent"] * 3,
+        "TaskStatusUpdateEvent",
+    ]
+    with app.stream("message/stream", said("stream"), headers=HEADERS) as answer:
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        frames = list(answer.frames())
+    # Each event has a number, by which a reader that lost its connection says where to go on.
+    assert [frame.id for frame in frames] == sorted({frame.id for frame in frames})
+    assert [frame.json["result"]["kind"] for frame in frames] == ["task", *["artifact-update"] * 3, "status-update"]
+    assert app.request("GET", OLD_CARD).status == 200
 
 
 def test_e4_a_send_is_checked_prepared_run_and_collected_in_order(wire):
@@ -130,13 +134,20 @@ def test_e5_a_stream_begins_before_its_run_has_ended(wire):
         assert list(frames)[-1].json["result"]["status"]["state"] == "completed"
 
 
-def test_e6_methods_that_answer_once_and_those_that_stream_are_rows_of_one_table():
-    streaming = {operation.name for operation in op.OPERATIONS.values() if operation.streaming}
-    assert streaming == {"SendStreamingMessage", "SubscribeToTask"}
-    for version in ("1.0", "0.3"):
-        codec = by_version(version)
-        rows = [row for row in op.OPERATIONS.values() if (version, row.name) != ("0.3", "ListTasks")]
-        assert all(codec.operation(codec.method(row)) is row for row in rows)
+def test_e6_a_method_answers_once_or_streams_whatever_the_caller_accepts(wire):
+    app = wire(handler)
+    accepting = {**HEADERS, "Accept": "application/json, text/event-stream"}
+    task = app.call("message/send", said("ask")).result
+    for method in ONCE:
+        params = said("hi") if method == "message/send" else {"id": task["id"], "pushNotificationConfigId": "p"}
+        if method != "tasks/cancel":
+            answer = app.post(rpc(method, params), accepting)
+            assert answer.headers["Content-Type"] == "application/json", method
+    for method, params in zip(STREAMING, (said("hi"), {"id": task["id"]}), strict=True):
+        with app.stream(method, params, headers=accepting) as stream:
+            assert stream.headers["Content-Type"].startswith("text/event-stream"), method
+            assert next(stream.frames()).json["result"]["kind"] == "task"
+    assert app.post(rpc("tasks/cancel", {"id": task["id"]}), accepting).headers["Content-Type"] == "application/json"
 
 
 @pytest.mark.parametrize("id", ["a", 7, None])
@@ -234,8 +245,6 @@ def test_e9_an_exception_of_a_bridged_agent_fails_its_task_without_its_text():
 
 
 def test_e10_a_silent_stream_says_that_it_lives_in_comments(wire):
-    assert comment("heartbeat") == b": heartbeat\n\n"
-    assert frame(b"{}", 3) == b"id: 3\ndata: {}\n\n"
     gate = Gate()
     app = wire(
         lambda message, context: gate.here() or "ok",
@@ -278,11 +287,11 @@ def keys(value):
 
 @pytest.mark.parametrize("name", TYPES)
 def test_e12_names_are_camel_case_and_what_has_a_kind_says_it(name):
-    written = json.loads(json.dumps(CODEC.dump(TYPES[name])))
+    written = json.loads(json.dumps(TYPES[name].to_dict("0.3")))
     assert not [key for key in keys(written) - {"k"} if "_" in key]
     kinds = ("message", "task", "status-update", "artifact-update")
     assert written.get("kind") == (name if name in kinds else None)
-    assert CODEC.load(type(TYPES[name]), written) == TYPES[name]
+    assert type(TYPES[name]).from_dict(written, "0.3") == TYPES[name]
 
 
 def test_e12_a_reader_that_leaves_is_forgotten_and_waiting_is_bounded(make):

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from a2a_sync import InputRequired
-from a2a_sync.codec import by_version
 from a2a_sync.types import new_id
 from tests.wsgi import Peer
 
-CODEC = by_version("0.3")
 HEADERS = {"A2A-Version": "0.3"}
+#: The methods that answer once.
+ONCE = (
+    "message/send",
+    "tasks/get",
+    "tasks/cancel",
+    "tasks/pushNotificationConfig/set",
+    "tasks/pushNotificationConfig/get",
+    "tasks/pushNotificationConfig/list",
+    "tasks/pushNotificationConfig/delete",
+    "agent/getAuthenticatedExtendedCard",
+)
+STREAMING = ("message/stream", "tasks/resubscribe")
+METHODS = ONCE + STREAMING
 
 
 def said(text, **members):
