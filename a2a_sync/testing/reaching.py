@@ -144,19 +144,28 @@ class _RaisingStream:
 
 
 def outline(events: Iterable[StreamResponse]) -> list[str]:
-    """What a stream tells, in a word each: the states of its task (with their texts), and the texts of its artifacts' chunks.
+    """One string for each event of a stream: the states of its task (with their texts), and the pieces of its artifacts.
 
-    ::
+    Events without text are left out, and so is an event that completes an artifact by repeating all of its pieces::
 
         assert outline(client.stream("go")) == ["working", "working: counting", "1 ", "2 ", "completed"]
     """
-    return [word for event in events if (word := _word(event))]
+    known: dict[str, str] = {}
+    return [line for event in events if (line := _line(event, known))]
 
 
-def _word(event: StreamResponse) -> str:
+def _line(event: StreamResponse, known: dict[str, str]) -> str:
+    """The line for `event`. `known` has the text of each artifact so far, by its id."""
     if isinstance(event, Message):
         return event.text
+    if isinstance(event, Task):
+        known.update((artifact.artifact_id, artifact.text) for artifact in event.artifacts)
     if isinstance(event, (Task, TaskStatusUpdateEvent)):
-        told = event.status.message.text if event.status.message else ""
-        return f"{event.status.state}: {told}" if told else str(event.status.state)
-    return event.artifact.text
+        text = event.status.message.text if event.status.message else ""
+        return f"{event.status.state}: {text}" if text else str(event.status.state)
+    artifact = event.artifact
+    before, text = known.get(artifact.artifact_id, ""), artifact.text
+    known[artifact.artifact_id] = before + text if event.append else text
+    # A stream that was joined late has seen the last pieces only.
+    repeats = event.last_chunk and not event.append and before and text.endswith(before)
+    return "" if repeats else text

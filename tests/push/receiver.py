@@ -97,13 +97,23 @@ def state(body: Any) -> str:
 
 
 def texts(posts: list[Post]) -> list[str]:
-    """What 1.0 notifications tell, in short: states and pieces of artifacts, but for the empty one that closes a stream."""
-    told = []
+    """The states and the pieces of artifacts in 1.0 notifications.
+
+    Left out are an event that completes an artifact by repeating all of its pieces, and one that completes it with no text.
+    """
+    found, known = [], {}
     for post in posts:
         update = post.body.get("artifactUpdate")
-        parts = [] if update is None else update["artifact"]["parts"]
-        told.append(state(post.body) if update is None else "".join(part["text"] for part in parts))
-    return [text for text in told if text]
+        if update is None:
+            found.append(state(post.body))
+            continue
+        artifact_id = update["artifact"]["artifactId"]
+        text = "".join(part["text"] for part in update["artifact"]["parts"])
+        before, append = known.get(artifact_id, ""), update.get("append", False)
+        known[artifact_id] = before + text if append else text
+        repeats = update.get("lastChunk", False) and not append and text == before
+        found.append("" if repeats else text)
+    return [text for text in found if text]
 
 
 @contextmanager

@@ -82,6 +82,14 @@ def test_a_webhook_that_comes_with_a_send_is_told_every_event_in_order(serve, re
     assert [post.body for post in posts] == [json.loads(by_version("1.0").encode_item(entry)) for entry in events]
     assert texts(posts) == ["submitted", "working", "1 ", "2 ", "3 ", "completed"]
     assert all(len(post.body) == 1 for post in posts)
+    updates = [post.body["artifactUpdate"] for post in posts if "artifactUpdate" in post.body]
+    assert [(one.get("append", False), one.get("lastChunk", False)) for one in updates] == [
+        (False, False),
+        (True, False),
+        (True, False),
+        (False, True),
+    ]
+    assert updates[-1]["artifact"]["parts"] == [{"text": "1 2 3 "}]
 
 
 def test_the_headers_say_what_it_is_and_carry_the_secrets(serve, receiver):

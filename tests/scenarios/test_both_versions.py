@@ -102,7 +102,7 @@ def test_one_stream_s_events_are_the_same_in_both(first: str, second: str, make_
             with client.stream("count 5") as stream:
                 events = list(stream)
             chunks = [event for event in events if isinstance(event, TaskArtifactUpdateEvent)]
-            assert [chunk.append for chunk in chunks] == [False, *[True] * 5]
+            assert [chunk.append for chunk in chunks] == [False, *[True] * 4, False]
             assert [chunk.last_chunk for chunk in chunks] == [*[False] * 5, True]
             # Both number their events by the log: a stream that was cut goes on where it was.
             assert stream.last_event_id is not None
@@ -118,13 +118,17 @@ def test_a_stream_cut_in_one_version_goes_on_in_the_other(
     with make_client_of(*first.split()) as one, make_client_of(*second.split()) as other:
         with one.stream("count 5") as stream:
             received = [next(stream) for _ in range(4)]
+            text = stream.text
             after = stream.last_event_id
             task_id = stream.task_id
         one.wait(task_id, timeout=20)
         with other.subscribe(task_id, last_event_id=after) as rest:
-            received += list(rest)
+            for event in rest:
+                received.append(event)
+                text += rest.new_text
+    assert text == "1 2 3 4 5 "
     chunks = [event.artifact.text for event in received if isinstance(event, TaskArtifactUpdateEvent)]
-    assert "".join(chunks) == "1 2 3 4 5 "
+    assert chunks == ["1 ", "2 ", "3 ", "4 ", "5 ", text]
 
 
 @pytest.mark.parametrize("old", ["0.3", OLD_REST])

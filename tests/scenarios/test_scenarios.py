@@ -83,8 +83,19 @@ def test_a_stream_tells_the_task_then_progress_then_chunks_then_the_end(client: 
     assert statuses[0].message.text == "counting"
     chunks = [event for event in events if isinstance(event, TaskArtifactUpdateEvent)]
     assert len({chunk.artifact.artifact_id for chunk in chunks}) == 1
-    assert [chunk.append for chunk in chunks] == [False, True, True, True]
-    assert [chunk.last_chunk for chunk in chunks] == [False, False, False, True]
+    # The last one replaces the pieces by the whole.
+    assert [(chunk.append, chunk.last_chunk, chunk.artifact.text) for chunk in chunks] == [
+        (False, False, "1 "),
+        (True, False, "2 "),
+        (True, False, "3 "),
+        (False, True, "1 2 3 "),
+    ]
+
+
+def test_the_new_text_of_all_events_is_the_text_of_the_task(client: Client) -> None:
+    with client.stream("count 3") as stream:
+        added = [stream.new_text for _ in stream]
+    assert [text for text in added if text] == ["1 ", "2 ", "3 "]
 
 
 def test_the_folded_stream_equals_the_stored_task(client: Client) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, StreamInterruptedError, TransportError
+from a2a_sync import A2AApp, Agent, Artifact, StreamInterruptedError, TaskArtifactUpdateEvent, TextPart, TransportError
 from a2a_sync.testing import CutStreams, ScriptedAgent, client_of, outline, socket_server, wsgi_session
 
 WAYS = pytest.mark.parametrize("over", ["local", "wsgi", "socket"])
@@ -100,6 +100,20 @@ def test_without_trying_again_a_cut_is_an_error(over: str) -> None:
 def test_a_stream_that_ends_before_its_cut_is_whole(over: str) -> None:
     with client_of(abc(), over, cut_after=100, retry=None) as client:
         assert outline(client.stream("go")) == WHOLE
+
+
+def test_an_outline_omits_the_repeated_whole_and_nothing_else() -> None:
+    def event(text: str, *, append: bool = False, last: bool = False) -> TaskArtifactUpdateEvent:
+        artifact = Artifact(artifact_id="x", parts=(TextPart(text),))
+        return TaskArtifactUpdateEvent(artifact=artifact, append=append, last_chunk=last)
+
+    begun = [event("a"), event("b", append=True)]
+    assert outline([*begun, event("ab", last=True)]) == ["a", "b"]
+    assert outline([begun[1], event("ab", last=True)]) == ["b"]
+    assert outline([*begun, event("", append=True, last=True)]) == ["a", "b"]
+    assert outline([*begun, event("c", last=True)]) == ["a", "b", "c"]
+    assert outline([*begun, event("ab")]) == ["a", "b", "ab"]
+    assert outline([event("ab", last=True)]) == ["ab"]
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])

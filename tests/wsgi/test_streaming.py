@@ -166,7 +166,9 @@ def test_a_long_stream_loses_nothing_when_its_client_is_slow(make_peer: MakePeer
                 assert_ends(peer, event["task"]["id"])
 
     chunks = [event["artifactUpdate"]["artifact"]["parts"] for event in events if "artifactUpdate" in event]
-    assert "".join(part["text"] for parts in chunks for part in parts).split() == [str(n) for n in range(1, 501)]
+    *pieces, whole = ["".join(part["text"] for part in parts) for parts in chunks]
+    assert pieces == [f"{number} " for number in range(1, 501)]
+    assert whole == "".join(pieces)
 
 
 def assert_ends(peer: Peer, task_id: str) -> None:
