@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check test-gevent conformance tck lint types docs audit bench soak clean
+.PHONY: help demo test check test-gevent conformance tck lint types docs audit bench soak soak-hostile clean
 .PHONY: interop interop-page interop-all interop-newest interop-03 interop-js
 
 help: ## Show this list
@@ -67,6 +67,9 @@ bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare
 soak: $(VENV)/.stamp-test ## Ten minutes of mixed load with kills, and 50,000 tasks, with figures (MINUTES=10)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10)
 	$(PYTEST) tests/soak
+
+soak-hostile: $(VENV)/.stamp-test ## Ten minutes of hostile clients beside an honest one, a worker killed every 10 s (MINUTES=10)
+	$(BIN)/python -m tests.soak --hostile --minutes $(or $(MINUTES),10)
 
 interop: interop-all ## Run the tests against other implementations, and compare with docs/interop.md
 	@$(BIN)/python -m tests.peers.page $(INTEROP_RECORDS)
