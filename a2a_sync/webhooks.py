@@ -22,7 +22,7 @@ from a2a_sync import jsontext
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE, NOTIFICATION_TOKEN
 from a2a_sync.codec import DecodeError, by_version
 from a2a_sync.concurrency.fork import renew_in_child
-from a2a_sync.errors import JSONParseError, UnavailableError
+from a2a_sync.errors import JSONParseError, StoreError, UnavailableError
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import JSON, AuthenticationInfo, StreamResponse, Task
@@ -74,6 +74,27 @@ class HeaderItems(Protocol):
         """Names, in any case, and values."""
 
 
+class ReplayCache(Protocol):
+    """The keys of notifications that were taken, for receivers that refuse them a second time.
+
+    A key is 64 hexadecimal digits. Methods are called from any thread, on the thread of the request; whatever they raise,
+    the notification is refused with 503, and the agent posts it again later.
+    """
+
+    def add(self, key: str, ttl: float, *, evict: bool) -> bool:
+        """Remember `key` for `ttl` seconds; False where it is remembered already. One atomic step.
+
+        When the cache is full, the oldest keys added with `evict` may be forgotten for one that is added with it; a key
+        added without stays for its `ttl`.
+
+        Raises:
+            StoreError: there is no place for it, or the cache cannot be written.
+        """
+
+    def discard(self, key: str) -> None:
+        """Forget `key`: its notification was not handled. Nothing happens where it is unknown."""
+
+
 class WebhookReceiver:
     """Takes notifications: ``gunicorn hooks:receiver``, or `receive` in a view of yours. Safe from many threads.
 
@@ -94,8 +115,10 @@ class WebhookReceiver:
         most: bytes of a notification.
         replay_cache_size: notifications that are known again at most. A signed one is known for as long as its signature is
             valid: where that many are, further ones are refused (503) until the first expires. Of those without a signature the
-            oldest are forgotten. At most so many, and 10,000, wait for `notifications`. Each process has a memory of its own:
-            behind several, a signed notification may be taken once by each.
+            oldest are forgotten. At most so many, and 10,000, wait for `notifications`.
+        replay_cache: where they are remembered, by a `ReplayCache` with a size of its own. By default each process has one in
+            memory, and a signed notification may be taken once by each; `a2a_sync.stores.SQLiteReplayCache` is shared by the
+            processes of one machine. When it fails, notifications are refused (503).
         guard: which addresses a key set may be read from; by default the host of its URL, over https, and no other.
 
     Raises:
@@ -115,6 +138,7 @@ class WebhookReceiver:
         on_notification: Callable[[PushNotification], object] | None = None,
         max_body_bytes: int = 16 * 1024 * 1024,
         replay_cache_size: int = 100_000,
+        replay_cache: ReplayCache | None = None,
         url_guard: URLGuard | None = None,
     ) -> None:
         if not (token or authentication or trusted_keys):
@@ -132,13 +156,15 @@ class WebhookReceiver:
         self._handle = on_notification or self._keep
         self._validity = max_age if self._signatures is None else self._signatures.validity
         self._replay_cache_size = replay_cache_size
+        self._shared_cache = replay_cache
         self.renew()
         renew_in_child(self)
 
     def renew(self) -> None:
         """In a forked child: what waits is the parent's, as are the locks."""
         self._waiting: queue.Queue[PushNotification] = queue.Queue(min(self._replay_cache_size, _MAX_WAITING))
-        self._known = _ReplayCache(self._validity, self._replay_cache_size)
+        cache = self._shared_cache
+        self._known: ReplayCache = _MemoryReplayCache(self._replay_cache_size) if cache is None else cache
 
     # -- taking --
 
@@ -156,7 +182,11 @@ class WebhookReceiver:
 
     def forget(self, notification: PushNotification) -> None:
         """What `receive` gave was not taken after all: when it is posted again, it is given again. Answer with an error."""
-        self._known.forget(notification)
+        if key := _key(notification):
+            try:
+                self._known.discard(key)
+            except Exception:
+                logger.exception("a notification that was not taken stays in the replay cache")
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI interface: answers a POST, at whatever path."""
@@ -250,7 +280,18 @@ class WebhookReceiver:
             self._check_token(headers, self._token(task_id))
         own_id = headers.get(NOTIFICATION_ID.lower(), "")
         notification = PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
-        return notification if self._known.is_new(notification) else None
+        return notification if self._is_new(notification) else None
+
+    def _is_new(self, notification: PushNotification) -> bool:
+        """It did not come before; from now on it did. What has neither an id nor a signature is always new."""
+        key = _key(notification)
+        if not key:
+            return True
+        try:
+            return self._known.add(key, self._validity, evict=not notification.claims)
+        except Exception as failed:
+            logger.warning("replay cache: %s", failed, exc_info=not isinstance(failed, StoreError))
+            raise NotificationRefusedError(503, "too many notifications are remembered; post again later") from None
 
     def _check_token(self, headers: Mapping[str, str], wanted: str | None) -> None:
         given = next((headers[name] for name in _TOKENS if name in headers), "")
@@ -276,47 +317,47 @@ class WebhookReceiver:
         return claims
 
 
-class _ReplayCache:
-    """Notifications that came not long ago. The sender chooses their ids, so one agent's say nothing of another's tasks."""
+class _MemoryReplayCache:
+    """A `ReplayCache` of one process. All keys of it have the same `ttl`."""
 
-    def __init__(self, seconds: float, size: int) -> None:
-        self._seconds = seconds
+    def __init__(self, size: int) -> None:
         self._size = size
         self._lock = threading.Lock()
-        self._since: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._expiry: OrderedDict[str, float] = OrderedDict()
 
-    def is_new(self, notification: PushNotification) -> bool:
-        """It did not come before; from now on it did. What has neither an id nor a signature is always new.
-
-        Raises:
-            NotificationRefusedError: it is signed, and there is no place for it that is not taken by one that is still valid.
-        """
-        key, now = _key(notification), time.monotonic()
-        if not key[2]:
-            return True
+    def add(self, key: str, ttl: float, *, evict: bool) -> bool:
+        """See `ReplayCache.add`."""
+        now = time.monotonic()
         with self._lock:
-            while self._since and next(iter(self._since.values())) <= now - self._seconds:
-                self._since.popitem(last=False)
-            if key in self._since:
+            while self._expiry and next(iter(self._expiry.values())) <= now:
+                self._expiry.popitem(last=False)
+            if key in self._expiry:
                 return False
-            if len(self._since) >= self._size:
-                if notification.claims:
-                    raise NotificationRefusedError(503, "too many notifications are remembered; post again later")
-                self._since.popitem(last=False)
-            self._since[key] = now
+            if len(self._expiry) >= self._size:
+                if not evict:
+                    raise StoreError(f"replay_cache_size={self._size} notifications are still valid")
+                self._expiry.popitem(last=False)
+            self._expiry[key] = now + ttl
             return True
 
-    def forget(self, notification: PushNotification) -> None:
+    def discard(self, key: str) -> None:
+        """See `ReplayCache.discard`."""
         with self._lock:
-            self._since.pop(_key(notification), None)
+            self._expiry.pop(key, None)
 
 
-def _key(notification: PushNotification) -> tuple[str, str, str]:
+def _key(notification: PushNotification) -> str:
+    """What a notification is known by; empty without an id and a signature.
+
+    Senders choose their ids: the key holds the issuer and the task too, so that one agent's say nothing of another's.
+    """
     claims, own = notification.claims, notification.id
     if claims and not claims.get("jti"):
         # An id that is not signed can be changed by whoever posts the notification again.
-        own = hashlib.sha256(json.dumps(claims, sort_keys=True).encode()).hexdigest()
-    return str(claims.get("iss", "")), notification.task_id, own
+        own = json.dumps(claims, sort_keys=True)
+    if not own:
+        return ""
+    return hashlib.sha256(json.dumps([claims.get("iss", ""), notification.task_id, own]).encode()).hexdigest()
 
 
 def _read(body: bytes) -> tuple[Any, str]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from subprocess import PIPE
 from typing import Any
 from wsgiref.validate import validator
 
@@ -34,11 +37,13 @@ from a2a_sync import (
     WebhookReceiver,
 )
 from a2a_sync import operations as op
+from a2a_sync.errors import StoreError
 from a2a_sync.operations import Call, CallContext
 from a2a_sync.signing import CardSigner, NotificationSigner
+from a2a_sync.stores import SQLiteReplayCache
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
-from a2a_sync.webhooks import HeaderItems, NotificationRefusedError
+from a2a_sync.webhooks import HeaderItems, NotificationRefusedError, _MemoryReplayCache
 from tests.engine import PATIENCE, eventually
 
 pytestmark = pytest.mark.timeout(60)
@@ -360,6 +365,91 @@ def test_what_is_still_valid_is_never_forgotten_for_others(monkeypatch):
     later = time.monotonic() + 400
     monkeypatch.setattr("time.monotonic", lambda: later)
     assert receiver.receive(signed(notification_id="t/3"), BODY) is not None
+
+
+# -- a replay cache that processes share ---------------------------------------------------------------------------------
+
+
+def test_a_cache_in_memory_and_one_in_a_file_keep_the_same_rules(monkeypatch, tmp_path):
+    for cache in (_MemoryReplayCache(2), SQLiteReplayCache(tmp_path / "seen.db", size=2)):
+        assert cache.add("a", 10, evict=True)
+        assert not cache.add("a", 10, evict=True)
+        assert cache.add("b", 10, evict=True)
+        assert cache.add("c", 10, evict=True)
+        assert cache.add("a", 10, evict=True), "evicted"
+        cache.discard("a")
+        cache.discard("unknown")
+        assert cache.add("a", 10, evict=True)
+        with pytest.raises(StoreError, match="valid"):
+            cache.add("d", 10, evict=False)
+        with monkeypatch.context() as clocks:
+            at(clocks, 11)
+            assert cache.add("d", 10, evict=False)
+            assert cache.add("e", 10, evict=False)
+            with pytest.raises(StoreError, match="valid"):
+                cache.add("f", 10, evict=False)
+            assert not cache.add("d", 10, evict=False)
+
+
+def test_a_key_that_must_stay_is_not_evicted_from_a_shared_cache(tmp_path):
+    cache = SQLiteReplayCache(tmp_path / "seen.db", size=2)
+    assert cache.add("signed", 10, evict=False)
+    assert all(cache.add(f"unsigned {n}", 10, evict=True) for n in range(3))
+    assert not cache.add("signed", 10, evict=False)
+
+
+#: Posts what it reads as JSON to a receiver of its own, and prints which notifications were taken.
+RECEIVING = """
+import json, sys
+from a2a_sync import WebhookReceiver
+from a2a_sync.stores import SQLiteReplayCache
+key, url, path, posts, body = json.load(sys.stdin)
+receiver = WebhookReceiver(trusted_keys=[key], url=url, replay_cache=SQLiteReplayCache(path))
+taken = [receiver.receive(headers, body.encode()) for headers in posts]
+print(json.dumps([one.id for one in taken if one is not None]))
+"""
+
+
+def test_of_two_processes_with_one_file_one_takes_each_notification(tmp_path):
+    posts = [signed(notification_id=f"t/{n}") for n in range(200)]
+    given = json.dumps([SIGNER.public_jwk, URL, str(tmp_path / "seen.db"), posts, BODY.decode()])
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(subprocess.Popen([sys.executable, "-c", RECEIVING], stdin=PIPE, stdout=PIPE, text=True))
+            for _ in range(2)
+        ]
+        for process in processes:
+            process.stdin.write(given)
+            process.stdin.close()
+        taken = [json.loads(process.stdout.read()) for process in processes]
+        assert [process.wait(PATIENCE) for process in processes] == [0, 0]
+    assert sorted(taken[0] + taken[1]) == sorted(f"t/{n}" for n in range(200))
+    # A process that begins later knows them as well.
+    receiver = WebhookReceiver(trusted_keys=KEYS, url=URL, replay_cache=SQLiteReplayCache(tmp_path / "seen.db"))
+    assert receiver.receive(posts[0], BODY) is None
+
+
+def test_what_was_not_handled_is_given_again_with_a_shared_cache(tmp_path):
+    receiver = WebhookReceiver(trusted_keys=KEYS, url=URL, replay_cache=SQLiteReplayCache(tmp_path / "seen.db"))
+    headers = signed()
+    first = receiver.receive(headers, BODY)
+    assert first is not None
+    receiver.forget(first)
+    assert receiver.receive(headers, BODY) is not None
+
+
+def test_a_shared_cache_that_fails_refuses(tmp_path, caplog):
+    receiver = WebhookReceiver(
+        trusted_keys=KEYS, url=URL, replay_cache=SQLiteReplayCache(tmp_path / "missing" / "seen.db")
+    )
+    assert refused(receiver, signed()) == 503
+    assert "cannot be opened" in caplog.text
+
+
+@pytest.mark.parametrize("wrong", [{"path": ":memory:"}, {"size": 0}, {"busy_timeout": -1}])
+def test_a_shared_cache_refuses_what_it_cannot_use(tmp_path, wrong):
+    with pytest.raises(ValueError, match=r"must|needs"):
+        SQLiteReplayCache(**{"path": tmp_path / "seen.db", **wrong})
 
 
 # -- over WSGI ----------------------------------------------------------------------------------------------------------

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from a2a_sync.stores.base import TaskStore as TaskStore
     from a2a_sync.stores.memory import MemoryStore as MemoryStore
     from a2a_sync.stores.sqlite import SQLiteStore as SQLiteStore
+    from a2a_sync.stores.sqlite.replay import SQLiteReplayCache as SQLiteReplayCache
 else:
     base = LazyModule("a2a_sync.stores.base")
 
 _HOME = {
     "MemoryStore": "a2a_sync.stores.memory",
+    "SQLiteReplayCache": "a2a_sync.stores.sqlite.replay",
     "SQLiteStore": "a2a_sync.stores.sqlite",
     "TaskStore": "a2a_sync.stores.base",
 }

@@ -285,7 +285,7 @@ def test_workers_of_another_configuration_and_dead_ones_are_not_compared() -> No
         one.a2a_stores.compare(one)
         return one, said
 
-    _first, _ = worker(Path("/nowhere/one.db"))
+    worker(Path("/nowhere/one.db"))
     _, said = worker(Path("/nowhere/one.db"))
     assert said == []
     third, said = worker(Path("/nowhere/two.db"))
