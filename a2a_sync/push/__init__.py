@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING
 
 from a2a_sync.concurrency.quotas import Quotas
@@ -17,7 +18,7 @@ from a2a_sync.outbound.http import Outbound
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.push.configs import PushConfigs
 from a2a_sync.push.delivery import Delivery
-from a2a_sync.push.notification import PushRequest, PushSender
+from a2a_sync.push.notification import PushRefusedError, PushRequest, PushSender
 from a2a_sync.push.outbox import Outbox
 from a2a_sync.stores.base import TaskStore
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 else:
     signing = LazyModule("a2a_sync.signing")
 
-__all__ = ["PushOptions", "PushRequest", "PushSender"]
+__all__ = ["PushOptions", "PushRefusedError", "PushRequest", "PushSender"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +40,23 @@ class PushOptions:
             ``/.well-known/jwks.json``.
         sender: delivers each notification in place of the POST of this library: a function that takes a `PushRequest`. It
             is called on a delivery thread, for one webhook in the order of its events. Once it returns the notification
-            counts as delivered; an exception means a retry, with the same backoff as a failed POST. It should keep to
+            counts as delivered; an exception means a retry, with the same backoff as a failed POST. A `PushRefusedError`
+            gives a reason, a time for the next attempt, or ends the attempts. It should keep to
             ``request.timeout``. `url_guard` still judges the URL when a webhook is set; where the sender connects to it,
             the address it connects to is the sender's to check.
+
+    Raises:
+        TypeError: `sender` is no function, or one that is ``async def``.
     """
 
     url_guard: URLGuard = field(default_factory=URLGuard)
     signer: signing.NotificationSigner | None = None
     sender: PushSender | None = None
+
+    def __post_init__(self) -> None:
+        sender = self.sender
+        if sender is not None and (not callable(sender) or isinstance(sender, type) or _asynchronous(sender)):
+            raise TypeError("sender takes a function of a PushRequest that is not async def")
 
     def outbox(
         self,
@@ -66,3 +76,7 @@ class PushOptions:
     def configs(self, store: TaskStore, limits: Limits, outbox: Outbox) -> PushConfigs:
         """The operations on them."""
         return PushConfigs(store.webhooks, self.url_guard, limits, on_set=outbox.follow)
+
+
+def _asynchronous(function: Callable[..., object]) -> bool:
+    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from traceback import format_tb
 from typing import NamedTuple
 
 from a2a_sync import urls
@@ -18,7 +19,7 @@ from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE
 from a2a_sync.errors import TaskNotFoundError, UnsafeURLError
 from a2a_sync.limits import Limits
 from a2a_sync.outbound.http import NoAnswer, Outbound
-from a2a_sync.push.notification import Notification, Notifications, PushRequest, PushSender, headers
+from a2a_sync.push.notification import Notification, Notifications, PushRefusedError, PushRequest, PushSender, headers
 from a2a_sync.stores.base import LogPage, TaskStore
 from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.telemetry.logs import get_logger
@@ -171,9 +172,13 @@ class Delivery:
         )
         try:
             sender(request)
+        except PushRefusedError as refused:
+            return _Refusal(refused.reason, refused.reason, refused.retry_after, final=refused.permanent)
         except Exception as error:
-            logger.warning("the push sender failed", exc_info=True, extra={"task_id": held.task_id})
-            return _Refusal(f"the sender raised {type(error).__name__}", _NO_ANSWER)
+            # Without the exception's text: those of HTTP clients show URLs, which can hold secrets.
+            raised, frames = type(error).__name__, "".join(format_tb(error.__traceback__))
+            logger.warning("the push sender raised %s\n%s", raised, frames, extra={"task_id": held.task_id})
+            return _Refusal(f"the sender raised {raised}", _NO_ANSWER)
         self._count("delivered")
         return None
 

@@ -43,6 +43,22 @@ class PushRequest:
     timeout: float
 
 
+class PushRefusedError(Exception):
+    """Raised by a sender of the application: a receiver refused a notification.
+
+    Parameters:
+        reason: a short text without secrets. It is logged, and the owner of the webhook can read it once that is disabled.
+        retry_after: seconds until the next attempt, at least; `Limits.push_longest_pause` at most.
+        permanent: no further attempt: the webhook is disabled at once.
+    """
+
+    def __init__(self, reason: str, *, retry_after: float = 0.0, permanent: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_after = retry_after
+        self.permanent = permanent
+
+
 #: Delivers one notification; an exception means that it was not delivered. See `PushOptions`.
 PushSender: TypeAlias = Callable[[PushRequest], None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import InputRequired, SQLiteStore
+from a2a_sync import InputRequired, PushOptions, SQLiteStore, URLGuard
 from a2a_sync import operations as op
 from a2a_sync.codec import by_version
+from a2a_sync.push import PushRefusedError, PushRequest
 from a2a_sync.push.notification import SHORTENED
 from a2a_sync.stores.base import COMPACT_FROM, Owner
 from a2a_sync.types import (
@@ -22,6 +24,7 @@ from a2a_sync.types import (
     AuthenticationInfo,
     DeleteTaskPushNotificationConfigRequest,
     GetTaskPushNotificationConfigRequest,
+    TaskPushNotificationConfig,
 )
 from tests.engine import PATIENCE, Background, Gate, Served, eventually, serving
 from tests.push.receiver import LOOPBACK, Receiver, hanging, receiving, refused, state, taken, texts
@@ -510,3 +513,82 @@ def _due_now(stored: Any) -> Any:
     from dataclasses import replace
 
     return replace(stored, due_ms=0)
+
+
+# -- a sender of the application ----------------------------------------------------------------------------------------
+
+
+HOOK = TaskPushNotificationConfig(url="https://hooks.test/s3cret-path")
+
+
+class Sender:
+    """Keeps each request in ``asked``. The first ones raise `failures`, the others count as delivered."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.asked: list[PushRequest] = []
+        self.ended = threading.Event()
+        self._failures = list(failures)
+
+    def __call__(self, request: PushRequest) -> None:
+        self.asked.append(request)
+        if self._failures:
+            raise self._failures.pop(0)
+        if state(json.loads(request.body)) == "completed":
+            self.ended.set()
+
+
+def sent_by(sender: Any) -> PushOptions:
+    return PushOptions(url_guard=URLGuard(allow=["hooks.test"]), sender=sender)
+
+
+@pytest.mark.parametrize(
+    "failure", [PushRefusedError("busy"), OSError("/s3cret-path"), ValueError("https://hooks.test/s3cret-path")]
+)
+def test_a_failed_delivery_of_a_sender_is_repeated_before_anything_else_and_logged_without_secrets(
+    serve, failure, caplog
+):
+    sender = Sender(failure)
+    served = serve(count, push=sent_by(sender))
+    served.send("2", task_push_notification_config=HOOK)
+    assert sender.ended.wait(PATIENCE)
+    ids = [request.headers["X-A2A-Notification-Id"] for request in sender.asked]
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == len(ids) - 1
+    assert "was not told" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+def test_a_refusal_of_a_sender_puts_off_the_next_delivery(serve):
+    sender = Sender(PushRefusedError("busy", retry_after=3600.0))
+    served = serve(count, push=sent_by(sender), push_longest_pause=7200.0)
+    task = served.send("1", task_push_notification_config=HOOK)
+    stored = eventually(lambda: (one := webhook(served, task.id)).tries and one, "a failed delivery")
+    assert stored.due_ms - time.time() * 1000 > 3_000_000
+    assert len(sender.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "shown", "attempts"),
+    [
+        (PushRefusedError("no such queue", permanent=True), "no such queue", 1),
+        (PushRefusedError("busy"), "busy (2 tries)", 2),
+        (ValueError("of the network"), "no answer (2 tries)", 2),
+    ],
+)
+def test_a_webhook_that_a_sender_cannot_deliver_to_is_disabled_and_shows_the_reason(serve, failure, shown, attempts):
+    sender = Sender(failure, failure)
+    served = serve(count, push=sent_by(sender), push_attempts=2)
+    task = served.send("1", task_push_notification_config=HOOK)
+    eventually(lambda: webhook(served, task.id).disabled, "disabling")
+    assert webhook(served, task.id).disabled == shown
+    assert len(sender.asked) == attempts
+
+
+class Asynchronous:
+    async def __call__(self, request: PushRequest) -> None: ...
+
+
+@pytest.mark.parametrize("sender", ["send", Sender, Asynchronous(), Asynchronous().__call__])
+def test_what_cannot_send_is_refused_when_the_options_are_made(sender):
+    with pytest.raises(TypeError, match="sender takes a function of a PushRequest that is not async def"):
+        PushOptions(sender=sender)
