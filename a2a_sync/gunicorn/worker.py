@@ -72,6 +72,14 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
         super().__init__(worker.cfg, ClientSocket(client, park, timeout), address, listener)
         self._worker = worker
         self._wait = timeout
+        cfg = worker.cfg
+        #: Its requests are received by the main thread; others are served as gunicorn does.
+        self.buffered = not (
+            cfg.is_ssl
+            or getattr(cfg, "protocol", "http") != "http"
+            or negotiation.prior_knowledge_allowed(cfg, address)
+            or negotiation.upgrade_allowed(cfg, address)
+        )
         self.registered = False
         #: Bytes of its request that are counted as received.
         self.counted = 0
@@ -160,7 +168,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     def enqueue_req(self, conn: Any) -> None:
         """Serve the next request of a connection as soon as it is here."""
-        if not self._buffers(conn):
+        if not conn.buffered:
             super().enqueue_req(conn)
             return
         incoming = self._incoming[conn] = IncomingRequest(self.limits.max_body_bytes)
@@ -168,18 +176,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         if conn.parser is not None and (rest := conn.parser.unreader.buf.getvalue()):
             conn.parser.unreader.buf = io.BytesIO()
             self._feed(conn, incoming, rest)
-        conn.sock.setblocking(False)
         if conn in self._incoming:
             self._receive(conn, None)
-
-    def _buffers(self, conn: Any) -> bool:
-        cfg = self.cfg
-        return not (
-            cfg.is_ssl
-            or getattr(cfg, "protocol", "http") != "http"
-            or negotiation.prior_knowledge_allowed(cfg, conn.client)
-            or negotiation.upgrade_allowed(cfg, conn.client)
-        )
 
     def _receive(self, conn: _Connection, _: Any) -> None:
         """Read what has arrived; called by the poller."""
@@ -312,7 +310,6 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         """
         try:
             sock.shutdown(socket.SHUT_WR)
-            sock.setblocking(False)
             self.poller.register(sock, selectors.EVENT_READ, self._discard)
         except (OSError, ValueError, KeyError):
             sock.close()
