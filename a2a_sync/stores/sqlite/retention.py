@@ -55,16 +55,14 @@ class Retention:
             OwnerFull: the owner holds too many bytes, and not enough can be evicted.
         """
         evicted: list[HeadRow] = []
-        if quota.max_tasks is not None or quota.max_bytes is not None:
-            tasks, stored = connection.execute(self._sql.stored_of, (owner,)).fetchone()
-            if create and quota.max_tasks is not None:
-                for _ in range(min(tasks - quota.max_tasks, _FORGET_AT_ONCE)):
-                    evicted += self._evict(connection, owner)
-            if quota.max_bytes is not None:
-                evicted += self._evict_bytes(connection, owner, stored - quota.max_bytes)
+        tasks, stored, everywhere = connection.execute(self._sql.stored_of, (owner,)).fetchone()
+        if create and quota.max_tasks is not None:
+            for _ in range(min(tasks - quota.max_tasks, _FORGET_AT_ONCE)):
+                evicted += self._evict(connection, owner)
+        if quota.max_bytes is not None and stored > quota.max_bytes:
+            evicted += self._evict_bytes(connection, owner, stored - quota.max_bytes)
         if create:
-            surplus = connection.execute(self._sql.everywhere).fetchone()[0] - self._max_tasks
-            for _ in range(min(surplus, _FORGET_AT_ONCE)):
+            for _ in range(min(everywhere - len(evicted) - self._max_tasks, _FORGET_AT_ONCE)):
                 evicted += self._evict_of_largest(connection)
         return _waiting(evicted)
 

@@ -355,7 +355,7 @@ class Statements:
             f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE {_caller('owner')} = ? AND token IS NULL"
             " ORDER BY ended DESC, rest_ms LIMIT 1"
         )
-        self.stored_of = f"SELECT tasks, stored FROM {p}owners WHERE name = ?"
+        self.stored_of = f"SELECT tasks, stored, n FROM {p}owners, {p}counts WHERE name = ? AND tenant = '' AND owner = '' AND state = ''"
         self.largest = f"SELECT name FROM {p}owners INDEXED BY {p}owners_by_tasks ORDER BY tasks DESC, newest_ms"
         resting = (
             f"FROM {p}owners CROSS JOIN {p}tasks INDEXED BY {p}tasks_to_forget ON {_caller('owner')} = name"
@@ -395,7 +395,6 @@ class Statements:
             f"SELECT ifnull(sum(length(body)), 0) FROM {p}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT}"
         )
         self.snapshot = f"SELECT number, covered, body FROM {p}snapshots WHERE task = ?"
-        self.everywhere = f"SELECT n FROM {p}counts WHERE tenant = '' AND owner = '' AND state = ''"
         self.in_scope = f"SELECT sum(n) FROM {p}counts WHERE tenant = ? AND owner = ? AND state <> ''"
         self.in_state = f"SELECT n FROM {p}counts WHERE tenant = ? AND owner = ? AND state = ?"
         self.beat = f"INSERT INTO {p}workers VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET beat = max(beat, 0) + 1"
