@@ -358,7 +358,7 @@ async def handler(message, context):
         await asyncio.sleep(0.01)
         yield await asyncio.to_thread(lambda: message.text)
 
-app = A2AApp(agent, limits=Limits(tick=0.05), store=STORE)
+app = A2AApp(agent, limits=Limits(disconnect_check_interval=0.05), store=STORE)
 client = Client(app)
 jobs = [gevent.spawn(lambda t=text: client.send(t).text) for text in "abcd"]
 gevent.joinall(jobs, timeout=20, raise_error=True)

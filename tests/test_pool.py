@@ -109,6 +109,28 @@ def test_a_reservation_in_line_that_finds_a_free_place_starts_at_once():
     eventually(lambda: (pool.running, pool.waiting) == (0, 0))
 
 
+def test_a_nested_job_gets_a_thread_of_the_pool_else_an_extra_one_else_none():
+    pool = pool_of(threads=1)
+    gate, _ = occupy(pool)
+    nested = Gate()
+    slot = pool.reserve_nested()
+    slot.submit(nested.here)
+    nested.wait()
+    assert (slot.extra, slot.abandon(), pool.running, pool.lingering) == (True, True, 1, 0)
+    assert pool.reserve_nested() is None
+    nested.open.set()
+    eventually(lambda: slot.done)
+    again = pool.reserve_nested()
+    assert again.extra
+    again.release()
+    gate.open.set()
+    eventually(lambda: pool.running == 0)
+    free = pool.reserve_nested()
+    assert not free.extra
+    free.release()
+    run(pool)
+
+
 def test_an_exception_of_a_job_is_logged_and_costs_no_place(caplog):
     pool = pool_of()
 

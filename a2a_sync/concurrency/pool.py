@@ -24,14 +24,15 @@ _EXHAUSTED_RETRY = 30.0
 
 
 class Slot:
-    """A reserved place for one job of `owner`. ``ready`` says that a thread can take the job at once."""
+    """A reserved place for one job of `owner`. ``ready``: a thread can take the job at once; ``extra``: one beside the pool's."""
 
-    __slots__ = ("_pool", "abandoned", "done", "job", "owner", "ready", "stuck")
+    __slots__ = ("_pool", "abandoned", "done", "extra", "job", "owner", "ready", "stuck")
 
-    def __init__(self, pool: WorkerPool, owner: str, ready: bool) -> None:
+    def __init__(self, pool: WorkerPool, owner: str, ready: bool, *, extra: bool = False) -> None:
         self._pool = pool
         self.owner = owner
         self.ready = ready
+        self.extra = extra
         self.abandoned = False
         self.stuck = False
         self.done = False
@@ -59,7 +60,8 @@ class Slot:
 
 
 class WorkerPool:
-    """At most `threads` jobs at once and `waiting` in line; `leftovers` abandoned ones may linger beside them.
+    """At most `threads` jobs at once and `waiting` in line; `leftovers` abandoned ones may linger beside them, and as many as
+    `threads` whose callers wait on a thread of the pool (`reserve_nested`).
 
     Jobs beyond `leftovers` keep their threads; once they hold all of them, the pool refuses jobs instead of letting them wait.
 
@@ -95,7 +97,7 @@ class WorkerPool:
         self._numbers = itertools.count(1)
         self._running = self._quotas.share(threads, quota.max_concurrent_runs)
         self._waiting = self._quotas.share(waiting, quota.max_queued_runs)
-        self._idle = self._lingering = self._stuck = 0
+        self._idle = self._lingering = self._stuck = self._extra = 0
 
     @property
     def running(self) -> int:
@@ -140,6 +142,30 @@ class WorkerPool:
             f"{'the agent' if full else 'this caller'} already runs as many tasks as it may; try again later",
             retry_after=1.0,
         )
+
+    def reserve_nested(self, owner: str = "") -> Slot | None:
+        """A place, ready at once, for a job whose caller waits for it on a thread of the pool; None where there is none.
+
+        Waiting in line could take for ever, since those before may wait in the same way. Where the pool is full the job gets an
+        extra thread, one for each thread of the pool at most.
+        """
+        with self._lock:
+            if self._running.admits(owner):
+                self._running.take(owner)
+                return Slot(self, owner, ready=True)
+            if self._extra >= self._limits[0]:
+                return None
+            self._extra += 1
+            return Slot(self, owner, ready=True, extra=True)
+
+    def _give_back(self, slot: Slot) -> None:
+        """The place of a slot that was ready; called under the lock."""
+        if slot.extra:
+            self._extra -= 1
+        elif slot.abandoned:
+            self._lingering -= 1
+        else:
+            self._running.release(slot.owner)
 
     def _start(self, slot: Slot) -> None:
         with self._lock:
@@ -194,14 +220,14 @@ class WorkerPool:
     def _release(self, slot: Slot) -> None:
         with self._lock:
             if slot.ready:
-                self._running.release(slot.owner)
+                self._give_back(slot)
                 self._dispatch_line()
             else:
                 self._waiting.release(slot.owner)
 
     def _abandon(self, slot: Slot) -> bool:
         with self._lock:
-            if slot.abandoned or slot.done:
+            if slot.abandoned or slot.done or slot.extra:
                 return True
             if slot.ready and self._lingering >= self._limits[2] and not slot.stuck:
                 slot.stuck = True
@@ -226,10 +252,7 @@ class WorkerPool:
         with self._lock:
             done.done = True
             self._unstick(done)
-            if done.abandoned:
-                self._lingering -= 1
-            else:
-                self._running.release(done.owner)
+            self._give_back(done)
             if self._line and (slot := self._next_in_line()) is not None:
                 # An owner whose place is free may have one more beside it.
                 self._dispatch_line()

@@ -39,7 +39,7 @@ class Place(enum.Enum):
     """Where a run is executed. A run's code that waits for another run must not wait for a second thread of the pool."""
 
     POOL = "on a thread of the pool, now or when one is free"
-    POOL_OR_HERE = "on a thread of the pool if one is free now, else on the caller's"
+    NESTED = "on a thread at once: of the pool, else an extra one, else the caller's"
     HERE = "on the caller's thread"
 
 
@@ -147,11 +147,9 @@ class Execution:
             self.before_run()
         if place is Place.HERE:
             return None
-        slot = self.pool.reserve(quota_owner(scope.id))
-        if place is Place.POOL_OR_HERE and not slot.ready:
-            slot.release()
-            return None
-        return slot
+        if place is Place.NESTED:
+            return self.pool.reserve_nested(quota_owner(scope.id))
+        return self.pool.reserve(quota_owner(scope.id))
 
     def _enter(self, executor: Any, scope: Owner, request: RunRequest, create: bool, slot: Slot | None) -> Run:
         """A run, known before its task is: whoever ends the task from now on finds it."""

@@ -124,7 +124,7 @@ class RequestHandler:
             place = Place.HERE if self._execution.on_run_thread() and not at_once else Place.POOL
             if place is Place.HERE and context.deadline is not None:
                 # Of a run on its own thread the caller could not stop waiting.
-                place = Place.POOL_OR_HERE
+                place = Place.NESTED
             with Waiter(self._hub, run_request.task_id) as waiter:
                 started = self._start(scope, run_request, create, context, wait=not at_once, place=place)
                 if isinstance(started, Message):
@@ -153,7 +153,7 @@ class RequestHandler:
             run_request, create = self._run_request(scope, request, context, key)
             before = None if create else self._stored(scope, run_request.task_id, history)
             subscription = self._streams.listen(run_request.task_id)
-            place = Place.POOL_OR_HERE if self._execution.on_run_thread() else Place.POOL
+            place = Place.NESTED if self._execution.on_run_thread() else Place.POOL
             try:
                 started = self._start(scope, run_request, create, context, wait=True, place=place)
                 if isinstance(started, StartedRun):

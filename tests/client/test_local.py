@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Client, Message, Task, TaskNotFoundError, TaskState, TransportTimeoutError
+from a2a_sync import A2AApp, Agent, Client, Limits, Message, Task, TaskNotFoundError, TaskState, TransportTimeoutError
 from a2a_sync.agent.executor import RequestContext
 from tests.client.peer import PATIENCE
+from tests.engine import Background
 
 
 class Slow(Agent):
@@ -152,14 +153,15 @@ def test_a_target_that_cannot_be_called_is_refused_when_the_client_is_built(
         Client(*arguments)
 
 
-@pytest.mark.parametrize("how", ["call", "send", "stream", "nested"])
+@pytest.mark.parametrize("how", ["call", "send", "stream", "nested", "nested in a full pool"])
 def test_a_time_limit_in_this_process_is_kept_to_the_moment(how: str) -> None:
-    end = threading.Event()
+    begun, end = threading.Event(), threading.Event()
     slow, calls = Agent("slow"), Agent("calls")
 
     @slow.message
     def wait(message: Any, context: Any) -> str:
-        end.wait(PATIENCE)
+        begun.set()
+        end.wait()
         return "too late"
 
     @calls.message
@@ -172,18 +174,23 @@ def test_a_time_limit_in_this_process_is_kept_to_the_moment(how: str) -> None:
             call()
         return time.monotonic() - began
 
+    # Calls that wait look up once in ten minutes, so one that ends here has ended by its own limit.
+    limits = Limits(disconnect_check_interval=600, max_concurrent_runs=1 if "full" in how else 8)
     try:
-        with A2AApp(slow) as app, Client(app) as client:
-            seconds = {
+        with slow.start(limits=limits), Client(slow) as client, Client(calls) as caller:
+            if "full" in how:
+                client.send("go", return_immediately=True)
+                assert begun.wait(PATIENCE)
+            call = {
                 "call": lambda: took(lambda: slow.call("go", timeout=0.1)),
                 "send": lambda: took(lambda: client.send("go", timeout=0.1)),
                 "stream": lambda: took(lambda: list(client.stream("go", timeout=0.1))),
-                "nested": lambda: float(calls.call("go").text),
-            }[how]()
-            end.set()
-        # The handler looks up once a second; a loaded machine is granted a part of that.
-        assert 0.1 <= seconds < 0.8
+            }.get(how, lambda: float(caller.send("go").text))
+            waiting = Background(call)
+            try:
+                assert waiting.result() >= 0.1
+            finally:
+                end.set()
     finally:
         end.set()
-        slow.close()
         calls.close()
