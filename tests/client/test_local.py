@@ -67,10 +67,8 @@ def test_events_come_while_the_agent_works(slow: Slow) -> None:
 
 def test_the_overall_limit_holds_for_sends_and_the_task_goes_on(slow: Slow) -> None:
     with Client(slow) as client:
-        started = time.monotonic()
         with pytest.raises(TransportTimeoutError):
             client.send("go", timeout=0.2)
-        assert time.monotonic() - started < 3
         slow.release.set()
         (task,) = client.list_tasks().tasks
         assert client.wait(task.id, timeout=PATIENCE).state is TaskState.COMPLETED
@@ -78,12 +76,14 @@ def test_the_overall_limit_holds_for_sends_and_the_task_goes_on(slow: Slow) -> N
 
 def test_the_overall_limit_holds_for_streams(slow: Slow) -> None:
     with Client(slow) as client:
-        started = time.monotonic()
         with pytest.raises(TransportTimeoutError) as caught:
             list(client.stream("go", timeout=0.2))
-
-    assert time.monotonic() - started < 3
-    assert caught.value.phase == "stream"
+        assert caught.value.phase == "stream"
+        # The handler fails where it is not released in time, so the limit ended the stream before that.
+        assert slow.begun.wait(PATIENCE)
+        slow.release.set()
+        (task,) = client.list_tasks().tasks
+        assert client.wait(task.id, timeout=PATIENCE).state is TaskState.COMPLETED
 
 
 def test_closing_from_another_thread_ends_a_blocked_iteration(slow: Slow) -> None:
@@ -99,7 +99,7 @@ def test_closing_from_another_thread_ends_a_blocked_iteration(slow: Slow) -> Non
         thread.start()
         assert reading.wait(PATIENCE)
         stream.close()
-        thread.join(3)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
@@ -117,7 +117,7 @@ def test_closing_the_client_ends_a_blocked_send(slow: Slow) -> None:
     thread.start()
     assert slow.begun.wait(PATIENCE)
     client.close()
-    thread.join(3)
+    thread.join(PATIENCE)
 
     assert not thread.is_alive()
     assert len(errors) == 1
