@@ -56,14 +56,39 @@ worker_class = "gevent"
 
 #: How long a stopping worker waits for requests on connections that it keeps alive, as threaded workers do. In seconds.
 _LINGER = 2.0
-#: The connections of this worker between two requests, by the greenlets that serve them.
+#: The share of its connections that a worker closes, at least one, when it can accept no more.
+_EVICTED_SHARE = 32
+#: The connections of this worker before their first request and between two, by the greenlets that serve them, oldest first.
 _idle: weakref.WeakKeyDictionary[Any, socket.socket] = weakref.WeakKeyDictionary()
 
 
 def post_worker_init(worker: Any) -> None:
     """As for threads; and end idle connections when the worker stops, for which gunicorn would wait until its time-out."""
     _for_threads.post_worker_init(worker)
+    worker.handle = _tracking(worker, worker.handle)
     threading.Thread(target=_end_idle_connections, args=(worker,), name="a2a-idle", daemon=True).start()
+
+
+def _tracking(worker: Any, handle: Any) -> Any:
+    """`handle`, which serves a connection on a greenlet of its own; the last one that fits evicts those idle for longest."""
+    served = 0
+
+    def tracked(listener: Any, client: socket.socket, address: Any) -> None:
+        nonlocal served
+        served += 1
+        _idle[getcurrent()] = client
+        try:
+            if served >= worker.worker_connections:
+                # Never this one: it has just come.
+                for one in list(_idle.values())[:-1][: max(1, served // _EVICTED_SHARE)]:
+                    with contextlib.suppress(OSError):
+                        one.shutdown(socket.SHUT_RDWR)
+            handle(listener, client, address)
+        finally:
+            served -= 1
+            _idle.pop(getcurrent(), None)
+
+    return tracked
 
 
 def pre_request(worker: Any, req: Any) -> None:

@@ -6,6 +6,7 @@ import resource
 import socket
 import time
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 import requests
@@ -13,13 +14,14 @@ import requests
 from a2a_sync.gunicorn.buffers import IncomingRequest
 from tests.engine import eventually
 from tests.hostile.slow import abandon, closed, connect, head
-from tests.live import LiveServer, gunicorn
+from tests.live import LiveServer, gunicorn, gunicorn_gevent
 from tests.wsgi import CARD
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
 APP = "tests.agents.large:app"
 SETTINGS = ("-c", "python:a2a_sync.gunicorn")
+SERVERS = {"threads": partial(gunicorn, threads=4), "gevent": gunicorn_gevent}
 
 
 def pid_of_worker(server: LiveServer) -> str:
@@ -106,8 +108,9 @@ def test_bodies_that_are_dropped_for_lack_of_memory_do_not_end_the_worker() -> N
 
 
 @pytest.mark.parametrize("used", [False, True], ids=["no request", "kept alive"])
-def test_a_flood_of_idle_connections_does_not_lock_others_out(used: bool) -> None:
-    with gunicorn(APP, *SETTINGS, "--worker-connections", "64", threads=4) as server, ExitStack() as stack:
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_flood_of_idle_connections_does_not_lock_others_out(kind: str, used: bool) -> None:
+    with SERVERS[kind](APP, "--worker-connections", "64") as server, ExitStack() as stack:
         worker = pid_of_worker(server)
         attackers = []
         for _ in range(200):
