@@ -174,7 +174,8 @@ class OwnerQuota:
         max_open_streams: open streams, and sends that wait for their answer on a thread of the server, together.
         max_tasks: stored tasks; the owner's oldest are evicted. None: the store's bound, at which the owner that has
             most loses its oldest.
-        max_stored_bytes: bytes of stored tasks; the owner's oldest are evicted. None: no bound.
+        max_stored_bytes: bytes of stored tasks when a run begins; the owner's oldest are evicted. Tasks that run may then grow to
+            `Limits.max_task_bytes` each. None: no bound.
         max_concurrent_deliveries: push notifications that are posted at once, of `Limits.push_deliveries`.
 
     Raises:

@@ -18,7 +18,7 @@ from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import AgentError, TaskNotFoundError
 from a2a_sync.lifecycle import Entry, Fold, ends_run, pauses
 from a2a_sync.operations import StreamItem
-from a2a_sync.stores.base import Owner, TaskStore
+from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, TaskStore
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Role, Task
@@ -319,7 +319,7 @@ class TaskEventStream:
     def _catch_up(self) -> list[StreamItem]:
         """One page of the log after the cursor; more than that is left to the next poll."""
         try:
-            page = self._store.log(self._scope, self.task_id, after=self._cursor)
+            page = self._store.log(self._scope, self.task_id, after=self._cursor, max_bytes=LOG_PAGE_BYTES)
         except TaskNotFoundError:
             self._ended = True
             return []

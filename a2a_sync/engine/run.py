@@ -123,7 +123,9 @@ class Run:
                     )
                 except TaskFull:
                     raise RequestTooLargeError(self._too_large()) from None
-                except OwnerFull:
+                except OwnerFull as full:
+                    for forgotten in full.forgotten:
+                        self.hub.publish(forgotten, (), ended=True)
                     raise OverloadedError(
                         "the tasks of this caller hold as many bytes as they may; try again when one has ended",
                         retry_after=60.0,

@@ -14,7 +14,7 @@ from a2a_sync.lifecycle import Fold
 from a2a_sync.limits import Limits
 from a2a_sync.operations import StreamItem
 from a2a_sync.sizes import fit
-from a2a_sync.stores.base import Owner, SentRun, StartedRun, StoredTask, TaskStore
+from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, SentRun, StartedRun, StoredTask, TaskStore
 from a2a_sync.types import Message, Task, TaskState
 
 
@@ -105,7 +105,7 @@ class Streams:
         fold = Fold(before.task)
         number = before.version
         while number < version:
-            page = self._store.log(scope, before.task.id, after=number)
+            page = self._store.log(scope, before.task.id, after=number, max_bytes=LOG_PAGE_BYTES)
             entries = [entry for entry in page.entries if entry.number <= version]
             if not entries:
                 break

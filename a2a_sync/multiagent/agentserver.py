@@ -29,7 +29,7 @@ from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.multiagent.events import TRANSITION, AgentEvent, ObservedStore
 from a2a_sync.operations import Endpoint, RunRequest
 from a2a_sync.stores import open_store
-from a2a_sync.stores.base import UNBOUNDED, Owner, StartedRun, StoreQuota, TaskStore
+from a2a_sync.stores.base import LOG_PAGE_BYTES, UNBOUNDED, Owner, StartedRun, StoreQuota, TaskStore
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
     Artifact,
@@ -314,7 +314,7 @@ def status_history(store: TaskStore, task_id: str, scope: Owner = _OURS) -> tupl
     found: list[TaskStatus] = []
     after = 0
     while True:
-        page = store.log(scope, task_id, after=after)
+        page = store.log(scope, task_id, after=after, max_bytes=LOG_PAGE_BYTES)
         entries: tuple[Entry, ...] = page.entries
         found += [entry.event.status for entry in entries if isinstance(entry.event, TaskStatusUpdateEvent)]
         if not entries or entries[-1].number >= page.version:

@@ -20,7 +20,7 @@ from a2a_sync.errors import TaskNotFoundError, UnsafeURLError
 from a2a_sync.limits import Limits
 from a2a_sync.outbound.http import NoAnswer, Outbound
 from a2a_sync.push.notification import Notification, Notifications, PushRefusedError, PushRequest, PushSender, headers
-from a2a_sync.stores.base import LogPage, TaskStore
+from a2a_sync.stores.base import LOG_PAGE_BYTES, LogPage, TaskStore
 from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.telemetry.logs import get_logger
 
@@ -106,7 +106,9 @@ class Delivery:
         until = time.monotonic() + _TURN
         took: bool | None = None
         while True:
-            page = self._store.log(held.scope, held.task_id, after=max(held.cursor, 0), limit=_PAGE)
+            page = self._store.log(
+                held.scope, held.task_id, after=max(held.cursor, 0), limit=_PAGE, max_bytes=LOG_PAGE_BYTES
+            )
             for number, body in self._told(held, page):
                 refusal = self._post(held, number, body) if body is not None else None
                 if body is not None:

@@ -160,6 +160,9 @@ class Swept:
     forgotten: tuple[str, ...] = ()
 
 
+#: Bytes of a page of a log that is read for a stream or a webhook; a larger entry is a page of its own.
+LOG_PAGE_BYTES = 1024 * 1024
+
 #: A shorter log is not compacted: its entries take little more room than their sum does.
 COMPACT_FROM = 64
 
@@ -193,7 +196,14 @@ class TaskFull(StoreConflict):
 
 
 class OwnerFull(StoreConflict):
-    """The owner's tasks would hold more bytes than they may, and those without a run are too few to make room."""
+    """The owner's tasks would hold more bytes than they may, and those without a run are too few to make room.
+
+    ``forgotten`` are tasks that were evicted all the same and waited for their client, as in `StartedRun`.
+    """
+
+    def __init__(self, message: str, forgotten: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.forgotten = forgotten
 
 
 class TaskEnded(StoreConflict):
@@ -360,8 +370,13 @@ class TaskStore(Protocol):
         Of these, only the newest are read that fit into `max_bytes` beside what else the task holds, which is never cut.
         """
 
-    def log(self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
-        """At most `limit` entries with numbers above `after`, in order; of a compacted part, its messages."""
+    def log(
+        self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+    ) -> LogPage:
+        """At most `limit` entries with numbers above `after`, in order; of a compacted part, its messages.
+
+        The page ends before the entry with which it would hold more than `max_bytes`, but not before its first entry.
+        """
 
     def list(self, scope: Owner, query: TaskQuery) -> TaskPage:
         """A page of the scope's tasks, newest status first."""

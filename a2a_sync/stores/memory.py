@@ -202,7 +202,7 @@ class MemoryStore:
         if quota.max_bytes is not None:
             while account.bytes + size > quota.max_bytes:
                 if (record := self._oldest(account, but)) is None:
-                    raise OwnerFull(f"the tasks of one owner hold {account.bytes} bytes already")
+                    raise OwnerFull(f"the tasks of one owner hold {account.bytes} bytes already", forgotten)
                 forgotten += self._remove(record)
         while create and len(self._tasks) >= self._max_tasks and (record := self._oldest_of_largest()) is not None:
             forgotten += self._remove(record)
@@ -293,9 +293,11 @@ class MemoryStore:
         task = record.fold(head, history, artifacts, max_bytes)
         return StoredTask(task=task, version=head.version, running=head.running)
 
-    def log(self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+    def log(
+        self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+    ) -> LogPage:
         """See `TaskStore.log`."""
-        return self._find(scope, task_id).page(max(after, 0), limit)
+        return self._find(scope, task_id).page(max(after, 0), limit, max_bytes)
 
     def list(self, scope: Owner, query: TaskQuery) -> TaskPage:
         """See `TaskStore.list`."""

@@ -238,11 +238,15 @@ class Record:
 
     # -- reading --
 
-    def page(self, after: int, limit: int) -> LogPage:
+    def page(self, after: int, limit: int, max_bytes: int | None = None) -> LogPage:
         """See `TaskStore.log`."""
         head = self.head
+        entries = self._entries(head, after, limit)
+        if max_bytes is not None and self.bytes > max_bytes:
+            sizes = itertools.accumulate(event_size(entry.event) for entry in entries)
+            entries = entries[: max(1, sum(size <= max_bytes for size in sizes))]
         return LogPage(
-            entries=self._entries(head, after, limit),
+            entries=entries,
             version=head.version,
             state=head.status.state,
             running=head.running,

@@ -9,16 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from a2a_sync import A2AApp, Client, Limits, MemoryStore, Retry, SQLiteStore, TaskState
+from a2a_sync import A2AApp, Client, Limits, MemoryStore, Retry, SQLiteStore, Task, TaskState
 from a2a_sync.errors import OverloadedError, RequestTooLargeError, TaskNotFoundError
 from a2a_sync.limits import OwnerQuota
+from a2a_sync.stores.base import OwnerFull, StartedRun, StoreQuota, TaskFull, TaskStore
 from a2a_sync.testing import wsgi_session
+from a2a_sync.testing.storecontract.making import begin, message
 from tests.agents.shared import agent, caller
 from tests.engine import Background, eventually
 from tests.live import LiveServer, gunicorn
 
 #: An honest call may take this long, in seconds, while another caller takes all it can get.
 SOON = 2.0
+MEGABYTE = 1_000_000
 
 
 @pytest.fixture
@@ -231,3 +234,44 @@ def test_an_owner_whose_running_tasks_hold_all_bytes_is_refused_and_may_go_on_la
         assert honest.send("hello").text == "hello"
         greedy.cancel_task(task.id)
         assert greedy.send("hello " + "x" * 60_000).state is TaskState.COMPLETED
+
+
+def test_what_a_refused_send_has_evicted_is_over_at_once() -> None:
+    store = MemoryStore()
+    with A2AApp(agent, auth=caller, store=store, owner_quota=OwnerQuota(max_stored_bytes=150_000)) as app:
+        client = named("http://agent.test", "greedy", session=wsgi_session(app))
+        asked = client.send("ask " + "x" * 20_000)
+        assert isinstance(asked, Task)
+        running = client.send("wait " + "x" * 100_000, return_immediately=True)
+        assert isinstance(running, Task)
+        with client.subscribe(asked.id, timeout=10) as stream:
+            events = iter(stream)
+            assert isinstance(next(events), Task)
+            with pytest.raises(OverloadedError, match="hold as many bytes as they may"):
+                client.send("x" * 140_000)
+            with pytest.raises(TaskNotFoundError):
+                client.get_task(asked.id)
+            assert list(events) == []
+        client.cancel_task(running.id)
+
+
+def grow(store: TaskStore, run: StartedRun, quota: StoreQuota) -> int:
+    """Fill the task of a run; how many bytes it took."""
+    for count in range(100):
+        try:
+            store.append(run.token, [message(run.head.id, "x" * MEGABYTE)], max_task_bytes=quota.max_task_bytes)
+        except TaskFull:
+            return count * MEGABYTE
+    raise AssertionError("a task has no bound")
+
+
+def test_running_tasks_of_one_caller_add_a_task_each_to_its_bytes(tmp_path: Path) -> None:
+    """Whatever they write, soon no further one begins: a run is counted with what it wrote, or at most 1 MiB less."""
+    quota = StoreQuota(max_task_bytes=4 * MEGABYTE, max_bytes=10 * MEGABYTE)
+    for store in (MemoryStore(), SQLiteStore(tmp_path / "tasks.db")):
+        stored: list[int] = []
+        with pytest.raises(OwnerFull):  # noqa: PT012
+            while len(stored) < 20:
+                stored.append(grow(store, begin(store, task_id=f"t{len(stored)}", quota=quota), quota))
+        assert 10 * MEGABYTE < sum(stored) < (10 + 4) * MEGABYTE + len(stored) * 1024 * 1024
+        store.close()

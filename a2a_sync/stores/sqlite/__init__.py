@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -282,13 +282,16 @@ class SQLiteStore:
             self._keep_snapshot(reading, task)
         return StoredTask(task=task, version=reading.row.version, running=reading.row.token is not None)
 
-    def log(self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+    def log(
+        self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+    ) -> LogPage:
         """See `TaskStore.log`."""
 
         def work(connection: sqlite3.Connection) -> tuple[HeadRow, Sequence[tuple[int, bytes]]]:
             row = _owned(self._row(connection, task_id), scope, task_id)
             span = (place(row.key, min(max(after, 0), row.version)), place(row.key, row.version))
-            return row, connection.execute(self._sql.log, (*span, limit)).fetchall()
+            found = connection.execute(self._sql.log, (*span, limit))
+            return row, found.fetchall() if max_bytes is None or row.bytes <= max_bytes else _within(found, max_bytes)
 
         row, found = self._database.read(work)
         return LogPage(
@@ -368,6 +371,17 @@ class SQLiteStore:
         else:
             found = connection.execute(self._sql.in_scope, scope).fetchone()
         return found[0] or 0 if found else 0
+
+
+def _within(found: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int, bytes]]:
+    """The first of the rows, and those after it that fit into `max_bytes` with it; no more are read."""
+    kept: list[tuple[int, bytes]] = []
+    for number, body in found:
+        max_bytes -= len(body)
+        if kept and max_bytes < 0:
+            break
+        kept.append((number, body))
+    return kept
 
 
 def _now_ms() -> int:

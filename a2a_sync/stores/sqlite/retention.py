@@ -77,6 +77,10 @@ class Retention:
                 return row, evicted + more
             except _TooMuchAtOnce:
                 evicted += _waiting(self._database.write(partial(self._evict_some, owner=owner)))
+            except OwnerFull as full:
+                # What earlier transactions have evicted is gone.
+                full.forgotten = evicted
+                raise
 
     def _evict_bytes(self, connection: sqlite3.Connection, owner: str, surplus: int) -> list[HeadRow]:
         evicted: list[HeadRow] = []

@@ -46,6 +46,24 @@ class Reading:
         assert tuple(read) == whole.entries
         assert [entry.event.artifact.text for entry in read[3:]] == [str(n) for n in range(20)]
 
+    def test_a_page_of_the_log_holds_so_many_bytes_or_one_entry(self, store: Any) -> None:
+        run = begin(store)
+        task_id = run.head.id
+        store.append(run.token, [chunk(task_id, "x" * 10_000, append=n > 0) for n in range(20)])
+        store.append(run.token, [chunk(task_id, "x" * 100_000), chunk(task_id, "y")])
+        whole = store.log(MINE, task_id)
+        assert store.log(MINE, task_id, max_bytes=10**6) == whole
+        read, after, sizes = [], 0, []
+        while after < whole.version:
+            page = store.log(MINE, task_id, after=after, max_bytes=50_000)
+            assert (page.version, page.running) == (whole.version, True)
+            sizes.append(sum(len(e.event.artifact.text) for e in page.entries if e.number > 3))
+            read += page.entries
+            after = read[-1].number
+        assert tuple(read) == whole.entries
+        assert all(size < 50_000 or size == 100_000 for size in sizes)
+        assert len(sizes) < 12
+
     def test_nothing_follows_the_last_entry_or_a_cursor_beyond_it(self, store: Any) -> None:
         task_id = done(store)
         done(store)
