@@ -195,6 +195,13 @@ class FilePart(JSONObject):
         if (self.raw is None) == (self.url is None):
             raise ValueError("a FilePart has either raw bytes or a url")
 
+    def __repr__(self) -> str:
+        content = f"url={self.url!r}" if self.raw is None else f"raw=<{len(self.raw)} bytes>"
+        more = [
+            f"{name}={value!r}" for name in ("filename", "media_type", "metadata") if (value := getattr(self, name))
+        ]
+        return f"FilePart({', '.join([content, *more])})"
+
     @classmethod
     def from_path(
         cls, path: str | os.PathLike[str], *, media_type: str = "", metadata: Metadata | None = None

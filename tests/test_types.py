@@ -286,3 +286,11 @@ def test_what_is_wrong_is_named():
         t.Message.from_dict({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": 5}]})
     with pytest.raises(VersionNotSupportedError):
         t.TextPart("x").to_dict("2.0")
+
+
+def test_the_repr_of_a_file_shows_its_size_and_not_its_bytes() -> None:
+    part = t.FilePart(raw=b"x" * 1_000_000, filename="a.bin", media_type="image/png")
+    assert repr(part) == "FilePart(raw=<1000000 bytes>, filename='a.bin', media_type='image/png')"
+    assert len(repr(t.Message(role=t.Role.USER, parts=(part,)))) < 500
+    assert repr(t.FilePart(url="https://files.test/a")) == "FilePart(url='https://files.test/a')"
+    assert repr(t.FilePart(raw=b"", metadata={"k": 1})) == "FilePart(raw=<0 bytes>, metadata={'k': 1})"
