@@ -205,6 +205,12 @@ the page anew.
 
 Failed are the tests that a correct agent cannot pass, all of them listed below, and no others. What the kit calls an expected failure
 (a SHOULD that is not met) counts as failed. Skipped are gRPC, what the card does not promise, and what needs TLS.
+
+The agent under test serves one protocol version at a time, answers with the media type `application/json` and keeps its tasks in
+memory. The kit of 1.0 fails seven tests instead of four with the defaults of `A2AApp`, which serves both versions and answers
+HTTP+JSON as `application/a2a+json`: the card of both versions does not fit the kit's schema of 1.0
+(`test_agent_card_validates_against_schema`), and two tests expect errors as `application/json` (`test_error_uses_aip193_format`,
+`test_error_content_type`). Over HTTP+JSON of 0.3, `test_task_state_transitions` passes with an agent that still works when the kit asks for the task; this one asks at once.
 """
 
 

@@ -50,7 +50,7 @@ PEERS = (
     ),
 )
 
-#: What no peer has in a version: JSON-RPC of 0.3 has no name for it, and no other implementation serves its path.
+#: Operations that no peer has in 0.3: JSON-RPC has no name for them, and no other implementation has the path of HTTP+JSON.
 NOT_IN_0_3 = frozenset({"ListTasks"})
 
 HEAD = """# Other implementations
@@ -61,7 +61,7 @@ and `tests/interopjs` (`make interop`), which fail where it is wrong; `make inte
 
 **yes**: tests passed. A number: the other one goes its own way there, as the note below the table says, with the section of the
 specification. A test holds that too, so the note goes when the other one changes. Names of files are not compared in HTTP+JSON of
-0.3, whose proto has none.
+0.3, whose proto has none. **not implemented**: `GET /v1/tasks` of 0.3, which this library serves and calls, but no other one here.
 
 Beside the tables: clients of the official SDKs, the newest for Python and both for JavaScript, authenticate with bearer tokens
 and API keys, and are told 401 and 403 where they may not call. What their servers post to webhooks is taken by
@@ -113,7 +113,7 @@ class Section:
     def _absent(self, role: str, way: str, row: str) -> str:
         """Why there is nothing to see."""
         if way.startswith("0.3") and row in NOT_IN_0_3:
-            return "not in 0.3"
+            return "not implemented" if "HTTP" in way else "not in 0.3"
         return "no such method" if role == THEIRS and row in self.peer.lacks else ""
 
     def _text(self, role: str, way: str, row: str) -> str:

@@ -91,3 +91,10 @@ def test_the_page_has_a_table_for_every_peer_with_every_operation() -> None:
     for peer in page.PEERS:
         section = text.split(f"## {peer.title}\n")[1].split("\n## ")[0]
         assert [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")][2:] == list(ROWS)
+
+
+def test_a_list_of_tasks_in_0_3_is_missing_from_json_rpc_and_not_implemented_by_others_over_http() -> None:
+    seen_of_all = [one for one in everything(OLD, OLD_REST) if one.row != "ListTasks"]
+    section = page.Section(PEER, seen_of_all)
+    assert section.problems() == []
+    assert "| ListTasks | not in 0.3 | not implemented | not in 0.3 | not implemented |" in section.lines()
