@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import Agent, AgentSkill, Client, InputRequired, Message
+from a2a_sync import Agent, AgentSkill, Client, InputRequired, Message, TaskArtifactUpdateEvent
 
 langchain = pytest.importorskip("langchain_core.tools")
 pydantic_ai = pytest.importorskip("pydantic_ai")
@@ -98,6 +98,30 @@ def test_pydantic_ai_calls_it_in_a_run(client: Client) -> None:
     agent = pydantic_ai.Agent(FunctionModel(model), tools=[client.as_tool("convert")])
     assert asyncio.run(agent.run("How much is it?")).output == "done"
     assert told[1] == "convert: 5.40 USD"
+
+
+def test_a_pydantic_ai_stream_may_enclose_the_yields_of_a_handler() -> None:
+    """The stream of Pydantic AI lives in a cancel scope, which one asyncio task must enter and leave."""
+    from pydantic_ai.models.function import FunctionModel
+
+    async def model(messages: list[Any], info: Any) -> Any:
+        for word in ("It ", "is ", "5."):
+            yield word
+
+    model_agent = pydantic_ai.Agent(FunctionModel(stream_function=model))
+    served = Agent("streams")
+
+    @served.message
+    async def answer(message: Message, context: Any) -> Any:
+        async with model_agent.run_stream(message.text) as result:
+            async for piece in result.stream_text(delta=True, debounce_by=None):
+                yield piece
+
+    with served, Client(served) as client:
+        assert client.send("How much is it?").text == "It is 5."
+        with client.stream("How much is it?") as stream:
+            pieces = [event.artifact.text for event in stream if isinstance(event, TaskArtifactUpdateEvent)]
+        assert pieces == ["It ", "is ", "5.", "It is 5."]
 
 
 # -- OpenAI Agents ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,9 @@ from a2a_sync import (
     AgentSkill,
     Artifact,
     AuthRequired,
+    DataPart,
     Extension,
+    Failed,
     FilePart,
     InputRequired,
     Limits,
@@ -82,6 +84,14 @@ class ScenarioAgent(Agent):
 
     def do_publicfail(self, argument: str, context: RequestContext) -> None:
         raise PublicError("quota used up")
+
+    def do_reason(self, argument: str, context: RequestContext) -> Failed:
+        return Failed({"code": 7, "why": argument})
+
+    def do_pieces(self, argument: str, context: RequestContext) -> Iterator[DataPart]:
+        """A stream of data alone."""
+        for word in argument.split():
+            yield DataPart({"word": word})
 
     def do_wait(self, argument: str, context: RequestContext) -> None:
         context.update(f"waiting in process {os.getpid()}")

@@ -139,6 +139,20 @@ def test_a_rejected_and_a_failed_task_are_returned_not_raised(client: Client) ->
     assert (send(client, "publicfail").state, send(client, "publicfail").text) == (TaskState.FAILED, "quota used up")
 
 
+def test_a_reason_that_is_no_text_is_shown(client: Client) -> None:
+    task = send(client, "reason sold out")
+    assert (task.state, task.text) == (TaskState.FAILED, '{"code":7,"why":"sold out"}')
+
+
+def test_a_stream_of_data_alone_is_in_the_history(client: Client) -> None:
+    task = client.get_task(send(client, "pieces a b").id)
+    (artifact,) = task.artifacts
+    said = [part.data for part in artifact.parts if isinstance(part, DataPart)]
+    assert said == [{"word": "a"}, {"word": "b"}]
+    assert [turn.role for turn in task.history] == [Role.USER, Role.AGENT]
+    assert [part.data for part in task.history[-1].parts if isinstance(part, DataPart)] == said
+
+
 def test_what_an_exception_says_never_leaves_the_server(client: Client) -> None:
     task = send(client, "fail")
     assert task.state is TaskState.FAILED
