@@ -62,7 +62,7 @@ def _mute() -> dict[str, Any]:
 def _signed() -> dict[str, Any]:
     # Canonical forms differ where text is not ASCII.
     card = replace(Obliging().describe(), description="Does as told, na\u00efvely \U0001f355")
-    return {"card": card, "signer": CardSigner(private_pem(), kid=KID), "url": f"http://{HOST}/"}
+    return {"card": card, "card_signer": CardSigner(private_pem(), kid=KID), "url": f"http://{HOST}/"}
 
 
 def _secured() -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _secured() -> dict[str, Any]:
     keys = {KEY: Principal(id="ada", scopes=("cancel",))}
     return {
         "auth": BearerAuth(tokens) | (ApiKeyAuth(keys, header="X-Key") & BasicAuth({PASSWORD[0]: PASSWORD[1]})),
-        "scopes": {"CancelTask": "cancel"},
+        "required_scopes": {"CancelTask": "cancel"},
         "extended_card": replace(plain, skills=(*plain.skills, secret)),
         "push": True,
     }
@@ -81,7 +81,7 @@ def _secured() -> dict[str, Any]:
 #: How each agent is made: its own attributes, and the arguments of its app.
 MADE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
     "plain": lambda: ({}, {"extensions": [Extension(EXTENSION)]}),
-    "restful": lambda: ({}, {"versions": ("1.0",), "bindings": ("HTTP+JSON", "JSONRPC")}),
+    "restful": lambda: ({}, {"protocol_versions": ("1.0",), "protocol_bindings": ("HTTP+JSON", "JSONRPC")}),
     "mute": lambda: ({}, _mute()),
     "push": lambda: ({}, {"push": True}),
     "near": lambda: ({}, {"push": LOOPBACK, "limits": _limits(push_attempts=3, push_pause=0.2)}),
@@ -89,11 +89,11 @@ MADE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
     "promised": lambda: ({}, {"extended_card": lambda context: None}),
     "demanding": lambda: ({}, {"extensions": [Extension(NEEDED, required=True)]}),
     "secured": lambda: ({}, _secured()),
-    "direct": lambda: ({"direct": True}, {"limits": _limits(direct=5.0)}),
-    "modern": lambda: ({}, {"versions": ("1.0",)}),
-    "old": lambda: ({}, {"versions": ("0.3",)}),
-    "cut": lambda: ({}, {"store": Unreadable(), "limits": _limits(queue=1)}),
-    "busy": lambda: ({}, {"limits": _limits(executions=1, waiting=0)}),
+    "direct": lambda: ({"direct": True}, {"limits": _limits(direct_reply_timeout=5.0)}),
+    "modern": lambda: ({}, {"protocol_versions": ("1.0",)}),
+    "old": lambda: ({}, {"protocol_versions": ("0.3",)}),
+    "cut": lambda: ({}, {"store": Unreadable(), "limits": _limits(max_buffered_batches=1)}),
+    "busy": lambda: ({}, {"limits": _limits(max_concurrent_runs=1, max_queued_runs=0)}),
 }
 
 

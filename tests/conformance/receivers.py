@@ -85,7 +85,7 @@ def receivers_understand_both(lab: Lab) -> None:
     differs="size and what waits are bounded (413, 503 with `Retry-After`); rates and HTTPS are the business of the server in front",
 )
 def receivers_are_bounded(lab: Lab) -> None:
-    receiver = lab.receiver(token="the-token", most=1000, replay_cache_size=2)
+    receiver = lab.receiver(token="the-token", max_body_bytes=1000, replay_cache_size=2)
     large = {"statusUpdate": {**_DONE["statusUpdate"], "metadata": {"much": "x" * 1000}}}
     assert _post(receiver, large).status == 413
     answers = [_post(receiver, _DONE, X_A2A_Notification_Id=f"t-1/{number}") for number in range(4)]

@@ -144,7 +144,7 @@ def _trusts(
 ) -> bool:
     """A client that trusts the suite's key calls the agent that has this card."""
     stage.card = document
-    with lab.client(stage.url, verify_card={"keys": [_jwk(**members)]}, retry=None) as client:
+    with lab.client(stage.url, card_verifier={"keys": [_jwk(**members)]}, retry=None) as client:
         try:
             call(client)
         except CardSignatureError:

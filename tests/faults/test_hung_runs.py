@@ -24,7 +24,7 @@ def test_when_runs_that_never_end_hold_every_thread_sends_are_refused_and_the_se
             gates[int(message.text)].here()
         return "done"
 
-    limits = {"max_concurrent_runs": 2, "max_abandoned_threads": 1, "waiting": 8, "run_timeout": 0.05}
+    limits = {"max_concurrent_runs": 2, "max_abandoned_threads": 1, "max_queued_runs": 8, "run_timeout": 0.05}
     served = Served(handler, store=SQLiteStore(tmp_path / "tasks.db"), **limits)
 
     def readiness() -> tuple[int, str]:

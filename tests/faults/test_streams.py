@@ -84,7 +84,9 @@ def test_ten_events_cut_three_times_behind_the_third_are_ten_events(
         assert not between.cuts
 
 
-@pytest.mark.parametrize("options", [{"binding": "HTTP+JSON"}, {"version": "0.3"}], ids=["HTTP+JSON", "0.3"])
+@pytest.mark.parametrize(
+    "options", [{"protocol_binding": "HTTP+JSON"}, {"protocol_version": "0.3"}], ids=["HTTP+JSON", "0.3"]
+)
 def test_it_is_the_same_over_every_binding_and_version(address: tuple[str, int], options: dict[str, str]) -> None:
     key = new_id()
     cuts = [Cut(octets=0), Cut(events=3), Cut(events=3, how="reset"), Cut(octets=300, how="half")]

@@ -49,7 +49,7 @@ def _no_challenge(answer: Answer) -> None:
 
 
 def _without_scopes(agent: Any, **options: Any) -> A2AApp:
-    return A2AApp(agent, **{name: value for name, value in options.items() if name != "scopes"})
+    return A2AApp(agent, **{name: value for name, value in options.items() if name != "required_scopes"})
 
 
 def _unauthenticated(answer: Answer) -> None:

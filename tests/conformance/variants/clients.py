@@ -344,7 +344,7 @@ def _only_new(read: Any) -> Any:
 
 
 def _unbounded(make: Any) -> Any:
-    return lambda self, **options: make(self, **{**options, "most": 10**9, "remember": 10**6})
+    return lambda self, **options: make(self, **{**options, "max_body_bytes": 10**9, "replay_cache_size": 10**6})
 
 
 BROKEN: dict[str, Variant] = {
@@ -364,7 +364,9 @@ BROKEN: dict[str, Variant] = {
         "the version is that of the client, not that of the interface",
         client=_headers(lambda headers: headers.update({"A2A-Version": "1.0"})),
     ),
-    "no choice": Variant("V1-CVER-03", "the user's choice is ignored", client=_without_options("version", "binding")),
+    "no choice": Variant(
+        "V1-CVER-03", "the user's choice is ignored", client=_without_options("protocol_version", "protocol_binding")
+    ),
     "falls back": Variant("V1-CVER-04", "the older version is tried in silence", client=_falling_back),
     "last interface": Variant(
         "V1-CSEL-01",
@@ -406,7 +408,7 @@ BROKEN: dict[str, Variant] = {
     "public card stays": Variant(
         "V1-CCARD-02", "the extended card is given and forgotten", inside=replaced(Caller, "extended_card", _kept_card)
     ),
-    "any signature": Variant("V1-CCARD-03", "signatures are not looked at", client=_without_options("verify_card")),
+    "any signature": Variant("V1-CCARD-03", "signatures are not looked at", client=_without_options("card_verifier")),
     "extended cards unchecked": Variant(
         "V1-CCARD-03",
         "the signature of the extended card is not looked at",

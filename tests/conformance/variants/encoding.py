@@ -99,7 +99,7 @@ def _any_length(request: Any) -> Any:
 
 
 def _boundless(agent: Any, **options: Any) -> A2AApp:
-    return A2AApp(agent, **{**options, "limits": replace(options["limits"], body=10**9)})
+    return A2AApp(agent, **{**options, "limits": replace(options["limits"], max_body_bytes=10**9)})
 
 
 BROKEN: dict[str, Variant] = {
