@@ -21,6 +21,9 @@ runners = pytest.importorskip("google.adk.runners")
 sessions = pytest.importorskip("google.adk.sessions")
 types = pytest.importorskip("google.genai.types")
 
+# The ADK warns once of each part of it that may still change.
+pytestmark = pytest.mark.filterwarnings(r"ignore:\[EXPERIMENTAL\]:UserWarning")
+
 WORDS = ("one ", "two ", "three")
 
 

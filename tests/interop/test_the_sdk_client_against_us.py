@@ -147,8 +147,10 @@ def test_a_stream_is_the_task_its_updates_and_its_end(talk: Talk) -> None:
     async def conversation(client: Any) -> None:
         received = await events(client.send_message(request("count 5")))
         assert kinds(received) == ["task", "status_update", *["artifact_update"] * 6, "status_update"]
-        text = "".join(part.text for event in received[2:8] for part in event.artifact_update.artifact.parts)
-        assert text == "1 2 3 4 5 "
+        *pieces, whole = (event.artifact_update for event in received[2:8])
+        assert "".join(part.text for piece in pieces for part in piece.artifact.parts) == "1 2 3 4 5 "
+        assert (whole.append, whole.last_chunk) == (False, True)
+        assert "".join(part.text for part in whole.artifact.parts) == "1 2 3 4 5 "
         assert received[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
 
     talk(conversation)

@@ -78,7 +78,10 @@ class TheirClient:
         events = list(client.stream("sendMessageStream", self.shape.message("count 5")))
         kinds = [self.shape.kind(event) for event in events]
         assert kinds == ["task", "status-update", *["artifact-update"] * 6, "status-update"]
-        assert "".join(self.shape.text(self.shape.body(event)["artifact"]) for event in events[2:8]) == "1 2 3 4 5 "
+        *pieces, whole = (self.shape.body(event) for event in events[2:8])
+        assert "".join(self.shape.text(piece["artifact"]) for piece in pieces) == "1 2 3 4 5 "
+        assert (whole.get("append", False), whole["lastChunk"]) == (False, True)
+        assert self.shape.text(whole["artifact"]) == "1 2 3 4 5 "
         assert self.shape.state(self.shape.body(events[-1])) == "completed"
 
     @covers("ListTasks")
