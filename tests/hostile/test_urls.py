@@ -1,7 +1,7 @@
 """URLs that two parsers read differently must not carry credentials to another origin, nor a request to another host.
 
-The differential fuzz compares what judges a URL with the connection that is made for it; `test_million_urls` runs it over
-a million of them.
+The differential fuzz compares what judges a URL with the connection that is made for it; `test_many_urls` runs it over
+many more of them.
 """
 
 from __future__ import annotations

@@ -48,7 +48,9 @@ class TestOurClient(OurClient):
     @departs("takes a message to a task for a new task, whether that exists or not (3.4.3)", "SendMessage", STREAM)
     def test_a_question_is_answered_in_the_same_task(self, client: Client) -> None:
         asked = sent(client, "ask")
-        assert (asked.state, asked.text) == (TaskState.INPUT_REQUIRED, "")
+        # The client finds the words of the question in the stored history.
+        assert (asked.state, asked.text) == (TaskState.INPUT_REQUIRED, "Which size?")
+        assert asked.status.message is None
         answered = sent(client, "large", task_id=asked.id, context_id=asked.context_id)
         assert answered.id != asked.id
         assert answered.text == "large"

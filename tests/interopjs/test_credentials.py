@@ -110,7 +110,7 @@ def test_without_the_right_secret_it_is_told_401(
     headers = {} if secret is None else guarded.credentials(secret)
     with connected(guarded, package, way, headers) as client:
         error = refused(client, call, None if call == "getAgentCard" else hello(package))
-    assert error.status_code == 401
+    assert error.status == 401
     assert ("is not accepted" if secret else "credentials are required") in str(error)
 
 
@@ -118,7 +118,7 @@ def test_a_caller_without_the_scope_is_told_403(guarded: Guarded, package: str, 
     with connected(guarded, package, way, guarded.right) as client:
         task = client.call("sendMessage", hello(package))
         error = refused(client, "cancelTask", {"id": task["id"]})
-    assert error.status_code == 403
+    assert error.status == 403
     assert "this needs the scope stop" in str(error)
 
 

@@ -26,6 +26,7 @@ def url() -> Iterator[str]:
 
 class TestOurClient(OurClient):
     name = "official-js"
+    lists_in_old_rest = True
 
     @covers(*PUSH)
     @departs("wants a new configuration as the whole body, not as its member `config` (3.5.3)", *PUSH, way=OLD_REST)
