@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import queue
 import threading
 import time
 import warnings
@@ -155,8 +156,24 @@ class Served:
 
 
 def collect(stream: Any, timeout: float = PATIENCE) -> list[Any]:
-    """All items of a stream, read on a thread of its own."""
-    return Background(lambda: list(stream)).result(timeout)
+    """All items of a stream, read on a thread of its own. `timeout` is the longest wait for one more, in seconds."""
+    items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    end = object()
+
+    def read() -> None:
+        try:
+            for item in stream:
+                items.put(item)
+        finally:
+            items.put(end)
+
+    reader = Background(read)
+    try:
+        collected = list(iter(lambda: items.get(timeout=timeout), end))
+    except queue.Empty:
+        raise AssertionError(f"no event came for {timeout} seconds, and no end") from None
+    reader.result(timeout)
+    return collected
 
 
 def texts(history: Any) -> list[str]:
