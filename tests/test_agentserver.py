@@ -174,7 +174,7 @@ def test_the_statuses_of_a_long_log_are_read_page_by_page(server):
 
 def test_where_the_log_is_gone_the_present_status_is_left(server):
     class Forgetful:
-        def log(self, scope, task_id, *, after=0):
+        def log(self, scope, task_id, *, after=0, max_bytes=None):
             from a2a_sync.stores.base import LogPage
 
             return LogPage(entries=(), version=9, state=S.COMPLETED, running=False, compacted=9)

@@ -266,10 +266,12 @@ class Failing(MemoryStore):
 
     error: Exception | None = None
 
-    def log(self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+    def log(
+        self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+    ) -> LogPage:
         if self.error is not None:
             raise self.error
-        return super().log(scope, task_id, after=after, limit=limit)
+        return super().log(scope, task_id, after=after, limit=limit, max_bytes=max_bytes)
 
 
 def assert_tells_only_an_id(frame: Frame, log: str) -> None:
