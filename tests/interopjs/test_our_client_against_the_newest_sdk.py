@@ -26,7 +26,15 @@ def url() -> Iterator[str]:
 
 class TestOurClient(OurClient):
     name = "official-js"
-    lists_in_old_rest = True
+
+    @covers("ListTasks")
+    @departs("answers with an empty list of tasks, whatever there is", "ListTasks", way=OLD_REST)
+    def test_tasks_are_listed_page_by_page(self, client: Client, way: Way) -> None:
+        if way != OLD_REST:
+            super().test_tasks_are_listed_page_by_page(client, way)
+            return
+        sent(client, "hello")
+        assert client.list_tasks().tasks == ()
 
     @covers(*PUSH)
     @departs("wants a new configuration as the whole body, not as its member `config` (3.5.3)", *PUSH, way=OLD_REST)

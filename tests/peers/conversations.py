@@ -48,8 +48,6 @@ class OurClient:
 
     #: The name in the agent's card.
     name: ClassVar[str]
-    #: It lists tasks over HTTP+JSON of 0.3.
-    lists_in_old_rest: ClassVar[bool] = False
 
     @pytest.fixture
     def client(self, way: Way, url: str) -> Iterator[Client]:
@@ -124,7 +122,7 @@ class OurClient:
             with pytest.raises(UnsupportedOperationError, match=r"0\.3 has no ListTasks"):
                 client.list_tasks()
             return
-        if way == OLD_REST and not self.lists_in_old_rest:
+        if way == OLD_REST:
             with pytest.raises(AgentError):
                 client.list_tasks()
             return
