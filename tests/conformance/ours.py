@@ -29,7 +29,9 @@ from tests.wsgi import HOST, Peer
 class Unreadable(MemoryStore):
     """A store whose logs cannot be read."""
 
-    def log(self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000) -> LogPage:
+    def log(
+        self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+    ) -> LogPage:
         raise RuntimeError("secret-of-the-store")
 
 
