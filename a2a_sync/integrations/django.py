@@ -14,6 +14,7 @@ from werkzeug.test import run_wsgi_app
 from a2a_sync.engine.around import database_connections as database_connections
 from a2a_sync.integrations.mounting import mounted
 from a2a_sync.operations import Principal
+from a2a_sync.wsgi.connection import has_body
 from a2a_sync.wsgi.origins import REFUSED
 from a2a_sync.wsgi.process import Site
 
@@ -86,7 +87,15 @@ def _respond(app: Site, environ: dict[str, Any]) -> Any:
     chunks, status, headers = run_wsgi_app(app, environ)
     streams = headers.get("Content-Type", "").startswith("text/event-stream")
     make = StreamingHttpResponse if streams else HttpResponse
-    response = make(chunks, status=int(status[:3]), reason=status[4:])
+    content = chunks if streams else b"".join(chunks)
+    response = make(content, status=int(status[:3]), reason=status[4:])
+    if not streams and (close := getattr(chunks, "close", None)) is not None:
+        # Where the app has left a body unread, it ends the connection, so not before the server has sent the answer. Answers
+        # to requests without a body can be put into a cache, which can hold no function.
+        if has_body(environ):
+            response._resource_closers.append(close)
+        else:
+            close()
     del response.headers["Content-Type"]
     for header, value in headers:
         response.headers[header] = value
