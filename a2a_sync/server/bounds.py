@@ -46,7 +46,7 @@ def check_bounds(request: SendMessageRequest, limits: Limits) -> None:
         _check_list("configuration.acceptedOutputModes", request.configuration.accepted_output_modes)
 
 
-def check_query(tenant: str, context_id: str = "", page_token: str = "") -> None:
+def check_query(tenant: str, context_id: str = "", page_token: str = "") -> None:  # the place in a list  # nosec B107
     """See that a request which stores nothing names nothing longer than can exist.
 
     Raises:
