@@ -98,6 +98,8 @@ def test_runs_of_one_caller_leave_threads_to_another(quota: OwnerQuota | None) -
         check_served(honest)
         for task_id in begun:
             greedy.cancel_task(task_id)
+        pool = app._engine.execution.pool
+        eventually(lambda: pool.running + pool.waiting == 0, "the end of the cancelled runs")
         assert greedy.send("hello").text == "hello"
 
 
