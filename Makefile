@@ -11,11 +11,13 @@ export INTEROP_RECORDS ?= $(CURDIR)/$(VENV)/interop-records
 # Where the official kits come from: an address, or the path of a clone.
 TCK ?= https://github.com/a2aproject/a2a-tck.git
 # Tests mostly wait for servers, so more of them at a time than there are cores. JOBS=0 is one after the other.
-JOBS ?= 4
+JOBS ?= 3
+# Without bytecode, every process that the tests start compiles the library again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 SHARED = $(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Folders of tests/ that `make test` leaves out: what takes long (`make check`), and what needs other packages or commands.
-CHECKED := conformance faults hostile mutants servers
+CHECKED := conformance faults hostile mutants servers typing
 APART := interop interop03 interopjs frameworks benchmarks soak
 BIN := $(VENV)/bin
 WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"
@@ -24,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check test-gevent conformance tck lint types docs audit bench soak soak-hostile clean
+.PHONY: help demo test check test-gevent conformance tck lint types docs audit bench metrics soak soak-hostile clean
 .PHONY: interop interop-page interop-all interop-newest interop-03 interop-js
 
 help: ## Show this list
@@ -36,8 +38,9 @@ demo: $(VENV)/.stamp-base ## Serve an agent, call it, show what it does; results
 test: $(VENV)/.stamp-test ## Run the tests of every module, the scenarios and the documentation: minutes
 	$(SHARED) $(CHECKED:%=--ignore=tests/%) $(APART:%=--ignore=tests/%)
 
-check: $(VENV)/.stamp-test ## Run the rest: conformance, faults, hostile input, servers in depth (longer)
+check: $(VENV)/.stamp-test ## Run the rest: conformance, faults, hostile input, servers, property tests in depth (longer)
 	$(SHARED) $(CHECKED:%=tests/%)
+	$(SHARED) --hypothesis-profile=deep -m hypothesis $(CHECKED:%=--ignore=tests/%) $(APART:%=--ignore=tests/%)
 
 test-gevent: $(VENV)/.stamp-test ## Run them once more with a standard library that gevent has patched
 	$(BIN)/python -m tests.gevent_suite $(PYTEST_ARGS)
@@ -63,6 +66,9 @@ audit: $(VENV)/.stamp-audit ## Look for what endangers: in the sources, and in w
 
 bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare server (SUITES="send stream" for some)
 	$(BIN)/python -m tests.benchmarks $(SUITES)
+
+metrics: $(VENV)/.stamp-test ## Print figures about the structure and the calls of the library (COMPARE=COMMIT)
+	$(BIN)/python -m tests.metrics $(COMPARE:%=--compare %)
 
 soak: $(VENV)/.stamp-test ## Ten minutes of mixed load with kills, and 50,000 tasks, with figures (MINUTES=10)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10)

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 #: bandit: passed over everywhere.
 EVERYWHERE = {
-    "B101": "assertions tell the type checker what cannot be otherwise; nothing relies on one",
+    "B101": "assertions inform the type checker of invariants; no behaviour depends on one",
     "B311": "random numbers spread pauses over time; ids are UUIDs, and no secret is made here",
 }
 #: bandit: passed over in one folder, where nothing is passed over but this.
@@ -32,7 +32,7 @@ IN_FOLDERS = {
 }
 #: pip-audit: ids of vulnerabilities that do not concern us, each with the reason.
 IGNORED: dict[str, str] = {}
-#: Extras that only those install who work on the library.
+#: Extras that only contributors install.
 NOT_FOR_USERS = {"audit", "dev", "docs", "interop", "interop-03", "test"}
 
 
@@ -78,7 +78,7 @@ def _needed(requirement: str, extra: str) -> list[tuple[str, str]]:
 
 
 def pip_audit() -> bool:
-    """Ask for known vulnerabilities; True when there are none, or when nobody can be asked, which is said."""
+    """Query known vulnerabilities; True when there are none, or when the service cannot be reached, which is printed."""
     releases = installed_with_us()
     print(f"pip-audit {' '.join(releases)}", flush=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,15 +1,58 @@
-"""The agent card: what an agent is, where it is reached, what it can do and what it asks of callers (spec 4.4, 4.5, 8).
+"""The agent card: identity, addresses, capabilities, skills and security of an agent (spec 4.4, 4.5, 8).
 
-Plain data, like `types`. A card says only what its app really offers: `app` fills interfaces and capabilities in.
+The classes are plain data, like `types`. `create_agent_card` makes a card from short forms, `validate_card` checks one and
+reports every violation at once. An `A2AApp` fills in interfaces and capabilities itself. Cards of peers are not checked here:
+codecs read them leniently.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
+from a2a_sync import urls
+from a2a_sync.errors import FieldViolation, InvalidCardError
 from a2a_sync.types import JSON, JSONObject
+
+__all__ = [
+    "APIKeySecurityScheme",
+    "AgentCapabilities",
+    "AgentCard",
+    "AgentCardSignature",
+    "AgentExtension",
+    "AgentInterface",
+    "AgentProvider",
+    "AgentSkill",
+    "AuthorizationCodeOAuthFlow",
+    "ClientCredentialsOAuthFlow",
+    "DeviceCodeOAuthFlow",
+    "HTTPAuthSecurityScheme",
+    "ImplicitOAuthFlow",
+    "MutualTlsSecurityScheme",
+    "OAuth2SecurityScheme",
+    "OAuthFlow",
+    "OpenIdConnectSecurityScheme",
+    "PasswordOAuthFlow",
+    "SecurityRequirement",
+    "SecurityScheme",
+    "Skill",
+    "Skills",
+    "create_agent_card",
+    "validate_card",
+]
+
+#: Members that an app fills in, and members that the specification requires and agents may omit.
+LEFT_TO_THE_APP = ("description", "skills", "supported_interfaces")
+
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+*-]+/[\w!#$&^.+*-]+(?:\s*;.*)?", re.ASCII)
+_VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
+_OVER_HTTP = ("JSONRPC", "HTTP+JSON")
+_LOCATIONS = ("header", "query", "cookie")
+
+_Found: TypeAlias = Iterator[FieldViolation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +67,7 @@ class AgentInterface(JSONObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentProvider(JSONObject):
-    """Who offers the agent."""
+    """The organization that offers the agent."""
 
     organization: str
     url: str
@@ -32,7 +75,7 @@ class AgentProvider(JSONObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentExtension(JSONObject):
-    """An extension the agent understands (spec 4.6)."""
+    """An extension that the agent supports (spec 4.6)."""
 
     uri: str
     description: str = ""
@@ -257,7 +300,7 @@ def _hold_tuples(obj: Any, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCard(JSONObject):
-    """What an agent tells about itself at ``/.well-known/agent-card.json``."""
+    """The document at ``/.well-known/agent-card.json`` by which an agent describes itself."""
 
     name: str
     description: str
@@ -295,3 +338,271 @@ class AgentCard(JSONObject):
             if skill.id == skill_id:
                 return skill
         raise KeyError(skill_id)
+
+
+# -- making a card ------------------------------------------------------------------------------------------------------
+
+
+def create_agent_card(
+    name: str,
+    description: str,
+    *,
+    skills: Skills,
+    version: str = "1.0.0",
+    url: str = "",
+    interfaces: Sequence[AgentInterface] = (),
+    input_modes: Sequence[str] = ("text/plain",),
+    output_modes: Sequence[str] = ("text/plain",),
+    provider: AgentProvider | tuple[str, str] | None = None,
+    documentation_url: str | None = None,
+    icon_url: str | None = None,
+    streaming: bool | None = None,
+    push_notifications: bool | None = None,
+    extended_agent_card: bool | None = None,
+    extensions: Sequence[AgentExtension] = (),
+    security_schemes: Mapping[str, SecurityScheme] | None = None,
+    security: Sequence[SecurityRequirement | Mapping[str, Sequence[str]] | str] = (),
+) -> AgentCard:
+    """Make a complete, validated `AgentCard`.
+
+    Parameters:
+        name: the name of the agent.
+        description: what the agent does, for users and models.
+        skills: `AgentSkill` objects, or short forms: ``{"greet": "Says hello"}``, or a list of ``("greet", "Says hello")``
+            and of dictionaries with the arguments of `AgentSkill.of`.
+        version: the version of the agent.
+        url: the address of the agent for JSON-RPC of protocol 1.0. An `A2AApp` that serves the card fills in its addresses.
+        interfaces: all addresses, in place of `url`.
+        input_modes: media types that the agent accepts.
+        output_modes: media types that the agent produces.
+        provider: organization and URL.
+        documentation_url: the address of the documentation.
+        icon_url: the address of an icon.
+        streaming: for an agent elsewhere; an `A2AApp` streams unless this is False.
+        push_notifications: for an agent elsewhere; an `A2AApp` declares its own.
+        extended_agent_card: for an agent elsewhere; an `A2AApp` declares its own.
+        extensions: the extensions that the agent declares.
+        security_schemes: the security schemes by their names.
+        security: alternatives of which a caller must satisfy one: names of schemes that need no scopes, or dictionaries of
+            names and scopes that are needed together.
+
+    Raises:
+        InvalidCardError: names each member that is missing or invalid.
+        TypeError: a skill has none of the forms above.
+    """
+    interface = (AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0"),) if url else ()
+    card = AgentCard(
+        name=name,
+        description=description,
+        version=version,
+        supported_interfaces=tuple(interfaces) or interface,
+        capabilities=AgentCapabilities(
+            streaming=streaming,
+            push_notifications=push_notifications,
+            extensions=tuple(extensions),
+            extended_agent_card=extended_agent_card,
+        ),
+        default_input_modes=input_modes,
+        default_output_modes=output_modes,
+        skills=as_skills(skills),
+        provider=AgentProvider(organization=provider[0], url=provider[1]) if isinstance(provider, tuple) else provider,
+        documentation_url=documentation_url,
+        icon_url=icon_url,
+        security_schemes=dict(security_schemes or {}),
+        security_requirements=tuple(map(_requirement, security)),
+    )
+    validate_card(card, may_lack=("supported_interfaces",))
+    return card
+
+
+def _requirement(given: SecurityRequirement | Mapping[str, Sequence[str]] | str) -> SecurityRequirement:
+    if isinstance(given, SecurityRequirement):
+        return given
+    needed = {given: ()} if isinstance(given, str) else given
+    return SecurityRequirement(schemes={name: tuple(scopes) for name, scopes in needed.items()})
+
+
+# -- checking a card ----------------------------------------------------------------------------------------------------
+
+
+def validate_card(card: AgentCard, *, may_lack: Collection[str] = ()) -> None:
+    """Check that `card` is complete and consistent. Members named in `may_lack` may be empty.
+
+    Raises:
+        InvalidCardError: ``violations`` names every invalid member (``skills[0].id``).
+        TypeError: `card` is not an `AgentCard`.
+    """
+    if not isinstance(card, AgentCard):
+        raise TypeError(f"a card is an AgentCard, not of type {type(card).__name__}")
+    wrong = tuple(one for one in _card(card) if one.field not in may_lack or getattr(card, one.field))
+    if wrong:
+        raise InvalidCardError(wrong)
+
+
+def _card(card: AgentCard) -> _Found:
+    for name in ("name", "description", "version"):
+        yield from _text(name, getattr(card, name))
+    yield from _each("supported_interfaces", card.supported_interfaces, _interface)
+    yield from _unique("supported_interfaces", card.supported_interfaces, "is there already, as")
+    yield from _extensions("capabilities", card.capabilities)
+    for name in ("default_input_modes", "default_output_modes"):
+        yield from _each(name, getattr(card, name), _mode)
+    if card.provider is not None:
+        yield from _provider("provider", card.provider)
+    for name in ("documentation_url", "icon_url"):
+        if getattr(card, name) is not None:
+            yield from _url(name, getattr(card, name))
+    for scheme in card.security_schemes:
+        yield from _scheme(f"security_schemes[{scheme!r}]", card.security_schemes[scheme])
+    yield from _requirements("", card, card.security_schemes)
+    yield from _each("skills", card.skills, lambda path, skill: _skill(path, skill, card.security_schemes))
+    ids = [skill.id for skill in card.skills if isinstance(skill, AgentSkill)]
+    yield from _unique("skills", ids, "is the id of", member=".id")
+
+
+# -- single values ------------------------------------------------------------------------------------------------------
+
+
+def _text(path: str, value: Any) -> _Found:
+    if not isinstance(value, str):
+        yield FieldViolation(path, f"must be text, not of type {type(value).__name__}")
+    elif not value.strip():
+        yield FieldViolation(path, "is required")
+
+
+def _url(path: str, value: Any, *, over_http: bool = False) -> _Found:
+    yield from (wrong := list(_text(path, value)))
+    if wrong:
+        return
+    try:
+        usable = bool(urls.parse(value) if over_http else urlsplit(value).scheme)
+    except ValueError:
+        usable = False
+    if not usable:
+        yield FieldViolation(path, f"{value!r} is not an absolute URL (https://…)")
+
+
+def _mode(path: str, value: Any) -> _Found:
+    yield from (wrong := list(_text(path, value)))
+    if not wrong and not _MEDIA_TYPE.fullmatch(value):
+        yield FieldViolation(path, f"{value!r} is not a media type such as text/plain")
+
+
+def _of(path: str, value: Any, cls: Any) -> _Found:
+    if not isinstance(value, cls):
+        wanted = cls.__name__ if isinstance(cls, type) else "security scheme"
+        yield FieldViolation(path, f"must be of type {wanted}, not {type(value).__name__}")
+
+
+# -- lists --------------------------------------------------------------------------------------------------------------
+
+
+def _each(path: str, values: Sequence[Any], rule: Callable[[str, Any], _Found], *, needed: bool = True) -> _Found:
+    if needed and not values:
+        yield FieldViolation(path, "needs at least one")
+    for index, value in enumerate(values):
+        yield from rule(f"{path}[{index}]", value)
+
+
+def _unique(path: str, values: Sequence[Any], said: str, member: str = "") -> _Found:
+    for index, value in enumerate(values):
+        first = values.index(value)
+        if first != index:
+            shown = f"{value!r} " if isinstance(value, str) else ""
+            yield FieldViolation(f"{path}[{index}]{member}", f"{shown}{said} {path}[{first}]")
+
+
+# -- objects ------------------------------------------------------------------------------------------------------------
+
+
+def _interface(path: str, value: Any) -> _Found:
+    yield from (wrong := list(_of(path, value, AgentInterface)))
+    if wrong:
+        return
+    yield from _text(f"{path}.protocol_binding", value.protocol_binding)
+    yield from _url(f"{path}.url", value.url, over_http=value.protocol_binding in _OVER_HTTP)
+    yield from (wrong := list(_text(f"{path}.protocol_version", value.protocol_version)))
+    if not wrong and not _VERSION.fullmatch(value.protocol_version):
+        yield FieldViolation(f"{path}.protocol_version", f"{value.protocol_version!r} is not a version such as 1.0")
+
+
+def _extensions(path: str, value: Any) -> _Found:
+    yield from (wrong := list(_of(path, value, AgentCapabilities)))
+    if wrong:
+        return
+    yield from _each(f"{path}.extensions", value.extensions, _extension, needed=False)
+    uris = [one.uri for one in value.extensions if isinstance(one, AgentExtension)]
+    yield from _unique(f"{path}.extensions", uris, "is the URI of", member=".uri")
+
+
+def _extension(path: str, value: Any) -> _Found:
+    yield from (wrong := list(_of(path, value, AgentExtension)))
+    if not wrong:
+        yield from _url(f"{path}.uri", value.uri)
+
+
+def _provider(path: str, value: Any) -> _Found:
+    yield from (wrong := list(_of(path, value, AgentProvider)))
+    if not wrong:
+        yield from _text(f"{path}.organization", value.organization)
+        yield from _url(f"{path}.url", value.url)
+
+
+def _skill(path: str, value: Any, schemes: Mapping[str, Any]) -> _Found:
+    yield from (wrong := list(_of(path, value, AgentSkill)))
+    if wrong:
+        return
+    for name in ("id", "name", "description"):
+        yield from _text(f"{path}.{name}", getattr(value, name))
+    yield from _each(f"{path}.tags", value.tags, _text)
+    yield from _each(f"{path}.examples", value.examples, _text, needed=False)
+    for name in ("input_modes", "output_modes"):
+        yield from _each(f"{path}.{name}", getattr(value, name), _mode, needed=False)
+    yield from _requirements(f"{path}.", value, schemes)
+
+
+# -- security -----------------------------------------------------------------------------------------------------------
+
+
+def _scheme(path: str, value: Any) -> _Found:
+    yield from (wrong := list(_of(path, value, SecurityScheme)))
+    if wrong:
+        return
+    match value:
+        case APIKeySecurityScheme():
+            yield from _text(f"{path}.name", value.name)
+            if value.location not in _LOCATIONS:
+                yield FieldViolation(f"{path}.location", f"{value.location!r} is none of {', '.join(_LOCATIONS)}")
+        case HTTPAuthSecurityScheme():
+            yield from _text(f"{path}.scheme", value.scheme)
+        case OpenIdConnectSecurityScheme():
+            yield from _url(f"{path}.open_id_connect_url", value.open_id_connect_url)
+        case OAuth2SecurityScheme():
+            yield from _flow(f"{path}.flow", value.flow)
+
+
+#: The URLs that each OAuth flow needs; the deprecated flows need none.
+_FLOW_URLS: dict[type, tuple[str, ...]] = {
+    AuthorizationCodeOAuthFlow: ("authorization_url", "token_url"),
+    ClientCredentialsOAuthFlow: ("token_url",),
+    DeviceCodeOAuthFlow: ("device_authorization_url", "token_url"),
+    ImplicitOAuthFlow: (),
+    PasswordOAuthFlow: (),
+}
+
+
+def _flow(path: str, value: Any) -> _Found:
+    if type(value) not in _FLOW_URLS:
+        yield FieldViolation(path, f"must be an OAuth flow, not of type {type(value).__name__}")
+        return
+    for name in _FLOW_URLS[type(value)]:
+        yield from _url(f"{path}.{name}", getattr(value, name))
+
+
+def _requirements(prefix: str, holder: Any, schemes: Mapping[str, Any]) -> _Found:
+    for index, value in enumerate(holder.security_requirements):
+        path = f"{prefix}security_requirements[{index}]"
+        yield from (wrong := list(_of(path, value, SecurityRequirement)))
+        for name in () if wrong else value.schemes:
+            if name not in schemes:
+                yield FieldViolation(f"{path}.schemes", f"{name!r} is not one of security_schemes")

@@ -51,7 +51,7 @@ def to_json(obj: object) -> Any:
 def from_json(value: Any, cls: type[_T]) -> _T:
     """An instance of `cls` from a JSON value: a dataclass, or a hint such as ``list[Order]``.
 
-    Members are taken as their type hints say. Only what JSON cannot tell apart is converted: a whole number is an int
+    Members are taken as their type hints say. Only values that JSON does not distinguish are converted: a whole number is an int
     or a float, an array any collection, a string a date, a time, a `Decimal` or a `UUID`.
 
     Raises:

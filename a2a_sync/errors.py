@@ -1,13 +1,43 @@
-"""Every error a caller can meet: the protocol's own, and the network's.
+"""The exceptions of the library: one root, and a branch for each side that can fail.
 
-Two branches that never mix::
+::
 
-    AgentError            the agent said no (one class per row of the specification's table, 5.4 and 9.5)
-    TransportError      no usable answer came back (client side only)
+    A2AError
+    ├── AgentError                              what an agent answered: the error table of the specification (5.4, 9.5)
+    │   ├── JSONParseError, MethodNotFoundError, InvalidParamsError, InternalError
+    │   ├── InvalidRequestError
+    │   │   └── RequestTooLargeError
+    │   ├── OverloadedError
+    │   │   └── UnavailableError
+    │   ├── UnauthenticatedError
+    │   │   └── TokenRefusedError               (a2a_sync.auth)
+    │   ├── PermissionDeniedError
+    │   ├── TaskNotFoundError, TaskNotCancelableError
+    │   ├── PushNotificationNotSupportedError, UnsupportedOperationError, ContentTypeNotSupportedError
+    │   ├── InvalidAgentResponseError, ExtendedAgentCardNotConfiguredError
+    │   └── ExtensionSupportRequiredError, VersionNotSupportedError
+    ├── TransportError                          no usable answer arrived; raised by clients only
+    │   ├── ConnectError, StreamInterruptedError, HTTPStatusError, MalformedResponseError
+    │   ├── TransportTimeoutError               also a TimeoutError
+    │   └── TokenError, CardNotFoundError, CardSignatureError, CardAuthError (also a ValueError)
+    ├── NoTaskError                             the agent answered with a message; also an AttributeError
+    ├── TaskFailedError                         the task of a tool call failed, was rejected or canceled
+    ├── PublicError                             raised by handlers: its text is shown to the client
+    │   └── DialogueChanged                     (a2a_sync.agent.dialogue)
+    ├── AskError                                (a2a_sync.agent.dialogue) also a RuntimeError
+    ├── IllegalTransition                       (a2a_sync.lifecycle) also a ValueError
+    ├── AgentNotFoundError                      (a2a_sync.multiagent) also a LookupError
+    ├── NotificationRefusedError                (a2a_sync.webhooks)
+    ├── PushRefusedError                        (a2a_sync.push)
+    ├── StoreError                              a store cannot do its work
+    ├── StoreConflict, TooManyWebhooks          (a2a_sync.stores) a store refuses a write
+    └── DataPartError, InvalidCardError, UnsafeURLError     also ValueErrors
 
-The classes of the first branch are raised by request checks and by handlers on the server, and raised again by the
-client when it reads the answer. Code, HTTP status, gRPC status name and reason are class attributes: an error is one
-small class and there is no table to keep in step. This room imports nothing.
+`AgentError` classes are raised by request checks and handlers on the server, and raised again by the client that receives
+the answer. Their codes, HTTP status, gRPC status and reason are class attributes, so there is no second table to keep in
+step. ``ValueError`` and ``TypeError`` themselves are raised for arguments that can never work.
+
+This module imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -15,19 +45,82 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+__all__ = [
+    "A2AError",
+    "AgentError",
+    "CardAuthError",
+    "CardNotFoundError",
+    "CardSignatureError",
+    "ConnectError",
+    "ContentTypeNotSupportedError",
+    "DataPartError",
+    "ExtendedAgentCardNotConfiguredError",
+    "ExtensionSupportRequiredError",
+    "FieldViolation",
+    "HTTPStatusError",
+    "InternalError",
+    "InvalidAgentResponseError",
+    "InvalidCardError",
+    "InvalidParamsError",
+    "InvalidRequestError",
+    "JSONParseError",
+    "MalformedResponseError",
+    "MethodNotFoundError",
+    "NoTaskError",
+    "OverloadedError",
+    "PermissionDeniedError",
+    "PublicError",
+    "PushNotificationNotSupportedError",
+    "RequestTooLargeError",
+    "StoreError",
+    "StreamInterruptedError",
+    "TaskFailedError",
+    "TaskNotCancelableError",
+    "TaskNotFoundError",
+    "TokenError",
+    "TransportError",
+    "TransportTimeoutError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnsafeURLError",
+    "UnsupportedOperationError",
+    "VersionNotSupportedError",
+    "error_from_wire",
+]
+
 
 class FieldViolation(NamedTuple):
-    """One member of a request that is wrong: its path (``message.parts[0].text``) and what is wrong with it."""
+    """An invalid member of a request: its path (``message.parts[0].text``) and a description of the fault."""
 
     field: str
     description: str
 
 
-class AgentError(Exception):
-    """An error of the protocol. Its message is public: it is sent to the peer as it stands.
+class A2AError(Exception):
+    """The root of all errors that this library raises on purpose."""
 
-    ``metadata`` (string to string) goes into the ``google.rpc.ErrorInfo`` detail, ``violations`` into a
-    ``google.rpc.BadRequest`` detail. ``retry_after`` is in seconds, each of ``challenges`` is one for ``WWW-Authenticate``.
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exception's own way calls the class with `args`, which loses keyword arguments.
+        return _unpickled, (type(self), self.args), self.__dict__
+
+
+def _unpickled(cls: type[A2AError], args: tuple[str, ...]) -> A2AError:
+    error = cls.__new__(cls)
+    error.args = args
+    return error
+
+
+class AgentError(A2AError):
+    """An error of the protocol: what the agent answered. Its message is public and is sent to the peer unchanged.
+
+    Parameters:
+        message: the text for the peer; `default_message` of the class if empty.
+        metadata: strings by name, sent in the ``google.rpc.ErrorInfo`` detail.
+        violations: the invalid members, sent in the ``google.rpc.BadRequest`` detail.
+        retry_after: seconds after which a retry may succeed, sent as ``Retry-After``.
+        challenges: values for ``WWW-Authenticate`` headers.
+
+    `jsonrpc_code`, `http_status` (of an answer over HTTP+JSON), `grpc_status` and `reason` are attributes of the class.
     """
 
     jsonrpc_code = -32603
@@ -56,7 +149,7 @@ class AgentError(Exception):
 
 
 class JSONParseError(AgentError):
-    """The body is not JSON that this library accepts (strict UTF-8, no duplicate keys, no NaN)."""
+    """The body is not valid JSON (strict: UTF-8, no duplicate keys, no NaN)."""
 
     jsonrpc_code = -32700
     http_status = 400
@@ -66,7 +159,7 @@ class JSONParseError(AgentError):
 
 
 class InvalidRequestError(AgentError):
-    """JSON, but not a request object."""
+    """The body is JSON but not a request object."""
 
     jsonrpc_code = -32600
     http_status = 400
@@ -76,7 +169,7 @@ class InvalidRequestError(AgentError):
 
 
 class RequestTooLargeError(InvalidRequestError):
-    """The body is larger than ``Limits.max_body_bytes`` bytes, and was not read; or its task would hold more than ``Limits.max_task_bytes``."""
+    """The body exceeds ``Limits.max_body_bytes`` and was not read, or the task would exceed ``Limits.max_task_bytes``."""
 
     http_status = 413
     rpc_http_status = 413
@@ -86,7 +179,7 @@ class RequestTooLargeError(InvalidRequestError):
 
 
 class MethodNotFoundError(AgentError):
-    """There is no such method, or the path names no operation."""
+    """The method does not exist, or the path names no operation."""
 
     jsonrpc_code = -32601
     http_status = 404
@@ -96,7 +189,7 @@ class MethodNotFoundError(AgentError):
 
 
 class InvalidParamsError(AgentError):
-    """A member of the request is missing, empty, of the wrong type or out of range; ``violations`` name it."""
+    """A member of the request is missing, empty, of the wrong type or out of range; ``violations`` names it."""
 
     jsonrpc_code = -32602
     http_status = 400
@@ -106,34 +199,34 @@ class InvalidParamsError(AgentError):
 
     @classmethod
     def at(cls, field: str, description: str) -> InvalidParamsError:
-        """The error for one member, named in message and details alike."""
+        """The error for one member, named in the message and in the details."""
         return cls(f"{field}: {description}", violations=(FieldViolation(field, description),))
 
 
 class InternalError(AgentError):
-    """A fault of the server. Its message never tells what happened; the log does, under the id it names."""
+    """A fault of the server. The message holds an id only; the server logs the cause under that id."""
 
 
 class OverloadedError(AgentError):
-    """The server runs or streams as much as its limits allow; nothing was stored. ``retry_after`` is in seconds."""
+    """A limit of the server on runs, streams or storage is reached; nothing was stored. ``retry_after`` is in seconds."""
 
     jsonrpc_code = -32000
     http_status = 429
     rpc_http_status = 429
     grpc_status = "RESOURCE_EXHAUSTED"
     reason = "RESOURCE_EXHAUSTED"
-    default_message = "The agent is at capacity; try again later"
+    default_message = "The agent is at capacity; retry later"
 
 
 class UnavailableError(OverloadedError):
-    """Something that the server needs is out of reach just now, such as the keys of an issuer; nothing was stored."""
+    """A service that the server depends on cannot be reached, such as the keys of an issuer; nothing was stored."""
 
     jsonrpc_code = -31503
     http_status = 503
     rpc_http_status = 503
     grpc_status = "UNAVAILABLE"
     reason = "UNAVAILABLE"
-    default_message = "The agent cannot answer now; try again later"
+    default_message = "The agent is unavailable; retry later"
 
 
 class UnauthenticatedError(AgentError):
@@ -148,7 +241,7 @@ class UnauthenticatedError(AgentError):
 
 
 class PermissionDeniedError(AgentError):
-    """The caller is known and may not do this: a scope is missing, for example. Never said of tasks: those are not found."""
+    """The caller is authenticated but lacks a permission, such as a scope. Tasks of other owners are not found instead."""
 
     jsonrpc_code = -31403
     http_status = 403
@@ -159,7 +252,7 @@ class PermissionDeniedError(AgentError):
 
 
 class TaskNotFoundError(AgentError):
-    """No such task, or none that this caller may see: the two are not told apart (spec 3.3.2, 13.1)."""
+    """No such task, or it belongs to another owner; the two cases are indistinguishable (spec 3.3.2, 13.1)."""
 
     jsonrpc_code = -32001
     http_status = 404
@@ -169,7 +262,7 @@ class TaskNotFoundError(AgentError):
 
 
 class TaskNotCancelableError(AgentError):
-    """The task has ended, or its agent refuses to stop it now."""
+    """The task is in a terminal state, or the agent refuses to cancel it."""
 
     jsonrpc_code = -32002
     http_status = 400
@@ -189,7 +282,7 @@ class PushNotificationNotSupportedError(AgentError):
 
 
 class UnsupportedOperationError(AgentError):
-    """The agent does not offer this, or the task's state does not allow it (a finished or busy task)."""
+    """The agent does not support the operation, or the state of the task does not allow it (terminal or busy)."""
 
     jsonrpc_code = -32004
     http_status = 400
@@ -199,7 +292,7 @@ class UnsupportedOperationError(AgentError):
 
 
 class ContentTypeNotSupportedError(AgentError):
-    """A media type, of the request or of a part, that the agent does not take."""
+    """The agent does not accept the media type of the request or of a part."""
 
     jsonrpc_code = -32005
     http_status = 400
@@ -209,7 +302,7 @@ class ContentTypeNotSupportedError(AgentError):
 
 
 class InvalidAgentResponseError(AgentError):
-    """The agent's own code produced something the protocol does not allow."""
+    """The code of the agent produced a result that the protocol does not allow."""
 
     jsonrpc_code = -32006
     http_status = 500
@@ -219,7 +312,7 @@ class InvalidAgentResponseError(AgentError):
 
 
 class ExtendedAgentCardNotConfiguredError(AgentError):
-    """The card promises an extended card and none is configured."""
+    """The card declares an extended card and none is configured."""
 
     jsonrpc_code = -32007
     http_status = 400
@@ -229,7 +322,7 @@ class ExtendedAgentCardNotConfiguredError(AgentError):
 
 
 class ExtensionSupportRequiredError(AgentError):
-    """The agent requires an extension that the request did not declare."""
+    """The agent requires an extension that the request does not declare."""
 
     jsonrpc_code = -32008
     http_status = 400
@@ -239,7 +332,7 @@ class ExtensionSupportRequiredError(AgentError):
 
 
 class VersionNotSupportedError(AgentError):
-    """The requested protocol version is not served here; the message says which are, and which header to send."""
+    """The agent does not serve the requested protocol version; the message lists the served ones and the header to send."""
 
     jsonrpc_code = -32009
     http_status = 400
@@ -261,10 +354,10 @@ def error_from_wire(
     violations: Sequence[FieldViolation] = (),
     retry_after: float | None = None,
 ) -> AgentError:
-    """The error that a peer's answer stands for: chosen by reason first, then by code.
+    """The error of a peer's answer: the class is chosen by reason first, then by code.
 
-    Releases of the protocol gave the same error different codes and statuses, never different reasons. An error
-    nobody knows becomes a plain `AgentError` that keeps the peer's code.
+    Releases of the protocol gave the same error different codes and statuses, never different reasons. An unknown error
+    becomes a plain `AgentError` with the peer's code and reason.
     """
     library = [cls for cls in _walk(AgentError)[1:] if cls.__module__ == __name__]
     chosen = next((cls for cls in library if reason and cls.reason == reason), None)
@@ -278,38 +371,42 @@ def error_from_wire(
     return error
 
 
-class PublicError(Exception):
-    """Raised by a handler: the task fails, and this text is shown to the client (any other exception's is not)."""
+class PublicError(A2AError):
+    """Raised by a handler: the task fails with this text, which the client can read. Texts of other exceptions stay private."""
 
 
-class TaskFailedError(Exception):
-    """A tool was called and its task failed, was rejected or canceled; ``task`` is how it ended, the text says why."""
+class NoTaskError(A2AError, AttributeError):
+    """`Reply.task` of an answer that is a `Message`."""
+
+
+class TaskFailedError(A2AError):
+    """The task of a tool call failed, was rejected or canceled. ``task`` is the task; the text includes its answer."""
 
     def __init__(self, task: Any) -> None:
         self.task = task
         super().__init__(f"the task is {task.state}: {task.text}" if task.text else f"the task is {task.state}")
 
 
-class DataPartError(ValueError):
-    """A data part and a dataclass do not fit; the message names the class and the member."""
+class DataPartError(A2AError, ValueError):
+    """A data part does not match a dataclass; the message names the class and the member."""
 
 
-class InvalidCardError(ValueError):
-    """A card is not complete, or does not hold together; ``violations`` name the members (``skills[0].id``)."""
+class InvalidCardError(A2AError, ValueError):
+    """A card is incomplete or inconsistent; ``violations`` names the members (``skills[0].id``)."""
 
     def __init__(self, violations: Sequence[FieldViolation]) -> None:
         self.violations = tuple(violations)
         super().__init__("the card is not valid: " + "; ".join(f"{one.field}: {one.description}" for one in violations))
 
 
-class StoreError(Exception):
-    """The store could not do its work (locked, full, unreadable). The log has the cause; the caller sees an id."""
+class StoreError(A2AError):
+    """The store failed (locked, full, unreadable). The server logs the cause and answers with an id."""
 
 
-class UnsafeURLError(ValueError):
-    """A URL that a peer names and this server does not call; the message says why, and never shows the URL.
+class UnsafeURLError(A2AError, ValueError):
+    """A URL named by a peer that `URLGuard` refuses to call; the message gives the reason and never contains the URL.
 
-    ``hint`` is for the operator: what would permit the URL, or ``""``.
+    ``hint`` is for the operator: the setting that would permit the URL, or ``""``.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -317,16 +414,16 @@ class UnsafeURLError(ValueError):
         self.hint = hint
 
 
-class TransportError(Exception):
-    """No usable answer: the network or the peer's HTTP failed.
+class TransportError(A2AError):
+    """No usable answer arrived: the network or the HTTP layer of the peer failed.
 
-    ``phase`` is one of ``card``, ``connect``, ``send``, ``stream``, ``token``; ``agent`` is the URL that was called; ``task_id``
-    is the task as far as it is known, so that its fate can be asked for later. Errors of streams say in
-    ``last_event_id`` after which event `Client.subscribe` can go on; None where the agent does not number its events.
+    ``phase`` is one of ``card``, ``connect``, ``send``, ``stream``, ``token``; ``agent`` is the URL that was called;
+    ``task_id`` is the task, if its id is known, so that its state can be read later. ``last_event_id`` of errors of streams is
+    the event after which `Client.subscribe` can resume; None if the agent does not number its events.
     """
 
     last_event_id: int | None = None
-    #: The answer had begun, with a status of success, and broke off.
+    #: The answer had begun, with a status of success, and was cut off.
     answered = False
 
     def __init__(self, message: str, *, phase: str, agent: str = "", task_id: str = "") -> None:
@@ -337,62 +434,61 @@ class TransportError(Exception):
         where = f" [{phase} {agent}".rstrip() + (f", task {task_id}]" if task_id else "]")
         super().__init__(message + where)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # Calls are made in worker processes too, and Exception's own way loses keyword arguments.
-        return _unpickled, (type(self), self.args), self.__dict__
-
-
-def _unpickled(cls: type[TransportError], args: tuple[str, ...]) -> TransportError:
-    error = cls.__new__(cls)
-    error.args = args
-    return error
-
 
 class ConnectError(TransportError):
     """The agent could not be reached; the request was not sent."""
 
 
 class TransportTimeoutError(TransportError, TimeoutError):
-    """A time limit ran out; ``phase`` says in which step."""
+    """A timeout expired; ``phase`` names the step."""
 
 
 class StreamInterruptedError(TransportError):
-    """A stream was cut before its task paused or ended, and could not be taken up again."""
+    """A stream was cut off before its task was interrupted or ended, and could not be resumed."""
 
 
 class HTTPStatusError(TransportError):
-    """An HTTP error without an A2A body. ``status`` is the HTTP status; ``retry_after`` is in seconds."""
+    """An HTTP error without an A2A body. ``status_code`` is the HTTP status.
+
+    Parameters:
+        message: the text of the error.
+        status_code: the HTTP status.
+        phase: the step that failed, as in `TransportError`.
+        agent: the URL that was called.
+        task_id: the task, if its id is known.
+        retry_after: seconds, from ``Retry-After``; None if the answer has none.
+    """
 
     def __init__(
         self,
         message: str,
         *,
-        status: int,
+        status_code: int,
         phase: str,
         agent: str = "",
         task_id: str = "",
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message, phase=phase, agent=agent, task_id=task_id)
-        self.status_code = status
+        self.status_code = status_code
         self.retry_after = retry_after
 
 
 class MalformedResponseError(TransportError):
-    """The peer answered with something that is not A2A."""
+    """The answer of the peer is not valid A2A."""
 
 
 class TokenError(TransportError):
-    """The token server gave no token; the message says why, ``agent`` is its URL."""
+    """The token server issued no token; the message gives the reason, ``agent`` is its URL."""
 
 
 class CardNotFoundError(TransportError):
-    """No agent card could be read; the message lists each URL that was tried and what it answered."""
+    """No agent card could be read; the message lists each URL that was tried and its answer."""
 
 
 class CardSignatureError(TransportError):
-    """A card is not signed by anybody who is trusted; the message says of each signature why it does not count."""
+    """A card has no signature of a trusted key; the message gives the reason for each signature."""
 
 
 class CardAuthError(TransportError, ValueError):
-    """The card asks for credentials that the client does not have, or wants them where they cannot be sent."""
+    """The card requires credentials that the client does not have, or requires them where they cannot be sent."""

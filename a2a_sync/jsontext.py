@@ -1,8 +1,8 @@
-"""JSON text in and out, strict in both directions.
+"""Reading and writing JSON, strict in both directions.
 
-Python's own decoder guesses encodings, lets the last of two equal keys win, reads ``NaN`` and ``1e400``, and accepts
-strings that no UTF-8 text can hold. Two readers of one such body can see two different requests, so none of it gets in
-here, and none of it gets out. This room knows text and plain values, not the protocol.
+Python's own decoder guesses encodings, lets the last of two equal keys win, reads ``NaN`` and ``1e400``, and accepts strings
+that cannot be encoded as UTF-8. Two readers of such a body can see two different requests, so none of this is read or written
+here. This module knows text and plain values, not the protocol.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 
 from a2a_sync.errors import JSONParseError
 
-#: How deep a request may be nested.
+#: How deeply a request may be nested.
 MAX_DEPTH = 100
-#: How deep an answer may be nested: it wraps what a request, or an event, carried in a few levels more.
+#: How deeply a response may be nested: it wraps the content of a request or an event in a few more levels.
 MAX_ANSWER_DEPTH = 128
-#: How deep one event of a task may be nested, so that every answer that will ever hold it can be written.
+#: How deeply one event of a task may be nested, so that every response that contains it can be written.
 MAX_EVENT_DEPTH = 112
 
-#: Shorter texts than this are cheap to count in.
+#: Counting in shorter texts is cheap.
 _SHORT = 4096
 _BOM = "\ufeff"
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -29,13 +29,13 @@ _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
-    """The value that `body` holds: UTF-8, with or without a byte order mark.
+    """The value of `body`: UTF-8, with or without a byte order mark.
 
     Raises:
-        JSONParseError: it is not JSON as this library accepts it; the message says what is wrong, and where.
+        JSONParseError: it is not JSON that this library accepts; the message says what is wrong, and where.
     """
     text = _decode(body)
-    if _deeper(text, max_depth):
+    if _is_deeper(text, max_depth):
         raise JSONParseError(f"Invalid JSON: nested deeper than {max_depth} levels")
     try:
         value = _DECODER.decode(text)
@@ -56,7 +56,7 @@ def dumps(value: Any, *, max_depth: int = MAX_ANSWER_DEPTH) -> bytes:
     """`value` as compact UTF-8.
 
     Raises:
-        ValueError: JSON cannot say it (NaN, a datetime, a lone surrogate, a cycle), or no peer would read it (too deep).
+        ValueError: it cannot be written as JSON (NaN, a datetime, a lone surrogate, a cycle), or is nested too deeply.
     """
     try:
         text = _ENCODER.encode(value)
@@ -64,10 +64,10 @@ def dumps(value: Any, *, max_depth: int = MAX_ANSWER_DEPTH) -> bytes:
     except RecursionError:
         raise ValueError("not JSON: nested too deep") from None
     except UnicodeEncodeError as error:
-        raise ValueError(f"not JSON: a string holds {_lone(error)}") from None
+        raise ValueError(f"not JSON: a string contains {_lone(error)}") from None
     except (TypeError, ValueError) as error:
         raise ValueError(f"not JSON: {error}") from None
-    if _deeper(text, max_depth):
+    if _is_deeper(text, max_depth):
         raise ValueError(f"not JSON: nested deeper than {max_depth} levels")
     return encoded
 
@@ -94,30 +94,30 @@ def _refuse_lone_surrogates(value: Any) -> None:
     try:
         _ENCODER.encode(value).encode()
     except UnicodeEncodeError as error:
-        raise JSONParseError(f"Invalid JSON: a string holds {_lone(error)}") from None
+        raise JSONParseError(f"Invalid JSON: a string contains {_lone(error)}") from None
 
 
 def _lone(error: UnicodeEncodeError) -> str:
     return f"the lone surrogate \\u{ord(error.object[error.start]):04x}"
 
 
-# The depth is found in the text, before the decoder recurses: where Python's own limit lies depends on its version and
-# on the program around us. Nearly every body has fewer brackets than levels allowed, whatever is nested in what.
+# The depth is computed from the text, before the decoder recurses: Python's own limit depends on its version and on the
+# program. Nearly every body has fewer brackets than the levels that are allowed.
 
 
-def _deeper(text: str, most: int) -> bool:
-    return _has_more_brackets(text, most) and _depth(text) > most
+def _is_deeper(text: str, limit: int) -> bool:
+    return _has_more_brackets(text, limit) and _depth(text) > limit
 
 
-def _has_more_brackets(text: str, most: int) -> bool:
+def _has_more_brackets(text: str, limit: int) -> bool:
     if len(text) < _SHORT:
-        return text.count("{") + text.count("[") > most
-    # Finding the few there are in a long text takes a small part of the time of counting them.
+        return text.count("{") + text.count("[") > limit
+    # Finding the few brackets of a long text is much faster than counting them.
     for bracket in "{[":
         at = text.find(bracket)
         while at >= 0:
-            most -= 1
-            if most < 0:
+            limit -= 1
+            if limit < 0:
                 return True
             at = text.find(bracket, at + 1)
     return False
@@ -158,5 +158,5 @@ def _constant(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)
-# A cycle is found by its depth too.
+# A cycle is detected by its depth.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))

@@ -1,7 +1,8 @@
-"""Modules that annotations name and that are loaded late: they cost much, or import the module that names them."""
+"""Modules and names that are imported when they are first used: they cost much, or import the module that names them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -18,3 +19,22 @@ class LazyModule:
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(import_module(self._name), attribute)
+
+
+def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """The module-level ``__getattr__`` of `package`, which imports the module of a public name when it is first used.
+
+    Parameters:
+        package: the name of the package.
+        modules: the public names by the module that defines them.
+    """
+    homes = {name: module for module, names in modules.items() for name in names}
+
+    def get_public_name(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(import_module(package), name, value)
+        return value
+
+    return get_public_name

@@ -1,8 +1,8 @@
 """A task is a log: which entries are legal, and what they add up to.
 
-All that affects a task's state lives in this file, and nothing here knows clocks, ids, IO or locks. There are two faces:
-`check` is strict and guards what a server writes; `Fold` is lenient and reads whatever a server sent, so the same fold
-serves the stores (over their own log) and the client (over a foreign stream).
+Everything that affects a task's state is in this module, which uses no clocks, ids, IO or locks. `check` is strict and guards
+what a server writes; `Fold` is lenient and reads whatever a server sent. The same fold serves the stores, over their own log,
+and the client, over the stream of a peer.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TypeAlias
 
+from a2a_sync.errors import A2AError
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -24,6 +25,13 @@ from a2a_sync.types import (
     TextPart,
 )
 
+__all__ = [
+    "ArtifactFold",
+    "Entry",
+    "IllegalTransition",
+    "LogEvent",
+]
+
 #: What a log entry can hold. Messages build the history and are not streamed; the other two are.
 LogEvent: TypeAlias = Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
@@ -32,7 +40,7 @@ LogEvent: TypeAlias = Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 class Entry:
     """One numbered entry of a task's log.
 
-    ``encoded`` keeps the event's bytes per protocol version: an entry is encoded once, however many listen.
+    ``encoded`` caches the event's bytes per protocol version: an entry is encoded once, however many read it.
     """
 
     number: int
@@ -41,11 +49,11 @@ class Entry:
 
     @property
     def streamed(self) -> bool:
-        """Streams carry it (spec 3.1.2: a task's stream has no messages)."""
+        """The entry is part of streams (spec 3.1.2: a task's stream has no messages)."""
         return not isinstance(self.event, Message)
 
 
-class IllegalTransition(ValueError):
+class IllegalTransition(A2AError, ValueError):
     """An entry that the task's state does not allow."""
 
 
@@ -87,7 +95,7 @@ def check(state: TaskState, events: Iterable[LogEvent]) -> TaskState:
 
 
 def ends_run(event: LogEvent) -> bool:
-    """The entry that ends its run whoever wrote it: a terminal state, or a question to the client."""
+    """The entry ends its run, whatever wrote it: a terminal state, or a question to the client."""
     return isinstance(event, TaskStatusUpdateEvent) and event.status.state in _ENDS_RUN
 
 

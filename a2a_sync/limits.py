@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+__all__ = [
+    "Limits",
+    "OwnerQuota",
+]
+
 #: The longest id that a client may choose, in characters.
-LONGEST_ID = 256
+MAX_ID_LENGTH = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,63 +21,54 @@ class Limits:
         max_body_bytes: largest request body; more is refused unread (HTTP 413).
         header_timeout: how long a client may take to send the head of a request; kept by the worker of `a2a_sync.gunicorn`,
             then the connection is closed.
-        body_idle_timeout: how long a client may be silent in the middle of a body.
-        body_timeout: how long a client may take to send a body, give or take a quarter; then its connection is cut.
+        body_idle_timeout: how long a client may send nothing in the middle of a body.
+        body_timeout: how long a client may take to send a body, give or take a quarter; then its connection is closed.
         max_message_parts: parts of a message.
         max_metadata_bytes: largest metadata of a message, and of a request, as JSON.
         max_page_size: largest page of ListTasks.
         max_history_length: most messages sent back with a task, whatever was asked for.
         max_response_bytes: bytes of tasks in one answer or in the snapshot of a stream, about as JSON. Histories are cut
             to their newest messages that fit, and pages of ListTasks end early; a task's artifacts are sent whole.
+        max_pending_response_bytes: stored bytes of the tasks in all responses of more than 1 MiB that a process reads and encodes at
+            the same time; others wait for them, up to ten seconds, then HTTP 429.
         max_history_part_bytes: largest part of a message that is sent back in a history; a larger one is left out, and a text says so.
 
     Runs:
         max_concurrent_runs: runs at once in one process, each on a thread of its own.
         max_queued_runs: runs that may wait for a thread; beyond it HTTP 429 and nothing is stored.
-        max_abandoned_threads: threads of runs past their limit that may linger beside `executions`.
+        max_abandoned_threads: threads of runs past their limit that may linger beside `max_concurrent_runs`.
         run_timeout: longest run; then the task is failed.
-        run_idle_timeout: longest time a run may stay silent; then the task is failed.
+        run_idle_timeout: longest time between two events of a run; then the task is failed.
         busy_task_timeout: how long a message to a busy task waits for the run to end.
         blocking_send_timeout: longest blocking send; then the task is returned as it is (None: until it pauses).
         direct_reply_timeout: how long a ``direct`` agent has to answer without a task.
         cancel_handler_timeout: how long ``handle_cancel`` may take before the task is canceled anyway.
-        worker_heartbeat_interval: how often a process tells the others that share its store that it is alive; after two without, its runs
-            are lost: failed, or run again where the agent says ``on_worker_lost = "retry"``.
-        max_run_attempts: how many workers may die with one request before its task is failed.
+        worker_heartbeat_interval: interval of the heartbeat of a process in a shared store; when two are missing, its runs are lost: failed,
+            or run again where the agent has ``on_worker_lost = "retry"``.
+        max_run_attempts: how many workers may die during one request before its task is failed.
 
     Tasks:
         terminal_task_ttl: how long a task is kept after it has ended.
-        interrupted_task_ttl: how long a task is kept that waits for its client (``input-required``, ``auth-required``).
+        interrupted_task_ttl: how long a task that waits for its client is kept (``input-required``, ``auth-required``).
         max_task_bytes: bytes of one stored task, about as JSON; a message that would make it more is refused (HTTP 413), and
             a run that would fails.
-        stream_replay_window: how long the streams of a run can be taken up again after it has ended; then the log of a task with many
-            entries is compacted to its messages and the sum of its artifacts, which all other reads are made of.
+        stream_replay_window: how long the streams of a run can be resumed after it has ended; then the log of a task with many entries
+            is compacted to its messages and its final artifacts, which all other reads are made of.
         max_context_state_bytes: largest `RequestContext.state` of a context, as JSON. A run that looks at its state reads all
             of it once, and each change stores all of it.
-        sweep_interval: how often a process looks for what is too old, give or take a half.
+        sweep_interval: how often a process removes and compacts old tasks, give or take a half.
 
     Streams:
         max_open_streams: open streams at once in one process; beyond it HTTP 429.
-        server_threads: threads of the server in one process. Streams and sends that wait for their answer each hold one; they
-            leave an eighth of them free, and at least two: beyond that HTTP 429. None: as many as the settings for
-            gunicorn tell, else no bound.
-        max_buffered_batches: batches of entries that wait for one subscriber; a slower one reads the log instead.
-        disconnect_check_interval: how often a silent stream looks for a lost client or a stopping server.
-        stream_keepalive_interval: how often a silent stream sends a comment.
+        server_threads: threads of the server in one process. Streams and blocking sends each hold one; they leave an eighth of them
+            free, and at least two: beyond that HTTP 429. None: the number that the settings for gunicorn pass, else no bound.
+        max_buffered_batches: batches of entries in the queue of one subscriber; a slower one reads the log instead.
+        disconnect_check_interval: how often an idle stream checks for a lost client or a stopping server.
+        stream_keepalive_interval: how often an idle stream sends a comment.
         write_timeout: how long a client may refuse to read.
         max_stream_age: longest life of one stream; the client resumes it.
-        store_poll_interval: how often somebody who waits looks at a shared store without having been told to: the safety net under
-            lossy hints, and the only way where there are none.
-
-    Push notifications:
-        push_configs: webhooks of one task.
-        push_payload: largest notification; a task without artifacts and history stands for a larger one.
-        push_timeout: how long a receiver may take to be connected to, to take a notification, and to answer; each.
-        push_deliveries: webhooks that a process posts to at once; a quarter of them at one receiver, half at receivers that
-            have just failed or are new, of which each owner has an eighth and each receiver one.
-        push_attempts: how often one notification is tried; then its webhook is disabled.
-        push_pause: wait after the first failure; twice as long after each further one.
-        push_longest_pause: longest wait between two tries, whatever the receiver asks for.
+        store_poll_interval: how often a process with streams or blocked calls polls a shared store, because messages between processes may
+            be lost.
     """
 
     max_body_bytes: int = 10 * 1024 * 1024
@@ -84,6 +80,7 @@ class Limits:
     max_page_size: int = 100
     max_history_length: int = 1000
     max_response_bytes: int | None = 32 * 1024 * 1024
+    max_pending_response_bytes: int = 32 * 1024 * 1024
     max_history_part_bytes: int | None = None
 
     max_concurrent_runs: int = 64
@@ -113,14 +110,6 @@ class Limits:
     write_timeout: float = 30.0
     max_stream_age: float = 3600.0
     store_poll_interval: float = 5.0
-
-    push_configs: int = 10
-    push_payload: int = 4 * 1024 * 1024
-    push_timeout: float = 15.0
-    push_deliveries: int = 16
-    push_attempts: int = 15
-    push_pause: float = 1.0
-    push_longest_pause: float = 1800.0
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -160,11 +149,11 @@ _MAY_BE_ZERO = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerQuota:
-    """What one owner of tasks may take of a server: the caller, or the owner that ``owner=`` names.
+    """What one owner of tasks (the caller, or the owner that ``owner=`` names) may use of a server.
 
     The agents of an `AgentHost` share one quota for each owner. Runs, streams and deliveries are counted in each process,
-    tasks and bytes in the store. Where a count is None, an owner gets a fair share: it may take another place while it
-    holds fewer than are free, so one owner alone gets half of them, two a third each, and the next owner finds some left.
+    tasks and bytes in the store. Where a count is None, an owner gets a fair share: it may take one more while it
+    holds fewer than are free, so one owner alone gets half of them, two a third each, and some are left for the next owner.
     Callers without a principal are one owner (``""``); where an app knows no others (no ``auth=``, no ``owner=``), its fair
     share is everything.
 
@@ -176,7 +165,7 @@ class OwnerQuota:
             most loses its oldest.
         max_stored_bytes: bytes of stored tasks when a run begins; the owner's oldest are evicted. Tasks that run may then grow to
             `Limits.max_task_bytes` each. None: no bound.
-        max_concurrent_deliveries: push notifications that are posted at once, of `Limits.push_deliveries`.
+        max_concurrent_deliveries: push notifications that are posted at once, of `PushOptions.max_concurrent_deliveries`.
 
     Raises:
         ValueError: a number that is not positive.

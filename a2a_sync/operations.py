@@ -1,62 +1,126 @@
-"""A call is data: the operations of the protocol, and what carries one from a client to a handler.
+"""The operations of the protocol, and a call of one: the data that clients, transports and the server pass on.
 
-An **endpoint** is any callable that takes a `Call` and gives its result (for a streaming operation: an `EventStream`).
-The server's `RequestHandler` is one and a client's transport is one, so a client can be put in front of either. Nothing
-here executes anything.
+An **endpoint** is a callable that takes a `Call` and returns the result of its operation; for a streaming operation that is an
+`EventStream`. The server's `RequestHandler` and the transports of the client are endpoints, so a client can call either. This
+module executes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from a2a_sync import types as t
 from a2a_sync.card import AgentCard
 
+__all__ = [
+    "AnyCall",
+    "AnyOperation",
+    "AnyRequest",
+    "AnyResult",
+    "CANCEL_TASK",
+    "CREATE_PUSH_CONFIG",
+    "Call",
+    "CallContext",
+    "DELETE_PUSH_CONFIG",
+    "Endpoint",
+    "EventStream",
+    "GET_EXTENDED_CARD",
+    "GET_PUSH_CONFIG",
+    "GET_TASK",
+    "Interceptor",
+    "LIST_PUSH_CONFIGS",
+    "LIST_TASKS",
+    "OPERATIONS",
+    "Operation",
+    "Principal",
+    "RequestT",
+    "ResultT",
+    "SEND_MESSAGE",
+    "SEND_STREAMING_MESSAGE",
+    "SUBSCRIBE_TO_TASK",
+    "StreamItem",
+]
+
+#: The request and the result of an operation, in functions that take any call.
+RequestT = TypeVar("RequestT", bound="AnyRequest")
+ResultT = TypeVar("ResultT", bound="AnyResult")
+_RequestT_co = TypeVar("_RequestT_co", bound="AnyRequest", covariant=True)
+_ResultT_co = TypeVar("_ResultT_co", bound="AnyResult", covariant=True)
+
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """One row of the protocol's table of operations (spec 3.1, 5.3).
+class Operation(Generic[_RequestT_co, _ResultT_co]):
+    """One row of the table of operations (spec 3.1, 5.3), typed by its request and its result.
 
-    ``request`` is the dataclass of its parameters, ``response`` that of its result (None: nothing). ``streaming`` says
-    that the result is a stream of `StreamResponse`; ``reads`` that it changes nothing and may be repeated freely;
-    ``addressed`` that its result names the server's own address.
+    Parameters:
+        name: the name of the operation, which is also its method name in 1.0.
+        request: the dataclass of its parameters.
+        response: the type that is written on the wire: of the result, or of the elements of a stream; None for no result.
+        streaming: the result is an `EventStream`.
+        reads: the operation changes nothing and can be repeated.
+        addressed: the result contains the address of the server.
     """
 
     name: str
-    request: type
-    response: Any
+    request: type[_RequestT_co]
+    response: object
     streaming: bool = False
     reads: bool = False
     addressed: bool = False
 
 
-SEND_MESSAGE = Operation("SendMessage", t.SendMessageRequest, t.SendMessageResponse)
-SEND_STREAMING_MESSAGE = Operation("SendStreamingMessage", t.SendMessageRequest, t.StreamResponse, streaming=True)
-GET_TASK = Operation("GetTask", t.GetTaskRequest, t.Task, reads=True)
-LIST_TASKS = Operation("ListTasks", t.ListTasksRequest, t.ListTasksResponse, reads=True)
-CANCEL_TASK = Operation("CancelTask", t.CancelTaskRequest, t.Task)
-SUBSCRIBE_TO_TASK = Operation("SubscribeToTask", t.SubscribeToTaskRequest, t.StreamResponse, streaming=True, reads=True)
-CREATE_PUSH_CONFIG = Operation(
+SEND_MESSAGE: Operation[t.SendMessageRequest, t.SendMessageResponse] = Operation(
+    "SendMessage", t.SendMessageRequest, t.SendMessageResponse
+)
+SEND_STREAMING_MESSAGE: Operation[t.SendMessageRequest, EventStream] = Operation(
+    "SendStreamingMessage", t.SendMessageRequest, t.StreamResponse, streaming=True
+)
+GET_TASK: Operation[t.GetTaskRequest, t.Task] = Operation("GetTask", t.GetTaskRequest, t.Task, reads=True)
+LIST_TASKS: Operation[t.ListTasksRequest, t.ListTasksResponse] = Operation(
+    "ListTasks", t.ListTasksRequest, t.ListTasksResponse, reads=True
+)
+CANCEL_TASK: Operation[t.CancelTaskRequest, t.Task] = Operation("CancelTask", t.CancelTaskRequest, t.Task)
+SUBSCRIBE_TO_TASK: Operation[t.SubscribeToTaskRequest, EventStream] = Operation(
+    "SubscribeToTask", t.SubscribeToTaskRequest, t.StreamResponse, streaming=True, reads=True
+)
+CREATE_PUSH_CONFIG: Operation[t.TaskPushNotificationConfig, t.TaskPushNotificationConfig] = Operation(
     "CreateTaskPushNotificationConfig", t.TaskPushNotificationConfig, t.TaskPushNotificationConfig
 )
-GET_PUSH_CONFIG = Operation(
+GET_PUSH_CONFIG: Operation[t.GetTaskPushNotificationConfigRequest, t.TaskPushNotificationConfig] = Operation(
     "GetTaskPushNotificationConfig", t.GetTaskPushNotificationConfigRequest, t.TaskPushNotificationConfig, reads=True
 )
-LIST_PUSH_CONFIGS = Operation(
-    "ListTaskPushNotificationConfigs",
-    t.ListTaskPushNotificationConfigsRequest,
-    t.ListTaskPushNotificationConfigsResponse,
-    reads=True,
+LIST_PUSH_CONFIGS: Operation[t.ListTaskPushNotificationConfigsRequest, t.ListTaskPushNotificationConfigsResponse] = (
+    Operation(
+        "ListTaskPushNotificationConfigs",
+        t.ListTaskPushNotificationConfigsRequest,
+        t.ListTaskPushNotificationConfigsResponse,
+        reads=True,
+    )
 )
-DELETE_PUSH_CONFIG = Operation("DeleteTaskPushNotificationConfig", t.DeleteTaskPushNotificationConfigRequest, None)
-GET_EXTENDED_CARD = Operation(
+DELETE_PUSH_CONFIG: Operation[t.DeleteTaskPushNotificationConfigRequest, None] = Operation(
+    "DeleteTaskPushNotificationConfig", t.DeleteTaskPushNotificationConfigRequest, None
+)
+GET_EXTENDED_CARD: Operation[t.GetExtendedAgentCardRequest, AgentCard] = Operation(
     "GetExtendedAgentCard", t.GetExtendedAgentCardRequest, AgentCard, reads=True, addressed=True
 )
 
+#: The request of any operation.
+AnyRequest: TypeAlias = (
+    t.SendMessageRequest
+    | t.GetTaskRequest
+    | t.ListTasksRequest
+    | t.CancelTaskRequest
+    | t.SubscribeToTaskRequest
+    | t.TaskPushNotificationConfig
+    | t.GetTaskPushNotificationConfigRequest
+    | t.ListTaskPushNotificationConfigsRequest
+    | t.DeleteTaskPushNotificationConfigRequest
+    | t.GetExtendedAgentCardRequest
+)
 #: Every operation by its name.
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, AnyOperation] = {
     operation.name: operation
     for operation in (
         SEND_MESSAGE,
@@ -74,9 +138,9 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-#: The header that makes a send repeatable (the same key means the same send), in lower case.
+#: The header that makes a send idempotent (the same key means the same send), in lower case.
 IDEMPOTENCY_KEY = "idempotency-key"
-#: The extension by which a card says that the agent understands that header.
+#: The extension by which a card declares support for that header.
 IDEMPOTENT_SEND = "urn:a2a-sync:idempotent-send:1"
 
 
@@ -87,7 +151,7 @@ def is_idempotency_key(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who calls: an id that owns tasks, and what an authenticator knows besides."""
+    """An authenticated caller: the id that owns its tasks, and the scopes and claims of its credentials."""
 
     id: str = ""
     scopes: tuple[str, ...] = ()
@@ -96,16 +160,25 @@ class Principal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """What surrounds a call and is not part of its request.
+    """The context of a call: all that is not part of its request.
 
-    ``headers`` have lower-case names. ``extensions`` are the URIs that are asked for; ``activated`` holds those of them that
-    the server has activated, each with a value of its own. ``key`` is by what a send is known again. What a server puts
-    into ``answer_headers`` goes out with its answer, if that goes over a wire; a client finds there, in lower case, what came
-    with it. ``last_event_id`` is the number after which
-    a stream resumes. ``timeout`` is the client's limit for the whole call, in seconds, ``opening`` the one until the answer
-    begins. ``deadline`` is the monotonic time at which a caller of this process stops waiting. ``gone`` tells a server that nobody waits for the answer any more. ``address`` is the URL by which the server
-    was reached, for operations whose result names it. ``owner`` is whose tasks are meant, where that is not the principal.
-    ``peer`` is the network address that the call came from, as far as a server is told.
+    Parameters:
+        headers: request headers, names in lower case.
+        principal: the authenticated caller, or None.
+        extensions: URIs of the requested extensions.
+        activated: the extensions that the server has activated: their URIs, each with a value of its own.
+        key: identifies an idempotent send.
+        answer_headers: headers that the server adds to its answer; a client finds the headers of the answer here, in lower
+            case. None if they are not needed.
+        version: the protocol version of the call.
+        last_event_id: the event after which a stream resumes.
+        timeout: the client's limit for the whole call, in seconds.
+        opening: the client's limit until the answer begins, in seconds.
+        deadline: the monotonic time at which a caller of this process stops waiting.
+        gone: returns True once no reader is left for the answer.
+        address: the URL at which the server was called, for operations whose result contains it.
+        owner: the owner of the tasks, if that is not the principal.
+        peer: the network address of the caller, or ``""``.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -126,16 +199,16 @@ class CallContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One operation with its request and its surroundings."""
+class Call(Generic[_RequestT_co, _ResultT_co]):
+    """One operation with its request and its context."""
 
-    operation: Operation
-    request: Any
+    operation: Operation[_RequestT_co, _ResultT_co]
+    request: _RequestT_co
     context: CallContext = field(default_factory=CallContext)
 
     @property
     def task_id(self) -> str:
-        """The task that is meant; ``""`` where none is named."""
+        """The id of the task that the request names; ``""`` if it names none."""
         if isinstance(self.request, t.SendMessageRequest):
             return self.request.message.task_id
         task_id: str | None = getattr(self.request, "task_id", None)
@@ -144,11 +217,14 @@ class Call:
 
 @dataclass(slots=True)
 class StreamItem:
-    """One element of a stream. ``number`` is the version of the task it stands for (the SSE id), None where there is none.
+    """One element of a stream.
 
-    ``last``: the peer says that nothing follows (only some versions of the protocol say so; a stream may just end).
-    ``encoded`` keeps the event's bytes per protocol version and is shared with the log entry it came from. ``size`` is that of
-    the event as it came over a wire, in bytes; 0 inside a process.
+    Parameters:
+        event: the event.
+        number: the version of the task after the event (the SSE id); None if it has none.
+        encoded: the bytes of the event by protocol version, shared with its log entry.
+        last: the peer marked the event as the last one. Only some versions of the protocol do so.
+        size: the bytes of the event on the wire; 0 inside a process.
     """
 
     event: t.StreamResponse
@@ -165,22 +241,48 @@ class EventStream(Protocol):
     def __iter__(self) -> Iterator[StreamItem]: ...
 
     def close(self) -> None:
-        """Stop listening. The task goes on."""
+        """End the stream. The task goes on."""
 
 
-Endpoint: TypeAlias = Callable[[Call], Any]
+#: The result of any operation.
+AnyResult: TypeAlias = (
+    t.Task
+    | t.Message
+    | EventStream
+    | t.ListTasksResponse
+    | t.TaskPushNotificationConfig
+    | t.ListTaskPushNotificationConfigsResponse
+    | AgentCard
+    | None
+)
+AnyOperation: TypeAlias = Operation[AnyRequest, AnyResult]
+AnyCall: TypeAlias = Call[AnyRequest, AnyResult]
+
+
+class Endpoint(Protocol):
+    """Executes calls: `Call[Request, Result]` in, `Result` out. May be called from any thread.
+
+    Raises:
+        AgentError: the agent answered with an error.
+        TransportError: no usable answer arrived (endpoints of a client).
+    """
+
+    def __call__(self, call: Call[RequestT, ResultT], /) -> ResultT: ...
+
+
+#: Wraps an endpoint in another one.
 Interceptor: TypeAlias = Callable[[Endpoint], Endpoint]
 
 
 class SendKey(NamedTuple):
-    """By what a send is known again: its caller's key, and a fingerprint of its content. Other content is another send."""
+    """Identifies an idempotent send: the key of its caller, and a fingerprint of its content."""
 
     key: str
     fingerprint: str
 
 
 class Webhook(NamedTuple):
-    """A push configuration to be kept, with its ids, and the protocol version that it is told in."""
+    """A push configuration to store, with its ids, and the protocol version of its notifications."""
 
     config: t.TaskPushNotificationConfig
     version: str
@@ -188,10 +290,10 @@ class Webhook(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What a run needs to know of the request that started it, on whatever worker it runs.
+    """The request of a run, as the store keeps it for any worker.
 
     It can be serialised and never holds credentials: headers are those on an allow list. ``attempt`` counts the workers
-    that have begun to run it. ``key`` and ``webhook`` are kept by the store beside the request and not in it.
+    that have begun to run it. ``key`` and ``webhook`` are stored beside the request and not in it.
     """
 
     message: t.Message
@@ -217,19 +319,19 @@ class RunRequest:
         return self.message.context_id
 
 
-#: Stands between an agent of several and its caller in the owner of a task, and in nobody's id.
+#: Separates the name of a mounted agent from its caller in the owner of a task; no id contains it.
 OWNER_MARK = "\x1f"
-#: Begins the owner of tasks that ``owner=`` names, and nobody's id: an owner and a caller of one name are two.
+#: The first character of an owner that ``owner=`` names; no id of a caller begins with it, so the two never coincide.
 NAMED_MARK = "\x1e"
 
 
 def quota_owner(owner: str) -> str:
-    """By what the places and the tasks of an owner are counted: the agents of one host count together."""
+    """The owner that quotas count for: all agents of one host count together."""
     return owner.partition(OWNER_MARK)[2] if OWNER_MARK in owner else owner
 
 
 def owner_of(context: CallContext) -> str:
-    """Whose tasks a call means: of whom the author named, else of its caller; ``""`` where there is nobody."""
+    """The owner of the tasks of a call: the one that ``owner=`` named, else the caller; ``""`` without either."""
     if context.owner is not None:
         return context.owner
     return context.principal.id if context.principal is not None else ""

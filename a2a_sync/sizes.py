@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,10 +46,16 @@ def artifact_size(artifact: Artifact) -> int:
 
 
 def event_size(event: Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> int:
-    """An entry of a task's log."""
-    if isinstance(event, Message):
+    """An entry of a task's log. Each is measured when it is written, so the usual ones take few calls."""
+    if isinstance(event, TaskStatusUpdateEvent):
+        size = _AROUND if event.status.message is None else _status(event.status)
+    elif isinstance(event, Message):
         return message_size(event)
-    size = _status(event.status) if isinstance(event, TaskStatusUpdateEvent) else artifact_size(event.artifact)
+    else:
+        artifact = event.artifact
+        size = _AROUND + len(artifact.name) + len(artifact.description) + _parts(artifact.parts)
+        if artifact.metadata:
+            size += _metadata(artifact.metadata)
     return size + _metadata(event.metadata) if event.metadata else size
 
 
@@ -79,7 +85,9 @@ def _status(status: TaskStatus) -> int:
     return _AROUND if status.message is None else _AROUND + message_size(status.message)
 
 
-def _parts(parts: Iterable[Part]) -> int:
+def _parts(parts: Sequence[Part]) -> int:
+    if len(parts) == 1 and isinstance(part := parts[0], TextPart) and not part.metadata and part.text.isascii():
+        return _AROUND_PART + len(part.text)
     size = 0
     for part in parts:
         size += _AROUND_PART + part_size(part)

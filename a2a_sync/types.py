@@ -1,10 +1,10 @@
-"""The data model of A2A 1.0 as frozen dataclasses: what every version and every binding has in common.
+"""The data model of A2A 1.0 as frozen dataclasses, shared by all versions and bindings.
 
-Objects here hold data and offer read-only views (``.text``, ``.state``). They know neither JSON nor versions: codecs do.
-Sequences are tuples and objects are frozen, so they are shared between threads without copies; the dictionaries inside
-(``metadata``, ``data``) count as read-only once they are in an object.
+The objects hold data and offer read-only views (``.text``, ``.state``). JSON and versions are the business of codecs.
+Sequences are tuples and objects are frozen, so threads share them without copies. Dictionaries inside (``metadata``, ``data``)
+must not be changed once they are part of an object.
 
-Following ProtoJSON, an absent string is ``""``. ``None`` marks absence only where the protocol tells absent from default
+As in ProtoJSON, an absent string is ``""``. ``None`` marks absence only where the protocol distinguishes absent from default
 (``history_length``, ``streaming`` …).
 """
 
@@ -20,16 +20,56 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypeAlias, TypeVar
 
+from a2a_sync.errors import DataPartError, InvalidParamsError, NoTaskError, VersionNotSupportedError
+
+__all__ = [
+    "Artifact",
+    "AuthenticationInfo",
+    "CancelTaskRequest",
+    "DataPart",
+    "DeleteTaskPushNotificationConfigRequest",
+    "FilePart",
+    "GetExtendedAgentCardRequest",
+    "GetTaskPushNotificationConfigRequest",
+    "GetTaskRequest",
+    "JSON",
+    "JSONObject",
+    "ListTaskPushNotificationConfigsRequest",
+    "ListTaskPushNotificationConfigsResponse",
+    "ListTasksRequest",
+    "ListTasksResponse",
+    "Message",
+    "Metadata",
+    "Part",
+    "Reply",
+    "Role",
+    "SendMessageConfiguration",
+    "SendMessageRequest",
+    "SendMessageResponse",
+    "StreamResponse",
+    "SubscribeToTaskRequest",
+    "Task",
+    "TaskArtifactUpdateEvent",
+    "TaskPushNotificationConfig",
+    "TaskState",
+    "TaskStatus",
+    "TaskStatusUpdateEvent",
+    "TextPart",
+    "UpdateEvent",
+    "from_dict",
+    "new_id",
+]
+
 JSON: TypeAlias = Any
 Metadata: TypeAlias = Mapping[str, JSON]
 _T = TypeVar("_T")
 
 
 class _Nothing(dict[str, Any]):
-    """The one empty dictionary of all objects without metadata: most have none, and a store keeps very many."""
+    """The empty dictionary that all objects without metadata share, which saves memory in stores."""
 
     def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
-        raise TypeError("metadata is read-only; give the object its metadata when it is made")
+        raise TypeError("metadata is read-only; pass it when the object is created")
 
     __setitem__ = setdefault = update = __ior__ = _refuse
 
@@ -45,11 +85,11 @@ def _nothing() -> Metadata:
 
 
 def new_id() -> str:
-    """A fresh opaque identifier: no ``/``, ``:`` or ``%``, so that it fits into any path.
+    """Return a new opaque identifier without ``/``, ``:`` or ``%``, so that it fits into any path.
 
-    A UUID that begins with the time (RFC 9562, version 7, with 12 bits for parts of a millisecond): new ids are neighbours in
-    an index, so that a store with many tasks writes as fast as an empty one, and tasks of one millisecond sort as they
-    came. Its last 62 bits are random.
+    A UUID that begins with the time (RFC 9562, version 7, with 12 bits for parts of a millisecond): new ids are adjacent in
+    an index, so that a store with many tasks writes as fast as an empty one, and tasks of one millisecond sort in order of
+    creation. The last 62 bits are random.
     """
     milliseconds, rest = divmod(time.time_ns(), 1_000_000)
     moment = milliseconds << 80 | 7 << 76 | rest * 4096 // 1_000_000 << 64
@@ -59,7 +99,7 @@ def new_id() -> str:
 
 
 class JSONObject:
-    """What the types of the protocol have in common: their JSON, in either version of the protocol."""
+    """The base of the types of the protocol: conversion to and from JSON, in either version of the protocol."""
 
     __slots__ = ()
 
@@ -67,10 +107,10 @@ class JSONObject:
         """The object as the protocol writes it, ready for `json.dumps`: names in camel case, bytes in base64, times as text.
 
         Parameters:
-            version: ``"1.0"`` or ``"0.3"``, in the form of JSON-RPC. What a version has no word for is left out.
+            version: ``"1.0"`` or ``"0.3"``, in the form of JSON-RPC. Members that the version does not have are omitted.
 
         Raises:
-            ValueError: a timestamp has no time zone, or a card to be written in 0.3 has no interface of 0.3.
+            ValueError: a timestamp has no time zone, or a card is written in 0.3 and has no interface of 0.3.
             VersionNotSupportedError: there is no such version, or it has no such type.
         """
         value: dict[str, JSON] = _in(version, lambda codec: codec.dump(self))
@@ -78,10 +118,10 @@ class JSONObject:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, JSON], version: str = "1.0") -> Self:
-        """The object that `value`, made by `to_dict` or by `json.loads` of what a peer wrote, stands for.
+        """The object of `value`, which is the result of `to_dict` or of `json.loads`.
 
         Raises:
-            InvalidParamsError: a member is missing or wrong; the message names it.
+            InvalidParamsError: a member is missing or invalid; the message names it.
             VersionNotSupportedError: there is no such version, or it has no such type.
         """
         found: Self = from_dict(cls, value, version)
@@ -92,16 +132,13 @@ def from_dict(cls: Any, value: Mapping[str, JSON], version: str = "1.0") -> Any:
     """As `JSONObject.from_dict`, of a class or of a union: `Part`, `StreamResponse`, `SendMessageResponse`."""
     found = _in(version, lambda codec: codec.load(cls, dict(value)))
     if isinstance(cls, type) and not isinstance(found, cls):
-        from a2a_sync.errors import InvalidParamsError
-
         raise InvalidParamsError(f"expected a {cls.__name__}, got a {type(found).__name__}")
     return found
 
 
 def _in(version: str, convert: Callable[[Any], Any]) -> Any:
-    # The one way up from the data model: codecs are made of these types.
+    # The only import of a higher layer: codecs consist of these types.
     from a2a_sync.codec import by_version
-    from a2a_sync.errors import VersionNotSupportedError
 
     codec = by_version(version)
     try:
@@ -111,7 +148,7 @@ def _in(version: str, convert: Callable[[Any], Any]) -> Any:
 
 
 class TaskState(enum.StrEnum):
-    """Where a task stands (spec 4.1.3). Values read like the words people use; codecs spell them for the wire.
+    """The state of a task (spec 4.1.3). Codecs write the names of each protocol version.
 
     ``CANCELLED`` is another name of ``CANCELED``, and ``TaskState("cancelled")`` is the same state.
     """
@@ -129,19 +166,21 @@ class TaskState(enum.StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> TaskState | None:
-        # What is sent is always the protocol's spelling.
+        # The protocol's spelling has one L.
         if value == "cancelled":
             return cls.CANCELED
-        raise ValueError(f"{value!r} is no state of a task; there are {', '.join(repr(state.value) for state in cls)}")
+        raise ValueError(
+            f"{value!r} is no state of a task; the states are {', '.join(repr(state.value) for state in cls)}"
+        )
 
     @property
     def terminal(self) -> bool:
-        """The task has ended for good."""
+        """The task has ended and cannot continue."""
         return self in _TERMINAL
 
     @property
     def interrupted(self) -> bool:
-        """The task waits for its client."""
+        """The task waits for input from its client."""
         return self in _INTERRUPTED
 
     @property
@@ -153,12 +192,12 @@ class TaskState(enum.StrEnum):
 _TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
 _INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
 _PAUSED = _TERMINAL | _INTERRUPTED
-#: States in which the message of the status stands before what was made until then.
+#: States in which the message of the status takes precedence over artifacts.
 _EXPLAINED = _INTERRUPTED | {TaskState.FAILED, TaskState.REJECTED}
 
 
 class Role(enum.StrEnum):
-    """Who wrote a message."""
+    """The author of a message."""
 
     UNSPECIFIED = "unspecified"
     USER = "user"
@@ -180,7 +219,7 @@ class TextPart(JSONObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePart(JSONObject):
-    """A file: its bytes in ``raw``, or where to find it in ``url``; exactly one of the two.
+    """A file: its bytes in ``raw``, or its address in ``url``; exactly one of the two.
 
     Check a peer's ``url`` before fetching it: it may point into your own network.
     """
@@ -206,7 +245,7 @@ class FilePart(JSONObject):
     def from_path(
         cls, path: str | os.PathLike[str], *, media_type: str = "", metadata: Metadata | None = None
     ) -> FilePart:
-        """The file at `path`, read now. The media type is guessed from the name where it is not given.
+        """The file at `path`, read now. The media type is guessed from the name unless it is given.
 
         Raises:
             OSError: the file cannot be read.
@@ -227,10 +266,10 @@ class DataPart(JSONObject):
 
     @classmethod
     def of(cls, value: object, *, metadata: Metadata | None = None) -> DataPart:
-        """A data part from one of your own dataclasses (or a dict, list, number …).
+        """A data part from a dataclass instance (or a dict, list, number …).
 
         Raises:
-            DataPartError: the value cannot be said in JSON.
+            DataPartError: the value cannot be written as JSON.
         """
         from a2a_sync.datapart import to_json
 
@@ -255,8 +294,6 @@ def _text(parts: Iterable[Part], between: str) -> str:
 
 
 def _first_data(parts: Iterable[Part], cls: type[_T]) -> _T:
-    from a2a_sync.errors import DataPartError
-
     for part in parts:
         if isinstance(part, DataPart):
             return part.data_as(cls)
@@ -266,8 +303,28 @@ def _first_data(parts: Iterable[Part], cls: type[_T]) -> _T:
 # -- messages, artifacts, tasks (spec 4.1) ------------------------------------------------------------------------------
 
 
+class Reply(JSONObject):
+    """What `Client.send` returns: the base of `Task` and `Message`, and of nothing else."""
+
+    __slots__ = ()
+
+    @property
+    def text(self) -> str:
+        """The text of the answer."""
+        raise NotImplementedError(f"{type(self).__name__} is neither a Task nor a Message")
+
+    @property
+    def task(self) -> Task:
+        """The task; the reply itself if it is one.
+
+        Raises:
+            NoTaskError: the agent answered with a message instead of a task.
+        """
+        raise NoTaskError("the agent answered with a message, which has no task; check for `Message` first")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message(JSONObject):
+class Message(Reply):
     """One turn of a conversation."""
 
     role: Role
@@ -322,7 +379,7 @@ class Artifact(JSONObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStatus(JSONObject):
-    """State, the message that explains it, and since when (an aware datetime in UTC)."""
+    """A state, its message, and the time of the change (an aware datetime in UTC)."""
 
     state: TaskState
     message: Message | None = None
@@ -330,7 +387,7 @@ class TaskStatus(JSONObject):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task(JSONObject):
+class Task(Reply):
     """A unit of work: its state, its results and its conversation, oldest message first."""
 
     id: str
@@ -341,16 +398,21 @@ class Task(JSONObject):
     metadata: Metadata = field(default_factory=_nothing)
 
     @property
+    def task(self) -> Task:
+        """The task itself."""
+        return self
+
+    @property
     def state(self) -> TaskState:
-        """Short for ``task.status.state``."""
+        """The state: ``task.status.state``."""
         return self.status.state
 
     @property
     def text(self) -> str:
         """The text of the answer: that of the artifacts, one per line; without any, that of `answer_message`.
 
-        The two swap places where the task waits for its client, has failed or was rejected. While it is submitted or works,
-        the artifacts alone count: the messages of that time are progress.
+        The order is reversed for tasks that are interrupted, failed or rejected. While a task is submitted or working, only
+        artifacts count: its messages report progress.
         """
         made = "\n".join(text for text in (artifact.text for artifact in self.artifacts) if text)
         message = self.answer_message
@@ -359,8 +421,8 @@ class Task(JSONObject):
 
     @property
     def answer_message(self) -> Message | None:
-        """The message of a paused task that holds its answer where no artifact does: the message of the status, else the
-        agent's last one in the history since the last of the user. None where there is none, or the task is not paused."""
+        """The message with the answer of a paused task that has none in an artifact: the message of the status, else the last
+        message of the agent in the history since the last one of the user. None if there is none or the task is not paused."""
         if not self.state.paused or self.status.message is not None:
             return self.status.message if self.state.paused else None
         last = self.history[-1] if self.history else None
@@ -370,7 +432,7 @@ class Task(JSONObject):
         """The artifact with this name, or with this id.
 
         Raises:
-            KeyError: there is none; it lists the names, or ids, of those that there are.
+            KeyError: there is none; the message lists the names or ids of the existing artifacts.
         """
         for artifact in self.artifacts:
             if name in (artifact.name, artifact.artifact_id):
@@ -386,8 +448,8 @@ class Task(JSONObject):
 class TaskStatusUpdateEvent(JSONObject):
     """A task's status changed.
 
-    ``final`` is what a peer of protocol 0.3 said: whether the event is the last one of its stream. It is None in 1.0, which
-    has no such member; it is ignored by comparisons and when the event is sent, where it follows from the state.
+    ``final`` is the member of protocol 0.3 that marks the last event of a stream; None in 1.0, which has no such member.
+    Comparisons ignore it; when the event is sent, it is derived from the state.
     """
 
     task_id: str = ""
@@ -432,13 +494,13 @@ class AuthenticationInfo(JSONObject):
     other_schemes: tuple[str, ...] = ()
 
 
-#: Metadata of a webhook that nothing is posted to any more: why.
+#: Metadata of a disabled webhook: the reason.
 WEBHOOK_DISABLED = "urn:a2a-sync:push:disabled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPushNotificationConfig(JSONObject):
-    """A webhook of a task. ``metadata`` is what an agent says of it; the protocol has no such member."""
+    """A webhook of a task. ``metadata`` is set by the agent; the protocol has no such member."""
 
     url: str
     id: str = ""
@@ -455,7 +517,7 @@ class TaskPushNotificationConfig(JSONObject):
 
     @property
     def disabled(self) -> str:
-        """Why the agent posts nothing to it any more, until it is set again; empty while it does. From agents on this library."""
+        """The reason why the agent disabled the webhook, until it is set again; empty if it is active. Set by agents of this library."""
         return str(self.metadata.get(WEBHOOK_DISABLED, ""))
 
 
@@ -464,7 +526,7 @@ class TaskPushNotificationConfig(JSONObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessageConfiguration(JSONObject):
-    """How a send should be answered."""
+    """Options for the answer to a send."""
 
     accepted_output_modes: tuple[str, ...] = ()
     task_push_notification_config: TaskPushNotificationConfig | None = None
@@ -507,7 +569,7 @@ class ListTasksRequest(JSONObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTasksResponse(JSONObject):
-    """A page of tasks, newest status first; ``total_size`` counts all that match."""
+    """A page of tasks, newest status first; ``total_size`` counts all matching tasks."""
 
     tasks: tuple[Task, ...] = ()
     next_page_token: str = ""
@@ -534,7 +596,7 @@ class SubscribeToTaskRequest(JSONObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTaskPushNotificationConfigRequest(JSONObject):
-    """GetTaskPushNotificationConfig; without an ``id``, which only protocol 0.3 can ask, the task's first."""
+    """GetTaskPushNotificationConfig. An empty ``id``, which only protocol 0.3 allows, means the first webhook of the task."""
 
     task_id: str
     id: str = ""

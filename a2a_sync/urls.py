@@ -1,8 +1,8 @@
-"""The reader of ``http`` and ``https`` URLs: what judges a URL and what connects to it use the same host and port.
+"""The parser of ``http`` and ``https`` URLs: checks and connections use the same host and port.
 
-Two parsers that disagree on the host of one URL are an attack: the first decides that credentials may be sent, the second
-connects elsewhere. So URLs are read here only, by a grammar narrower than RFC 3986 whose URLs every common parser reads
-alike, and connections are made to the host and port found here. No network is used.
+Two parsers that disagree on the host of a URL allow attacks: by the first, credentials may be sent, and the second connects
+elsewhere. So URLs are parsed only here, by a grammar narrower than RFC 3986 whose URLs all common parsers read alike, and
+connections are made to the host and port found here. No network is used.
 """
 
 from __future__ import annotations
@@ -11,23 +11,25 @@ import ipaddress
 import re
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin
 
 from a2a_sync.errors import UnsafeURLError
 
 MAX_LENGTH = 16 * 1024
+_MAX_CACHED_LENGTH = 1024
 
 _PORTS = {"http": 80, "https": 443}
 _FORBIDDEN = re.compile(r'[^!-~]|["<>\\]')
 _URL = re.compile(r"(?P<scheme>https?)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?(?:#.*)?", re.I)
+_WITH_CREDENTIALS = re.compile(r"(https?://)([^/?#\\]*)@(.*)", re.IGNORECASE | re.DOTALL)
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f.]*:[0-9a-f:.]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{1,5}))?", re.I)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-#: What a resolver, or a library on the way to it, may read as (a part of) an IPv4 address.
+#: Labels that a resolver, or a library before it, may read as an IPv4 address or a part of one.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
 class URL(NamedTuple):
-    """A URL, read. ``host`` is in lower case and without brackets, ``port`` is always set; the fragment is dropped."""
+    """A parsed URL. ``host`` is in lower case and without brackets, ``port`` is always set; the fragment is dropped."""
 
     scheme: str
     host: str
@@ -42,18 +44,18 @@ class URL(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """Host and port as they stand in a URL; without the port where it is that of the scheme."""
+        """Host and port as in a URL; the default port of the scheme is left out."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def target(self) -> str:
-        """Path and query, as in the first line of a request."""
+        """Path and query, as in the request line."""
         return (self.path or "/") + (f"?{self.query}" if self.query else "")
 
     @property
     def shown(self) -> str:
-        """The URL without its query, which can hold secrets: for errors and logs."""
+        """The URL without its query, which can contain secrets: for errors and logs."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def __repr__(self) -> str:
@@ -63,16 +65,20 @@ class URL(NamedTuple):
         return self.shown + (f"?{self.query}" if self.query else "")
 
 
-@lru_cache(512)
 def parse(text: str) -> URL:
-    """Read an absolute URL.
+    """Parse an absolute URL.
 
     Raises:
-        UnsafeURLError: it is none, or is written in a way that two readers may understand differently: with user information,
-            a backslash, blanks, control characters, or an IPv4 address in another form than four decimal numbers.
+        UnsafeURLError: it is none, or two parsers may read it differently: it has user information, a backslash, blanks, control
+            characters, or an IPv4 address in another form than four decimal numbers.
     """
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
         raise UnsafeURLError(f"must be text of at most {MAX_LENGTH} characters")
+    # A query may hold secrets, which must not stay in memory.
+    return _parse(text) if "?" in text or len(text) > _MAX_CACHED_LENGTH else _parse_cached(text)
+
+
+def _parse(text: str) -> URL:
     _check_characters(text)
     found = _URL.fullmatch(text)
     if found is None:
@@ -91,8 +97,11 @@ def parse(text: str) -> URL:
     return URL(scheme, host, port, found["path"], found["query"] or "")
 
 
+_parse_cached = lru_cache(512)(_parse)
+
+
 def join(base: str, reference: str) -> str:
-    """The absolute URL that `reference`, of a card or a redirect, means when it is found at `base`.
+    """The absolute URL of `reference`, of a card or a redirect, relative to `base`.
 
     Raises:
         UnsafeURLError: as `parse`.
@@ -106,11 +115,32 @@ def join(base: str, reference: str) -> str:
     return joined
 
 
-def literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address that a host in lower case is; None for a name.
+def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+    """`url` without user and password, and these two; None if it has none.
 
     Raises:
-        UnsafeURLError: it is neither, or an address in one of the forms that only some readers understand.
+        UnsafeURLError: the remaining URL cannot be called.
+    """
+    found = _WITH_CREDENTIALS.fullmatch(url)
+    bare = found[1] + found[3] if found else url
+    parse(bare)
+    if found is None:
+        return bare, None
+    user, _, password = found[2].partition(":")
+    return bare, (unquote(user), unquote(password))
+
+
+def may_send_credentials(home: str, url: str) -> bool:
+    """Credentials for `home` may be sent to `url`: it has the same origin, or is the same host with https instead of http."""
+    ours, theirs = parse(home).origin, parse(url).origin
+    return ours == theirs or (ours[::2] == ("http", 80) and theirs == ("https", ours[1], 443))
+
+
+def literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The IP address of a host that is an address literal, in lower case; None for a name.
+
+    Raises:
+        UnsafeURLError: it is neither, or an address in a form that only some parsers accept.
     """
     if ":" in host:
         try:
@@ -129,7 +159,7 @@ def literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_name(text: str) -> bool:
-    """`text`, in lower case, is the name of a host."""
+    """`text`, in lower case, is a host name."""
     try:
         return literal(text) is None
     except UnsafeURLError:

@@ -1,7 +1,7 @@
-"""The other side of push notifications: a webhook that sees who posts to it, and gives what was posted as events.
+"""The receiver of push notifications: a webhook that authenticates the sender and returns what was posted as events.
 
-A small WSGI application, and a function for views that exist already. What it takes may come from any agent, of protocol 1.0
-or 0.3; only agents built on this library sign and number their notifications. Nothing of a server is needed for it.
+A small WSGI application, and a function for views of a web framework. Any agent of protocol 1.0 or 0.3 can post to it; only
+agents built on this library sign and number their notifications. It loads nothing of a server.
 """
 
 from __future__ import annotations
@@ -22,10 +22,17 @@ from a2a_sync import jsontext
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE, NOTIFICATION_TOKEN
 from a2a_sync.codec import DecodeError, by_version
 from a2a_sync.concurrency.fork import renew_in_child
-from a2a_sync.errors import JSONParseError, StoreError, UnavailableError
+from a2a_sync.errors import A2AError, JSONParseError, StoreError, UnavailableError
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import JSON, AuthenticationInfo, StreamResponse, Task
+
+__all__ = [
+    "NotificationRefusedError",
+    "PushNotification",
+    "ReplayCache",
+    "WebhookReceiver",
+]
 
 logger = get_logger(__name__)
 
@@ -45,8 +52,8 @@ _PHRASES = {
 }
 
 
-class NotificationRefusedError(Exception):
-    """What was posted is not taken. ``status`` is the HTTP status to answer with; the message is for the sender."""
+class NotificationRefusedError(A2AError):
+    """A notification was refused. ``status`` is the HTTP status of the response; the message is for the sender."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -55,9 +62,9 @@ class NotificationRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushNotification:
-    """Something that an agent tells of a task: an event of 1.0, or the task itself (0.3, and the beginning of others).
+    """A notification of a task: an event of 1.0, or the task itself (in 0.3, and the first one in 1.0).
 
-    ``id`` is the same where the same is told twice; empty where the agent does not say. ``claims`` are what it has signed.
+    ``id`` is the same when it is posted again; empty where the agent sends none. ``claims`` are those of its signature.
     """
 
     event: StreamResponse
@@ -75,55 +82,55 @@ class HeaderItems(Protocol):
 
 
 class ReplayCache(Protocol):
-    """The keys of notifications that were taken, for receivers that refuse them a second time.
+    """The keys of accepted notifications, for receivers that refuse them a second time.
 
     A key is 64 hexadecimal digits. Methods are called from any thread, on the thread of the request; whatever they raise,
     the notification is refused with 503, and the agent posts it again later.
     """
 
     def add(self, key: str, ttl: float, *, evict: bool) -> bool:
-        """Remember `key` for `ttl` seconds; False where it is remembered already. One atomic step.
+        """Store `key` for `ttl` seconds; False where it is stored already. One atomic step.
 
-        When the cache is full, the oldest keys added with `evict` may be forgotten for one that is added with it; a key
-        added without stays for its `ttl`.
+        When the cache is full, the oldest keys added with `evict` may be evicted for one that is added with it; a key
+        added without it stays for its `ttl`.
 
         Raises:
-            StoreError: there is no place for it, or the cache cannot be written.
+            StoreError: the cache is full, or cannot be written.
         """
 
     def discard(self, key: str) -> None:
-        """Forget `key`: its notification was not handled. Nothing happens where it is unknown."""
+        """Delete `key`, whose notification was not handled; an unknown key is ignored."""
 
 
 class WebhookReceiver:
-    """Takes notifications: ``gunicorn hooks:receiver``, or `receive` in a view of yours. Safe from many threads.
+    """Accepts notifications: ``gunicorn hooks:receiver``, or `receive` in a view of yours. Safe from many threads.
 
-    Of `token`, `authentication` and `keys` each that is given must be right; one of them must be given.
+    Each given one of `token`, `authentication` and `trusted_keys` must match; at least one is required.
 
     Parameters:
-        token: the token that was given with the webhook, or a function that gives it for the id of a task, and None for
-            tasks that are not expected.
-        authentication: the credentials that were given with the webhook.
-        keys: who may have signed: the URL of a key set (https), a key set, a JWK, PEM text, keys by their names, or a list
-            of these. What is not signed is refused then. Needs the extra ``a2a-sync[signing]``.
-        url: the address of this webhook as agents know it; a signature that names another one is refused. Without it another
-            webhook of the same agent could pass on to this one what it was told itself.
-        issuer: who must have signed; None: whoever has one of the keys.
-        max_age: how old a signature may be, in seconds, and for how long at least notifications are known again.
+        token: the token of the push configuration, or a function of a task id that returns it, or None for unexpected tasks.
+        authentication: the credentials of the push configuration.
+        trusted_keys: the keys of accepted signatures: the URL of a key set (https), a key set, a JWK, PEM text, keys by their names, or a list
+            of these. Unsigned notifications are refused then. Needs the extra ``a2a-sync[signing]``.
+        url: the URL of this webhook in the push configuration; a signature for another one is refused. Without it another
+            webhook of the same agent could forward its own notifications to this one.
+        issuer: the required issuer of signatures; None for any with one of the keys.
+        max_age: the age up to which a signature is accepted, in seconds, and for which repeated notifications are detected at
+            least.
         on_notification: called with each notification, on the thread of the request. What it raises makes the agent post
             again later. Without it they wait for `notifications`.
-        most: bytes of a notification.
-        replay_cache_size: notifications that are known again at most. A signed one is known for as long as its signature is
-            valid: where that many are, further ones are refused (503) until the first expires. Of those without a signature the
-            oldest are forgotten. At most so many, and 10,000, wait for `notifications`.
-        replay_cache: where they are remembered, by a `ReplayCache` with a size of its own. By default each process has one in
-            memory, and a signed notification may be taken once by each; `a2a_sync.stores.SQLiteReplayCache` is shared by the
+        max_body_bytes: the size of a notification.
+        replay_cache_size: the number of notifications whose repetition is detected. A signed one is stored as long as its
+            signature is valid: when the cache is full of them, further ones are refused (503) until the first expires. Of those
+            without a signature the oldest are evicted. At most this many, and 10,000, wait for `notifications`.
+        replay_cache: a `ReplayCache` with a size of its own in place of the default one. By default each process has one in
+            memory, and a signed notification may be accepted once by each; `a2a_sync.stores.SQLiteReplayCache` is shared by the
             processes of one machine. When it fails, notifications are refused (503).
-        guard: which addresses a key set may be read from; by default the host of its URL, over https, and no other.
+        url_guard: the addresses that a key set may be read from; by default the host of its URL, over https.
 
     Raises:
-        ValueError: nothing to check is given, or a key that cannot be used.
-        ImportError: `keys`, and the extra is not installed.
+        ValueError: there is nothing to check, or a key cannot be used.
+        ImportError: `trusted_keys` without the extra.
     """
 
     def __init__(
@@ -142,7 +149,7 @@ class WebhookReceiver:
         url_guard: URLGuard | None = None,
     ) -> None:
         if not (token or authentication or trusted_keys):
-            raise ValueError("a receiver that checks nothing believes anybody: give token=, authentication= or keys=")
+            raise ValueError("a receiver needs something to check: give token=, authentication= or trusted_keys=")
         self._token = token
         self._authentication = authentication
         self._signatures = None
@@ -257,7 +264,7 @@ class WebhookReceiver:
     # -- checks --
 
     def _sender(self, headers: Mapping[str, str]) -> Mapping[str, Any]:
-        """See that the headers are those of somebody who may post here; what that one has signed."""
+        """Check the sender by the headers; returns the claims of its signature."""
         if self._authentication is not None:
             wanted = f"{self._authentication.scheme} {self._authentication.credentials}"
             if not _same(_folded(headers.get("authorization", "")), _folded(wanted)):
@@ -347,13 +354,13 @@ class _MemoryReplayCache:
 
 
 def _key(notification: PushNotification) -> str:
-    """What a notification is known by; empty without an id and a signature.
+    """The key of a notification in the replay cache; empty without an id and a signature.
 
-    Senders choose their ids: the key holds the issuer and the task too, so that one agent's say nothing of another's.
+    Senders choose their ids, so the key contains the issuer and the task as well.
     """
     claims, own = notification.claims, notification.id
     if claims and not claims.get("jti"):
-        # An id that is not signed can be changed by whoever posts the notification again.
+        # An unsigned id can be changed by a sender that repeats the notification.
         own = json.dumps(claims, sort_keys=True)
     if not own:
         return ""
@@ -366,7 +373,7 @@ def _read(body: bytes) -> tuple[Any, str]:
         value = jsontext.loads(body, max_depth=jsontext.MAX_EVENT_DEPTH)
     except JSONParseError as error:
         raise NotificationRefusedError(400, f"the body is not JSON: {error.message}") from None
-    # Tasks of 0.3 say what they are; events of 1.0 have one member.
+    # Tasks of 0.3 have a kind; events of 1.0 have one member.
     version = "0.3" if isinstance(value, dict) and "kind" in value else "1.0"
     try:
         event = by_version(version).load_event(value)
@@ -376,11 +383,11 @@ def _read(body: bytes) -> tuple[Any, str]:
 
 
 def _folded(credentials: str) -> str:
-    """Names of schemes do not mind case."""
+    """`credentials` with the scheme in lower case."""
     scheme, _, rest = credentials.partition(" ")
     return f"{scheme.lower()} {rest.strip()}"
 
 
 def _same(given: str, wanted: str) -> bool:
-    """Compared in a time that tells nothing of where they differ."""
-    return hmac.compare_digest(given.encode(), wanted.encode())
+    """Compare in constant time."""
+    return hmac.compare_digest(given.encode(errors="surrogatepass"), wanted.encode(errors="surrogatepass"))

@@ -22,14 +22,14 @@ html_copy_source = html_show_sourcelink = False
 
 myst_heading_anchors = 3
 
-# What stands in single backquotes in a docstring is a name.
+# Single backquotes in a docstring mark a name.
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 
-#: Classes whose objects are handed to users: how they are made is nobody's business.
+#: Classes that the library creates: their constructors are not part of the public interface.
 _NOT_CONSTRUCTED = {
     "AgentExecutor",
     "Answer",

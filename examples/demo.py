@@ -87,7 +87,7 @@ def fail(problem: str) -> NoReturn:
 
 
 def empty(folder: Path) -> None:
-    """Make the folder anew; one that holds anything but an earlier demo is left alone."""
+    """Create the folder again; one with anything but an earlier demo in it is not touched."""
     mine = folder / ".demo"
     if folder.exists() and any(folder.iterdir()) and not mine.exists():
         fail(f"{folder} is not empty and not from an earlier demo")

@@ -1,4 +1,4 @@
-"""The smallest agent: it greets whoever writes to it.
+"""The smallest agent: it greets users.
 
 Serve it from the root of the repository, and write to it::
 

@@ -54,7 +54,7 @@ def reserve(message: object, context: RequestContext) -> object:
     note = str(context.ask("Anything we should know?")) if context.confirm("Any wishes?") else ""
     if not context.confirm(f"A table for {people} on {day}: shall I reserve it?"):
         return Failed("All right, nothing is reserved.")
-    # From here on there are no more questions, so the client may be told something.
+    # There are no more questions from here on, so the handler may report progress.
     context.update("Writing it into the book")
     return Reservation(people, day, note)
 

@@ -1,4 +1,4 @@
-"""A certificate authority for tests, with certificates for a server on loopback and for a client. Keys live in a folder."""
+"""A certificate authority for tests, which issues server and client certificates for loopback. Keys are files in a folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """Issues certificates; ``ca`` is the file of its own."""
+    """Issues certificates. `ca` is the path of the authority's own certificate."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -22,7 +22,11 @@ class Authority:
         self.ca = self._write("ca", self._certificate(self._name, self._key.public_key(), []))
 
     def issue(self, *names: str, organization: str = "") -> tuple[str, str]:
-        """The files of a certificate for these host names or addresses (the first is the subject), and of its key."""
+        """Issue a certificate for these host names or addresses, the first of which is the subject.
+
+        Returns:
+            The paths of the certificate and of its key.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)] if organization else []
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
@@ -44,7 +48,7 @@ class Authority:
             .not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=not names, path_length=None), critical=True)
-            # Python 3.13 asks for these.
+            # Python 3.13 requires both.
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .add_extension(_usage(signs=not names), critical=True)
@@ -60,7 +64,7 @@ class Authority:
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
-    """What a key is for: an authority's signs certificates, all others only what they say."""
+    """The key usage: an authority signs certificates, other keys sign data."""
     no = (
         "content_commitment",
         "key_encipherment",

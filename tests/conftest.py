@@ -1,7 +1,8 @@
-"""Property tests give the same verdict at every run; ``--hypothesis-profile=default`` lets them look further."""
+"""Property tests give the same verdict at every run. `make test` tries 25 examples, `make check` 100 (profile `deep`)."""
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -9,24 +10,31 @@ from hypothesis import settings
 
 from a2a_sync.concurrency.gevent import patched
 
-#: The plugin of the package, also where it was installed without its entry point, and `--disorder`.
+#: The package's plugin, named for runs where its entry point is not installed, and `--disorder`.
 pytest_plugins = ["a2a_sync.testing.plugin", "tests.disorder"]
 
-settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None, max_examples=25)
+settings.register_profile("deep", settings.get_profile("repeatable"), max_examples=100)
 settings.load_profile("repeatable")
 
-#: What is tested there exists in a patched process only: see `tests.gevent_suite`.
+#: These tests need a patched process: see `tests.gevent_suite`.
 collect_ignore = [] if patched() else ["gevent"]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What takes minutes is run only where it is asked for by name."""
+    """Soak tests take minutes and run only if named on the command line."""
     named = any("soak" in argument for argument in config.args)
     return True if collection_path.name == "soak" and not named else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, files that take long go first: none of them is left over at the end."""
+    """Under pytest-xdist, schedule modules with long tests first, so that none of them is left for the end."""
     if hasattr(config, "workerinput"):
         long = {item.path for item in items if item.get_closest_marker("live") or item.get_closest_marker("timeout")}
         items.sort(key=lambda item: item.path not in long)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and test items live until the end: exclude them from every later garbage collection."""
+    gc.collect()
+    gc.freeze()

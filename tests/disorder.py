@@ -1,12 +1,12 @@
-"""A pytest option that makes threads meet in unusual orders: ``pytest --disorder SEED``.
+"""A pytest option that makes threads interleave in unusual orders: ``pytest --disorder SEED``.
 
-CPython switches threads every 5 ms, so what happens just after the thing that a test waited for has nearly always happened
-when the test looks: until the machine is busy. With this option threads are switched every 10 µs, and random delays stand
-before and after the calls through which threads of the library and a test see each other: of stores, of the event hub, of
-listeners, of log records, of events that are set. A test that passes here waits for what it asserts.
+CPython switches threads every 5 ms, so a race that follows the event a test waits for is nearly always over when the test
+looks, except on a loaded machine. With this option threads switch every 10 µs, and random delays surround the calls that
+synchronise the library's threads with a test: stores, the event hub, listeners, log records and `threading.Event.set`. A
+test that passes with it waits for what it asserts.
 
-Delays come from `SEED` and the id of the test; the switches of the interpreter do not, so a failure may take a few runs to
-come again. Servers in processes of their own are not delayed: load the machine for those.
+Delays are derived from `SEED` and the test's id; thread switches of the interpreter are not, so a failure may take a few
+runs to reproduce. Servers in other processes are not delayed: load the machine for those.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-#: How often a call is delayed, by how many seconds at most, and for how long in one test at most.
+#: The probability of a delay per call, the longest delay, and the most delay per test, in seconds.
 CHANCE = 0.25
 LONGEST = 0.02
 BUDGET = 3.0
@@ -33,7 +33,7 @@ _sleep = time.sleep
 
 
 class Disorder:
-    """The plugin itself; registered where the option is given."""
+    """The plugin; registered if the option is given."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -45,7 +45,7 @@ class Disorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._random = random.Random(f"{self._seed} {item.nodeid}")
         self._left = BUDGET
-        #: In half of the tests the test's own thread runs ahead of all others.
+        #: In half of the tests the main thread is never delayed.
         self._ahead = self._random.random() < 0.5
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL)
@@ -56,7 +56,7 @@ class Disorder:
             sys.setswitchinterval(before)
 
     def pause(self) -> None:
-        """Delay this thread now and then, while a test runs."""
+        """Delay this thread at random while a test runs."""
         if self._ahead and threading.get_ident() == threading.main_thread().ident:
             return
         if self._left > 0 and self._random.random() < CHANCE:
@@ -65,7 +65,7 @@ class Disorder:
             _sleep(seconds)
 
     def delay(self, owner: type, *names: str) -> None:
-        """Put delays before and after these methods of a class; without names, all its public ones."""
+        """Add delays before and after these methods of a class; without names, all public ones."""
         for name in names or [name for name, value in vars(owner).items() if _is_public_method(name, value)]:
             setattr(owner, name, self._delayed(getattr(owner, name)))
 
@@ -101,7 +101,7 @@ def _delay_everything(disorder: Disorder) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--disorder", metavar="SEED", type=int, help="delay calls at random and switch threads often")
+    parser.addoption("--disorder", metavar="SEED", type=int, help="add random delays and switch threads often")
 
 
 def pytest_configure(config: pytest.Config) -> None:

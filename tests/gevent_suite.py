@@ -1,7 +1,7 @@
-"""The tests once more, with a standard library that gevent has patched: ``python -m tests.gevent_suite [ARGUMENTS]``.
+"""The test suite with a standard library that gevent has patched: ``python -m tests.gevent_suite [ARGUMENTS]``.
 
-The arguments are pytest's. Everything is run that runs in this process; what is left out, and why, is said in `LEFT_OUT`.
-`tests/gevent` is run here only.
+The arguments are pytest's. All tests that work inside this process are run; `LEFT_OUT` lists the others with the reason.
+`tests/gevent` runs only here.
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ import sys  # noqa: E402
 
 import pytest  # noqa: E402
 
-#: The beginning of a test's id, and why the test says nothing here.
+#: The start of a test's id, and why the test does not apply here.
 LEFT_OUT = {
-    "tests/test_agent.py::test_async_handlers_run_on_the_thread_of_their_event_loop": "that thread has another name here",
-    "tests/test_asynchronous.py::test_a_loop_inside_a_loop_gets_a_thread_of_its_own": "here that is a thread of a pool",
-    "tests/test_asynchronous.py::test_async_handlers_run_side_by_side_under_gevent": "starts a patched process of its own",
-    "tests/test_events.py::test_a_queue_that_was_emptied_in_the_moment": "replaces a method, which gevent's queues forbid",
-    "tests/stores/test_contexts.py": "starts processes of its own",
-    "tests/test_layers.py": "reads the sources, which are the same",
-    "tests/test_docs.py::test_a_page_that_is_wrong_is_found_out": "tests the tests",
+    "tests/agent/test_agent.py::test_async_handlers_run_on_the_thread_of_their_event_loop": "the thread has another name under gevent",
+    "tests/agent/test_asynchronous.py::test_a_loop_inside_a_loop_gets_a_thread_of_its_own": "under gevent it is a thread of a pool",
+    "tests/agent/test_asynchronous.py::test_async_handlers_run_side_by_side_under_gevent": "starts a patched process itself",
+    "tests/engine/test_hub.py::test_a_queue_that_was_emptied_in_the_moment": "replaces a method, which gevent's queues forbid",
+    "tests/stores/test_contexts.py": "starts other processes",
+    "tests/test_layers.py": "reads the source code, which is the same",
+    "tests/test_docs.py::test_a_page_that_is_wrong_is_found_out": "tests the test tooling",
 }
-#: Marks of tests that do their work in processes of their own, which nothing here has patched. Servers with gevent's
-#: workers are among those that the ordinary run starts.
+#: Markers of tests that start other processes, which are not patched. The ordinary run covers servers with gevent workers.
 LEFT_OUT_MARKS = {"live"}
 
 
 class Selection:
-    """Takes out what is left out."""
+    """Deselects the tests of `LEFT_OUT` and `LEFT_OUT_MARKS`."""
 
     left_out = 0
 
@@ -42,9 +41,7 @@ class Selection:
         items[:] = kept
 
     def pytest_report_collectionfinish(self) -> str:
-        return (
-            f"{self.left_out} tests say nothing in a patched process (see LEFT_OUT) and are for the ordinary run only"
-        )
+        return f"{self.left_out} tests do not apply in a patched process (see LEFT_OUT)"
 
 
 def _is_left_out(item: pytest.Item) -> bool:
@@ -53,7 +50,5 @@ def _is_left_out(item: pytest.Item) -> bool:
 
 
 if __name__ == "__main__":
-    # A time limit kept by a thread would be kept by a greenlet here, which whatever hangs would not let come.
-    limits = ["-o", "timeout_method=signal", "-p", "no:cacheprovider"]
     ignored = [f"--ignore=tests/{name}" for name in ("interop", "interop03", "interopjs", "frameworks", "benchmarks")]
-    sys.exit(pytest.main([*limits, *ignored, *sys.argv[1:]], plugins=[Selection()]))
+    sys.exit(pytest.main(["-p", "no:cacheprovider", *ignored, *sys.argv[1:]], plugins=[Selection()]))

@@ -1,4 +1,4 @@
-"""Real servers of this repository's modules: `a2a_sync.testing.servers` for its own tests.
+"""Real servers of this repository's modules: `a2a_sync.testing.servers` for the library's own tests.
 
 ::
 
@@ -7,8 +7,8 @@
     with live_server(["uvicorn", "--port", str(port), …], f"http://127.0.0.1:{port}") as server:
         ...
 
-Modules are found from the root of the repository (``tests.some_agent:app``), which is also the working directory unless
-another one is named.
+Modules are imported from the root of the repository (``tests.some_agent:app``), which is also the default working
+directory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, for servers that cannot be handed a socket."""
+    """A port without a listener, for servers that do not accept an open socket."""
     with socket.create_server((HOST, 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
@@ -46,7 +46,7 @@ def live_server(
     listener: socket.socket | None = None,
     folder: Path = ROOT,
 ) -> Iterator[LiveServer]:
-    """`a2a_sync.testing.servers.live_server`, with the modules of this repository at hand."""
+    """`a2a_sync.testing.servers.live_server` with the repository on ``PYTHONPATH``."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     variables = {"PYTHONPATH": path, **(environment or {})}
     with servers.live_server(
@@ -65,7 +65,7 @@ def gunicorn(
     environment: Mapping[str, str] | None = None,
     wait: float = 20.0,
 ) -> Iterator[LiveServer]:
-    """Serve ``module:attribute`` with threaded workers on a free port; `options` are gunicorn's own."""
+    """Serve ``module:attribute`` with threaded workers on a free port. `options` are gunicorn's."""
     kind = ["--worker-class", worker, "--threads", str(threads), "--workers", str(workers)]
     with _gunicorn([target, *kind, *options], environment, wait) as server:
         yield server
@@ -79,7 +79,7 @@ def gunicorn_gevent(
     environment: Mapping[str, str] | None = None,
     wait: float = 20.0,
 ) -> Iterator[LiveServer]:
-    """The same with gevent's workers and the settings for them."""
+    """Like `gunicorn`, with gevent workers and their settings."""
     kind = ["-c", "python:a2a_sync.gunicorn.gevent", "--workers", str(workers)]
     with _gunicorn([target, *kind, *options], environment, wait) as server:
         yield server
@@ -96,7 +96,7 @@ def _gunicorn(arguments: list[str], environment: Mapping[str, str] | None, wait:
 def uvicorn(
     target: str, *options: str, environment: Mapping[str, str] | None = None, wait: float = 20.0
 ) -> Iterator[LiveServer]:
-    """Serve ``module:attribute``, an ASGI application, with uvicorn on a free port; `options` are uvicorn's own."""
+    """Serve ``module:attribute``, an ASGI application, with uvicorn on a free port. `options` are uvicorn's."""
     with socket.create_server((HOST, 0), backlog=256) as listener:
         url = f"http://{HOST}:{listener.getsockname()[1]}"
         command = [sys.executable, "-m", "uvicorn", target, "--fd", str(listener.fileno()), *options]

@@ -1,17 +1,17 @@
-"""A page of the documentation as a test: what it shows is run, from top to bottom, in one empty folder.
+"""Runs a documentation page as a test: all examples from top to bottom, in one empty folder.
 
-What a reader would do is done with each fenced block:
+Each fenced block is processed by its language:
 
-- ``python``: executed; all blocks of a page share one namespace. A block that begins with ``# name.py`` (or stands below
-  ``<!-- file: name -->``) is a file: it is saved in the folder. ``expression  # value`` is compared with the value, and
-  what a block prints must stand in the ``text`` block after it.
-- ``sh``: ``gunicorn …``, ``uvicorn …`` and ``a2a-sync serve …`` start a server in place of the one before it, ``a2a-sync …`` and
-  ``python …`` are run and must end with exit code 0 (``<!-- exit code: 4 -->`` asks for another). ``TASK`` stands for the
-  id of the task that was named last.
-- ``text`` after one of these is its output, in which ``…`` stands for anything.
+- ``python``: executed; all blocks of a page share one namespace. A block that begins with ``# name.py``, or follows
+  ``<!-- file: name -->``, is saved under that name. ``expression  # value`` is compared with the value. What a block prints
+  must equal the ``text`` block after it.
+- ``sh``: ``gunicorn …``, ``uvicorn …`` and ``a2a-sync serve …`` start a server, which replaces the previous one.
+  ``a2a-sync …`` and ``python …`` are run and must exit with 0 (``<!-- exit code: 4 -->`` expects another code). ``TASK`` is
+  replaced by the id of the task that was printed last.
+- ``text`` after one of these is its expected output, in which ``…`` matches anything.
 
-``http://127.0.0.1:8000`` is wherever the page's server listens. ``<!-- needs: flask -->`` runs a block only where that
-package is installed, ``<!-- not run: reason -->`` leaves one out, and nothing else does.
+``http://127.0.0.1:8000`` is replaced by the address of the page's server. ``<!-- needs: flask -->`` runs a block only if that
+package is installed; ``<!-- not run: reason -->`` skips one. Nothing else skips a block.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pathlib import Path
 
 from tests.live import HOST, ROOT, free_port, live_server
 
-#: Where the server of a page seems to listen.
+#: The address of the server as pages show it.
 SHOWN = "127.0.0.1:8000"
 _PATIENCE = 60.0
 _FENCE = re.compile(r"^( *)(`{3,})([\w-]*) *(.*)$")
@@ -41,13 +41,13 @@ _NOTE = re.compile(r"^<!-- ([a-z ]+): (.+?) -->$")
 _FILE = re.compile(r"^# ([\w/]+\.py)$")
 _TASK_ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
 _NOTES = {"file", "exit code", "needs", "not run"}
-#: Blocks that are shown and not run: data and output. What is for nginx is run by `tests.servers.test_nginx`.
+#: Blocks that are not run: data, output, and nginx configuration, which `tests.servers.test_nginx` runs.
 _PLAIN = {"text", "json", "toml", "nginx"}
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block, the notes above it and the line it begins in."""
+    """A fenced block, the notes above it, and its first line's number."""
 
     language: str
     text: str
@@ -56,25 +56,25 @@ class Block:
 
     @property
     def file(self) -> str:
-        """The name of the file that the block is; empty where it is none."""
+        """The name of the file that the block defines, or an empty string."""
         named = _FILE.match(self.text.partition("\n")[0]) if self.language == "python" else None
         return named[1] if named else self.notes.get("file", "")
 
     @property
     def commands(self) -> list[list[str]]:
-        """The words of each command in a ``sh`` block."""
+        """The words of each command of a ``sh`` block."""
         lines = self.text.replace("\\\n", " ").splitlines()
         return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
 def read(path: Path) -> list[Block]:
-    """The fenced blocks of a Markdown file, without the directives of the documentation's builder."""
+    """The fenced blocks of a Markdown file, without directives of the documentation builder."""
     blocks: list[Block] = []
     notes: dict[str, str] = {}
     lines = iter(enumerate(path.read_text().splitlines(), 1))
     for number, line in lines:
         if note := _NOTE.match(line):
-            assert note[1] in _NOTES, f"{path.name}:{number}: no such note: {note[1]}"
+            assert note[1] in _NOTES, f"{path.name}:{number}: unknown note: {note[1]}"
             notes[note[1]] = note[2]
         elif fence := _FENCE.match(line):
             indent, ticks, language, rest = fence.groups()
@@ -85,7 +85,7 @@ def read(path: Path) -> list[Block]:
                 body.append(inner.removeprefix(indent))
             if not rest.startswith("{"):
                 assert language in _PLAIN | {"python", "sh"}, (
-                    f"{path.name}:{number}: unknown kind of block {language!r}"
+                    f"{path.name}:{number}: unknown language of a block: {language!r}"
                 )
                 blocks.append(Block(language, "\n".join(body) + "\n", number, notes))
             notes = {}
@@ -93,17 +93,17 @@ def read(path: Path) -> list[Block]:
 
 
 def is_server(command: list[str]) -> bool:
-    """The command serves until it is stopped."""
+    """Whether the command is a server, which runs until it is stopped."""
     return command[0] in ("gunicorn", "uvicorn") or command[:2] == ["a2a-sync", "serve"]
 
 
 def needs_server(path: Path) -> bool:
-    """The page starts a server."""
+    """Whether the page starts a server."""
     return any(is_server(c) for block in read(path) if block.language == "sh" for c in block.commands)
 
 
 class Page:
-    """The run of one page in `folder`, which is the current folder meanwhile."""
+    """Runs one page in `folder`, which is the working directory meanwhile."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         self.path = path
@@ -116,10 +116,10 @@ class Page:
         self._server = contextlib.ExitStack()
 
     def run(self) -> None:
-        """Do all that the page shows.
+        """Run all blocks of the page.
 
         Raises:
-            AssertionError: something is not as the page says; it names the line.
+            AssertionError: an outcome differs from the page; the message names the line.
         """
         blocks = read(self.path)
         with self._server, self._imports():
@@ -127,7 +127,7 @@ class Page:
                 where = f"{self.path}:{block.line}"
                 expected = after.text if after is not None and after.language == "text" else None
                 if reason := block.notes.get("not run"):
-                    assert len(reason) > 10, f"{where}: that is no reason"
+                    assert len(reason) > 10, f"{where}: this is not a reason"
                 elif block.notes.get("needs") and find_spec(block.notes["needs"]) is None:
                     continue
                 elif block.file:
@@ -167,7 +167,7 @@ class Page:
 
     @contextlib.contextmanager
     def _imports(self) -> Iterator[None]:
-        """The folder on the path, as it is for a reader's programs; what they left open is closed."""
+        """Put the folder on `sys.path`, as for a reader's programs; close what they left open."""
         sys.path.insert(0, str(self.folder))
         sys.modules["page"] = self._module
         try:
@@ -187,12 +187,12 @@ class Page:
         if is_server(words):
             self._serve(words)
             return ""
-        assert words[0] in ("a2a-sync", "python"), f"{where}: {words[0]} is not run; say why in a note"
+        assert words[0] in ("a2a-sync", "python"), f"{where}: {words[0]} is not supported; add a note with the reason"
         done = subprocess.run(
             _program(words),
             cwd=self.folder,
             env={**os.environ, **self._environment()},
-            # As in a terminal: what comes first stands first.
+            # As in a terminal: standard error and output in order of writing.
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -222,7 +222,7 @@ class Page:
         self._server.enter_context(server)
 
     def _environment(self) -> dict[str, str]:
-        """The page's own modules first, then the package that is tested, with its plugin."""
+        """The page's modules first, then the package under test with its plugin."""
         return {
             "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]),
             "PYTEST_PLUGINS": "a2a_sync.testing.plugin",
@@ -240,7 +240,7 @@ def _program(words: list[str]) -> list[str]:
 
 
 def _comments(source: str) -> dict[int, str]:
-    """The comment at the end of each line of code."""
+    """The trailing comment of each line of code."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     return {
         t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT and t.line.strip()[0] != "#"
@@ -248,7 +248,7 @@ def _comments(source: str) -> dict[int, str]:
 
 
 def compare(output: str, expected: str, where: str) -> None:
-    """Hold `output` against what a page shows, in which ``…`` stands for anything (alone in a line: for any lines)."""
+    """Compare `output` with the text of a page, in which ``…`` matches anything (alone on a line: any lines)."""
     lines = [r"[\s\S]*?" if line == "…" else re.escape(line.rstrip()).replace("…", ".*?") for line in _lines(expected)]
     shown = "\n".join(line.rstrip() for line in _lines(output))
     assert re.fullmatch("\n".join(lines), shown), f"{where}: the output is\n{output}\nand the page shows\n{expected}"

@@ -1,6 +1,6 @@
-"""Hypothesis strategies for the whole data model: objects as a server or a client may hold them, fit for a strict reader.
+"""Hypothesis strategies for the whole data model: valid objects, as servers and clients hold them.
 
-`EVERY_TYPE` names each type that travels with its strategy.
+`EVERY_TYPE` maps each type that is encoded to its strategy.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ CARDS = st.builds(
     signatures=tuples(SIGNATURES, max_size=2),
 )
 
-#: A strategy for every type that travels, unions included.
+#: A strategy for each type that is encoded, unions included.
 EVERY_TYPE = {
     **REQUESTS,
     t.Part: PARTS,
@@ -234,7 +234,7 @@ EVERY_TYPE = {
     c.AgentCard: CARDS,
 }
 
-#: What each operation may answer with.
+#: The result types of each operation.
 RESULTS = {
     operation.name: (
         TASKS | MESSAGES

@@ -195,7 +195,7 @@ def test_unknown_members_are_passed_over_and_defaults_filled_in():
     assert from_json({"city": "Oslo", "country": "NO"}, Address) == Address("Oslo")
 
 
-# -- what dataclasses-json can be told about a class --------------------------------------------------------------------
+# -- settings of dataclasses-json --------------------------------------------------------------------
 
 
 @dataclass_json(letter_case=LetterCase.CAMEL)
@@ -396,7 +396,7 @@ def test_plain_json_values_pass_unchanged(value):
         ({"a": b"x"}, "dict.a: bytes cannot be said in JSON; send it as a FilePart"),
         ({(1, 2): "x"}, "dict: (1, 2) cannot be a name in a JSON object"),
         ({"a": timedelta(1)}, "dict.a: timedelta cannot be said in JSON"),
-        ("\ud800", "str: not JSON: a string holds the lone surrogate \\ud800"),
+        ("\ud800", "str: not JSON: a string contains the lone surrogate \\ud800"),
     ],
 )
 def test_what_json_cannot_say_is_refused(value, said):

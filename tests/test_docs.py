@@ -18,6 +18,8 @@ def as_parameter(path: Path) -> object:
     return pytest.param(path, id=str(path.relative_to(ROOT)), marks=marks)
 
 
+# A page may start many processes, which take their time on a machine with other load.
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("path", [as_parameter(path) for path in PAGES if read(path)])
 def test_what_a_page_shows_is_what_happens(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -60,7 +62,7 @@ def test_a_page_that_is_right_passes_with_files_values_output_and_anything_where
 def test_every_line_of_the_guarantees_names_a_test_that_exists() -> None:
     promised, _, _ = (DOCS / "explanation" / "guarantees.md").read_text().partition("## What is not promised")
     lines = promised.splitlines()
-    rows = [line for line in lines if line.startswith("|") and not line.startswith(("| ---", "| what"))]
+    rows = [line for line in lines if line.startswith("|") and not line.startswith(("| ---", "| event"))]
     assert len(rows) > 20
     for row in rows:
         path, _, name = row.rstrip("| ").rpartition("| ")[2].strip("`").partition("::")

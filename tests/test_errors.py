@@ -1,15 +1,22 @@
 import copy
 import pickle
+import pkgutil
+import re
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+import a2a_sync
 from a2a_sync import errors
 from a2a_sync.errors import (
+    A2AError,
     AgentError,
     ConnectError,
     FieldViolation,
     HTTPStatusError,
     InternalError,
+    InvalidCardError,
     InvalidParamsError,
     InvalidRequestError,
     RequestTooLargeError,
@@ -17,8 +24,11 @@ from a2a_sync.errors import (
     TaskNotFoundError,
     TransportError,
     TransportTimeoutError,
+    UnsafeURLError,
     error_from_wire,
 )
+from a2a_sync.stores.base import StoreConflict
+from a2a_sync.webhooks import NotificationRefusedError
 
 #: Spec 5.4 and 9.5: JSON-RPC code, HTTP status, gRPC status and reason.
 TABLE = """
@@ -89,7 +99,10 @@ def test_a_transport_error_says_where_it_happened():
         error_from_wire(code=-32050, reason="UNHEARD_OF", message="m", metadata={"k": "v"}),
         ConnectError("m", phase="connect", agent="http://a", task_id="t"),
         TransportTimeoutError("m", phase="send"),
-        HTTPStatusError("m", status=503, phase="send", retry_after=1.5),
+        HTTPStatusError("m", status_code=503, phase="send", retry_after=1.5),
+        InvalidCardError([FieldViolation("name", "required")]),
+        UnsafeURLError("m", hint="h"),
+        NotificationRefusedError(403, "m"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -100,6 +113,51 @@ def test_errors_cross_process_borders(error):
         assert vars(again) == vars(error)
 
 
-def test_what_the_agent_says_and_what_the_network_does_never_mix():
+def test_answers_of_agents_and_failures_of_the_network_are_separate_branches():
     assert not issubclass(TransportError, AgentError)
     assert not issubclass(AgentError, TransportError)
+
+
+#: Exceptions that are not below the root, each with the reason.
+OUTSIDE = {
+    "TaskCancelled": "a BaseException: `except Exception` in a handler must not catch it",
+    "WaitsForAnswer": "a BaseException: `except Exception` in a handler must not catch it",
+    "ClientClosedError": "caught by the client's stream, which ends",
+    "CutStream": "caught by the client, which raises StreamInterruptedError",
+    "DecodeError": "caught by the client and the webhook receiver, which raise MalformedResponseError or refuse the notification",
+    "Invalid": "caught by the codecs, which raise InvalidParamsError or DecodeError",
+    "MalformedStream": "caught by the client, which raises MalformedResponseError",
+    "NoResponseError": "caught by each caller of an outbound URL",
+    "RpcError": "caught by the binding, which answers with the error in it",
+    "TargetError": "caught by the command line, which prints it",
+}
+
+
+def exceptions():
+    """Every exception class of the package, by its module."""
+    for module in pkgutil.walk_packages(a2a_sync.__path__, "a2a_sync."):
+        # Modules for gevent patch the standard library when they are imported; they define no exceptions.
+        if not module.name.endswith(("__main__", "gevent")):
+            import_module(module.name)
+    classes, waiting = {}, [BaseException]
+    while waiting:
+        for cls in waiting.pop().__subclasses__():
+            waiting.append(cls)
+            if cls.__module__.startswith("a2a_sync."):
+                classes[cls] = cls.__module__
+    return classes
+
+
+def test_every_exception_class_is_below_the_root():
+    outside = {cls.__name__ for cls in exceptions() if not issubclass(cls, A2AError)}
+    assert {name for name in outside if not name.startswith("_")} == set(OUTSIDE)
+
+
+def test_the_tree_in_the_docstring_and_the_reference_name_every_exception_class():
+    reference = (Path(__file__).parent.parent / "docs/reference/errors.md").read_text()
+    internal = {"CallerGone", "SubscriptionRefusedError", "WrongVerbError"}
+    conflicts = {cls.__name__ for cls in StoreConflict.__subclasses__()}
+    for cls in exceptions():
+        if issubclass(cls, A2AError) and cls.__name__ not in internal | conflicts:
+            for text in (errors.__doc__, reference):
+                assert re.search(rf"\b{cls.__name__}\b", text), cls

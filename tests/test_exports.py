@@ -17,7 +17,6 @@ import pytest
 import requests
 
 import a2a_sync
-from a2a_sync import testing
 from a2a_sync.lazymodule import LazyModule
 
 INIT = Path(a2a_sync.__file__)
@@ -41,14 +40,64 @@ def test_type_checkers_see_the_same_names_as_the_lazy_table() -> None:
     assert seen == {(module, name) for module, names in a2a_sync._MODULES.items() for name in names}
 
 
-def test_the_names_of_a_star_import_are_written_out_and_are_all_of_them() -> None:
-    for package, names in ((a2a_sync, a2a_sync._HOME), (testing, testing._HOMES)):
-        (listed,) = [
-            ast.literal_eval(node.value)
-            for node in ast.parse(Path(package.__file__ or "").read_text()).body
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-        ]
-        assert listed == sorted(names)
+#: The root names: what the README or at least two pages use.
+ROOT_NAMES = """
+A2AApp A2AError Agent AgentCard AgentError AgentExecutor AgentHost AgentSkill Artifact AuthRequired Chat Client DataPart
+Extension Failed FilePart InputRequired Limits HTTPOptions MemoryStore Message Part PublicError PushNotification PushOptions RateLimit
+Rejected RequestContext Retry Role SQLiteStore StreamingResult Task TaskArtifactUpdateEvent TaskCancelled TaskNotFoundError
+TaskPushNotificationConfig TaskState TaskStatus TaskStatusUpdateEvent TaskStream TextPart Timeout TransportError
+TransportTimeoutError URLGuard WebhookReceiver
+"""
+
+
+def test_the_root_has_the_names_of_the_list_and_no_others() -> None:
+    assert sorted(a2a_sync.__all__) == sorted(ROOT_NAMES.split())
+    assert sorted(a2a_sync._HOME) == sorted(a2a_sync.__all__)
+
+
+def public_modules() -> list[str]:
+    """The modules that the reference lists."""
+    page = (INIT.parent.parent / "docs" / "reference" / "modules.md").read_text()
+    return re.findall(r"^\| `(a2a_sync[\w.]*)` \|", page, re.MULTILINE)
+
+
+def test_the_page_of_public_modules_is_sorted_and_not_empty() -> None:
+    assert public_modules() == sorted(public_modules())
+    assert len(public_modules()) > 20
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_a_public_module_lists_its_names_and_has_each_of_them(name: str) -> None:
+    module = import_module(name)
+    (listed,) = [
+        ast.literal_eval(node.value)
+        for node in ast.parse(Path(module.__file__ or "").read_text()).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    assert sorted(set(listed)) == sorted(listed)
+    for one in listed:
+        assert not one.startswith("_")
+        assert hasattr(module, one), one
+
+
+@pytest.mark.parametrize("name", [name for name in public_modules() if hasattr(import_module(name), "_MODULES")])
+def test_a_package_imports_its_names_from_their_modules_when_they_are_used(name: str) -> None:
+    module = import_module(name)
+    for home, names in module._MODULES.items():
+        for one in names:
+            assert getattr(module, one) is getattr(import_module(home), one)
+            assert one in module.__all__
+    with pytest.raises(AttributeError, match="has no attribute 'NoSuchName'"):
+        module.NoSuchName  # noqa: B018
+
+
+def test_pages_and_examples_import_from_public_modules_only() -> None:
+    root = INIT.parent.parent
+    pages = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "examples").rglob("*.py")]
+    for page in pages:
+        text = page.read_text()
+        for module in re.findall(r"^ *from (a2a_sync[\w.]*) import", text, re.MULTILINE):
+            assert module in public_modules() or module.startswith("a2a_sync.gunicorn"), f"{page}: {module}"
 
 
 STAR = """
@@ -99,7 +148,11 @@ def signatures() -> Iterator[tuple[str, Any]]:
     public = {
         **documented(),
         **{name: getattr(a2a_sync, name) for name in a2a_sync.__all__},
-        **{name: getattr(testing, name) for name in testing.__all__},
+        **{
+            f"{module}.{name}": getattr(import_module(module), name)
+            for module in public_modules()
+            for name in import_module(module).__all__
+        },
     }
     for path, one in sorted(public.items()):
         if inspect.isfunction(one):
@@ -130,7 +183,7 @@ def test_the_annotations_of_every_public_signature_can_be_evaluated() -> None:
 
 
 def test_evaluated_annotations_are_the_real_classes() -> None:
-    assert get_type_hints(a2a_sync.Chat.__init__)["client"] is a2a_sync.Client
+    assert get_type_hints(a2a_sync.Client.chat)["return"] is a2a_sync.Chat
     assert get_type_hints(a2a_sync.Agent.call)["return"] == a2a_sync.Task | a2a_sync.Message
     assert get_type_hints(a2a_sync.Client.__init__)["session"] == requests.Session | None
 

@@ -8,7 +8,8 @@ from dataclasses import fields
 
 import pytest
 
-from a2a_sync.limits import Limits
+from a2a_sync.limits import Limits, OwnerQuota
+from a2a_sync.push import PushOptions
 
 NAMES = [item.name for item in fields(Limits)]
 MAY_BE_NONE = {
@@ -72,3 +73,20 @@ def test_the_defaults_are_those_of_the_design():
 def test_every_limit_is_described():
     described = inspect.cleandoc(Limits.__doc__ or "")
     assert all(re.search(rf"^ +{name}: ", described, re.MULTILINE) for name in NAMES)
+
+
+#: Endings of names of fields that are seconds, without a unit.
+SECONDS = r"(timeout|\w+_(timeout|interval|ttl|window|age|backoff))"
+#: Bytes, and counts in the plural; two counts are named after what A2A bounds by a size and a length.
+COUNTS = r"(max_\w+s|max_page_size|max_history_length|server_threads)"
+
+
+@pytest.mark.parametrize("options", [Limits, OwnerQuota, PushOptions])
+def test_the_name_of_a_number_describes_its_unit(options):
+    for item in fields(options):
+        if str(item.type).startswith("float"):
+            assert re.fullmatch(SECONDS, item.name), item.name
+        elif str(item.type).startswith("int"):
+            assert re.fullmatch(COUNTS, item.name), item.name
+            assert not re.fullmatch(SECONDS, item.name), item.name
+            assert ("bytes" in item.name) == item.name.endswith("_bytes"), item.name

@@ -55,13 +55,13 @@ def streaming(server: LiveServer) -> list[socket.socket]:
     return connections
 
 
-def test_clients_that_leave_their_streams_free_every_thread_within_two_seconds(server: LiveServer) -> None:
+def test_disconnected_streams_release_their_threads_within_two_seconds(server: LiveServer) -> None:
     for connection in streaming(server):
         connection.close()
     assert seconds_until_answered(server) < 2.0
 
 
-def test_clients_that_leave_a_blocked_send_free_every_thread_within_two_seconds(server: LiveServer) -> None:
+def test_disconnected_blocking_sends_release_their_threads_within_two_seconds(server: LiveServer) -> None:
     with Client(server.url) as client:
         client.card()
         connections = [post(server, "SendMessage") for _ in range(THREADS)]

@@ -15,14 +15,15 @@ import pytest
 from click.testing import CliRunner
 
 import a2a_sync
-from a2a_sync import A2AApp, Agent, Limits, UnsupportedOperationError, errors
+from a2a_sync import A2AApp, Agent, Limits, errors
 from a2a_sync import gunicorn as gunicorn_settings
 from a2a_sync.bindings.http_json import write_request
 from a2a_sync.cli import main
 from a2a_sync.codec import by_version
-from a2a_sync.errors import AgentError, TransportError
+from a2a_sync.errors import A2AError, AgentError, TransportError, UnsupportedOperationError
 from a2a_sync.limits import OwnerQuota
 from a2a_sync.operations import OPERATIONS, Operation
+from a2a_sync.push import PushOptions
 from a2a_sync.testing import wsgi_session
 from tests.live import ROOT
 from tests.pages import read
@@ -69,10 +70,8 @@ def below(cls: type) -> Iterator[type]:
 
 def test_every_public_name_is_in_the_reference() -> None:
     # The union of the parts has no page of its own, and the classes of errors are rows of a table.
-    tables = {
-        row[0] for head in (("class", "a caller meets it when"), ("class", "raised by")) for row in errors_in(*head)
-    }
-    tables |= {row[0] for row in errors_in("class", "code", "reason", "HTTP", "a caller meets it when")} | {"Part"}
+    tables = {row[0] for head in (("class", "raised when"), ("class", "raised by")) for row in errors_in(*head)}
+    tables |= {row[0] for row in errors_in("class", "code", "reason", "HTTP", "raised when")} | {"Part"}
     missing = {name for name in a2a_sync.__all__ if f"a2a_sync.{name}" not in documented()}
     assert missing <= tables
 
@@ -91,13 +90,13 @@ def test_every_name_in_the_reference_exists(name: str) -> None:
 
 
 def test_the_table_of_errors_is_that_of_the_classes() -> None:
-    rows = errors_in("class", "code", "reason", "HTTP", "a caller meets it when")
+    rows = errors_in("class", "code", "reason", "HTTP", "raised when")
     shown = {(name, int(code), reason, int(http)) for name, code, reason, http, _ in rows}
     assert shown == {(cls.__name__, cls.jsonrpc_code, cls.reason, cls.rpc_http_status) for cls in below(AgentError)}
 
 
 def test_every_error_of_the_transport_is_in_its_table() -> None:
-    shown = {name for name, _ in errors_in("class", "a caller meets it when")}
+    shown = {name for name, _ in errors_in("class", "raised when")}
     assert shown == {cls.__name__ for cls in below(TransportError)}
 
 
@@ -105,7 +104,10 @@ def test_every_other_error_is_in_a_table_too() -> None:
     rest = {
         name
         for name, cls in vars(errors).items()
-        if isinstance(cls, type) and issubclass(cls, Exception) and not issubclass(cls, (AgentError, TransportError))
+        if isinstance(cls, type)
+        and issubclass(cls, Exception)
+        and cls is not A2AError
+        and not issubclass(cls, (AgentError, TransportError))
     }
     assert rest <= {name for name, _ in errors_in("class", "raised by")}
 
@@ -124,6 +126,13 @@ def test_every_owner_quota_is_listed_with_its_default() -> None:
     rows = table(REFERENCE / "limits.md", "owner quota", "default", "unit", "bounds for each owner")
     assert [(name, default) for name, default, _, _ in rows] == [
         (item.name, str(item.default)) for item in fields(OwnerQuota)
+    ]
+
+
+def test_every_number_of_the_push_options_is_listed_with_its_default() -> None:
+    rows = table(REFERENCE / "limits.md", "push option", "default", "unit", "bounds")
+    assert [(name, default) for name, default, _, _ in rows] == [
+        (item.name, str(item.default)) for item in fields(PushOptions) if item.type in ("int", "float")
     ]
 
 
@@ -266,7 +275,7 @@ def test_every_snippet_that_is_left_out_is_python_all_the_same() -> None:
                 ast.parse(block.text, f"{path.name}:{block.line}")
 
 
-def test_no_page_is_forgotten_in_the_contents() -> None:
+def test_every_page_is_in_the_contents() -> None:
     listed = set()
     for path in DOCS.rglob("*.md"):
         for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):

@@ -1,4 +1,4 @@
-"""`make test` and `make check` together run every test of the library, and none twice."""
+"""`make test` and `make check` together run every test of the library. Only property tests run in both, deeper in `make check`."""
 
 from __future__ import annotations
 
@@ -27,16 +27,20 @@ def commands(target: str) -> str:
     return made.stdout
 
 
-def folders(target: str, pattern: str) -> set[str]:
-    (command,) = [line for line in commands(target).splitlines() if "-m pytest" in line]
-    return set(re.findall(pattern, command))
+def suites(target: str) -> list[str]:
+    """The calls of pytest that `make TARGET` makes."""
+    return [line for line in commands(target).splitlines() if "-m pytest" in line]
 
 
 def test_what_make_test_leaves_out_is_run_by_make_check_or_by_a_command_of_its_own() -> None:
-    left_out = folders("test", r"--ignore=tests/(\w+)")
-    checked = folders("check", r" tests/(\w+)")
+    (tested,) = suites("test")
+    rest, deep = suites("check")
+    left_out = set(re.findall(r"--ignore=tests/(\w+)", tested))
+    checked = set(re.findall(r" tests/(\w+)", rest))
     assert checked
     assert left_out == checked | COMMANDS.keys()
+    assert "--hypothesis-profile=deep" in deep
+    assert set(re.findall(r"--ignore=tests/(\w+)", deep)) == left_out
     for name in checked:
         assert list((ROOT / "tests" / name).glob("test_*.py")), f"no tests in {name}"
 

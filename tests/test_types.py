@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from a2a_sync import card as c
 from a2a_sync import types as t
 from a2a_sync.codec import by_version
-from a2a_sync.errors import InvalidParamsError, VersionNotSupportedError
+from a2a_sync.errors import A2AError, InvalidParamsError, NoTaskError, VersionNotSupportedError
 from tests.strategies import CARDS, EVENTS, EVERY_TYPE, REQUESTS, RUN_REQUESTS
 
 STATE = t.TaskState
@@ -90,8 +90,8 @@ def test_files_are_the_file_parts():
     assert t.Artifact(parts=MIXED).files == files
 
 
-def task(state, told=None, artifacts=()):
-    message = t.Message(role=t.Role.AGENT, parts=(t.TextPart(told),)) if told is not None else None
+def task(state, text=None, artifacts=()):
+    message = t.Message(role=t.Role.AGENT, parts=(t.TextPart(text),)) if text is not None else None
     return t.Task(id="t", status=t.TaskStatus(state=state, message=message), artifacts=artifacts)
 
 
@@ -150,7 +150,7 @@ def test_an_artifact_is_found_by_name_or_id():
 
 def test_an_unknown_state_is_refused_with_those_that_there_are():
     with pytest.raises(
-        ValueError, match=r"'done' is no state of a task; there are .*'working', 'completed', "
+        ValueError, match=r"'done' is no state of a task; the states are .*'working', 'completed', "
     ) as caught:
         t.TaskState("done")
     assert all(repr(state.value) in str(caught.value) for state in t.TaskState)
@@ -294,3 +294,27 @@ def test_the_repr_of_a_file_shows_its_size_and_not_its_bytes() -> None:
     assert len(repr(t.Message(role=t.Role.USER, parts=(part,)))) < 500
     assert repr(t.FilePart(url="https://files.test/a")) == "FilePart(url='https://files.test/a')"
     assert repr(t.FilePart(raw=b"", metadata={"k": 1})) == "FilePart(raw=<0 bytes>, metadata={'k': 1})"
+
+
+# -- replies ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_task_of_a_reply_is_the_task_itself():
+    task = t.Task(id="t", status=t.TaskStatus(state=STATE.COMPLETED))
+    reply: t.Reply = task
+    assert reply.task is task
+
+
+def test_a_message_has_no_task_and_says_so():
+    reply: t.Reply = t.Message(role=t.Role.AGENT, parts=(t.TextPart("hello"),))
+    assert reply.text == "hello"
+    with pytest.raises(NoTaskError, match="answered with a message"):
+        _ = reply.task
+    assert issubclass(NoTaskError, (A2AError, AttributeError))
+    assert not hasattr(reply, "task")
+
+
+def test_replies_stay_without_a_dictionary():
+    for reply in (t.Message(role=t.Role.AGENT, parts=()), t.Task(id="t", status=t.TaskStatus(state=STATE.WORKING))):
+        assert not hasattr(reply, "__dict__")
+        assert pickle.loads(pickle.dumps(reply)) == reply

@@ -1,4 +1,4 @@
-"""The protocol's wire examples in ``tests/spec``, and the comparison that the JSON mapping calls for (spec 5.5, 5.6)."""
+"""The wire examples in ``tests/spec``, and their comparison by the rules of the JSON mapping (spec 5.5, 5.6)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from a2a_sync import card, types
 
 SPEC = Path(__file__).parent / "spec"
-#: Names that the protocol has for unions of ours.
+#: The protocol's names for this library's unions.
 UNIONS = {
     "Part": types.Part,
     "SendMessageResponse": types.SendMessageResponse,
@@ -21,12 +21,12 @@ UNIONS = {
 }
 _FREE = {"data", "metadata", "params", "header"}
 _MOMENTS = {"timestamp", "statusTimestampAfter"}
-#: Members for which an empty value says something.
-_SAYS_SOMETHING = {"text", "url", "uri", "raw", "bytes", "historyLength", "final", "blocking"}
+#: Members for which an empty value differs from an absent one.
+_EMPTY_IS_SIGNIFICANT = {"text", "url", "uri", "raw", "bytes", "historyLength", "final", "blocking"}
 
 
 class Example(NamedTuple):
-    """One payload: where it stands, the protocol's name of its type, and the JSON."""
+    """A payload: its file, the protocol's name of its type, and the JSON."""
 
     name: str
     type: str
@@ -34,23 +34,23 @@ class Example(NamedTuple):
 
 
 def entries(*shapes: str, version: str = "1.0") -> list[dict[str, Any]]:
-    """The manifest's rows of some shapes, of one version of the protocol."""
+    """The manifest's rows with one of these shapes, of one protocol version."""
     manifest = json.loads((SPEC / "manifest.json").read_text())
     return [entry for entry in manifest if entry["version"] == version and entry["shape"] in shapes]
 
 
 def content(entry: dict[str, Any]) -> Any:
-    """The document that a row names."""
+    """The document that a row refers to."""
     return json.loads((SPEC / entry["file"]).read_text())
 
 
 def type_named(name: str) -> Any:
-    """The class, or the union, behind a name of the protocol."""
+    """The class or union with this protocol name."""
     return UNIONS.get(name) or getattr(types, name, None) or getattr(card, name)
 
 
 def payloads() -> list[Example]:
-    """Every payload of 1.0's model, bare or taken out of its envelope."""
+    """All payloads of the 1.0 model, bare or extracted from their envelope."""
     found = [
         Example(entry["file"], entry["type"], content(entry))
         for entry in entries("message")
@@ -67,7 +67,7 @@ def payloads() -> list[Example]:
     return found
 
 
-#: What the schema of 0.3 calls the types of the model.
+#: The model's types by their names in the 0.3 schema.
 V03_TYPES: dict[str, Any] = {
     **dict.fromkeys(("TextPart", "FilePart", "DataPart"), types.Part),
     **dict.fromkeys(
@@ -89,7 +89,7 @@ V03_TYPES: dict[str, Any] = {
     "ListTaskPushNotificationConfigParams": types.ListTaskPushNotificationConfigsRequest,
     "DeleteTaskPushNotificationConfigParams": types.DeleteTaskPushNotificationConfigRequest,
 }
-#: The operations that the schema of 0.3 knows by their requests and answers.
+#: The operations by their names in the requests and responses of the 0.3 schema.
 V03_OPERATIONS = {
     "SendMessage": "SendMessage",
     "SendStreamingMessage": "SendStreamingMessage",
@@ -105,14 +105,14 @@ V03_OPERATIONS = {
 
 
 def v03_objects() -> list[tuple[str, Any, Any]]:
-    """Every bare object of 0.3: its file, the class of the model, the JSON."""
+    """All bare objects of 0.3: file, class of the model, JSON."""
     found = []
     for entry in entries("schema", version="0.3"):
         value = content(entry)
         if "jsonrpc" in value:
             continue
         if entry["type"] == "PushNotificationConfig":
-            # It has no class of its own: it stands in a configuration.
+            # Has no class of its own: it is part of a configuration.
             found.append((entry["file"], types.SendMessageConfiguration, {"pushNotificationConfig": value}))
         else:
             name = entry["type"]
@@ -122,7 +122,7 @@ def v03_objects() -> list[tuple[str, Any, Any]]:
 
 
 def v03_calls(end: str) -> list[tuple[str, str, Any]]:
-    """Every request (`end` is ``Request``) or answer (``SuccessResponse``): its file, the operation's name, the JSON."""
+    """All requests (`end` is ``Request``) or responses (``SuccessResponse``): file, name of the operation, JSON."""
     found = []
     for entry in entries("schema", "schema-list", version="0.3"):
         name = V03_OPERATIONS.get(entry["type"].removesuffix(end)) if entry["type"].endswith(end) else None
@@ -133,7 +133,7 @@ def v03_calls(end: str) -> list[tuple[str, str, Any]]:
 
 
 def canonical(value: Any, key: str = "") -> Any:
-    """Equal for two documents that say the same: defaults dropped, moments and bytes read, numbers left to Python."""
+    """A form that is equal for equivalent documents: defaults dropped, timestamps and bytes decoded, numbers as in Python."""
     if key in _FREE:
         return value
     if key in _MOMENTS:
@@ -142,7 +142,9 @@ def canonical(value: Any, key: str = "") -> Any:
         return binascii.a2b_base64(value)
     if isinstance(value, dict):
         members = {name: canonical(item, name) for name, item in value.items()}
-        return {name: item for name, item in members.items() if name in _SAYS_SOMETHING or item not in ("", [], 0)}
+        return {
+            name: item for name, item in members.items() if name in _EMPTY_IS_SIGNIFICANT or item not in ("", [], 0)
+        }
     if isinstance(value, list):
         return [canonical(item) for item in value]
     return value

@@ -1,7 +1,7 @@
-"""`Agent`: an agent written as one function, with everything its card says beside it.
+"""`Agent`: an agent as one function with the attributes of its card.
 
-Two styles, one class: subclass it and define ``handle_message``, or make an instance and decorate a function. An agent is
-an `AgentExecutor`; what the handler returns becomes events as `results` says.
+Either subclass it and define ``handle_message``, or create an instance and decorate a function. An agent is an
+`AgentExecutor`; `results` turns the result of the handler into events.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from a2a_sync.agent.executor import Event, RequestContext
 from a2a_sync.agent.extensions import Extension
 from a2a_sync.agent.localcalls import LocalCalls
 from a2a_sync.agent.results import ChunkStream, StreamingResult, final_events
+from a2a_sync.agent.spec import AgentSpec, CancelHandler
 from a2a_sync.card import AgentCard, AgentExtension, AgentProvider, Skills, as_skills
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.lazymodule import LazyModule
@@ -33,18 +34,18 @@ _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 class Agent(LocalCalls, Closes):
     """An agent, declared by class attributes or by arguments of the same names.
 
-    ``handle_message(message, context)`` runs on a worker thread, once per message; it may be ``async def`` or a generator.
-    It returns text, a part, a list of parts, an `Artifact`, a dict or dataclass instance (the result), `InputRequired`,
-    `AuthRequired`, `Rejected`, `Failed`, a `Message`, a `StreamingResult`, or None. An exception fails the task; its text stays
-    in the log unless it is a `PublicError` or `AgentError`.
+    ``handle_message(message, context)`` runs on a worker thread, once per message; it may be ``async def`` or a
+    generator. It returns text, a part, a list of parts, an `Artifact`, a dict or dataclass instance (the result),
+    `InputRequired`, `AuthRequired`, `Rejected`, `Failed`, a `Message`, a `StreamingResult`, or None. An exception fails
+    the task; its text is only logged unless it is a `PublicError` or `AgentError`.
 
     ``handle_cancel(context)`` is optional and may raise `TaskNotCancelableError` to refuse. ``direct = True`` lets an
     agent that answers with a `Message` at once do so without a task. ``on_worker_lost`` is ``"fail"`` or ``"retry"``.
-    ``native_thread = True`` gives the handler a real thread under gevent, where the others share one: for handlers that
-    calculate for long, or that run an event loop of their own. What is ``async def`` gets one anyway. ``skills`` may be in
-    short forms: see `create_agent_card`.
+    ``native_thread = True`` gives the handler a real thread under gevent, where other handlers share one: for long
+    computations and handlers with an event loop of their own. ``async def`` handlers always get one. ``skills`` may be
+    in short forms: see `create_agent_card`.
 
-    ``agent.call("hello")`` and its like call the agent in its own process, over a private app: see `start`.
+    ``agent.call("hello")`` and the other methods of local calls use a private app in the same process: see `start`.
     """
 
     name: str = ""
@@ -66,10 +67,10 @@ class Agent(LocalCalls, Closes):
     _private_app: app.A2AApp | None = None
 
     def __init__(self, name: str = "", **attributes: Any) -> None:
-        """`attributes` are those of the class, and of a subclass its own: ``Pricing(currency="EUR")`` where it has a `currency`.
+        """Set `attributes` of the class, including those that a subclass adds: ``Pricing(currency="EUR")``.
 
         Raises:
-            TypeError: an attribute that an agent does not have.
+            TypeError: the class has no such attribute.
         """
         if name:
             self.name = name
@@ -77,7 +78,7 @@ class Agent(LocalCalls, Closes):
             self._set(key, value)
 
     def _set(self, key: str, value: Any) -> None:
-        """Set an attribute of the class, or of a subclass: an option of the agent's own."""
+        """Set an attribute that the class or a subclass declares; not a method or private attribute."""
         if key.startswith("_") or not hasattr(type(self), key) or callable(getattr(type(self), key)):
             raise TypeError(f"{type(self).__name__} has no attribute {key!r}")
         setattr(self, key, value)
@@ -85,15 +86,15 @@ class Agent(LocalCalls, Closes):
     # -- the handlers --
 
     def handle_message(self, message: Message, context: RequestContext) -> Any:
-        """Answer `message`. Override this, or decorate a function with ``@agent.message``."""
+        """Answer `message`, on the thread of the run. Override it, or decorate a function with ``@agent.message``."""
         if self._on_message is None:
             raise self._no_handler()
         return self._on_message(message, context)
 
     def handle_cancel(self, context: RequestContext) -> Any:
-        """The client wants the task cancelled. Override this, or decorate a function with ``@agent.on_cancel``.
+        """Called before a task is canceled. Override it, or decorate a function with ``@agent.on_cancel``.
 
-        It may be ``async def``. What it returns is not looked at; `TaskNotCancelableError` refuses.
+        It may be ``async def``. Its result is ignored; raising `TaskNotCancelableError` refuses the cancel.
         """
         return None if self._on_cancel is None else self._on_cancel(context)
 
@@ -103,16 +104,17 @@ class Agent(LocalCalls, Closes):
         return handler
 
     def on_cancel(self, handler: _Handler) -> _Handler:
-        """Decorator: `handler(context)` is asked before a task is cancelled."""
+        """Decorator: `handler(context)` is called before a task is canceled and may refuse."""
         self._on_cancel = handler
         return handler
 
     def check_handler(self, *, complete: bool = False) -> None:
-        """Refuse an agent that cannot answer. An instance of `Agent` itself is refused only when it is `complete`: until then
-        a decorator may follow.
+        """Check that the agent has a handler.
+
+        An instance of `Agent` itself is checked only if `complete`: until then a decorator may follow.
 
         Raises:
-            TypeError: it has no handler.
+            TypeError: the agent has no handler.
         """
         own = type(self)
         if own is Agent and not complete:
@@ -132,7 +134,7 @@ class Agent(LocalCalls, Closes):
     # -- the executor --
 
     def execute(self, context: RequestContext) -> Iterator[Event] | None:
-        """Run the handler and turn what it gives back into events. On the run's worker thread."""
+        """Run the handler and turn its result into events, on the thread of the run."""
         try:
             return self._handle(context)
         except WaitsForAnswer:
@@ -154,18 +156,32 @@ class Agent(LocalCalls, Closes):
             context.emit(*final_events(value, context))
         return None
 
-    def as_executor(self) -> Any:
-        """The agent as an app runs it: `cancel` has another meaning there."""
-        return _Executed(self)
+    def agent_spec(self) -> AgentSpec:
+        """The form in which an app runs the agent. Its cancel handler is `handle_cancel`; `cancel` is a local call.
 
-    @property
-    def _cancel_handler(self) -> Callable[[RequestContext], None] | None:
-        """What to ask before a cancel; None where nothing was overridden, so that a cancel then takes no detour."""
+        Raises:
+            TypeError: the agent has no handler, and none can be added by a decorator.
+        """
+        self.check_handler()
+        return AgentSpec(
+            execute=lambda context: self.execute(context),
+            cancel_handler=self._cancel_handler,
+            on_worker_lost=lambda: self.on_worker_lost,
+            native_thread=lambda: self.native_thread,
+            check_handler=lambda: self.check_handler(complete=True),
+            describe=self.describe,
+            direct=self.direct,
+            extensions=self.extensions,
+            kind=type(self).__name__,
+        )
+
+    def _cancel_handler(self) -> CancelHandler | None:
+        """The function to call before a cancel; None if the agent has none, which saves its thread."""
         if self._on_cancel is None and type(self).handle_cancel is Agent.handle_cancel:
             return None
-        return self._ask_to_cancel
+        return self._call_cancel_handler
 
-    def _ask_to_cancel(self, context: RequestContext) -> None:
+    def _call_cancel_handler(self, context: RequestContext) -> None:
         asked = self.handle_cancel(context)
         if inspect.iscoroutine(asked):
             _asynchronous().run_coroutine(asked, context)
@@ -181,7 +197,7 @@ class Agent(LocalCalls, Closes):
         return inspect.cleandoc(doc or "").split("\n\n")[0].replace("\n", " ")
 
     def describe(self) -> AgentCard:
-        """What this agent says about itself; the app that serves it adds addresses and capabilities."""
+        """The card of this agent; the app that serves it adds the interfaces and capabilities."""
         return AgentCard(
             name=self._display_name(),
             description=self.description or self._doc(),
@@ -197,13 +213,14 @@ class Agent(LocalCalls, Closes):
     # -- in its own process --
 
     def start(self, **options: Any) -> Self:
-        """Begin the private app that local calls go to, with `options` of `A2AApp`; without `start` it begins at the first call.
+        """Start the private app of local calls, with `options` of `A2AApp`; without `start` the first call starts it.
 
-        ``agent.start(store="sqlite:///tasks.db")`` keeps the tasks. Options that `A2AApp` does not take are attributes of the
-        agent, as in its constructor: ``agent.start(currency="EUR")``. Used with ``with``, or ended by `close`.
+        ``agent.start(store="sqlite:///tasks.db")`` persists the tasks. Options that `A2AApp` does not have are
+        attributes of the agent, as in its constructor: ``agent.start(currency="EUR")``. Use it with ``with``, or call
+        `close`.
 
         Raises:
-            RuntimeError: it has begun.
+            RuntimeError: the app is running already.
             TypeError: neither the app nor the agent has such an option.
         """
         from a2a_sync.wsgi.app import A2AApp
@@ -242,30 +259,15 @@ class Agent(LocalCalls, Closes):
         return app
 
     def close(self, timeout: float = 5.0) -> None:
-        """End the private app, if there is one: its runs get `timeout` seconds."""
+        """Close the private app, if there is one; its runs have `timeout` seconds to end."""
         app = vars(self).pop("_private_app", None)
         if app is not None:
             app.close(timeout)
         self._drop_client()
 
 
-class _Executed:
-    """An agent as an `AgentExecutor`: its `cancel` is what is asked before a cancel."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self.execute = agent.execute
-
-    @property
-    def cancel(self) -> Callable[[RequestContext], None] | None:
-        return self._agent._cancel_handler
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._agent, name)
-
-
 def _asynchronous() -> ModuleType:
-    """What runs coroutines. Loading it loads asyncio, which most agents have no use for."""
+    """The module that runs coroutines. It imports asyncio, which most agents do not need."""
     from a2a_sync.agent import asynchronous
 
     return asynchronous

@@ -1,4 +1,4 @@
-"""What user code puts into messages and artifacts: parts from whatever it gives, and an artifact sent piece by piece."""
+"""Conversion of content to parts, and `ArtifactWriter`, which sends an artifact in chunks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import joined
 from a2a_sync.types import Artifact, DataPart, FilePart, Message, Part, TaskArtifactUpdateEvent, TextPart
 
-#: Artifacts up to this size are sent again as a whole when they are complete.
+#: The largest artifact, in bytes, that is sent again as a whole when it is complete.
 _MAX_REPEATED_BYTES = 1024 * 1024
 
 Content: TypeAlias = str | Part | Iterable[str | Part] | Message
@@ -21,13 +21,13 @@ def to_parts(content: Content) -> tuple[Part, ...]:
     """Parts from text, a part, a list of them, or a message.
 
     Raises:
-        TypeError: something else is in it.
-        ValueError: it is empty.
+        TypeError: `content` is or contains another type.
+        ValueError: `content` is an empty list.
     """
     if isinstance(content, Message):
         return content.parts
     if isinstance(content, str):
-        # A plain one: what is stored shall not keep alive what a text of another class knows.
+        # Convert to plain `str`: an instance of a subclass in the task would keep its attributes alive.
         return (TextPart(str(content)),)
     if isinstance(content, (TextPart, FilePart, DataPart)):
         return (content,)
@@ -40,12 +40,14 @@ def to_parts(content: Content) -> tuple[Part, ...]:
 
 
 class ArtifactWriter:
-    """Sends one artifact in pieces: the first makes it, the others extend it, leaving the ``with`` block completes it.
+    """Sends one artifact in chunks.
 
-    The last event replaces the pieces by the whole artifact, neighbouring texts joined: some clients, those of the Google
-    ADK for example, keep the content of the last event only. An artifact of more than 1 MiB ends with an empty text instead.
-    Leaving by an exception completes nothing: what was written stays, unmarked. One thread at a time may write; threads
-    that work side by side take a writer each.
+    The first creates it, the others extend it, leaving the ``with`` block completes it.
+
+    The last event replaces the chunks with the whole artifact, adjacent texts joined: some clients, for example those
+    of the Google ADK, keep only the content of the last event. An artifact of more than 1 MiB ends with an empty text
+    part instead. If an exception leaves the block, the chunks remain and the artifact is not marked as complete. Not
+    thread-safe: threads that write concurrently need a writer each.
     """
 
     def __init__(self, emit: Callable[..., None], template: Artifact) -> None:
@@ -67,22 +69,23 @@ class ArtifactWriter:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts written so far, neighbouring texts joined."""
+        """The parts written so far, with adjacent texts joined."""
         parts = joined(self._parts)
         self._parts = list(parts)
         return parts
 
     def write(self, content: Content, *, last: bool = False) -> None:
-        """Send one more piece; `last` completes the artifact behind it.
+        """Send one more chunk; `last` completes the artifact after it.
 
         Raises:
-            TaskCancelled: the run may not write any more.
-            ValueError: the artifact is complete already.
+            TaskCancelled: the run has lost the right to write.
+            TypeError: `content` is or contains another type.
+            ValueError: the artifact is complete already, or `content` is an empty list.
         """
         self._emit(*(self.completing(content) if last else (self.piece(content),)))
 
     def piece(self, content: Content) -> TaskArtifactUpdateEvent:
-        """The event that sends one more piece."""
+        """The event that sends one more chunk. Raises `TypeError` and `ValueError` as `write`."""
         if self._done:
             raise ValueError(f"artifact {self.artifact_id} is complete")
         parts = to_parts(content)
@@ -92,7 +95,7 @@ class ArtifactWriter:
         return event
 
     def completing(self, content: Content) -> list[TaskArtifactUpdateEvent]:
-        """The events that send one more piece and complete the artifact: a single one for an artifact of a single piece."""
+        """The events that send one more chunk and complete the artifact: only one if it is the first chunk."""
         first, piece = not self._begun, self.piece(content)
         if first:
             self._done = True
@@ -108,7 +111,7 @@ class ArtifactWriter:
         parts = self.parts
         if sum(map(_size, parts)) <= _MAX_REPEATED_BYTES:
             return self._event(parts, append=False, last_chunk=True)
-        # Parts may not be empty, so "complete" is said with an empty text that adds nothing (see lifecycle).
+        # An event needs at least one part: an empty text marks the end and adds nothing (see lifecycle).
         return self._event((TextPart(""),), append=True, last_chunk=True)
 
     def _event(self, parts: tuple[Part, ...], *, append: bool, last_chunk: bool = False) -> TaskArtifactUpdateEvent:
@@ -130,7 +133,7 @@ class ArtifactWriter:
 
 
 def _size(part: Part) -> int:
-    """Bytes of its content, about."""
+    """The approximate size of the content of `part`, in bytes."""
     match part:
         case TextPart():
             return len(part.text) if part.text.isascii() else len(part.text.encode(errors="replace"))
@@ -140,4 +143,4 @@ def _size(part: Part) -> int:
             try:
                 return len(dumps(part.data))
             except ValueError:
-                return 0  # it is refused when it is emitted
+                return 0  # refused when it is emitted

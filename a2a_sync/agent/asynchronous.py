@@ -4,7 +4,8 @@ asynchronous generator.
 The loop runs on a daemon thread of its own; the thread of the run waits for the task and stores what it yields. Objects
 that belong to an event loop (clients with connection pools, sessions, locks) can therefore be shared by all runs, and
 time-outs and cancel scopes may enclose a ``yield``. Code that blocks the loop delays the other runs on it. A run that
-cannot start for that reason gets a loop of its own for its duration, so handlers that wait for each other make progress.
+cannot start for that reason gets a loop of its own for its duration, so handlers that wait for each other make
+progress.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from a2a_sync.agent.executor import RequestContext, TaskCancelled
 from a2a_sync.concurrency.eventloop import STALL_SECONDS, EventLoop, shared_loop
 from a2a_sync.concurrency.gevent import native_context, wait_for_wake
 
-#: A loop that has not started a task within so many seconds is blocked.
+#: Seconds after which a loop that has not started a task counts as blocked.
 _START_SECONDS = 1.0
-#: The same for a run that was started from a task of the loop, which probably waits for it and blocks the loop meanwhile.
+#: The same for a run that was started from a task of the loop, which probably blocks the loop while it waits for the
+#: run.
 _NESTED_START_SECONDS = 0.05
 
-#: The code was called, over any number of threads, from a task of the shared loop.
+#: Whether the code was called, over any number of threads, from a task of the shared loop.
 _on_shared_loop: contextvars.ContextVar[bool] = contextvars.ContextVar("a2a_sync_on_shared_loop", default=False)
 
 
@@ -35,7 +37,7 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any], context: RequestContext) 
     Cancelling the A2A task cancels the asyncio task.
 
     Raises:
-        TaskCancelled: it was cancelled that way.
+        TaskCancelled: the A2A task was cancelled, and the asyncio task with it.
     """
     with _working(context, coroutine) as work:
         work.next()
@@ -70,7 +72,7 @@ def _working(context: RequestContext, coroutine: Coroutine[Any, Any, Any] | None
 class _Work:
     """One asyncio task that works for the thread of a run.
 
-    `next`, `result` and `close` belong to that thread, `cancel` to any; the rest is called on the loop's thread.
+    `next`, `result` and `close` are called on that thread, `cancel` on any; the rest on the thread of the loop.
     """
 
     def __init__(self, context: RequestContext, coroutine: Coroutine[Any, Any, Any] | None) -> None:
@@ -82,7 +84,7 @@ class _Work:
         self._variables.run(_on_shared_loop.set, True)
         self._event_loop: EventLoop | None = None
         self._private = False
-        #: Popped by the loop that starts the task, or before that by the run's thread, which then chooses another loop.
+        #: Popped by the loop when it starts the task, or by the run's thread, which then uses another loop.
         self._claim: deque[bool] = deque()
         self._task: asyncio.Task[None] | None = None
         self._value: Any = None
@@ -103,7 +105,7 @@ class _Work:
         return bool(self.ready)
 
     def result(self) -> Any:
-        """What the coroutine returned or raised."""
+        """Return the result of the coroutine, or raise its exception; `TaskCancelled` if the A2A task was cancelled."""
         if isinstance(self._error, asyncio.CancelledError) and self._context.cancelled:
             raise TaskCancelled(self._context.task_id) from None
         if self._error is not None:
@@ -111,7 +113,7 @@ class _Work:
         return self._value
 
     def close(self) -> None:
-        """End the task, if it has not ended, and wait for that. An error of a generator that is being closed is raised."""
+        """End the task, if it has not ended, and wait for its end. Raises an error of the generator that is closed."""
         if self._event_loop is None:
             if self.coroutine is not None:
                 self.coroutine.close()
@@ -135,7 +137,7 @@ class _Work:
         except RuntimeError:
             self._launch_on(shared_loop.get())
         else:
-            # This thread blocks the loop that runs on it.
+            # The loop that runs on this thread is blocked while the thread waits.
             self._launch_alone()
 
     def _launch_alone(self) -> None:
@@ -147,7 +149,7 @@ class _Work:
         self._call(self._start, self._claim)
 
     def _check(self) -> float:
-        """The thread has waited for a while. Returns the seconds until the next check."""
+        """Called when the thread has waited for a while. Returns the seconds until the next check."""
         assert self._event_loop is not None
         if not self._private and _pop(self._claim):
             self._event_loop.report("an async handler cannot start on it and gets an event loop of its own")
@@ -188,12 +190,12 @@ class _Work:
         try:
             self._value = await coroutine
         except BaseException as error:
-            # Kept from the loop, which SystemExit and KeyboardInterrupt would stop.
+            # Not raised in the loop, which SystemExit and KeyboardInterrupt would stop.
             self._error = error
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            # Before its first step.
+            # Cancelled before its first step.
             assert self.coroutine is not None
             self.coroutine.close()
             self._error = asyncio.CancelledError()
@@ -234,7 +236,7 @@ class _Work:
             self._task.cancel()
 
     async def pump(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Take the generator's items, each when the run's thread asks for it."""
+        """Advance the generator each time the run's thread requests an item."""
         async with aclosing(generator):
             step: Awaitable[Any] = anext(generator)
             while True:
@@ -248,7 +250,7 @@ class _Work:
                 try:
                     await self._wanted()
                 except asyncio.CancelledError as cancelled:
-                    # Time-outs and cancel scopes around the `yield` cancel this task: for them the generator is the task.
+                    # Timeouts and cancel scopes around the `yield` cancel this task; raise it in the generator.
                     step = generator.athrow(cancelled)
                     continue
                 if self._closing:
@@ -265,7 +267,7 @@ class _Work:
 
 
 def _pop(claim: deque[bool]) -> bool:
-    """The claim was there and is taken now; of several threads, for one only."""
+    """Take the claim. Returns True to the first thread that takes it, False to others."""
     try:
         return claim.pop()
     except IndexError:

@@ -1,4 +1,4 @@
-"""What was said in a context, over all of its tasks: read from the store, bounded, within one scope."""
+"""The messages of a context over all of its tasks, read from the store for one owner, up to a limit."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from a2a_sync.lifecycle import joined
 from a2a_sync.stores.base import Owner, TaskQuery, TaskStore
 from a2a_sync.types import Artifact, Message, Role, Task
 
-#: Tasks read at once.
+#: Tasks per page read from the store.
 _PAGE = 20
 
 
 def conversation(store: TaskStore, scope: Owner, own: Task, limit: int) -> tuple[Message, ...]:
     """The newest `limit` turns of the context of `own`, oldest first; those of `own` come last.
 
-    Task by task, in the order in which the tasks came to where they are now.
+    Turns are grouped by task, and the tasks ordered by the time of their last status.
 
     Raises:
         ValueError: `limit` is below 1.
@@ -37,9 +37,9 @@ def conversation(store: TaskStore, scope: Owner, own: Task, limit: int) -> tuple
 
 
 def turns_of(task: Task) -> list[Message]:
-    """What both sides said in one task: its history, what only its artifacts hold, and the last word of its status.
+    """The turns of one task: its history, artifacts that no message repeats, and the message of its final status.
 
-    Artifacts stand where their run ended: at the end, or before the question that the task waits with.
+    Artifacts are placed at the end, or before the last message of the agent if the task has not ended.
     """
     turns = list(task.history)
     shown = [_turn(artifact, task) for artifact in task.artifacts if not _is_said(artifact, task.history)]
@@ -53,7 +53,7 @@ def turns_of(task: Task) -> list[Message]:
 
 
 def _is_said(artifact: Artifact, history: Iterable[Message]) -> bool:
-    """A message of the agent has the same content; so it is with all that a handler returns or yields."""
+    """Whether a message of the agent has the same content, as with everything that a handler returns or yields."""
     content = joined(artifact.parts)
     return any(message.role is Role.AGENT and joined(message.parts) == content for message in history)
 

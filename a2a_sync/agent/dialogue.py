@@ -1,9 +1,9 @@
 """Questions that a handler asks in the middle of its code, over several runs of one task.
 
-Each question ends its run. The next message runs the handler again from the top; the answers so far stand in the task's
-history, each behind its question, and are given again in the same order. So nothing waits in memory, and any process may go
-on. Questions are known by a mark in their metadata, which also says what may be answered. This room only reads a history and
-understands answers; asking is the context's.
+Each question ends its run. The next message runs the handler again from the top. Earlier answers are read from the
+history of the task, where each follows its question, and are replayed in the same order. No state is held in memory, so
+that any process can continue a dialogue. Questions are marked in their metadata, with the allowed options. This module
+reads histories and parses answers; `RequestContext` asks the questions.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 
-from a2a_sync.errors import PublicError
+from a2a_sync.errors import A2AError, PublicError
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import JSON, Message, Metadata, Role
 
 logger = get_logger(__name__)
 
-#: In the metadata of a question: its ``number`` in the dialogue, and ``options`` where there are some. In that of its task:
-#: the number of the question that was asked last.
+#: The metadata key: in a question, of its ``number`` in the dialogue and its ``options``; in a task, of the number of
+#: the last question.
 MARK = "urn:a2a-sync:ask:1"
 YES = ("yes", "y", "yeah", "yep", "ok", "okay", "sure", "true")
 NO = ("no", "n", "nope", "nah", "false")
 
 
-class AskError(RuntimeError):
-    """`ask` was called where it cannot work: after something was emitted, or not by the handler itself."""
+class AskError(A2AError, RuntimeError):
+    """`ask` was called after an event was emitted, or from code other than the handler itself."""
 
 
 class DialogueChanged(PublicError):
-    """The handler asks something else than it did before with the same answers. The task fails, with this reason."""
+    """A replayed handler asked a different question than in the run before. The task fails with this text."""
 
 
 class WaitsForAnswer(BaseException):
-    """A question was asked and the run is over; it leaves the user's code. Not an `Exception`, as `TaskCancelled`."""
+    """Ends the run of a handler that has asked a question. Like `TaskCancelled`, not an `Exception`."""
 
 
 class Answer(str):
-    """The text of an answer; ``message`` is all of it."""
+    """The text of an answer; ``message`` is the whole message."""
 
     message: Message
 
@@ -50,7 +50,12 @@ class Answer(str):
 
 
 class Dialogue:
-    """The questions of one run. `beginning` is the message that the handler is called with, in each run of the dialogue."""
+    """The questions of one run.
+
+    `beginning` is the first message of the dialogue, which the handler receives in each run.
+
+    `recorded` has the earlier questions of the dialogue with their answers.
+    """
 
     def __init__(self, beginning: Message, recorded: Sequence[tuple[Message, Message]] = ()) -> None:
         self.beginning = beginning
@@ -59,21 +64,21 @@ class Dialogue:
 
     @classmethod
     def of(cls, history: Sequence[Message], incoming: Message) -> Dialogue:
-        """The dialogue that `incoming` goes on with; a new one where it answers no question that `ask` has asked."""
-        place = max((n for n, told in enumerate(history) if told.message_id == incoming.message_id), default=0)
+        """The dialogue that `incoming` continues, or a new one if it does not answer a question of `ask`."""
+        index = max((n for n, turn in enumerate(history) if turn.message_id == incoming.message_id), default=0)
         recorded: list[tuple[Message, Message]] = []
-        while place >= 2 and (number := _number(history[place - 1])):
-            recorded.insert(0, (history[place - 1], history[place]))
-            place -= 2
+        while index >= 2 and (number := _number(history[index - 1])):
+            recorded.insert(0, (history[index - 1], history[index]))
+            index -= 2
             if number == 1:
-                return cls(history[place], recorded)
+                return cls(history[index], recorded)
         return cls(incoming)
 
     def next(self, question: Message) -> Answer | None:
-        """The answer that `question` got in an earlier run; None: it is to be asked now, with `mark`.
+        """The answer to `question` from an earlier run; None if the question has to be asked now, with `mark`.
 
         Raises:
-            DialogueChanged: another question was asked here.
+            DialogueChanged: the earlier run asked another question at this point.
         """
         self._asked += 1
         if self._asked > len(self._recorded):
@@ -86,7 +91,7 @@ class Dialogue:
         return Answer(answer)
 
     def mark(self, options: Sequence[str] = ()) -> dict[str, JSON]:
-        """What the metadata of the question says of it."""
+        """The metadata of the newest question: its number and `options`."""
         return {"number": self._asked, **({"options": list(options)} if options else {})}
 
     @property
@@ -96,14 +101,14 @@ class Dialogue:
 
 
 def asks(metadata: Metadata) -> bool:
-    """A handler of the task with this metadata has asked something."""
+    """Whether a handler of the task with this metadata has asked a question."""
     return MARK in metadata
 
 
 def _number(message: Message) -> int:
     mark = message.metadata.get(MARK) if message.role is Role.AGENT else None
     number = mark.get("number") if isinstance(mark, dict) else None
-    # JSON knows no integers, and some stores give back what JSON says.
+    # JSON has no integers, and some stores return floats.
     return int(number) if isinstance(number, (int, float)) else 0
 
 
@@ -111,10 +116,13 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:80] + "…")
 
 
-def here() -> object:
-    """Where this is called: the thread, and the task of asyncio. What a handler started is somewhere else."""
+def current_flow_id() -> object:
+    """Identifies the caller: its thread and its asyncio task.
+
+    Threads and tasks that a handler starts have other ids.
+    """
     try:
-        # Where there is a task, asyncio is loaded; loading it costs more than all of this room.
+        # A current task implies that asyncio is loaded; importing it would cost more than this module.
         asyncio = sys.modules.get("asyncio")
         task = asyncio.current_task() if asyncio is not None else None
     except RuntimeError:
@@ -126,14 +134,17 @@ def here() -> object:
 
 
 def yes_or_no(text: str, yes: Iterable[str], no: Iterable[str]) -> bool | None:
-    """What `text` says by its words; None where it says neither, or both."""
+    """True or False if `text` contains a word of `yes` or of `no`; None if it contains neither or both."""
     words = set(re.findall(r"\w+", text.casefold()))
     agrees, declines = (any(word.casefold() in words for word in side) for side in (yes, no))
     return None if agrees == declines else agrees
 
 
 def chosen(text: str, options: Sequence[str]) -> str | None:
-    """The option that `text` is, or the only one that it names; of two that lie in each other, the longer one."""
+    """The option that equals `text`, or the only one that it contains; None if there is no such option.
+
+    Case is ignored. If one of two contained options contains the other, the longer one counts.
+    """
     said = text.strip().casefold()
     exact = [option for option in options if option.casefold() == said.strip(".,;:!?\"'")]
     if exact:
@@ -144,10 +155,10 @@ def chosen(text: str, options: Sequence[str]) -> str | None:
 
 
 def checked(options: Iterable[str]) -> tuple[str, ...]:
-    """Options that can be told apart.
+    """Check that options are distinct, and return them.
 
     Raises:
-        ValueError: there are none, or two are the same but for case.
+        ValueError: there are none, one is empty, or two differ only in case.
     """
     given = tuple(options)
     if not given or not all(option.strip() for option in given):

@@ -1,4 +1,4 @@
-"""All that user code sees of a run: the executor's interface and the context it is given."""
+"""The interface between a run and the code of an agent: `AgentExecutor` and `RequestContext`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from a2a_sync.agent.artifacts import ArtifactWriter, Content, to_parts
 from a2a_sync.agent.conversation import conversation
@@ -22,13 +22,13 @@ from a2a_sync.agent.dialogue import (
     asks,
     checked,
     chosen,
-    here,
+    current_flow_id,
     yes_or_no,
 )
 from a2a_sync.agent.modes import Modes
 from a2a_sync.agent.state import State
 from a2a_sync.concurrency import clock
-from a2a_sync.concurrency.gevent import way_home
+from a2a_sync.concurrency.gevent import gevent_hub_caller
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import Principal, RunRequest
@@ -46,16 +46,19 @@ from a2a_sync.types import (
     new_id,
 )
 
-#: What an executor may yield or emit. Ids and times that are left out are filled in.
+#: What an executor may yield or emit. Missing ids and times are filled in.
 Event: TypeAlias = LogEvent
 
 
 class TaskCancelled(BaseException):
-    """The run must stop: its task was cancelled or timed out. Not an `Exception`, so ``except Exception`` lets it pass."""
+    """Raised in a run whose task was canceled or timed out.
+
+    Not an `Exception`, so that ``except Exception`` does not catch it.
+    """
 
 
 class RunPort(Protocol):
-    """What a run offers to its context. Everything may be called from any thread of the run."""
+    """The methods of a run that its context uses. They may be called from any thread of the run."""
 
     request: RunRequest
     scope: Owner
@@ -74,28 +77,28 @@ class RunPort(Protocol):
 
 
 class RequestContext:
-    """One run of an agent: what was asked, what is known, and how to answer while it goes on.
+    """One run of an agent: its request, its task, and methods to answer while it runs.
 
-    It is handed to executors and handlers and stays valid after the HTTP request is gone: everything in it was copied
-    out of the request. Methods may be called from any thread.
+    Executors and handlers receive it. It stays valid after the HTTP request has ended, because it holds copies. Methods
+    may be called from any thread.
     """
 
     def __init__(self, run: RunPort) -> None:
         self._run = run
         self._hook: Callable[[Event], Event] | None = None
-        # Code on a real thread under gevent may not touch what greenlets use.
-        self._at_home = way_home()
+        # Under gevent, code on a real thread must not use objects that greenlets use.
+        self._at_home = gevent_hub_caller()
         self._loaded: Task | None = None
         self._referenced: tuple[Task, ...] | None = None
         self._state: State | None = None
         self._dialogue: Dialogue | None = None
         self._place: object = None
 
-    # -- what was asked --
+    # -- the request --
 
     @property
     def message(self) -> Message:
-        """The incoming message; while a dialogue goes on (see `ask`), the one that it began with."""
+        """The incoming message; during a dialogue (see `ask`), its first message."""
         started = self._run.started
         if started is None or not asks(started.head.metadata):
             return self._run.request.message
@@ -103,71 +106,71 @@ class RequestContext:
 
     @property
     def task_id(self) -> str:
-        """The task this run works on."""
+        """The id of the task of this run."""
         return self._run.request.task_id
 
     @property
     def context_id(self) -> str:
-        """The conversation the task belongs to."""
+        """The id of the conversation of the task."""
         return self._run.request.context_id
 
     @property
     def metadata(self) -> Metadata:
-        """The request's metadata (the message has its own)."""
+        """The metadata of the request; that of the message is separate."""
         return self._run.request.metadata
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The request's allow-listed headers, names in lower case."""
+        """The request headers listed in ``A2AApp(handler_headers=…)``, with names in lower case."""
         return self._run.request.headers
 
     @property
     def user(self) -> Principal | None:
-        """Who calls; None where nobody was authenticated."""
+        """The authenticated caller, or None."""
         return self._run.request.principal
 
     @property
     def tenant(self) -> str:
-        """The tenant the call was made for, or ``""``."""
+        """The tenant of the call, or ``""``."""
         return self._run.request.tenant
 
     @property
     def extensions(self) -> Mapping[str, JSON]:
-        """The extensions that are active for this request: their URIs, each with what its `Extension.activate` gave."""
+        """The extensions that are active for this request: their URIs, each with the result of `Extension.activate`."""
         return self._run.request.extensions
 
     @property
     def attempt(self) -> int:
-        """1; more when workers died or stopped with this request and the agent says ``on_worker_lost = "retry"``."""
+        """The number of this attempt; above 1 if a worker was lost in an earlier one (``on_worker_lost = "retry"``)."""
         return self._run.request.attempt
 
     @property
     def accepted_output_modes(self) -> tuple[str, ...]:
-        """Media types the client takes; empty: any."""
+        """Media types that the client accepts; empty: any."""
         configuration = self._run.request.configuration
         return configuration.accepted_output_modes if configuration else ()
 
     def accepts(self, media_type: str) -> bool:
-        """The client takes parts of this media type; an agent should then not answer with other ones (spec 3.2.2)."""
+        """Whether the client accepts parts of this media type; agents should not send other ones (spec 3.2.2)."""
         return media_type in Modes(self.accepted_output_modes)
 
     @property
     def task(self) -> Task:
-        """The task as it was at the first look at it: artifacts, history with the incoming message, state."""
+        """The task as it was when it was first read: artifacts, history with the incoming message, state."""
         if self._loaded is None:
             self._loaded = self._at_home(self._run.stored).task
         return self._loaded
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """The conversation of this task so far, the incoming message last. Read from the store when asked for."""
+        """The messages of this task, the incoming one last. Read from the store on first access."""
         return self.task.history
 
     @property
     def referenced_tasks(self) -> tuple[Task, ...]:
-        """The tasks that the message names in ``reference_task_ids``, read from the store at the first look at them.
+        """The tasks that the message names in ``reference_task_ids``, read from the store on first access.
 
-        What the caller could not see by GetTask is left out, as is what was removed meanwhile.
+        Tasks of other owners and removed tasks are omitted.
         """
         if self._referenced is None:
             ids = dict.fromkeys(filter(None, self.message.reference_task_ids))
@@ -182,10 +185,13 @@ class RequestContext:
     # -- the tasks of the context --
 
     def conversation(self, limit: int = 100) -> tuple[Message, ...]:
-        """What both sides said in all tasks of this context, this caller's only: the newest turns, the incoming message last.
+        """The newest messages of all tasks of this context and owner, the incoming message last.
 
-        The agent's turns include what only artifacts hold. Tasks come one after the other, the one that changed last at the
-        end, and this one behind them. Read from the store at each call.
+        Answers that only artifacts hold are included as messages of the agent. Tasks follow each other in order of
+        their last change, this one last. Read from the store at each call.
+
+        Parameters:
+            limit: the largest number of messages.
 
         Raises:
             ValueError: `limit` is below 1.
@@ -197,14 +203,17 @@ class RequestContext:
         try:
             own = run.store.load(run.scope, self.task_id, history=limit).task
         except TaskNotFoundError:
-            # An answer without a task may still follow.
+            # Not stored yet: the agent may still answer without a task.
             status = TaskStatus(state=TaskState.SUBMITTED)
             own = Task(id=self.task_id, context_id=self.context_id, status=status, history=(self.message,))
         return conversation(run.store, run.scope, own, limit)
 
     @property
     def state(self) -> State:
-        """What the tasks of this context have in common, for this caller: a small mapping, kept as long as one of them is."""
+        """The shared state of the tasks of this context and owner, a small mapping.
+
+        Stored until the last task is removed.
+        """
         if self._state is None:
             run, at_home = self._run, self._at_home
             self._state = State(
@@ -216,22 +225,27 @@ class RequestContext:
     # -- asking --
 
     def ask(self, question: Content) -> Answer:
-        """Ask the client, and go on with its answer in another run: of this process, another one, or after a restart.
+        """Ask the client a question and return its answer.
 
-        The first time, the run ends here: the task waits for input, with the question as its message. The next message runs
-        the handler again from the top, with the message that the first run was called with; there this returns the text of
-        the answer, as `Answer`, whose ``message`` is all of it. So all that comes before is done again, must lead here again,
-        and must not emit anything. What the handler returns ends the dialogue.
+        The answer arrives in a later run, perhaps in another process.
+
+        The first call ends the run: the task requires input, with the question as its message. The next message runs
+        the handler again from the top, with the first message of the dialogue, and this call returns the text of the
+        answer, an `Answer` with the whole ``message``. The code before the call is therefore repeated: it must reach
+        the call again and must not emit events. The result of the handler ends the dialogue.
 
         Raises:
-            AskError: something was emitted before, or this is called from a thread or task that the handler has started.
-            DialogueChanged: the handler asked something else here when the question was answered.
+            AskError: an event was emitted before, or the caller is a thread or task that the handler has started.
+            DialogueChanged: an earlier run asked another question at this point.
             TaskCancelled: the task was cancelled.
         """
         return self._ask(self.agent_message(question), ())
 
     def confirm(self, question: str, *, yes: Sequence[str] = YES, no: Sequence[str] = NO) -> bool:
-        """`ask` for a yes or a no; asks again where the answer is neither. `yes` and `no` are the words that count."""
+        """`ask` a yes-or-no question, and repeat it until the answer has a word of `yes` or of `no`, but not of both.
+
+        Raises as `ask`.
+        """
         options = (yes[0], no[0])
         answer = self._ask(self.agent_message(question), options)
         while (result := yes_or_no(answer, yes, no)) is None:
@@ -239,11 +253,12 @@ class RequestContext:
         return result
 
     def choose(self, question: str, options: Sequence[str]) -> str:
-        """`ask` for one of `options`, which are listed behind the question; asks again where the answer names none of them, or
-        more than one. Case does not matter, and other words may surround the option.
+        """`ask` for one of `options`, which follow the question in parentheses, until the answer contains exactly one.
+
+        Case is ignored, and the answer may contain other words. Errors are those of `ask`, and:
 
         Raises:
-            ValueError: there are no options, or two are the same.
+            ValueError: there are no options, one is empty, or two differ only in case.
         """
         options = checked(options)
         whole = f"{question} ({', '.join(options)})"
@@ -265,7 +280,7 @@ class RequestContext:
         raise WaitsForAnswer
 
     def _check_asking(self) -> None:
-        if self._place != here():
+        if self._place != current_flow_id():
             raise AskError(
                 "only the handler itself can ask, not a thread or task that it has started, nor a cancel handler"
             )
@@ -283,26 +298,26 @@ class RequestContext:
         return self._dialogue
 
     def enter(self) -> None:
-        """The handler's code is called from here: from where it may `ask`. For those that call it."""
-        self._place = here()
+        """Record the current thread and asyncio task as those of the handler, which may `ask`. Called by runs."""
+        self._place = current_flow_id()
 
     # -- cancelling --
 
     @property
     def cancelled(self) -> bool:
-        """The task was cancelled or timed out: stop as soon as you can."""
+        """Whether the task was canceled or timed out; the handler should end soon."""
         return self._run.cancel_event.is_set()
 
     def check_cancelled(self) -> None:
-        """Raise `TaskCancelled` if the task was cancelled; the way out of a loop."""
+        """Raise `TaskCancelled` if the task was canceled or timed out."""
         if self.cancelled:
             raise TaskCancelled(self.task_id)
 
     def sleep(self, seconds: float) -> None:
-        """Wait, and wake at once when the task is cancelled.
+        """Sleep, but wake immediately when the task is canceled.
 
         Raises:
-            TaskCancelled: it was.
+            TaskCancelled: the task was canceled or timed out.
         """
         self._at_home(lambda: clock.sleep(self._run.cancel_event, seconds))
         self.check_cancelled()
@@ -311,13 +326,13 @@ class RequestContext:
         """Call `callback` (on the cancelling thread, once) when the task is cancelled; at once if it already is."""
         self._at_home(lambda: self._run.on_cancel(callback))
 
-    # -- answering while the run goes on --
+    # -- events --
 
     def emit(self, *events: Event) -> None:
-        """Store events, in one step, and send them to whoever listens. Ids and times that are left out are filled in.
+        """Store events atomically and publish them to subscribers. Missing ids and times are filled in.
 
         Raises:
-            TaskCancelled: the run may not write any more.
+            TaskCancelled: the run has lost the right to write.
             IllegalTransition: the task's state does not allow an event; none was stored.
         """
         hook = self._hook
@@ -326,13 +341,13 @@ class RequestContext:
         self._at_home(lambda: self._run.emit(*events))
 
     def through(self, hook: Callable[[Event], Event]) -> RequestContext:
-        """This context, but that what is emitted goes through `hook` first, on the thread that emits it."""
+        """A copy of this context whose emitted events go through `hook` first, on the emitting thread."""
         context = copy(self)
         context._hook = hook
         return context
 
     def update(self, text: str, *, metadata: Metadata | None = None) -> None:
-        """Tell the client how far you are: a `working` status with this text. Progress does not become history."""
+        """Report progress: a `working` status with this text. Progress does not become part of the history."""
         message = self.agent_message(text)
         status = TaskStatus(state=TaskState.WORKING, message=message)
         self.emit(TaskStatusUpdateEvent(status=status, metadata=metadata or {}))
@@ -340,14 +355,14 @@ class RequestContext:
     def artifact(
         self, name: str = "", *, artifact_id: str = "", description: str = "", metadata: Metadata | None = None
     ) -> ArtifactWriter:
-        """A writer for one artifact that is sent piece by piece; use it with ``with``."""
+        """A writer that sends one artifact in chunks; use it with ``with``."""
         template = Artifact(
             parts=(), artifact_id=artifact_id or new_id(), name=name, description=description, metadata=metadata or {}
         )
         return ArtifactWriter(self.emit, template)
 
     def agent_message(self, content: Content) -> Message:
-        """A message of the agent in this task, made from text, a part, a list of them, or a message with more in it."""
+        """A message of the agent in this task, from text, a part, a list of them, or another message."""
         if isinstance(content, Message):
             return replace(content, role=Role.AGENT, task_id=self.task_id, context_id=self.context_id)
         return Message(
@@ -361,37 +376,14 @@ class RequestContext:
 
 @runtime_checkable
 class AgentExecutor(Protocol):
-    """The low level: code that turns a request into events.
+    """The interface below `Agent`: code that turns a request into events.
 
     ``execute`` runs on a worker thread. It may yield events, emit them through the context, or both; a task that is
-    neither ended nor waiting when it returns is completed. A `Message` that is yielded is the answer: a direct one, or
-    the message of the completed status; one that is emitted goes into the history. An exception fails the task.
-    Optional members:
-    ``cancel(context)`` (may raise `TaskNotCancelableError` to refuse), ``direct = True`` (see `Limits.direct_reply_timeout`),
-    ``on_worker_lost`` (``"fail"`` or ``"retry"``), ``native_thread = True`` (under gevent: run on a real thread).
+    neither terminal nor interrupted when it returns is completed. A yielded `Message` is the answer: a direct one, or
+    the message of the completed status; an emitted one becomes part of the history. An exception fails the task.
+    Optional members: ``cancel(context)`` (may raise `TaskNotCancelableError` to refuse), ``direct = True`` (see
+    `Limits.direct_reply_timeout`), ``on_worker_lost`` (``"fail"`` or ``"retry"``), ``native_thread = True`` (under
+    gevent: run on a real thread).
     """
 
     def execute(self, context: RequestContext) -> Iterator[Event] | None: ...
-
-
-def check_executor(agent: Any, *, complete: bool = False) -> None:
-    """Refuse what an app cannot run; `complete`: nothing is added to it any more, such as a handler by a decorator.
-
-    Raises:
-        TypeError: a class in place of an instance, no ``execute``, or an agent that cannot answer.
-    """
-    kind = type(agent).__name__
-    if isinstance(agent, type):
-        raise TypeError(f"{agent.__name__} is a class: give an instance, {agent.__name__}(…)")
-    if not callable(getattr(agent, "execute", None)):
-        hint = "; to serve a function, decorate it with @agent.message of an Agent" if callable(agent) else ""
-        raise TypeError(f"an app serves an Agent or an AgentExecutor, and a {kind} has no execute(context){hint}")
-    check = getattr(agent, "check_handler", None)
-    if check is not None:
-        check(complete=complete)
-
-
-def as_executor(agent: Any) -> Any:
-    """What runs for `agent`: itself, or what its ``as_executor()`` gives, where its own names mean something else."""
-    other = getattr(agent, "as_executor", None)
-    return agent if other is None else other()

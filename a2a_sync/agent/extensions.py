@@ -1,7 +1,7 @@
-"""Extensions (spec 4.6): what an agent can do beyond the protocol, for the calls whose client asks for it.
+"""Extensions (spec 4.6): features beyond the protocol, for calls whose client requests them.
 
-What an extension is and which hooks it has, and one as an example. Who has asked for what is known to `activation`, which
-calls the hooks.
+`Extension` is the base with its hooks, `Timestamps` an example. `server.activation` decides which extensions are active
+for a call and calls the hooks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from a2a_sync.card import AgentExtension
 from a2a_sync.lazymodule import LazyModule
 from a2a_sync.lifecycle import LogEvent
-from a2a_sync.operations import Call
+from a2a_sync.operations import AnyCall
 from a2a_sync.types import (
     JSON,
     Artifact,
@@ -31,27 +31,30 @@ else:
 
 
 class Extension:
-    """One extension, declared by class attributes or by arguments; without hooks it is what handlers make of it.
+    """One extension, declared by class attributes or by arguments.
 
-    It is active for a call that asks for exactly its `uri`, and for no other. Handlers find those that are active in
-    `RequestContext.extensions`, clients in the header of the answer.
+    Hooks are optional; a handler may implement it instead.
+
+    It is active for calls that request exactly its `uri`. Active extensions are listed in `RequestContext.extensions`
+    and in a header of the response. Several threads may call the hooks at once, each for its own call or run.
 
     Parameters:
-        uri: its identity; another version of it has another one. Printable ASCII, without commas and blanks.
-        description: for the card.
-        required: a message that does not ask for it is refused with `ExtensionSupportRequiredError`.
-        params: for the card.
+        uri: identifies the extension and its version. Printable ASCII without commas and spaces.
+        description: the description in the card.
+        required: whether messages that do not request it are refused with `ExtensionSupportRequiredError`.
+        params: the parameters in the card.
 
-    The hooks may be called by several threads at a time, each for a call or run of its own.
+    Raises:
+        ValueError: `uri` is empty or has other characters.
     """
 
     uri: str = ""
     description: str = ""
     required: bool = False
     params: Mapping[str, JSON] = {}
-    #: Request headers, in lower case, that ask for it as well as its URI does.
+    #: Names, in lower case, of request headers that request the extension as its URI does.
     headers: tuple[str, ...] = ()
-    #: The card tells of it.
+    #: Whether the card lists it.
     listed: bool = True
 
     def __init__(
@@ -71,7 +74,7 @@ class Extension:
 
     @classmethod
     def of(cls, declared: Extension | AgentExtension) -> Extension:
-        """An extension as it is; what a card says of one, as an extension without hooks."""
+        """`declared` itself if it is an `Extension`, else an extension without hooks with its values."""
         if isinstance(declared, Extension):
             return declared
         return Extension(
@@ -79,26 +82,28 @@ class Extension:
         )
 
     def declaration(self) -> AgentExtension:
-        """What the card says of it."""
+        """The declaration of the extension in the card."""
         return AgentExtension(
             uri=self.uri, description=self.description, required=self.required, params=dict(self.params)
         )
 
     # -- hooks --
 
-    def activate(self, call: Call) -> JSON:
-        """A call asks for this extension. On the thread of the request.
+    def activate(self, call: AnyCall) -> JSON:
+        """Called for each call that requests this extension, on the thread of the request.
 
-        What is returned becomes the value in `RequestContext.extensions`, and is kept with the run; None and False leave
-        the extension inactive.
+        The result becomes the value in `RequestContext.extensions` and is stored with the run; None and False leave the
+        extension inactive.
 
         Raises:
             AgentError: the call is refused.
         """
         return True
 
-    def on_request(self, call: Call) -> Call:
-        """The call, of whatever operation, as it goes on. On the thread of the request, before anything else is done.
+    def on_request(self, call: AnyCall) -> AnyCall:
+        """Return `call`, changed or not.
+
+        Called for every operation, on the thread of the request, before it is executed.
 
         Raises:
             AgentError: the call is refused.
@@ -106,10 +111,12 @@ class Extension:
         return call
 
     def on_event(self, event: LogEvent, context: executor.RequestContext) -> LogEvent:
-        """The event as it goes on, of a run whose request had the extension active. On the thread of the run.
+        """Return `event`, changed or not.
 
-        Called for everything that the agent's code emits or yields, and for what its result becomes, before it is checked
-        and stored. What is raised counts as raised by the agent.
+        Called for runs with this extension active, on the thread that emits the event.
+
+        The hook receives each event that the agent emits or yields, and those made from its result, before they are
+        checked and stored. An exception has the effect of one raised by the agent.
         """
         return event
 
@@ -118,9 +125,9 @@ _Stamped = TypeVar("_Stamped", Message, Artifact)
 
 
 class Timestamps(Extension):
-    """Says in the metadata of messages and artifacts when they were made: the timestamp extension of the A2A samples.
+    """Adds the time of creation to the metadata of messages and artifacts: the timestamp extension of the A2A samples.
 
-    Messages of the client that tell no time get that of their arrival. `now` gives the time.
+    Client messages without a time get the time of their arrival. `now` returns the current time, with its time zone.
     """
 
     uri = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1"
@@ -132,7 +139,7 @@ class Timestamps(Extension):
         super().__init__(required=required)
         self._now = now
 
-    def on_request(self, call: Call) -> Call:
+    def on_request(self, call: AnyCall) -> AnyCall:
         request = call.request
         if not isinstance(request, SendMessageRequest):
             return call
@@ -142,7 +149,7 @@ class Timestamps(Extension):
         if isinstance(event, Message):
             return self._stamped(event)
         if isinstance(event, TaskArtifactUpdateEvent):
-            # What is added later leaves the time at which the artifact was begun.
+            # Later chunks keep the time of the first one.
             return event if event.append else replace(event, artifact=self._stamped(event.artifact))
         if isinstance(event, TaskStatusUpdateEvent) and event.status.message is not None:
             return replace(event, status=replace(event.status, message=self._stamped(event.status.message)))

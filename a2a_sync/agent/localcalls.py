@@ -1,6 +1,6 @@
-"""An agent that is called where it is: ``agent.call("hello")``, without a client to make and to close.
+"""Calls of an agent in its own process: ``agent.call("hello")``, without creating a client.
 
-Only a face: each method is one of a `Client` over the object itself, made at the first call.
+Each method uses a `Client` for the object itself, which is created at the first call.
 """
 
 from __future__ import annotations
@@ -13,50 +13,50 @@ from a2a_sync.types import Message, Metadata, Task
 
 if TYPE_CHECKING:
     from a2a_sync import card, client
-    from a2a_sync.client import content
+    from a2a_sync.client import arguments
 else:
     card = LazyModule("a2a_sync.card")
     client = LazyModule("a2a_sync.client")
-    content = LazyModule("a2a_sync.client.content")
+    arguments = LazyModule("a2a_sync.client.arguments")
 
-#: Seconds that a call or a cancel waits by default, and a look at a task.
+#: Default timeouts of a call or cancel, and of reading a task, in seconds.
 _WAIT = 60.0
 _LOOK = 5.0
-#: The most messages that a request can ask for: all of them.
+#: The largest ``history_length`` of a request, which requests the whole history.
 WHOLE_HISTORY = 2**31 - 1
 _T = TypeVar("_T")
 
 
 class LocalCalls:
-    """The base of what can be called in its own process. Safe from many threads."""
+    """The base of agents and apps that can be called in their own process. Thread-safe."""
 
     _own_client: client.Client | None = None
 
     def endpoint(self) -> Endpoint:
-        """What the calls go to."""
+        """The endpoint of the calls."""
         raise NotImplementedError
 
     def agent_card(self) -> card.AgentCard:
-        """What it says of itself."""
+        """The agent card."""
         raise NotImplementedError
 
     def call(
         self,
-        message: content.Content,
+        message: arguments.Content,
         *,
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Metadata | None = None,
         timeout: float | None = _WAIT,
     ) -> Task | Message:
-        """Send `message` and wait until its task has ended or waits for you; with `task_id`, continue that task.
+        """Send `message` and wait until its task has ended or is interrupted; with `task_id`, continue that task.
 
-        Of a task the whole history is returned, as by `get_task`.
+        A returned task has its whole history, as with `get_task`.
 
         Raises:
             UnsupportedOperationError: the task to continue has ended.
-            TaskNotFoundError: there is none.
-            TransportTimeoutError: `timeout` seconds went by; the task goes on.
+            TaskNotFoundError: no task has the id `task_id`.
+            TransportTimeoutError: `timeout` seconds have passed; the task continues.
         """
         return self._client().send(
             message,
@@ -69,14 +69,14 @@ class LocalCalls:
 
     def stream(
         self,
-        message: content.Content,
+        message: arguments.Content,
         *,
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Metadata | None = None,
         timeout: float | None = None,
     ) -> client.TaskStream:
-        """Send `message` and iterate over what comes of it, whatever kind of handler it has. The task ends without a reader, too."""
+        """Send `message` and iterate over the events of its task. The task continues if the iteration stops."""
         return self._client().stream(
             message, task_id=task_id, context_id=context_id, metadata=metadata, timeout=timeout
         )
@@ -85,16 +85,16 @@ class LocalCalls:
         """The task as it is now.
 
         Raises:
-            TaskNotFoundError: there is none.
+            TaskNotFoundError: no task has this id.
         """
         return self._client().get_task(task_id, history_length=history_length, timeout=timeout)
 
     def cancel(self, task_id: str, *, metadata: Metadata | None = None, timeout: float | None = _WAIT) -> Task:
-        """Cancel the task; what it is after that.
+        """Cancel the task and return it.
 
         Raises:
-            TaskNotCancelableError: it has ended, or its handler refuses.
-            TaskNotFoundError: there is none.
+            TaskNotCancelableError: the task has ended, or the cancel handler of the agent refuses.
+            TaskNotFoundError: no task has this id.
         """
         return self._client().cancel_task(task_id, metadata=metadata, timeout=timeout)
 
@@ -107,11 +107,14 @@ class LocalCalls:
         return client
 
     def _keep(self, name: str, made: _T) -> _T:
-        """`made`, from now on; or what another thread has made meanwhile. Made under no lock: it calls what users wrote."""
+        """Store `made` as attribute `name` unless it is set already, and return the stored object.
+
+        Atomic without a lock, because no lock may be held while user code creates `made`.
+        """
         return cast(_T, vars(self).setdefault(name, made))
 
     def _drop_client(self) -> None:
-        """End what was called this way."""
+        """Close the client."""
         client = vars(self).pop("_own_client", None)
         if client is not None:
             client.close()

@@ -1,7 +1,7 @@
-"""Media types: which of them an agent takes and which a client does (spec 3.1.1, 4.4.1, 4.4.5).
+"""Media types that agents and clients accept (spec 3.1.1, 4.4.1, 4.4.5).
 
-A *mode* is a media type as cards and requests list them: ``text/csv``, ``text/*``, ``*/*``. Modes without a slash, which some
-peers write, stand for the whole kind: ``text`` for ``text/*``. Case and parameters do not count.
+A *mode* is a media type as cards and requests list them: ``text/csv``, ``text/*``, ``*/*``. A mode without a slash,
+which some peers send, means all its subtypes: ``text`` is ``text/*``. Case and parameters are ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from a2a_sync.types import Part
 
 
 class Modes:
-    """A set of modes, made for many questions. An empty one takes everything: nothing was said."""
+    """A set of modes. An empty set accepts everything."""
 
     def __init__(self, modes: Iterable[str]) -> None:
         self._listed = tuple(dict.fromkeys(modes))
@@ -32,22 +32,22 @@ class Modes:
 
 
 class InputModes:
-    """What an agent takes: the card's default modes and those of all its skills, as a request does not name its skill."""
+    """The modes that an agent accepts: the defaults of its card and those of all skills (requests name no skill)."""
 
     def __init__(self, card: AgentCard) -> None:
         skills = [mode for skill in card.skills for mode in skill.input_modes]
         self._modes = Modes((*card.default_input_modes, *skills))
 
     def check(self, parts: Sequence[Part], member: str) -> None:
-        """See that each part which names its media type has one that the agent takes. `member` is where the parts are.
+        """Check the media types of `parts`, if they have one. `member` is the path of the parts in the request.
 
         Raises:
-            ContentTypeNotSupportedError: one has not.
+            ContentTypeNotSupportedError: the agent does not accept one of them.
         """
         for index, part in enumerate(parts):
             if part.media_type and part.media_type not in self._modes:
                 raise ContentTypeNotSupportedError(
-                    f"{member}[{index}].mediaType: {part.media_type[:100]} is not taken; this agent takes {self._modes}",
+                    f"{member}[{index}].mediaType: {part.media_type[:100]} is not accepted; this agent accepts {self._modes}",
                     metadata={"mediaType": part.media_type[:100], "supportedMediaTypes": str(self._modes)},
                 )
 

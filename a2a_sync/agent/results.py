@@ -1,6 +1,6 @@
-"""What a handler may give back, and the events each kind of value becomes.
+"""The values that a handler may return, and the events for each kind of value.
 
-Results go into artifacts, the agent's words into the history, questions and refusals into the status (spec 3.7).
+Results become artifacts, messages of the agent become history, questions and refusals become the status (spec 3.7).
 """
 
 from __future__ import annotations
@@ -30,37 +30,38 @@ from a2a_sync.types import (
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """A result that ends the run in another state than completed, with something to say."""
+    """A result that ends the run in a state other than completed, with a message."""
 
     content: Content
     metadata: Metadata = field(default_factory=dict, kw_only=True)
 
 
 class InputRequired(_Ending):
-    """Ask the client for something. The run ends; the client's next message calls the handler again."""
+    """Ask the client for input. The run ends; the client's next message calls the handler again."""
 
     __slots__ = ()
     state = TaskState.INPUT_REQUIRED
 
 
 class AuthRequired(_Ending):
-    """Ask the client to authorise something, out of band (spec 7.6). The run ends; the next message continues."""
+    """Ask the client to authorise something, out of band (spec 7.6). The next message calls the handler again."""
 
     __slots__ = ()
     state = TaskState.AUTH_REQUIRED
 
 
 class Rejected(_Ending):
-    """Decline the task, with the reason."""
+    """Decline the task; the content is the reason."""
 
     __slots__ = ()
     state = TaskState.REJECTED
 
 
 class Failed(_Ending):
-    """Fail the task, with a reason that the client may read: content, an exception, or any other value.
+    """Fail the task, with a reason that is shown to the client: content, an exception, or any other value.
 
-    Of an exception its text is shown (or its class, where it has none), of other values their JSON, or else their `repr`.
+    An exception is shown as its text, or the name of its class if it has no text; another value as JSON, or else its
+    `repr`.
     """
 
     __slots__ = ()
@@ -86,7 +87,7 @@ def _reason(value: Any) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class StreamingResult:
-    """Send what `chunks` yields as it comes, like a generator handler does, from any iterable."""
+    """Send each item of the iterable `chunks` as soon as it is produced, as for a generator handler."""
 
     chunks: Iterable[Any]
 
@@ -98,14 +99,14 @@ _PARTS = (TextPart, FilePart, DataPart)
 
 
 def _is_data(value: object) -> bool:
-    """A user's own data: a dict, or an instance of a dataclass that is none of the protocol's."""
+    """Whether `value` is user data: a mapping, or an instance of a dataclass that the protocol does not define."""
     if isinstance(value, (*_PARTS, *_EVENTS, Message, Artifact, _Ending, StreamingResult)):
         return False
     return isinstance(value, Mapping) or (is_dataclass(value) and not isinstance(value, type))
 
 
 def _as_content(value: Any) -> tuple[Part, ...]:
-    """Parts from all that may stand for a result: text, parts, data, and lists of these."""
+    """The parts of a result: of text, parts, data, and lists of these."""
     if _is_data(value):
         return (DataPart.of(value),)
     if isinstance(value, (list, tuple)):
@@ -114,11 +115,11 @@ def _as_content(value: Any) -> tuple[Part, ...]:
 
 
 def final_events(value: Any, context: RequestContext) -> list[Event]:
-    """The events that end a run whose handler returned `value`; they belong into one step.
+    """The events that end a run whose handler returned `value`; they have to be stored atomically.
 
     Raises:
-        TypeError: the value is none of the kinds a handler may return.
-        DataPartError: a dataclass or dict cannot be said in JSON.
+        TypeError: a handler may not return a value of this type.
+        DataPartError: a dataclass or dict cannot be encoded as JSON.
     """
     if value is None:
         return [_status(TaskState.COMPLETED)]
@@ -142,14 +143,14 @@ def _status(
 
 
 class ChunkStream:
-    """Sends what an iterable yields: text, parts and data as chunks of one artifact, the rest as it is."""
+    """Sends the items of an iterable: text, parts and data as chunks of one artifact, the rest unchanged."""
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._writer: ArtifactWriter | None = None
 
     def send(self, chunks: Iterable[Any]) -> None:
-        """Send everything, then the end that the iterable's return value decides. Closes the iterable in any case."""
+        """Send all items, then the final events for the return value of the iterable, which is closed in any case."""
         iterator = iter(chunks)
         try:
             result = self._send_all(iterator)

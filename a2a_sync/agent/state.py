@@ -1,7 +1,7 @@
-"""What the runs of a context share: a small JSON object, read as it was at the first look, and changed in one step.
+"""The state that the runs of a context share: a small JSON object, read once and changed atomically.
 
-Runs that change it at once come one after the other: who comes second begins again with what the first one left. This room
-knows neither stores nor runs; both are behind the two functions that a `State` is made with.
+Concurrent changes are serialised: the second run retries with the result of the first. The module is independent of
+stores and runs; a `State` receives two functions for reading and writing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from a2a_sync.errors import StoreError
 from a2a_sync.jsontext import dumps
-from a2a_sync.stores.contexts import StateConflict, StoredState
+from a2a_sync.stores.base import StateConflict, StoredState
 from a2a_sync.types import JSON
 
 _T = TypeVar("_T")
 
-#: So often somebody else may be faster.
+#: Attempts to write a change while other runs change the state.
 _TRIES = 1000
 _NOTHING = object()
 
@@ -28,15 +28,16 @@ class _Seen(NamedTuple):
 
 
 class State(MutableMapping[str, JSON]):
-    """What all tasks of a context have in common, kept by the store: strings, and values that JSON can say.
+    """The shared state of all tasks of a context, kept by the store: JSON values by string keys.
 
-    Reading shows it as it was at the first look, or after the own last change. Each change is stored at once, based on what
-    the state is by then, so that no other run's change is lost. What depends on the old value belongs into `change`. Values
-    are read-only; their copies (`copy`, `deepcopy`, `pickle`), and those of the state, are plain dictionaries and lists. Changes raise:
+    Reads return the state of the first read or of the last own change. Each change is stored immediately and is applied
+    to the current state, so that changes of other runs are preserved. Use `change` for values that depend on the old
+    one. Values are read-only; their copies (`copy`, `deepcopy`, `pickle`), and those of the state, are plain
+    dictionaries and lists. Changes raise:
 
     - `TaskCancelled`: the run may not write any more.
-    - `ValueError`: JSON cannot say it, or it would be more than `Limits.max_context_state_bytes`.
-    - `StoreError`: as the store says.
+    - `ValueError`: the value is not JSON, or the state would exceed `Limits.max_context_state_bytes`.
+    - `StoreError`: the store failed.
     """
 
     def __init__(self, read: Callable[[], StoredState], write: Callable[[bytes, int], None]) -> None:
@@ -45,9 +46,9 @@ class State(MutableMapping[str, JSON]):
         self._seen: _Seen | None = None
 
     def change(self, function: Callable[[dict[str, JSON]], _T]) -> _T:
-        """Let `function` change the state, a plain dictionary, and return what it returns; its change is made in one step.
+        """Call `function` with the state as a plain dictionary, store the changes atomically, and return its result.
 
-        It is called again where another run was faster, so it should do nothing else.
+        The function is called again if another run has changed the state meanwhile, so it must have no side effects.
         """
         current = self._read()
         for _ in range(_TRIES):
@@ -95,16 +96,16 @@ class State(MutableMapping[str, JSON]):
         self.change(lambda state: state.update(new))
 
     def pop(self, key: str, default: Any = _NOTHING) -> Any:
-        """Remove a key and return its value; `default`, if given, where it is not there."""
+        """Remove a key and return its value; for a missing key, return `default` if given, else raise `KeyError`."""
         return self.change(lambda state: state.pop(key) if default is _NOTHING else state.pop(key, default))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of a key, which is set where it is not there."""
+        """The value of a key, which is set to `default` first if it is missing."""
         self.change(lambda state: state.setdefault(key, default))
         return self[key]
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all keys, atomically."""
         self.change(dict.clear)
 
     def __copy__(self) -> dict[str, JSON]:
@@ -131,7 +132,7 @@ def _encoded(value: dict[str, JSON]) -> bytes:
     return body
 
 
-# -- values that a reader cannot change, because nobody would store it --------------------------------------------------
+# -- read-only values: a change of them would not be stored -------------------------------------------------------------
 
 
 def _frozen(value: Any) -> Any:
@@ -155,7 +156,7 @@ def _plain(value: Any) -> Any:
 
 
 class _CopiedPlainly:
-    """Copies and pickles are plain, so that they can be changed."""
+    """Copies and pickles are plain containers, which can be changed."""
 
     def copy(self) -> Any:
         return _plain(self)

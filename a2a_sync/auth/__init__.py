@@ -1,38 +1,56 @@
-"""Who is calling: credentials, checked from what the card declares (spec 4.5, 7).
-
-`policy` has what all ways to authenticate share, and how they are combined; `schemes` and `tokens` have the ways themselves;
-`admission` is an app's door. The names for users are those of `a2a_sync`. An app without ``auth=`` loads none but `policy`.
-"""
+"""Authentication and scopes, declared in the card and checked for each request (spec 4.5, 7)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from a2a_sync.auth.policy import Auth, Scopes
-from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.lazymodule import lazy_names
 
 if TYPE_CHECKING:
-    from a2a_sync.auth.admission import Admission
-    from a2a_sync.card import AgentCard
+    from a2a_sync.auth.jwt_auth import JWTAuth as JWTAuth
+    from a2a_sync.auth.policy import Authenticator as Authenticator
+    from a2a_sync.auth.policy import FrameworkAuth as FrameworkAuth
+    from a2a_sync.auth.policy import TokenRefusedError as TokenRefusedError
+    from a2a_sync.auth.request import AuthRequest as AuthRequest
+    from a2a_sync.auth.request import PeerCertificate as PeerCertificate
+    from a2a_sync.auth.schemes import ApiKeyAuth as ApiKeyAuth
+    from a2a_sync.auth.schemes import BasicAuth as BasicAuth
+    from a2a_sync.auth.schemes import BearerAuth as BearerAuth
+    from a2a_sync.auth.schemes import MTLSAuth as MTLSAuth
+    from a2a_sync.operations import Principal as Principal
 
-logger = get_logger(__name__)
+_MODULES = {
+    "a2a_sync.auth.jwt_auth": ("JWTAuth",),
+    "a2a_sync.auth.policy": (
+        "Authenticator",
+        "FrameworkAuth",
+        "TokenRefusedError",
+    ),
+    "a2a_sync.auth.request": (
+        "AuthRequest",
+        "PeerCertificate",
+    ),
+    "a2a_sync.auth.schemes": (
+        "ApiKeyAuth",
+        "BasicAuth",
+        "BearerAuth",
+        "MTLSAuth",
+    ),
+    "a2a_sync.operations": ("Principal",),
+}
 
+__all__ = [
+    "ApiKeyAuth",
+    "AuthRequest",
+    "Authenticator",
+    "BasicAuth",
+    "BearerAuth",
+    "FrameworkAuth",
+    "JWTAuth",
+    "MTLSAuth",
+    "PeerCertificate",
+    "Principal",
+    "TokenRefusedError",
+]
 
-def admission_of(auth: Auth | None, scopes: Scopes | None, card: AgentCard) -> Admission | None:
-    """The door that ``A2AApp(auth=…, required_scopes=…)`` asks for; None: it stands open. `card` is what the app's author wrote.
-
-    Raises:
-        TypeError, ValueError: nothing can be made of these.
-    """
-    if auth is None:
-        if scopes:
-            raise ValueError("scopes= needs auth=: nobody's scopes are known without it")
-        if card.security_requirements:
-            logger.warning(
-                "the card of %r asks for credentials, and this app looks at none: give it auth=, unless what is in front of it does",
-                card.name,
-            )
-        return None
-    from a2a_sync.auth.admission import Admission
-
-    return Admission(auth, scopes)
+__getattr__ = lazy_names(__name__, _MODULES)

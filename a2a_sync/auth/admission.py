@@ -1,14 +1,13 @@
-"""The door of an app: who comes in, what they may do, and what the card says about it (spec 3.3.2, 4.5, 7.4)."""
+"""Authentication and scopes of an app, and their declaration in the card (spec 3.3.2, 4.5, 7.4)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any
-from wsgiref.types import WSGIEnvironment
 
-from a2a_sync.auth.policy import Auth, Authenticator, Scopes, TokenRefusedError, as_requirement
+from a2a_sync.auth.policy import Auth, Authenticator, Scopes, TokenRefusedError, as_principal, as_requirement
+from a2a_sync.auth.request import AuthRequest
 from a2a_sync.card import (
     AgentCard,
     APIKeySecurityScheme,
@@ -18,87 +17,86 @@ from a2a_sync.card import (
     SecurityScheme,
 )
 from a2a_sync.errors import PermissionDeniedError, UnauthenticatedError
-from a2a_sync.operations import OPERATIONS, Call, Endpoint, Operation, Principal
+from a2a_sync.operations import OPERATIONS, AnyOperation, Call, Endpoint, Principal, RequestT, ResultT
 from a2a_sync.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
-#: Names all operations at once.
+#: Means all operations.
 ALL = "*"
 
 
 class Admission:
-    """Lets in whoever fulfils `auth`, to the operations that their scopes allow.
+    """Admits requests that fulfil `auth`, to the operations that the caller's scopes allow.
 
-    `scopes` are those that an operation needs, by its name (``"CancelTask"``; ``"*"`` for all): a list, or text with blanks.
+    `scopes` are those that each operation needs, by its name (``"CancelTask"``; ``"*"`` for all): a list, or text with
+    blanks.
 
     Raises:
-        ValueError: an operation that does not exist.
+        ValueError: an operation does not exist.
     """
 
     def __init__(self, auth: Auth, scopes: Scopes | None = None) -> None:
         self._alternatives = as_requirement(auth).alternatives
-        self._everywhere, self._needed = _read_scopes(scopes or {})
-        self._names = _named(one for alternative in self._alternatives for one in alternative)
+        self._everywhere, self._needed = _parse_scopes(scopes or {})
+        self._names = _unique_names(one for alternative in self._alternatives for one in alternative)
         self._challenges = tuple(dict.fromkeys(filter(None, map(_challenge, self._names.values()))))
 
-    # -- who comes in --
+    # -- authentication --
 
-    def __call__(self, environ: WSGIEnvironment) -> Principal:
-        """Who sent this request. On the server's thread, before the body is read.
+    def authenticate(self, request: AuthRequest) -> Principal:
+        """The caller. Runs on the request's thread, before the body is read.
 
         Raises:
-            UnauthenticatedError: nobody that is known here.
-            PermissionDeniedError: somebody who lacks a scope that all need who come this way.
+            UnauthenticatedError: the request has no credentials, or wrong ones.
+            PermissionDeniedError: the caller lacks a scope that its authenticator requires.
         """
         refusal: UnauthenticatedError | PermissionDeniedError | None = None
         for alternative in self._alternatives:
             try:
-                known = [_identified(one, environ) for one in alternative]
+                principals = [_authenticate(one, request) for one in alternative]
             except (UnauthenticatedError, PermissionDeniedError) as error:
                 refusal = refusal or error
                 continue
-            if None not in known:
-                return reduce(_both, filter(None, known))
-        raise self._refused(refusal, environ)
+            if None not in principals:
+                return reduce(_merge, filter(None, principals))
+        raise self._refused(refusal, request)
 
-    def _refused(
-        self, refusal: UnauthenticatedError | PermissionDeniedError | None, environ: WSGIEnvironment
-    ) -> Exception:
+    def _refused(self, refusal: UnauthenticatedError | PermissionDeniedError | None, request: AuthRequest) -> Exception:
         why = f"{refusal} ({refusal.check})" if isinstance(refusal, TokenRefusedError) else refusal or "no credentials"
-        logger.warning("refused a caller from %s: %s", environ.get("REMOTE_ADDR", ""), why)
+        logger.warning("refused a caller from %s: %s", request.peer_address, why)
         if isinstance(refusal, PermissionDeniedError):
             return refusal
         kinds = ", ".join(name for name, one in self._names.items() if one.scheme is not None)
         message = refusal.message if refusal is not None else "credentials are required" + (kinds and f" ({kinds})")
         challenges = self._challenges
         if refusal is not None:
-            wrong = ', error="invalid_token"'
-            challenges = tuple(one + wrong if one.startswith("Bearer") else one for one in challenges)
+            parameter = ', error="invalid_token"'
+            challenges = tuple(one + parameter if one.startswith("Bearer") else one for one in challenges)
         return UnauthenticatedError(message, metadata={"schemes": kinds} if kinds else None, challenges=challenges)
 
-    # -- what they may do --
+    # -- authorization --
 
     @property
-    def limits_operations(self) -> bool:
+    def checks_scopes(self) -> bool:
         """Some operations need scopes."""
         return bool(self._needed)
 
-    def around(self, endpoint: Endpoint) -> Endpoint:
-        """`endpoint`, for callers with the scopes that the operation needs. Who calls inside the process needs none."""
+    def require_scopes(self, endpoint: Endpoint) -> Endpoint:
+        """Wrap `endpoint`: each caller needs the scopes of the operation. Calls inside the process need none."""
 
-        def allowed(call: Call) -> Any:
+        def authorized(call: Call[RequestT, ResultT]) -> ResultT:
             needed, principal = self._needed.get(call.operation), call.context.principal
             if needed and principal is not None:
                 _check_scopes(needed, principal)
             return endpoint(call)
 
-        return allowed
+        return authorized
 
-    # -- what the card says --
+    # -- the card --
 
-    def declared(self, card: AgentCard) -> AgentCard:
-        """`card`, with the schemes and requirements that are kept here. Its own requirements stay where clients need none."""
+    def declare(self, card: AgentCard) -> AgentCard:
+        """`card` with these schemes and requirements. Its own requirements stay where these need nothing of clients."""
         schemes: dict[str, SecurityScheme] = {
             name: one.scheme for name, one in self._names.items() if one.scheme is not None
         }
@@ -121,15 +119,16 @@ class Admission:
         )
 
 
-def _identified(one: Authenticator, environ: WSGIEnvironment) -> Principal | None:
-    principal = one.authenticate(environ)
+def _authenticate(one: Authenticator, request: AuthRequest) -> Principal | None:
+    # Also what a subclass returns must not be the owner of tasks without an owner, or of those that `owner=` names.
+    principal = as_principal(one.authenticate(request))
     if principal is not None and one.scopes:
         _check_scopes(one.scopes, principal)
     return principal
 
 
-def _both(first: Principal, second: Principal) -> Principal:
-    """Who is known in two ways is the one of the first, and has the scopes of both."""
+def _merge(first: Principal, second: Principal) -> Principal:
+    """One caller that two authenticators know: the id of the first, the scopes of both."""
     scopes = tuple(dict.fromkeys((*first.scopes, *second.scopes)))
     return Principal(id=first.id, scopes=scopes, claims={**second.claims, **first.claims})
 
@@ -145,10 +144,10 @@ def _check_scopes(needed: Sequence[str], principal: Principal) -> None:
         )
 
 
-def _read_scopes(
+def _parse_scopes(
     given: Scopes,
-) -> tuple[tuple[str, ...], dict[Operation, tuple[str, ...]]]:
-    """Those for all operations, and those for each."""
+) -> tuple[tuple[str, ...], dict[AnyOperation, tuple[str, ...]]]:
+    """The scopes of all operations, and those of each."""
     if unknown := given.keys() - OPERATIONS.keys() - {ALL}:
         raise ValueError(f"{min(unknown)!r} is no operation; scopes are for {', '.join(OPERATIONS)} or {ALL!r}")
     listed = {name: tuple(scopes.split() if isinstance(scopes, str) else scopes) for name, scopes in given.items()}
@@ -159,8 +158,8 @@ def _read_scopes(
     return everywhere, {operation: scopes for operation, scopes in each.items() if scopes}
 
 
-def _named(authenticators: Iterator[Authenticator]) -> dict[str, Authenticator]:
-    """Each once, by a name of its own."""
+def _unique_names(authenticators: Iterator[Authenticator]) -> dict[str, Authenticator]:
+    """Each authenticator once, by a unique name."""
     names: dict[str, Authenticator] = {}
     for one in dict.fromkeys(authenticators):
         name, number = one.name, 2
@@ -171,16 +170,34 @@ def _named(authenticators: Iterator[Authenticator]) -> dict[str, Authenticator]:
 
 
 def _challenge(one: Authenticator) -> str:
-    """What ``WWW-Authenticate`` says of a way to authenticate (RFC 9110, 11.6.1); ``""`` where clients cannot use it."""
+    """The ``WWW-Authenticate`` value of an authenticator (RFC 9110, 11.6.1); ``""`` where clients cannot use it."""
     scheme = one.scheme
     if scheme is None:
         return ""
     if isinstance(scheme, HTTPAuthSecurityScheme):
         return f'{scheme.scheme} realm="agent"' + (', charset="UTF-8"' if scheme.scheme == "Basic" else "")
     if isinstance(scheme, APIKeySecurityScheme):
-        # Nothing is registered for keys; this tells a person where they belong.
+        # No scheme is registered for keys; this one is for people who read it.
         name = scheme.name.replace("\\", "\\\\").replace('"', '\\"')
         return f'ApiKey realm="agent", in="{scheme.location}", name="{name}"'
     if isinstance(scheme, MutualTlsSecurityScheme):
         return 'MutualTLS realm="agent"'
     return 'Bearer realm="agent"'
+
+
+def make_admission(auth: Auth | None, scopes: Scopes | None, card: AgentCard) -> Admission | None:
+    """The `Admission` of ``A2AApp(auth=…, required_scopes=…)``; None where callers need no credentials.
+
+    Raises:
+        TypeError, ValueError: `auth` or `scopes` are not valid.
+    """
+    if auth is not None:
+        return Admission(auth, scopes)
+    if scopes:
+        raise ValueError("required_scopes= needs auth=: without it the scopes of callers are not known")
+    if card.security_requirements:
+        logger.warning(
+            "the card of %r requires credentials, and this app checks none: give it auth=, unless a proxy checks them",
+            card.name,
+        )
+    return None

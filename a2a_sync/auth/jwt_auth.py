@@ -1,13 +1,13 @@
-"""JSON Web Tokens: signature, issuer, audience and times, by PyJWT. Which keys there are is `keyset`'s business."""
+"""JSON Web Tokens: signature, issuer, audience and times, checked by PyJWT."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
-from wsgiref.types import WSGIEnvironment
 
 from a2a_sync import urls
-from a2a_sync.auth.policy import Authenticator, Said, TokenRefusedError, as_principal
+from a2a_sync.auth.policy import Authenticator, Identity, TokenRefusedError, as_principal
+from a2a_sync.auth.request import AuthRequest
 from a2a_sync.auth.schemes import bearer_token
 from a2a_sync.card import HTTPAuthSecurityScheme, SecurityScheme
 from a2a_sync.errors import UnauthenticatedError
@@ -15,32 +15,32 @@ from a2a_sync.operations import Principal
 from a2a_sync.outbound.http import Outbound
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.signing.jwk import ALGORITHMS
-from a2a_sync.signing.jwks import KeySet
+from a2a_sync.signing.jwks import KeySet, fetch_with
 
 SYMMETRIC = ("HS256", "HS384", "HS512")
-#: A token that is longer is not looked at.
-_LONGEST = 16 * 1024
-_SHORTEST_SECRET = 32
+#: A longer token is refused unread, in characters.
+_MAX_TOKEN_LENGTH = 16 * 1024
+_MIN_SECRET_BYTES = 32
 
 
 class JWTAuth(Authenticator):
     """``Authorization: Bearer`` with a JSON Web Token. Needs the extra ``jwt``.
 
     The subject (``sub``) is the caller's id, ``scope`` or ``scp`` are the scopes, all claims are ``context.user.claims``.
-    Subjects are an issuer's own: of several issuers, give each an `identify` that keeps them apart.
+    Two issuers may use the same subject: with several, give each an `identify` that distinguishes them.
 
     Parameters:
-        issuer: who must have made the token (``iss``), or several of them.
-        audience: for whom it must be made (``aud``), or several of which one is enough.
-        jwks_url: where the issuer has its keys. They are kept for five minutes, and read again, once a minute at most, when
-            a token names a key that is not among them.
-        key: the one key instead: a PEM text, or the bytes of a secret that both sides know.
-        algorithms: what may have signed it; by default all that fit the kind of key, never ``none``.
-        identify: called with the claims, says who that is, instead of the subject.
-        scopes: what everybody needs.
+        issuer: the required issuer (``iss``), or several.
+        audience: the required audience (``aud``), or several of which one is enough.
+        jwks_url: the URL of the issuer's key set. It is cached for five minutes, and read again, once a minute at most,
+            when a token names a key that is not in it.
+        key: the one key instead: a PEM text, or the bytes of a shared secret.
+        algorithms: the accepted algorithms; by default all that fit the kind of key, never ``none``.
+        identify: called with the claims, returns the caller, in place of the subject.
+        scopes: the scopes that every caller needs.
         leeway: seconds by which clocks may differ.
-        guard: which addresses the keys may be read from; by default the host of `jwks_url` over https and no other.
-        scheme: what the card says of it where that is more than "a bearer token that is a JWT".
+        url_guard: the addresses that the keys may be read from; by default the host of `jwks_url` over https.
+        scheme: its description in the card where that is more than "a bearer token that is a JWT".
         name: the name of the scheme in the card.
 
     Raises:
@@ -57,10 +57,10 @@ class JWTAuth(Authenticator):
         jwks_url: str | None = None,
         key: str | bytes | None = None,
         algorithms: Iterable[str] | None = None,
-        identify: Callable[[Mapping[str, Any]], Said] | None = None,
+        identify: Callable[[Mapping[str, Any]], Identity] | None = None,
         scopes: Iterable[str] = (),
         leeway: float = 30.0,
-        guard: URLGuard | None = None,
+        url_guard: URLGuard | None = None,
         scheme: SecurityScheme | None = None,
         name: str = "jwt",
     ) -> None:
@@ -75,36 +75,36 @@ class JWTAuth(Authenticator):
         self._audience = audience
         self._leeway = leeway
         self._identify = identify or (lambda claims: claims["sub"])
-        self._algorithms = _fitting(algorithms, SYMMETRIC if isinstance(key, bytes) else ALGORITHMS)
+        self._algorithms = _check_algorithms(algorithms, SYMMETRIC if isinstance(key, bytes) else ALGORITHMS)
         self._required = ["exp", "iss", "aud", *([] if identify else ["sub"])]
         if jwks_url is not None:
-            guard = guard or URLGuard([urls.parse(jwks_url).host], schemes=["https"])
+            guard = url_guard or URLGuard([urls.parse(jwks_url).host], schemes=["https"])
             guard.check(jwks_url)
-            self._set: KeySet | None = KeySet(jwks_url, Outbound(guard))
+            self._key_set: KeySet | None = KeySet(jwks_url, fetch_with(Outbound(guard)))
         else:
-            self._set, self._key = None, _checked(key)
+            self._key_set, self._key = None, _check_key(key)
 
-    def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
-        token = bearer_token(environ)
+    def authenticate(self, request: AuthRequest) -> Principal | None:
+        token = bearer_token(request)
         if token is None:
             return None
         claims = self._claims(token)
         principal = as_principal(self._identify(claims))
         if principal is None:
-            raise UnauthenticatedError("the token is nobody's that is known here")
+            raise UnauthenticatedError("the owner of the token is not known")
         scopes = principal.scopes or _scopes(claims)
         return Principal(id=principal.id, scopes=scopes, claims=principal.claims or claims)
 
     def _claims(self, token: str) -> dict[str, Any]:
-        """What the token says, when everything about it is right.
+        """The claims of a valid token.
 
         Raises:
-            UnauthenticatedError: it is not.
+            UnauthenticatedError: the token is not valid.
         """
-        if len(token) > _LONGEST:
-            raise TokenRefusedError("the token is too long", f"more than {_LONGEST} characters")
+        if len(token) > _MAX_TOKEN_LENGTH:
+            raise TokenRefusedError("the token is too long", f"more than {_MAX_TOKEN_LENGTH} characters")
         try:
-            # The header is read to find the key, and believed in nothing.
+            # The header only selects the key.
             header = self._jwt.get_unverified_header(token)
         except self._jwt.PyJWTError as error:
             raise TokenRefusedError("the token cannot be read", self._check(error)) from None
@@ -136,7 +136,7 @@ class JWTAuth(Authenticator):
         raise TokenRefusedError(wrong, check)
 
     def _check(self, error: Exception) -> str:
-        """Which check a token failed, in words that show none of its claims."""
+        """The check that a token failed, in words that show none of its claims."""
         library = self._jwt
         match error:
             case library.MissingRequiredClaimError():
@@ -156,10 +156,10 @@ class JWTAuth(Authenticator):
         return "it is malformed"
 
     def _candidates(self, kid: str, algorithm: str) -> Iterable[Any]:
-        """The keys that a token may have been signed with which says this of itself."""
-        if self._set is None:
+        """The keys that fit the header of a token."""
+        if self._key_set is None:
             return (self._key,)
-        return [key.key for key in self._set.keys(kid) if not key.objection(algorithm)]
+        return [key.key for key in self._key_set.keys(kid) if not key.objection(algorithm)]
 
 
 def _library() -> Any:
@@ -170,20 +170,20 @@ def _library() -> Any:
     return jwt
 
 
-def _fitting(algorithms: Iterable[str] | None, possible: tuple[str, ...]) -> list[str]:
+def _check_algorithms(algorithms: Iterable[str] | None, possible: tuple[str, ...]) -> list[str]:
     chosen = (
         list(algorithms) if algorithms is not None else [one for one in possible if one != "HS384" and one != "HS512"]
     )
     if not chosen or set(chosen) - set(possible):
-        # A secret and a public key in the place of each other is the classic way to forge a token.
+        # A public key accepted as a shared secret is the classic way to forge a token.
         raise ValueError(f"with this kind of key, algorithms are of {', '.join(possible)}")
     return chosen
 
 
-def _checked(key: str | bytes | None) -> str | bytes:
+def _check_key(key: str | bytes | None) -> str | bytes:
     if isinstance(key, bytes):
-        if len(key) < _SHORTEST_SECRET:
-            raise ValueError(f"a secret needs at least {_SHORTEST_SECRET} bytes")
+        if len(key) < _MIN_SECRET_BYTES:
+            raise ValueError(f"a secret needs at least {_MIN_SECRET_BYTES} bytes")
         return key
     if not isinstance(key, str) or "-----BEGIN" not in key:
         raise ValueError("key= takes a PEM text, or the bytes of a secret")
@@ -191,8 +191,8 @@ def _checked(key: str | bytes | None) -> str | bytes:
 
 
 def _scopes(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """OAuth's own claim is text with blanks (RFC 8693); others write a list, or call it ``scp``."""
-    said = claims.get("scope", claims.get("scp", ()))
-    if isinstance(said, str):
-        return tuple(said.split())
-    return tuple(one for one in said if isinstance(one, str)) if isinstance(said, (list, tuple)) else ()
+    """The claim of OAuth is text with blanks (RFC 8693); some issuers write a list, or name it ``scp``."""
+    scopes = claims.get("scope", claims.get("scp", ()))
+    if isinstance(scopes, str):
+        return tuple(scopes.split())
+    return tuple(one for one in scopes if isinstance(one, str)) if isinstance(scopes, (list, tuple)) else ()

@@ -1,24 +1,24 @@
-"""Ways to know a caller, and their combinations: ``a & b`` asks for both, ``a | b`` for one of the two.
+"""Authenticators and their combinations: ``a & b`` requires both, ``a | b`` one of the two.
 
-A way is an `Authenticator`. What is asked for is always a choice of sets of them, which is the form that the card has for it.
+Every combination is held as alternatives of sets, the form in which a card declares it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
-from wsgiref.types import WSGIEnvironment
+from typing import TypeAlias
 
+from a2a_sync.auth.request import AuthRequest
 from a2a_sync.card import SecurityScheme
 from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import NAMED_MARK, OWNER_MARK, Principal
 
-#: What a function that knows callers gives: a principal, or only its id; None or ``""``: nobody it knows.
-Said: TypeAlias = Principal | str | None
+#: What a function that identifies callers returns: a principal or its id; None or ``""`` for an unknown caller.
+Identity: TypeAlias = Principal | str | None
 
 
 class TokenRefusedError(UnauthenticatedError):
-    """A token failed a check. ``check`` says which one, for the log: the caller gets the message alone."""
+    """A token failed a check. ``check`` names it for the log; the caller gets the message only."""
 
     def __init__(self, message: str, check: str) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class TokenRefusedError(UnauthenticatedError):
 
 
 class Requirement:
-    """What is asked of callers: one of `alternatives`, of which each is a set that is needed together."""
+    """What a request must fulfil: one of `alternatives`, each a set of authenticators that are required together."""
 
     def __init__(self, alternatives: tuple[tuple[Authenticator, ...], ...]) -> None:
         self.alternatives = alternatives
@@ -46,12 +46,12 @@ class Requirement:
 
 
 class Authenticator(Requirement):
-    """One way to know a caller. Subclass it for one of your own.
+    """One way to authenticate callers. Subclass it for your own.
 
     Attributes:
         name: the name of the scheme in the card.
-        scheme: what the card says of it; None: nothing, for what clients cannot do by themselves.
-        scopes: what everybody needs who comes this way.
+        scheme: the card's description of it; None for a way that clients cannot use by themselves.
+        scopes: the scopes that every caller needs that is authenticated in this way.
     """
 
     name = "custom"
@@ -61,21 +61,23 @@ class Authenticator(Requirement):
     def __init__(self) -> None:
         super().__init__(((self,),))
 
-    def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
-        """Who sent this request; None where it has no credentials of this kind. Called on the server's thread.
+    def authenticate(self, request: AuthRequest) -> Identity:
+        """The caller, as a `Principal` or an id; None where the request has no credentials of this kind.
+
+        An empty id, or one with the control characters U+001E and U+001F, is no caller. Runs on the request's thread.
 
         Raises:
-            UnauthenticatedError: the credentials are wrong. Its message is public.
+            UnauthenticatedError: the credentials are wrong. Its message is sent to the caller.
         """
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        # Never what it compares with.
+        # Never the secrets that it compares with.
         return f"<{type(self).__name__} {self.name!r}>"
 
 
 class FrameworkAuth(Authenticator):
-    """Whoever the host of the app says is calling: by ``environ["a2a_sync.principal"]``, which `hosts` and middleware set."""
+    """The caller that the web framework around the app has authenticated (``environ["a2a_sync.principal"]``)."""
 
     name = "host"
 
@@ -83,55 +85,53 @@ class FrameworkAuth(Authenticator):
         super().__init__()
         self.scheme = scheme
 
-    def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
-        return principal_in(environ)
+    def authenticate(self, request: AuthRequest) -> Principal | None:
+        return as_principal(request.principal)
 
 
 class _Function(Authenticator):
-    """A function over ``environ``."""
+    """A function of an `AuthRequest`."""
 
-    def __init__(self, identify: Callable[[WSGIEnvironment], Said]) -> None:
+    def __init__(self, identify: Callable[[AuthRequest], Identity]) -> None:
         super().__init__()
         self._identify = identify
 
-    def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
-        return as_principal(self._identify(environ))
+    def authenticate(self, request: AuthRequest) -> Principal | None:
+        return as_principal(self._identify(request))
 
 
-#: The scopes that operations need, by the names of these.
+#: The scopes that operations need, by the operation's name.
 Scopes: TypeAlias = Mapping[str, str | Iterable[str]]
-Auth: TypeAlias = Requirement | Callable[[dict[str, Any]], Said]
+Auth: TypeAlias = Requirement | Callable[[AuthRequest], Identity]
 
 
 def as_requirement(auth: Auth) -> Requirement:
-    """What a user gave for ``auth``.
+    """The requirement that a user passed as ``auth``.
 
     Raises:
-        TypeError: it is nothing that knows callers.
+        TypeError: it is neither a requirement nor a function.
     """
     if isinstance(auth, Requirement):
         return auth
     if callable(auth) and not isinstance(auth, type):
         return _Function(auth)
-    # It may be a secret, so it is not shown.
-    raise TypeError(f"auth takes BearerAuth(…) and its like, or a function of environ; not a {type(auth).__name__}")
+    # It may be a secret, so its value is not shown.
+    raise TypeError(
+        f"auth takes BearerAuth(…) and its like, or a function of an AuthRequest; not a {type(auth).__name__}"
+    )
 
 
-def as_principal(said: Said) -> Principal | None:
-    """What such a function gave.
+def as_principal(identity: Identity) -> Principal | None:
+    """The principal of an `Identity`; None for an unknown caller.
 
-    Nobody has an empty id: it is that of the tasks without an owner. Nor one with the marks that stand in owners of other kinds,
-    wherever it may come from.
+    No caller has an empty id, which owns the tasks without an owner, and no id has the marks of other kinds of owners.
+
+    Raises:
+        TypeError: `identity` is of another type.
     """
-    principal = Principal(id=said) if isinstance(said, str) else said
+    principal = Principal(id=identity) if isinstance(identity, str) else identity
     if principal is None:
         return None
     if not isinstance(principal, Principal):
-        raise TypeError(f"a caller is a Principal, an id or None, not {type(said).__name__}")
+        raise TypeError(f"a caller is a Principal, an id or None, not {type(identity).__name__}")
     return principal if principal.id and not {OWNER_MARK, NAMED_MARK} & set(principal.id) else None
-
-
-def principal_in(environ: Mapping[str, Any]) -> Principal | None:
-    """Who the host of this app says is calling (see `hosts`)."""
-    said = environ.get("a2a_sync.principal")
-    return None if said is None else as_principal(said)

@@ -1,7 +1,7 @@
-"""The ways to authenticate that need nothing but a look at the request: tokens, keys, passwords, client certificates.
+"""Authenticators that need the request only: tokens, API keys, passwords, client certificates.
 
-Secrets that are given as a mapping are kept as digests: finding one takes as long whatever is sent, and no ``repr`` or dump
-of memory shows them.
+Secrets that are given as a mapping are kept as digests: a lookup takes the same time for any input, and neither a ``repr``
+nor a memory dump shows them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias, TypeVar
-from urllib.parse import parse_qsl
-from wsgiref.types import WSGIEnvironment
+from typing import TypeAlias, TypeVar
 
-from a2a_sync.auth.policy import Authenticator, Said, as_principal
+from a2a_sync.auth.policy import Authenticator, Identity, as_principal
+from a2a_sync.auth.request import AuthRequest
 from a2a_sync.card import (
     APIKeySecurityScheme,
     HTTPAuthSecurityScheme,
@@ -28,35 +27,22 @@ from a2a_sync.card import (
 from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import Principal
 
-#: A function that is given a secret and says whose it is, or the secrets themselves with who has them.
-Verify: TypeAlias = Callable[[str], Said] | Mapping[str, Principal | str]
+#: A function that returns the caller with a given secret, or a mapping of secrets to callers.
+Verify: TypeAlias = Callable[[str], Identity] | Mapping[str, Principal | str]
 
-_Function = TypeVar("_Function", bound=Callable[..., Said])
+_Function = TypeVar("_Function", bound=Callable[..., Identity])
 
-#: Where servers put the socket of a request.
-_SOCKETS = ("gunicorn.socket", "werkzeug.socket")
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _LOOPBACK = ("127.0.0.0/8", "::1")
-_SHORT_NAMES = {
-    "commonName": "CN",
-    "countryName": "C",
-    "emailAddress": "emailAddress",
-    "domainComponent": "DC",
-    "localityName": "L",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "stateOrProvinceName": "ST",
-    "userId": "UID",
-}
 
 
 class BearerAuth(Authenticator):
-    """``Authorization: Bearer …``, as OAuth 2, OpenID Connect and home-made tokens have it.
+    """``Authorization: Bearer …``: tokens of OAuth 2, OpenID Connect or your own.
 
     Parameters:
-        verify: called with the token, says whose it is: a `Principal`, an id, or None. Or a mapping of tokens to these.
-        scheme: what the card says of it where that is more than "a bearer token", such as an `OAuth2SecurityScheme`.
-        scopes: what everybody needs; the principal says which ones a caller has.
+        verify: called with the token, returns its owner: a `Principal`, an id, or None. Or a mapping of tokens to these.
+        scheme: its description in the card where that is more than "a bearer token", such as an `OAuth2SecurityScheme`.
+        scopes: the scopes that every caller needs; `Principal.scopes` are those that a caller has.
         name: the name of the scheme in the card.
     """
 
@@ -74,17 +60,17 @@ class BearerAuth(Authenticator):
         self.scopes = tuple(scopes)
         self._verify = _verifier(verify)
 
-    def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
-        token = bearer_token(environ)
-        return None if token is None else _known(self._verify(token), "the token is not accepted")
+    def authenticate(self, request: AuthRequest) -> Principal | None:
+        token = bearer_token(request)
+        return None if token is None else _accepted(self._verify(token), "the token is not accepted")
 
 
 class ApiKeyAuth(Authenticator):
-    """A key in a header, a query parameter or a cookie. Queries end up in the logs of proxies: prefer the header.
+    """An API key in a header, a query parameter or a cookie. Proxies log queries: prefer the header.
 
     Parameters:
-        verify: called with the key, says whose it is. Or a mapping of keys to principals or ids.
-        header, query, cookie: where the key is, by name; one of the three.
+        verify: called with the key, returns its owner. Or a mapping of keys to principals or ids.
+        header, query, cookie: the name of the header, the parameter or the cookie; one of the three.
         name: the name of the scheme in the card.
     """
 
@@ -98,8 +84,8 @@ class ApiKeyAuth(Authenticator):
         name: str = "apiKey",
     ) -> None:
         super().__init__()
-        places = {"header": header, "query": query, "cookie": cookie}
-        given = [(location, key) for location, key in places.items() if key]
+        locations = {"header": header, "query": query, "cookie": cookie}
+        given = [(location, key) for location, key in locations.items() if key]
         if len(given) != 1:
             raise ValueError("ApiKeyAuth takes one of header=, query= and cookie=")
         self.name = name
@@ -107,18 +93,14 @@ class ApiKeyAuth(Authenticator):
         self.scheme = APIKeySecurityScheme(location=self._location, name=self._key)
         self._verify = _verifier(verify)
 
-    def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
-        key = self._sent(environ)
-        return None if not key else _known(self._verify(key), "the API key is not accepted")
+    def authenticate(self, request: AuthRequest) -> Principal | None:
+        key = self._key_in(request)
+        return None if not key else _accepted(self._verify(key), "the API key is not accepted")
 
-    def _sent(self, environ: WSGIEnvironment) -> str:
+    def _key_in(self, request: AuthRequest) -> str:
         if self._location == "header":
-            return str(environ.get(_variable(self._key), "")).strip()
-        if self._location == "query":
-            pairs = parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True)
-        else:
-            pairs = [_pair(part) for part in environ.get("HTTP_COOKIE", "").split(";")]
-        found = [value for name, value in pairs if name == self._key]
+            return request.headers.get(self._key.lower(), "").strip()
+        found = (request.query if self._location == "query" else request.cookies).get(self._key, [])
         if len(found) > 1:
             raise UnauthenticatedError("the API key is given more than once")
         return found[0] if found else ""
@@ -127,18 +109,18 @@ class ApiKeyAuth(Authenticator):
 class BasicAuth(Authenticator):
     """``Authorization: Basic …``: a user's name and password, in UTF-8.
 
-    `verify` is called with the two and says who that is: a `Principal`, an id, or None. Or it is a mapping of names to
+    `verify` is called with the two and returns the caller: a `Principal`, an id, or None. Or it is a mapping of names to
     passwords; then the name is the id.
     """
 
-    def __init__(self, verify: Callable[[str, str], Said] | Mapping[str, str], *, name: str = "basic") -> None:
+    def __init__(self, verify: Callable[[str, str], Identity] | Mapping[str, str], *, name: str = "basic") -> None:
         super().__init__()
         self.name = name
         self.scheme = HTTPAuthSecurityScheme(scheme="Basic")
         self._verify = _Passwords(verify) if isinstance(verify, Mapping) else _callable(verify)
 
-    def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
-        sent = _authorization(environ, "basic")
+    def authenticate(self, request: AuthRequest) -> Principal | None:
+        sent = _authorization(request, "basic")
         if sent is None:
             return None
         try:
@@ -147,7 +129,7 @@ class BasicAuth(Authenticator):
             colon = ""
         if not colon:
             raise UnauthenticatedError("the Basic credentials cannot be read")
-        return _known(self._verify(user, password), "the user name or the password is wrong")
+        return _accepted(self._verify(user, password), "the user name or the password is wrong")
 
 
 class MTLSAuth(Authenticator):
@@ -157,17 +139,17 @@ class MTLSAuth(Authenticator):
     ``SSL_CLIENT_S_DN`` of the server, or from a proxy in the request header `header`.
 
     Parameters:
-        identify: called with the subject, such as ``CN=ada,O=Example``, says who that is. Without it the subject is the id.
-        header: the header in which a proxy tells the subject. See that the proxy sets it in every request, whatever
-            clients send.
+        identify: called with the subject, such as ``CN=ada,O=Example``, returns the caller. Without it the subject is the id.
+        header: the header in which a proxy sends the subject. The proxy must set it in every request, whatever clients
+            send.
         verified: another header of the proxy, which must be ``SUCCESS`` (nginx: ``$ssl_client_verify``).
-        proxies: the addresses and networks of those who are believed; by default this machine.
+        proxies: the addresses and networks of trusted proxies; by default this machine.
         name: the name of the scheme in the card.
     """
 
     def __init__(
         self,
-        identify: Callable[[str], Said] | None = None,
+        identify: Callable[[str], Identity] | None = None,
         *,
         header: str | None = None,
         verified: str | None = None,
@@ -182,26 +164,25 @@ class MTLSAuth(Authenticator):
         self._verified = verified
         self._proxies = [ipaddress.ip_network(one, strict=False) for one in proxies]
 
-    def authenticate(self, environ: WSGIEnvironment) -> Principal | None:
-        subject = _subject(environ) if self._header is None else self._told(environ, self._header)
-        return (
-            None if not subject else _known(self._identify(subject), "the certificate is nobody's that is known here")
-        )
+    def authenticate(self, request: AuthRequest) -> Principal | None:
+        subject = self._subject(request)
+        return None if not subject else _accepted(self._identify(subject), "the owner of the certificate is not known")
 
-    def _told(self, environ: WSGIEnvironment, header: str) -> str:
-        """The subject that a proxy tells; ``""`` where there is none, or nobody who is believed."""
-        if not self._is_proxy(environ):
+    def _subject(self, request: AuthRequest) -> str:
+        """The subject of the certificate; ``""`` where there is none, or where the proxy is not trusted."""
+        if self._header is None:
+            certificate = request.peer_certificate
+            return "" if certificate is None else certificate.subject
+        if not self._from_proxy(request):
             return ""
-        if self._verified is not None and environ.get(_variable(self._verified)) != "SUCCESS":
+        if self._verified is not None and request.headers.get(self._verified.lower()) != "SUCCESS":
             return ""
-        return str(environ.get(_variable(header), "")).strip()
+        return request.headers.get(self._header.lower(), "").strip()
 
-    def _is_proxy(self, environ: WSGIEnvironment) -> bool:
-        # The address of the connection, not what proxies say of it. A Unix socket has none.
-        told = environ.get("werkzeug.proxy_fix.orig") or environ
-        address = told.get("REMOTE_ADDR") or "127.0.0.1"
+    def _from_proxy(self, request: AuthRequest) -> bool:
         try:
-            peer = ipaddress.ip_address(address)
+            # A Unix socket has no address.
+            peer = ipaddress.ip_address(request.connection_address or "127.0.0.1")
         except ValueError:
             return False
         peer = getattr(peer, "ipv4_mapped", None) or peer
@@ -211,74 +192,38 @@ class MTLSAuth(Authenticator):
 # -- reading a request --------------------------------------------------------------------------------------------------
 
 
-def _variable(header: str) -> str:
-    return "HTTP_" + header.upper().replace("-", "_")
-
-
-def _authorization(environ: WSGIEnvironment, scheme: str) -> str | None:
-    """What follows `scheme` (in lower case) in ``Authorization``; None where another one is named, or none."""
-    named, _, sent = str(environ.get("HTTP_AUTHORIZATION", "")).partition(" ")
+def _authorization(request: AuthRequest, scheme: str) -> str | None:
+    """What follows `scheme` (in lower case) in ``Authorization``; None where another scheme is named, or none."""
+    named, _, sent = request.headers.get("authorization", "").partition(" ")
     return sent.strip() if named.lower() == scheme else None
 
 
-def bearer_token(environ: WSGIEnvironment) -> str | None:
+def bearer_token(request: AuthRequest) -> str | None:
     """The bearer token of a request; None where there is none.
 
     Raises:
-        UnauthenticatedError: it cannot be one.
+        UnauthenticatedError: it is malformed.
     """
-    token = _authorization(environ, "bearer")
+    token = _authorization(request, "bearer")
     if token is not None and not _TOKEN.fullmatch(token):
         raise UnauthenticatedError("the token cannot be read")
     return token
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    return name.strip(), value.strip().strip('"')
-
-
-def peer_certificate(environ: WSGIEnvironment) -> dict[str, Any]:
-    """The client's certificate as `ssl` gives it, if the server asked for one and has verified it; else nothing."""
-    connection = next((environ[key] for key in _SOCKETS if key in environ), None)
-    ask = getattr(connection, "getpeercert", None)
-    try:
-        return (ask() if ask is not None else None) or {}
-    except (OSError, ValueError):
-        return {}  # it is closed
-
-
-def _subject(environ: WSGIEnvironment) -> str:
-    """The subject of the verified client certificate; ``""`` where there is none."""
-    certificate = peer_certificate(environ)
-    if certificate:
-        pairs = [pair for one in certificate.get("subject", ()) for pair in one]
-        return ",".join(f"{_SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in reversed(pairs))
-    if environ.get("SSL_CLIENT_VERIFY") == "SUCCESS":
-        return str(environ.get("SSL_CLIENT_S_DN", ""))
-    return ""
-
-
-def _escaped(value: str) -> str:
-    return re.sub(r'([,+"\\<>;=])', r"\\\1", value)
-
-
 # -- comparing secrets --------------------------------------------------------------------------------------------------
 
 
-def _known(said: Said, otherwise: str) -> Principal:
-    principal = as_principal(said)
+def _accepted(identity: Identity, message: str) -> Principal:
+    principal = as_principal(identity)
     if principal is None:
-        raise UnauthenticatedError(otherwise)
+        raise UnauthenticatedError(message)
     return principal
 
 
 def _callable(verify: _Function) -> _Function:
     if not callable(verify):
-        # It may be the secret itself, so it is not shown.
-        raise TypeError(
-            f"what verifies is a function, or a mapping of secrets to those who have them; not a {type(verify).__name__}"
-        )
+        # It may be the secret itself, so its value is not shown.
+        raise TypeError(f"verify takes a function, or a mapping of secrets to callers; not a {type(verify).__name__}")
     return verify
 
 
@@ -286,25 +231,25 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def _verifier(verify: Verify) -> Callable[[str], Said]:
+def _verifier(verify: Verify) -> Callable[[str], Identity]:
     if not isinstance(verify, Mapping):
         return _callable(verify)
     if not all(verify):
         raise ValueError("a secret cannot be empty")
-    # What is compared is digests, of which nobody can choose a prefix: how long it takes says nothing of the secrets.
-    known = {_digest(secret): who for secret, who in verify.items()}
+    # Digests are compared, whose prefixes cannot be chosen: the time that it takes shows nothing of the secrets.
+    known = {_digest(secret): owner for secret, owner in verify.items()}
     return lambda sent: known.get(_digest(sent))
 
 
 class _Passwords:
-    """A mapping of users to passwords. Whether there is such a user takes no time to find out that could be seen."""
+    """A mapping of users to passwords. An unknown user takes as long as a wrong password."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         if not all(passwords) or not all(passwords.values()):
             raise ValueError("a name or password cannot be empty")
         self._known = {user: _digest(password) for user, password in passwords.items()}
-        self._nobodys = os.urandom(32)
+        self._unknown_user = os.urandom(32)
 
     def __call__(self, user: str, password: str) -> str | None:
-        same = hmac.compare_digest(self._known.get(user, self._nobodys), _digest(password))
+        same = hmac.compare_digest(self._known.get(user, self._unknown_user), _digest(password))
         return user if same else None

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Names the version of a request; may stand in the query too.
+#: The protocol version of a request; a query parameter of this name has the same meaning.
 VERSION = "A2A-Version"
-#: What a push notification is known by (posted twice, it is the same), the token of its receiver, and who has signed it.
+#: The id of a push notification (the same when it is posted again), the token of its receiver, and its signature.
 NOTIFICATION_ID = "X-A2A-Notification-Id"
 NOTIFICATION_TOKEN = "X-A2A-Notification-Token"  # the name of a header  # nosec B105
 NOTIFICATION_SIGNATURE = "X-A2A-Notification-Signature"
-#: What a request is that names no version (spec 3.6.2).
+#: The version of a request that names none (spec 3.6.2).
 UNNAMED = "0.3"
 
 
 def major_minor(version: str) -> str:
-    """A version without its patch part, which means nothing (spec 3.6)."""
+    """A version without its patch part, which has no meaning (spec 3.6)."""
     return ".".join(version.strip().split(".")[:2])
 
 
@@ -33,8 +33,8 @@ def extension_headers(version: str) -> tuple[str, ...]:
 
 
 def named_extensions(headers: Mapping[str, str], version: str) -> tuple[str, ...]:
-    """The URIs that a request asks for. `headers` have lower-case names."""
-    # Most name none, and this is asked of every request.
+    """The extensions that a request names, as URIs. `headers` have lower-case names."""
+    # Most requests name none, and every request comes through here.
     if "a2a-extensions" not in headers and "x-a2a-extensions" not in headers:
         return ()
     values = (headers.get(name.lower(), "") for name in extension_headers(version))

@@ -1,7 +1,7 @@
-"""HTTP+JSON as the protocol uses it: where the members of a request go, and how results and errors are told (spec 11).
+"""HTTP+JSON: where the members of a request go, and how results and errors are written (spec 11).
 
-For both sides of the wire and both versions; which verb and path an operation has, `routes` knows. Queries are
-percent-encoded text, bodies are bytes. What a member means, and HTTP itself, are not known here.
+For both sides of the wire and all versions; the methods and paths of operations are in `routes`. Queries are
+percent-encoded text, bodies are bytes.
 """
 
 from __future__ import annotations
@@ -15,40 +15,44 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from a2a_sync import errors as e
 from a2a_sync import operations as o
-from a2a_sync.bindings.routes import TENANT, Place, write_path
+from a2a_sync.bindings.routes import TENANT, RouteMatch, write_path
 from a2a_sync.codec import Codec, DecodeError
 from a2a_sync.codec.records import camel
 from a2a_sync.jsontext import MAX_ANSWER_DEPTH, dumps, loads
 
 JSON = "application/json"
-#: The media type of the binding, by version (spec 11.1; 0.3: 3.2.3). Peers of 1.0 use plain JSON as well.
-MEDIA_TYPES = {"1.0": "application/a2a+json", "0.3": JSON}
-_OLD = "0.3"
+_V03 = "0.3"
+
+
+def media_type(version: str) -> str:
+    """The media type of the binding (spec 11.1; 0.3: 3.2.3). Peers of 1.0 use plain JSON as well."""
+    return JSON if version == _V03 else "application/a2a+json"
 
 
 # -- server -------------------------------------------------------------------------------------------------------------
 
 
-def read_params(place: Place, operation: o.Operation, query: str, body: bytes | None) -> dict[str, Any]:
-    """The request's members: those in the path stand over those in the body, and these over those in the query.
+def read_params(match: RouteMatch, operation: o.AnyOperation, query: str, body: bytes | None) -> dict[str, Any]:
+    """The members of a request: those of the path override those of the body, and these those of the query.
 
-    `body` is None for a verb that has none. Only the tenant may stand in a query beside a body.
+    `body` is None for a method without one. Beside a body, only the tenant is read from the query.
 
     Raises:
-        JSONParseError, InvalidRequestError, InvalidParamsError: what is there cannot be read.
+        JSONParseError, InvalidRequestError, InvalidParamsError: the query or the body cannot be read.
     """
     params = _read_query(operation, query, None if body is None else (TENANT,)) if query else {}
     if body is not None:
         params |= _read_body(body)
-    return {**{name: value for name, value in params.items() if camel(name) not in place.members}, **place.members}
+    return {**{name: value for name, value in params.items() if camel(name) not in match.members}, **match.members}
 
 
-def _read_query(operation: o.Operation, query: str, only: Iterable[str] | None) -> dict[str, Any]:
+def _read_query(operation: o.AnyOperation, query: str, only: Iterable[str] | None) -> dict[str, Any]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
         raise e.InvalidParamsError.at("query", "is not UTF-8") from None
-    readers = _readers(operation.request)
+    request: type = operation.request
+    readers = _readers(request)
     params: dict[str, Any] = {}
     for key, text in pairs:
         name = camel(key)
@@ -62,7 +66,7 @@ def _read_query(operation: o.Operation, query: str, only: Iterable[str] | None) 
 
 @cache
 def _readers(request: type) -> dict[str, Callable[[str], Any]]:
-    """How the members that a query can say (no lists, no objects) become the JSON that a codec reads."""
+    """By member that a query can hold (no lists, no objects), the conversion of its text to the JSON that a codec reads."""
     readers: dict[str, Callable[[str], Any]] = {}
     for name, hint in get_type_hints(request).items():
         kinds = set(get_args(hint) or (hint,)) - {type(None)}
@@ -100,35 +104,37 @@ def write_result(result: Any) -> bytes:
     """The body that carries `result`.
 
     Raises:
-        ValueError: JSON cannot say it.
+        ValueError: it cannot be written as JSON.
     """
     return dumps(result)
 
 
 def write_error(error: e.AgentError, codec: Codec) -> bytes:
-    """The body that tells an error (spec 11.6). It never fails.
+    """The body of an error (spec 11.6). It never fails.
 
-    0.3 says nothing of its form, so there it has besides what the readers of 0.3 that are known look for.
+    0.3 does not specify a form, so that of 0.3 has the members besides that known clients of 0.3 read.
     """
     written = codec.dump_error(error)
     try:
-        return dumps(_told(error, codec.version, written, written["message"], written["data"]))
+        return dumps(_error_body(error, codec.version, written, written["message"], written["data"]))
     except ValueError:
         # Its text comes from user code and may be one that UTF-8 cannot hold.
-        return dumps(_told(error, codec.version, written, error.default_message, None))
+        return dumps(_error_body(error, codec.version, written, error.default_message, None))
 
 
-def _told(error: e.AgentError, version: str, written: dict[str, Any], message: str, details: Any) -> dict[str, Any]:
+def _error_body(
+    error: e.AgentError, version: str, written: dict[str, Any], message: str, details: Any
+) -> dict[str, Any]:
     status: dict[str, Any] = {"code": error.http_status, "status": error.grpc_status, "message": message}
     if details is not None:
         status["details"] = details
-    if version != _OLD:
+    if version != _V03:
         return {"error": status}
-    return {"type": _named(error), "code": written["code"], "message": message, "error": status}
+    return {"type": _protocol_name(error), "code": written["code"], "message": message, "error": status}
 
 
-def _named(error: e.AgentError) -> str:
-    """The protocol's name of an error: that of the nearest class which has one."""
+def _protocol_name(error: e.AgentError) -> str:
+    """The protocol's name of an error: that of the nearest class that has one."""
     return next(cls.__name__ for cls in type(error).__mro__ if cls.__module__ == e.__name__)
 
 
@@ -142,7 +148,7 @@ class BareEvents:
         return event
 
     def wrap_error(self, error: e.AgentError, codec: Codec) -> bytes:
-        """The data of an event that tells an error."""
+        """The data of an event that holds an error."""
         return write_error(error, codec)
 
 
@@ -150,7 +156,7 @@ class BareEvents:
 
 
 class WireRequest(NamedTuple):
-    """A request as it goes out: `path` begins with a slash and goes behind the interface's URL."""
+    """A request of the client: `path` begins with a slash and is appended to the interface's URL."""
 
     verb: str
     path: str
@@ -159,27 +165,29 @@ class WireRequest(NamedTuple):
 
 
 def write_request(
-    operation: o.Operation, params: Mapping[str, Any], version: str = "1.0", verb: str = ""
+    operation: o.AnyOperation, params: Mapping[str, Any], version: str = "1.0", verb: str = ""
 ) -> WireRequest:
-    """The request that says `params`, with the operation's own verb or with `verb`, another that it has.
+    """The request with `params`, with the operation's own method or with `verb`, another one of its route.
 
     Raises:
-        InvalidParamsError: an id that no path can hold.
-        ValueError: JSON, or a URL, cannot say the params.
+        InvalidParamsError: an id that a path cannot contain.
+        ValueError: the params cannot be written as JSON or as a query.
     """
     left = dict(params)
     route, path = write_path(version, operation, left)
     verb = verb or route.verb
     if verb == "POST":
         return WireRequest(verb, path, body=dumps(left))
-    return WireRequest(verb, path, urlencode({name: _said(value) for name, value in left.items()}, quote_via=quote))
+    return WireRequest(
+        verb, path, urlencode({name: _query_text(value) for name, value in left.items()}, quote_via=quote)
+    )
 
 
-def _said(value: Any) -> str:
+def _query_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-#: What a status stands for where nothing else is said. Some are those of an earlier release (1.0.0).
+#: The error of a status where the body names none. Some are those of an earlier release (1.0.0).
 _BY_STATUS: dict[int, type[e.AgentError]] = {
     400: e.InvalidParamsError,
     401: e.UnauthenticatedError,
@@ -194,15 +202,15 @@ _BY_STATUS: dict[int, type[e.AgentError]] = {
     501: e.UnsupportedOperationError,
     502: e.InvalidAgentResponseError,
 }
-#: Of these, those that a server of 0.3 gives with a message and nothing else. Proxies do that too, with the others.
-_SAID_BY_SERVERS = {400, 404, 409, 415, 422, 500, 501}
+#: Those that a server of 0.3 sends with a message only. Proxies do that too, with the others.
+_SENT_BY_V03_SERVERS = {400, 404, 409, 415, 422, 500, 501}
 
 
 def read_answer(body: bytes, status: int, codec: Codec) -> Any:
     """The result in an answer; None where the body is empty.
 
     Raises:
-        AgentError: the answer is an error; this is the peer's.
+        AgentError: the error that the peer sent.
         DecodeError: it is neither.
     """
     value = _value(body) if body.strip() or status >= 300 else None
@@ -215,7 +223,7 @@ def read_event(data: str, name: str, codec: Codec) -> Any:
     """The JSON in one event of a stream.
 
     Raises:
-        AgentError: the event tells an error; this is the peer's.
+        AgentError: the error that the peer sent.
         DecodeError: it cannot be read.
     """
     value = _value(data)
@@ -232,30 +240,30 @@ def _value(body: bytes | str) -> Any:
 
 
 def _error(value: Any, status: int, codec: Codec) -> e.AgentError:
-    """The error in a body, chosen by its reason, then by its code, which only 0.3 has, then by the status."""
-    told = value if isinstance(value, dict) else {}
-    said = told.get("error")
-    if isinstance(said, dict) and {"status", "details"} & said.keys():
-        said = {"message": said.get("message"), "data": said.get("details"), "status": said.get("code")}
-        if codec.version == _OLD:
-            said["code"] = told.get("code")
-    elif codec.version == _OLD and isinstance(told.get("message"), str) and _by_a_server(told, status):
-        said = told
+    """The error in a body: by its reason, then by its code, which only 0.3 has, then by the status."""
+    body = value if isinstance(value, dict) else {}
+    sent = body.get("error")
+    if isinstance(sent, dict) and {"status", "details"} & sent.keys():
+        sent = {"message": sent.get("message"), "data": sent.get("details"), "status": sent.get("code")}
+        if codec.version == _V03:
+            sent["code"] = body.get("code")
+    elif codec.version == _V03 and isinstance(body.get("message"), str) and _from_v03_server(body, status):
+        sent = body
     else:
-        # Many a proxy says {"error": …} too.
+        # Many proxies send {"error": …} too.
         raise DecodeError("The answer is not an error of the protocol")
-    error = codec.load_error(said)
+    error = codec.load_error(sent)
     if (
         type(error) is e.AgentError
         and error.reason == e.AgentError.reason
         and error.jsonrpc_code == e.AgentError.jsonrpc_code
     ):
-        status = said["status"] if isinstance(said.get("status"), int) else status
+        status = sent["status"] if isinstance(sent.get("status"), int) else status
         error = _BY_STATUS.get(status, e.AgentError)(
             error.message, metadata=error.metadata, violations=error.violations, retry_after=error.retry_after
         )
     return error
 
 
-def _by_a_server(told: dict[str, Any], status: int) -> bool:
-    return isinstance(told.get("code"), int) or status in _SAID_BY_SERVERS
+def _from_v03_server(body: dict[str, Any], status: int) -> bool:
+    return isinstance(body.get("code"), int) or status in _SENT_BY_V03_SERVERS

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from a2a_sync.codec import Codec, DecodeError
 from a2a_sync.errors import AgentError, InvalidParamsError, InvalidRequestError, JSONParseError
 from a2a_sync.jsontext import MAX_ANSWER_DEPTH, dumps, loads
-from a2a_sync.limits import LONGEST_ID
+from a2a_sync.limits import MAX_ID_LENGTH
 
 #: An id is given back as it came.
 RpcId: TypeAlias = str | int | None
@@ -56,8 +56,8 @@ def read_request(body: bytes) -> RpcRequest:
     if not isinstance(request_id, (str, int, type(None))) or isinstance(request_id, bool):
         raise RpcError(InvalidRequestError("id must be a string, an integer or null"))
     # Every event of a stream repeats it.
-    if request_id is not None and len(str(request_id)) > LONGEST_ID:
-        raise RpcError(InvalidRequestError(f"id must have at most {LONGEST_ID} characters"))
+    if request_id is not None and len(str(request_id)) > MAX_ID_LENGTH:
+        raise RpcError(InvalidRequestError(f"id must have at most {MAX_ID_LENGTH} characters"))
     if value.get("jsonrpc") != "2.0":
         raise RpcError(InvalidRequestError('jsonrpc must be "2.0"'), request_id)
     method = value.get("method")

@@ -1,12 +1,12 @@
-"""Which verb and path each operation has over HTTP+JSON, in each version of the protocol (spec 5.3, 11.3; 0.3: 3.5.6).
+"""The method and path of each operation over HTTP+JSON, in each version of the protocol (spec 5.3, 11.3; 0.3: 3.5.6).
 
 One table, read in both directions: the server finds an operation and the members that its path names, the client writes
-the path. Paths are percent-encoded text. What stands in queries and bodies is not known here.
+the path. Paths are percent-encoded text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, unquote
@@ -15,22 +15,22 @@ from a2a_sync import errors as e
 from a2a_sync import operations as o
 
 TENANT = "tenant"
-#: How much of a verb that is not answered an error repeats, in characters.
+#: How much of a method that is not allowed an error repeats, in characters.
 LONGEST_VERB = 32
-#: What the paths of 0.3 begin with, and therefore no tenant's name where both versions are served.
-OLD_PREFIX = "v1"
-#: Tenants that cannot be the first segment of a path: clients take dots out, and the others begin paths themselves.
-_NOT_IN_FRONT = {".", "..", "tasks", OLD_PREFIX}
+#: The prefix of the paths of 0.3, and therefore no tenant's name where that version is served.
+V03_PREFIX = "v1"
+#: Tenants that cannot be the first segment of a path: clients remove dots, and the others are paths themselves.
+_RESERVED_TENANTS = {".", "..", "tasks", V03_PREFIX}
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where an operation is: its path, with members in braces, and its verb.
+    """The path of an operation, with members in braces, and its method.
 
-    `also` are verbs that a server takes besides, and that other servers may take instead.
+    `also` are methods that a server supports besides, and that other servers may support instead.
     """
 
-    operation: o.Operation
+    operation: o.AnyOperation
     verb: str
     path: str
     also: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Route:
         return (self.verb, *self.also)
 
 
-#: The table. A path with a word after a colon stands before the one that would take the word for an id.
+#: The table. A path with a word after a colon precedes the one that would parse the word as an id.
 _ROWS = (
     Route(o.SEND_MESSAGE, "POST", "message:send"),
     Route(o.SEND_STREAMING_MESSAGE, "POST", "message:stream"),
@@ -54,20 +54,21 @@ _ROWS = (
     Route(o.DELETE_PUSH_CONFIG, "DELETE", "tasks/{taskId}/pushNotificationConfigs/{id}"),
     Route(o.GET_EXTENDED_CARD, "GET", "extendedAgentCard"),
 )
-#: Paths that 0.3 has another word for.
-_OLD_PATHS = {o.GET_EXTENDED_CARD: "card"}
-#: All routes, by version.
-ROUTES: Mapping[str, tuple[Route, ...]] = {
-    "1.0": _ROWS,
-    "0.3": tuple(replace(row, path=f"{OLD_PREFIX}/{_OLD_PATHS.get(row.operation, row.path)}") for row in _ROWS),
-}
+#: Paths that differ in 0.3.
+_V03_PATHS: dict[o.AnyOperation, str] = {o.GET_EXTENDED_CARD: "card"}
+_V03_ROWS = tuple(replace(row, path=f"{V03_PREFIX}/{_V03_PATHS.get(row.operation, row.path)}") for row in _ROWS)
+
+
+def routes_of(version: str) -> tuple[Route, ...]:
+    """All routes of a protocol version."""
+    return _V03_ROWS if version == "0.3" else _ROWS
 
 
 class WrongVerbError(e.MethodNotFoundError):
-    """The path is one of the protocol's, and the verb is none that it takes. `allowed` is the value for ``Allow``."""
+    """The path is one of the protocol's and does not support the method. `allowed` is the value for ``Allow``."""
 
     http_status = 405
-    status = "UNIMPLEMENTED"
+    grpc_status = "UNIMPLEMENTED"
 
     def __init__(self, verb: str, allowed: str) -> None:
         super().__init__(f"{verb[:LONGEST_VERB]} is not answered here; allowed: {allowed}")
@@ -78,8 +79,8 @@ class WrongVerbError(e.MethodNotFoundError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A path of one version of the protocol: what may be done there, and the members that it names."""
+class RouteMatch:
+    """A path of one version of the protocol: its routes, and the members that it names."""
 
     version: str
     routes: tuple[Route, ...]
@@ -87,16 +88,16 @@ class Place:
 
     @property
     def allowed(self) -> str:
-        """The verbs, as ``Allow`` has them. HEAD asks for a GET without its body, which a stream has no use for."""
+        """The methods, as ``Allow`` lists them. HEAD is a GET without its body, which is useless for a stream."""
         verbs = [verb for route in self.routes for verb in route.verbs]
         heads = ["HEAD"] if any(route.verb == "GET" for route in self.routes) else []
         return ", ".join(dict.fromkeys([*verbs, *heads, "OPTIONS"]))
 
-    def operation(self, verb: str) -> o.Operation:
-        """What `verb` does here.
+    def operation(self, verb: str) -> o.AnyOperation:
+        """The operation of the method `verb`.
 
         Raises:
-            WrongVerbError: nothing.
+            WrongVerbError: the path does not support it.
         """
         for route in self.routes:
             if verb in route.verbs or (verb == "HEAD" and route.verb == "GET"):
@@ -105,14 +106,14 @@ class Place:
 
 
 class _Form:
-    """A path of the table and the routes that have it, made ready to be compared with what was sent."""
+    """A path of the table and its routes, parsed for comparison with the path of a request."""
 
     def __init__(self, path: str, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
         self._segments = [_slot(template) for template in path.split("/")]
 
     def members(self, segments: list[str]) -> dict[str, str] | None:
-        """The members in `segments`, still encoded, if these are of this form."""
+        """The members in `segments`, still encoded; None where the segments do not have this form."""
         if len(segments) != len(self._segments):
             return None
         found = {}
@@ -121,7 +122,7 @@ class _Form:
                 if segment != word:
                     return None
                 continue
-            # Ids may hold colons: only the last one begins a word, and only if it is this word.
+            # Ids may contain colons: only the last one begins a word, and only if it is this word.
             text = segment.removesuffix(word)
             if not text or not segment.endswith(word):
                 return None
@@ -130,7 +131,7 @@ class _Form:
 
 
 def _slot(template: str) -> tuple[str, str]:
-    """``{id}:cancel`` as ``id`` and ``:cancel``; a segment without a member has no name and is a word."""
+    """``{id}:cancel`` as ``id`` and ``:cancel``; a segment without a member has an empty name and is a word."""
     if not template.startswith("{"):
         return "", template
     name, _, word = template[1:].partition("}")
@@ -143,38 +144,53 @@ def _forms(routes: tuple[Route, ...]) -> tuple[_Form, ...]:
 
 
 class Paths:
-    """The paths of the `versions` that are served at one URL."""
+    """The paths of the `versions` that are served at one URL, the preferred version first."""
 
-    def __init__(self, versions: Collection[str]) -> None:
-        self._old = _forms(ROUTES["0.3"]) if "0.3" in versions else ()
-        self._new = _forms(ROUTES["1.0"]) if "1.0" in versions else ()
+    def __init__(self, versions: Iterable[str]) -> None:
+        self._forms = {version: _forms(routes_of(version)) for version in versions}
+        self._serves_v03 = "0.3" in self._forms
 
-    def version(self, path: str) -> str:
-        """The version that a path is of, whether there is anything at it or not."""
-        old = self._old and (not self._new or path.startswith(f"/{OLD_PREFIX}/"))
-        return "0.3" if old else "1.0"
+    def version(self, path: str, requested: str = "") -> str:
+        """The version that an error about `path` is written in: that of its prefix, else the requested one, if it is served."""
+        others = [version for version in self._forms if version != "0.3"]
+        if self._serves_v03 and (not others or path.startswith(f"/{V03_PREFIX}/")):
+            return "0.3"
+        return requested if requested in others else others[0]
 
-    def find(self, path: str) -> Place | None:
-        """What is at a path (percent-encoded, from the URL of the interface on); None: nothing of the protocol.
+    def find(self, path: str, requested: str = "") -> RouteMatch | None:
+        """The routes of a path (percent-encoded, relative to the URL of the interface), of the requested version first.
+
+        A path that the requested version does not have is looked up in the others, for an error that names the version to
+        request. None: it is no path of the protocol.
 
         Raises:
             InvalidParamsError: a member in it is not UTF-8.
         """
         segments = path.split("/")[1:]
-        place = _matching("0.3", self._old, segments, {}) or _matching("1.0", self._new, segments, {})
-        if place is None and segments and segments[0]:
-            place = _matching("1.0", self._new, segments[1:], {TENANT: segments[0]})
-            if place is not None and self._old and place.members[TENANT] == OLD_PREFIX:
+        for version in sorted(self._forms, key=lambda version: version != requested):
+            match = self._match(version, segments)
+            if match is not None:
+                return match
+        return None
+
+    def _match(self, version: str, segments: list[str]) -> RouteMatch | None:
+        forms = self._forms[version]
+        match = _matching(version, forms, segments, {})
+        if match is None and version != "0.3" and segments and segments[0]:
+            match = _matching(version, forms, segments[1:], {TENANT: segments[0]})
+            if match is not None and self._serves_v03 and match.members[TENANT] == V03_PREFIX:
                 return None
-        return place
+        return match
 
 
-def _matching(version: str, forms: tuple[_Form, ...], segments: list[str], named: Mapping[str, str]) -> Place | None:
+def _matching(
+    version: str, forms: tuple[_Form, ...], segments: list[str], tenant: Mapping[str, str]
+) -> RouteMatch | None:
     for form in forms:
         found = form.members(segments)
         if found is not None:
-            members = {name: _decoded(name, text) for name, text in {**named, **found}.items()}
-            return Place(version, form.routes, members)
+            members = {name: _decoded(name, text) for name, text in {**tenant, **found}.items()}
+            return RouteMatch(version, form.routes, members)
     return None
 
 
@@ -187,23 +203,24 @@ def _decoded(name: str, text: str) -> str:
 
 # -- writing ------------------------------------------------------------------------------------------------------------
 
-_BY_OPERATION = {version: {route.operation: route for route in routes} for version, routes in ROUTES.items()}
+_ROUTES: dict[o.AnyOperation, Route] = {row.operation: row for row in _ROWS}
+_V03_ROUTES: dict[o.AnyOperation, Route] = {row.operation: row for row in _V03_ROWS}
 
 
-def route_of(version: str, operation: o.Operation) -> Route:
-    """Where an operation is in a version."""
-    return _BY_OPERATION[version][operation]
+def route_of(version: str, operation: o.AnyOperation) -> Route:
+    """The route of an operation in a version."""
+    return (_V03_ROUTES if version == "0.3" else _ROUTES)[operation]
 
 
-def write_path(version: str, operation: o.Operation, params: dict[str, Any]) -> tuple[Route, str]:
-    """The route of an operation and its path, which begins with a slash. The members in it are taken out of `params`.
+def write_path(version: str, operation: o.AnyOperation, params: dict[str, Any]) -> tuple[Route, str]:
+    """The route of an operation and its path, which begins with a slash. The members in it are removed from `params`.
 
     Raises:
-        InvalidParamsError: an id that no path can hold.
+        InvalidParamsError: an id that a path cannot contain.
     """
     route = route_of(version, operation)
     path = "/".join(_filled(template, params) for template in route.path.split("/"))
-    if version != "0.3" and params.get(TENANT) and params[TENANT] not in _NOT_IN_FRONT:
+    if version != "0.3" and params.get(TENANT) and params[TENANT] not in _RESERVED_TENANTS:
         path = f"{quote(params.pop(TENANT), safe='')}/{path}"
     return route, "/" + path
 
@@ -216,5 +233,5 @@ def _filled(template: str, params: dict[str, Any]) -> str:
     if not text:
         raise e.InvalidParamsError.at(name, "is required")
     if text in (".", "..") and not word:
-        raise e.InvalidParamsError.at(name, f"{text!r} cannot stand in a path")
+        raise e.InvalidParamsError.at(name, f"{text!r} cannot be part of a path")
     return quote(text, safe="") + word

@@ -4,7 +4,7 @@ Writing is one function per kind of frame. Reading is done in two steps: `BlockS
 blocks, promptly however the bytes were split on their way, and sseclient-py reads the fields of each block. The source
 does what that reader leaves open: line ends of every kind, byte order marks, the last event id, comments, a bounded
 size, cost that grows with the bytes and not with their square, and never an event that was cut short. The framing is
-that of the HTML standard (9.2.6) as spec 9.4.2 uses it. This room knows neither sockets nor JSON-RPC.
+that of the HTML standard (9.2.6) as spec 9.4.2 uses it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class BlockSource:
         yield from self._finish()
 
     def close(self) -> None:
-        """Nothing to do: whoever made the source owns what it reads from."""
+        """Nothing to do: the creator of the source owns what it reads from."""
 
     def _next(self) -> bytes:
         data = self._read()

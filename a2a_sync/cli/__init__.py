@@ -1,10 +1,10 @@
-"""The command ``a2a-sync``: serve agents, read cards, send messages, look after tasks.
+"""The command ``a2a-sync``: serve agents, read cards, send messages, manage tasks.
 
-It uses only what any user of the library could use, and it alone reads the environment. Answers go to standard output,
-everything said about them to standard error.
+It uses only the public API of the library, and reads environment variables. Answers are printed to standard
+output, progress and errors to standard error.
 
-Exit codes: 0 done, 1 failed, rejected or refused, 2 wrong usage, 3 no usable answer came back, 4 the agent asks for
-something, 130 interrupted.
+Exit codes: 0 done; 1 failed, rejected or refused; 2 wrong usage; 3 no usable answer was received; 4 the agent requires
+input or authorization; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["main"]
 
 
 class _Commands(click.Group):
-    """Turns the errors of the library into one line and an exit code."""
+    """Converts errors of the library to one line and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""``a2a-sync card``: what an agent says about itself."""
+"""``a2a-sync card``: the agent card."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from a2a_sync.codec import by_version
 
 @click.command()
 @url_argument
-@click.option("--extended", is_flag=True, help="The card for callers who may see more.")
+@click.option("--extended", is_flag=True, help="The extended card for authenticated callers.")
 @json_option
 @auth_option
 @timeout_option

@@ -1,4 +1,4 @@
-"""Saving what an agent sent, in one folder and nowhere else, without ever overwriting a file."""
+"""Save the files of an agent in one folder, without overwriting any file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUFFIXES = {
 
 
 def safe_name(name: str, otherwise: str) -> str:
-    """A plain file name from one that a peer chose; `otherwise` when nothing is left of it.
+    """A safe file name for the name that a peer sent; `otherwise` if nothing is left of it.
 
     No folders, no leading dot or dash, no control characters, at most 120 bytes.
     """
@@ -33,31 +33,31 @@ def safe_name(name: str, otherwise: str) -> str:
     stem, dot, suffix = plain.rpartition(".")
     if not dot or len(suffix.encode()) > 20:
         stem, suffix = plain, ""
-    room = 120 - len(suffix.encode()) - 1
-    stem = stem.encode()[:room].decode(errors="ignore").rstrip(" .")
+    limit = 120 - len(suffix.encode()) - 1
+    stem = stem.encode()[:limit].decode(errors="ignore").rstrip(" .")
     if not stem:
         return otherwise
     return f"{stem}.{suffix}" if suffix else stem
 
 
 class Folder:
-    """Where artifacts go. It is made when the first file is saved."""
+    """The folder of artifacts. It is created when the first file is saved."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def save(self, name: str, data: bytes) -> Path:
-        """Write a new file under a safe form of `name`; a name that is taken gets a number.
+        """Write a new file under a safe form of `name`; an existing name gets a number.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         first = self.path / safe_name(name, "artifact")
         for number in range(1, 10_000):
             path = first if number == 1 else first.with_name(f"{first.stem}-{number}{first.suffix}")
             try:
-                # Exclusive: neither an old file nor a link that lies there is written through.
+                # Exclusive creation: neither an existing file nor the target of a link is overwritten.
                 with path.open("xb") as file:
                     file.write(data)
             except FileExistsError:
@@ -66,14 +66,14 @@ class Folder:
         raise FileExistsError(f"too many files named {first.name}")
 
     def save_artifacts(self, artifacts: Iterable[Artifact], *, everything: bool) -> Iterator[Path]:
-        """Save the files in these artifacts (and, with `everything`, their texts and data); the paths written."""
+        """Save the files in these artifacts (with `everything`, also texts and data), and yield the paths written."""
         for artifact in artifacts:
             for name, data in contents(artifact, everything=everything):
                 yield self.save(name, data)
 
 
 def contents(artifact: Artifact, *, everything: bool) -> Iterator[tuple[str, bytes]]:
-    """The files that an artifact amounts to. Its text parts are one file: they may be the chunks of a stream."""
+    """The names and contents of the files of an artifact. Its text parts, which may be chunks, are one file."""
     title = artifact.name or artifact.artifact_id
     texts = [part for part in artifact.parts if isinstance(part, TextPart)]
     if texts and everything:

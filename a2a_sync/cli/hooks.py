@@ -1,4 +1,4 @@
-"""``a2a-sync hooks``: where an agent posts what happens to a task."""
+"""``a2a-sync hooks``: the webhooks of a task."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from a2a_sync.types import ListTaskPushNotificationConfigsResponse
 @click.command()
 @url_argument
 @task_argument
-@click.option("--add", metavar="WEBHOOK", help="Have the agent post to this URL.")
-@click.option("--id", "own_id", default="", metavar="ID", help="Of what is added; the one that has it is replaced.")
+@click.option("--add", metavar="WEBHOOK", help="Add a webhook with this URL.")
+@click.option("--id", "own_id", default="", metavar="ID", help="Id of the added webhook; an existing one is replaced.")
 @click.option(
     "--token",
     default="",
     envvar="A2A_SYNC_HOOK_TOKEN",
     metavar="TOKEN",
-    help="Sent with each post to what is added.",
+    help="Token that is sent with each post to the added webhook.",
 )
-@click.option("--remove", metavar="ID", help="Have the agent post no more to this one.")
+@click.option("--remove", metavar="ID", help="Remove the webhook with this id.")
 @json_option
 @auth_option
 @timeout_option

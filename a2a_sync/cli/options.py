@@ -1,11 +1,11 @@
-"""What several commands take and how it is checked."""
+"""Options that several commands share, and their validation."""
 
 from __future__ import annotations
 
 import click
 
-from a2a_sync.client.credentials import split_credentials
 from a2a_sync.errors import UnsafeURLError
+from a2a_sync.urls import split_credentials
 
 
 def _agent_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -17,7 +17,7 @@ def _agent_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def _secret(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    # The value is not shown: a terminal's text ends up in many places.
+    # The value is not shown, because the output of a terminal is often copied or recorded.
     if value is not None and not (value and value.isascii() and value.isprintable()):
         raise click.BadParameter("credentials are printable ASCII", ctx, param)
     return value

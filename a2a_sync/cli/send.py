@@ -1,4 +1,4 @@
-"""``a2a-sync send``: one message to an agent, and its answer as it comes."""
+"""``a2a-sync send``: send one message and print the answer as it arrives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from a2a_sync import (
     Message,
     Part,
     Role,
-    StreamInterruptedError,
     Task,
     TaskState,
     TextPart,
@@ -30,9 +29,10 @@ from a2a_sync.cli.options import auth_option, json_option, timeout_option, url_a
 from a2a_sync.cli.show import Transcript
 from a2a_sync.cli.text import clean_json, clean_line, say
 from a2a_sync.codec import by_version
+from a2a_sync.errors import StreamInterruptedError
 from a2a_sync.types import StreamResponse
 
-#: How long a cancel after Ctrl-C may take, in seconds.
+#: The timeout of a cancel after Ctrl-C, in seconds.
 CANCEL_PATIENCE = 10.0
 
 
@@ -42,23 +42,23 @@ CANCEL_PATIENCE = 10.0
 @click.option(
     "--stream/--no-stream",
     default=None,
-    help="Print the answer as it comes (the default), or send without a stream and print it at the end.",
+    help="Print the answer as it arrives (the default), or send without a stream and print it at the end.",
 )
 @click.option(
     "--file",
     "files",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Send this file along; may be given several times.",
+    help="Send this file; may be repeated.",
 )
 @click.option("--task", "task_id", default="", metavar="ID", help="Continue this task.")
-@click.option("--context", "context_id", default="", metavar="ID", help="Stay in this conversation.")
+@click.option("--context", "context_id", default="", metavar="ID", help="Continue this conversation.")
 @json_option
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Save every artifact here. Without it files go into a2a-TASK in the current folder.",
+    help="Save every artifact here. Without it files are saved in a2a-TASK in the current folder.",
 )
 @auth_option
 @timeout_option
@@ -132,7 +132,7 @@ def _on_interrupt(act: Callable[..., None]) -> Iterator[None]:
 
 
 class _Exchange:
-    """One message and what comes of it. `task` is the task as far as it is known, also after a failure."""
+    """One message and its answer. `task` is the latest known task, also after a failure."""
 
     def __init__(self, url: str, auth: str | None, task_id: str, timeout: float | None, *, stream: bool) -> None:
         self._url = url
@@ -154,7 +154,7 @@ class _Exchange:
                 return self._stream(client, message, show) if streaming else self._poll(client, message, show)
 
     def _interrupt(self, *_: object) -> None:
-        """Ctrl-C. A task that is not known yet cannot be cancelled: its name is waited for, until the next Ctrl-C."""
+        """Handle Ctrl-C. A task can be cancelled once its id is known: wait for the id, or for the next Ctrl-C."""
         if self._task_id or self._interrupted:
             raise KeyboardInterrupt
         self._interrupted = True
@@ -172,7 +172,7 @@ class _Exchange:
                     self._learn(stream.task_id)
                     show(event)
                     if stream.state is TaskState.INPUT_REQUIRED:
-                        # The next word is ours, whatever the server does with its end of the stream.
+                        # The user answers next: end the stream, even if the server leaves it open.
                         stream.end_within(1.0)
             except StreamInterruptedError as error:
                 if not stream.task_id:
@@ -187,7 +187,7 @@ class _Exchange:
         return stream.result
 
     def _poll(self, client: Client, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
-        # Asked to return at once, so that the task is known while it runs and Ctrl-C can cancel it.
+        # Return immediately, so that the task id is known and Ctrl-C can cancel the task.
         answer = client.send(message, return_immediately=True, stream=False, timeout=self._left())
         if isinstance(answer, Task):
             self.task = answer
@@ -199,7 +199,7 @@ class _Exchange:
         return answer
 
     def cancel(self) -> None:
-        """Cancel the task on the server, as far as it is known."""
+        """Cancel the task on the server, if its id is known."""
         if not self._task_id:
             say("interrupted before the agent named a task; it may go on", error=True)
             return
@@ -224,7 +224,7 @@ def _print_line(event: StreamResponse) -> None:
 
 
 def _save(task: Task | None, out: Path | None, *, skip: bool) -> None:
-    """Save what has come, whether the exchange ended well or not."""
+    """Save the received artifacts, also after an error."""
     if task is None or skip:
         return
     unfinished = "" if task.state.paused else " (as far as it had come)"

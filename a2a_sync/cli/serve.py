@@ -1,4 +1,4 @@
-"""``a2a-sync serve``: checks everything that can be checked, then becomes gunicorn."""
+"""``a2a-sync serve``: checks the arguments, then replaces its process with gunicorn."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from a2a_sync.cli.target import TargetError, build
 @click.argument("target", metavar="MODULE:ATTRIBUTE")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 selects a free one."
 )
 @click.option(
     "--threads",
     type=click.IntRange(min=2),
-    help="Requests at once in each process, streams and waiting sends among them; 32, or 1000 with --gevent.",
+    help="Concurrent requests per process, including streams and waiting sends; 32, or 1000 with --gevent.",
 )
 @click.option("--gevent", is_flag=True, help="Serve each request with a greenlet instead of a thread.")
 @click.option(
@@ -29,22 +29,22 @@ from a2a_sync.cli.target import TargetError, build
     default=1,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Processes; more than one need a store that they share.",
+    help="Processes; more than one need a shared store.",
 )
 @click.option(
     "--store",
     metavar="URL",
     envvar="A2A_SYNC_STORE",
     show_envvar=True,
-    help="Where an Agent keeps its tasks, such as sqlite:///tasks.db; in memory without it.",
+    help="Store of the tasks of an Agent, such as sqlite:///tasks.db; in memory without it.",
 )
-@click.option("--url", "public_url", metavar="URL", help="Public address of an Agent, as its card shall give it.")
+@click.option("--url", "public_url", metavar="URL", help="Public URL of an Agent, for its card.")
 @click.option(
     "--debug",
     is_flag=True,
     help="Show callers of an Agent the tracebacks of its exceptions; for development.",
 )
-@click.option("--reload", is_flag=True, help="Start again when the code changes.")
+@click.option("--reload", is_flag=True, help="Restart when the code changes.")
 @click.argument("gunicorn_arguments", metavar="[-- ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
 def serve(
     target: str,
@@ -83,7 +83,7 @@ def serve(
     command = [sys.executable, "-m", "gunicorn", "a2a_sync.cli.served:app()"]
     command += ["-c", "python:a2a_sync.cli.served_gevent" if gevent else "python:a2a_sync.cli.served"]
     command += ["--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "--workers", str(workers)]
-    # Beyond the requests, connections between two of them.
+    # More connections than threads: idle ones need no thread.
     command += [*([] if gevent else ["--threads", str(threads)]), "--worker-connections", str(threads + 1000)]
     command += [*(["--reload"] if reload else []), *gunicorn_arguments]
     sys.stdout.flush()
@@ -96,7 +96,7 @@ def _check_target(target: str, store: str | None, url: str | None, workers: int,
         app = build(target, store=store, url=url, debug=debug)
     except TargetError as error:
         raise click.UsageError(str(error)) from None
-    if workers > 1 and app.alone:
+    if workers > 1 and app.single_process:
         raise click.UsageError(
             "several workers do not share tasks in memory; give a --store such as sqlite:///tasks.db"
         )

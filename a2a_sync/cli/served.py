@@ -1,6 +1,6 @@
-"""What ``a2a-sync serve`` hands to gunicorn: this module is its configuration, and `app` makes the application.
+"""The gunicorn configuration of ``a2a-sync serve``; `app` creates the application.
 
-Both run in gunicorn's processes. What to serve comes in the environment that `serve` sets up.
+Both run in gunicorn's processes. `serve` passes the target in environment variables.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TARGET, STORE, URL, DEBUG = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL",
 
 def app() -> A2AApp | AgentHost:
     """The application of this worker."""
-    # The library logs and leaves the rest to the program; here the program is ours.
+    # The library does not configure logging; this program does.
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s [%(process)d] [%(levelname)s] %(name)s: %(message)s",
@@ -45,13 +45,13 @@ def app() -> A2AApp | AgentHost:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Say that the agent can be called, once; and let the app end cleanly."""
+    """Print the URL once, and close the app when the worker exits."""
     _hooks.post_worker_init(worker)
     say_address(worker)
 
 
 def say_address(worker: Any) -> None:
-    """Where the card can be read, or the list of them, said by the first worker."""
+    """Print the URL of the card, or of the list of cards, in the first worker only."""
     if worker.age == 1:
         host, port = worker.sockets[0].getsockname()[:2]
         several = isinstance(worker.wsgi, AgentHost)

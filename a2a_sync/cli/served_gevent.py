@@ -1,4 +1,7 @@
-"""What ``a2a-sync serve --gevent`` hands to gunicorn: as `served`, with greenlets. Loading it patches, before all else."""
+"""The gunicorn configuration of ``a2a-sync serve --gevent``: as `served`, with greenlets.
+
+Importing it applies gevent's patches.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,6 @@ from a2a_sync.gunicorn.gevent import worker_exit as worker_exit
 
 
 def post_worker_init(worker: Any) -> None:
-    """As for threads."""
+    """As `served.post_worker_init`, for gevent workers."""
     _hooks.post_worker_init(worker)
     say_address(worker)

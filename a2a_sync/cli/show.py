@@ -1,4 +1,4 @@
-"""Showing an answer as it comes: results to standard output, how it goes to standard error."""
+"""Print an answer as it arrives: results to standard output, progress to standard error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from a2a_sync.types import StreamResponse
 
 
 def first_line(title: str, media_type: str) -> str:
-    """What stands above an artifact."""
+    """The heading of an artifact."""
     return f"artifact {title}" + (f" ({media_type})" if media_type else "")
 
 
@@ -35,7 +35,7 @@ def _is_markdown(part: Part) -> bool:
 
 
 class Transcript:
-    """Prints one exchange. `data` says whether data parts are printed too (not where they are saved).
+    """Prints one exchange. `data`: print data parts too (unless they are saved).
 
     `take` may be called with every event of a stream, or never: `finish` prints what was not printed yet.
     """
@@ -50,7 +50,7 @@ class Transcript:
         self._mid_line = False
 
     def take(self, event: StreamResponse) -> None:
-        """Print what is new in `event`."""
+        """Print the new content of `event`."""
         match event:
             case Task():
                 self._progress(event.status)
@@ -66,18 +66,18 @@ class Transcript:
                 pass
 
     def finish(self, answer: Task | Message) -> None:
-        """Print the rest of the answer and how it ended."""
+        """Print the rest of the answer and the final state."""
         if isinstance(answer, Message):
             self._message(answer)
             return
         self._artifacts(answer)
         self.end_line()
-        told = answer.answer_message
+        message = answer.answer_message
         if answer.state.interrupted or (answer.state is TaskState.COMPLETED and not self._printed):
-            if told is not None:
-                self._message(told)
-        elif told is not None and told.text and answer.state is not TaskState.COMPLETED:
-            say(f"{answer.state}: {told.text}", error=True)
+            if message is not None:
+                self._message(message)
+        elif message is not None and message.text and answer.state is not TaskState.COMPLETED:
+            say(f"{answer.state}: {message.text}", error=True)
         say(f"[{self._elapsed()}] {answer.state}, task {answer.id}", dim=True)
 
     # -- status --
@@ -96,7 +96,7 @@ class Transcript:
     # -- artifacts --
 
     def _shown(self, event: TaskArtifactUpdateEvent) -> bool:
-        """The event completes an artifact by the sum of the pieces that were printed."""
+        """Whether the event replaces the printed chunks with the same whole artifact."""
         artifact = event.artifact
         pieces = self._parts.pop(artifact.artifact_id, [])
         return bool(pieces) and not event.append and joined(pieces) == joined(artifact.parts)
@@ -131,7 +131,7 @@ class Transcript:
             self._part(part)
 
     def _rendered(self, artifact: Artifact) -> bool:
-        """Print a whole Markdown text as a page, where somebody looks and rich is installed."""
+        """Print a whole Markdown text as a page, on a terminal with rich installed."""
         if not artifact.parts or not all(_is_markdown(part) for part in artifact.parts):
             return False
         console = rich_console()
@@ -141,7 +141,7 @@ class Transcript:
 
         self.end_line()
         self._printed[artifact.artifact_id] = len(artifact.text)
-        # Without hyperlinks: the text of a link may not hide where it leads.
+        # Without hyperlinks, so that the text of a link cannot hide its target.
         console.print(Markdown(clean(artifact.text), hyperlinks=False))
         return True
 
@@ -174,7 +174,7 @@ class Transcript:
             sys.stdout.flush()
 
     def end_line(self) -> None:
-        """Begin a new line where text has left one open: what follows may go to standard error."""
+        """End an open line of text, because the next output may go to standard error."""
         if self._mid_line:
             click.echo()
             self._mid_line = False

@@ -1,4 +1,4 @@
-"""From ``module:attribute`` to the app it names, or one clear sentence about what is wrong with it."""
+"""Load the app that ``module:attribute`` names, or raise an error with the reason."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import traceback
 from typing import Any
 
 from a2a_sync import A2AApp, Agent, AgentHost
-from a2a_sync.agent.executor import check_executor
+from a2a_sync.agent.spec import AgentSpec
 
 
 class TargetError(Exception):
-    """The name leads to nothing that can be served; the text is for the person at the terminal."""
+    """The target cannot be served; the text is shown to the user."""
 
 
 def find(target: str) -> Any:
-    """What `target` names; the attribute is ``app`` where none is given. The current folder is on the path.
+    """The object that `target` names; the default attribute is ``app``. The current folder is on the path.
 
     Raises:
         TargetError: there is no such module or attribute, or importing the module fails.
@@ -53,12 +53,12 @@ def _import(name: str) -> Any:
 
 
 def build(target: str, *, store: str | None = None, url: str | None = None, debug: bool = False) -> A2AApp | AgentHost:
-    """The app or host that `target` names, or an app made around the agent, executor or factory that it names.
+    """The app or host that `target` names, or an app for the agent, executor or factory that it names.
 
-    `store`, `url` and `debug` go into an app that is made here.
+    `store`, `url` and `debug` are options of an app that is created here.
 
     Raises:
-        TargetError: it is none of these, or it is an app already and options were given for it.
+        TargetError: `target` names none of these, or an app or host for which options were given.
     """
     found = _resolve(target, find(target))
     if isinstance(found, (A2AApp, AgentHost)):
@@ -69,7 +69,7 @@ def build(target: str, *, store: str | None = None, url: str | None = None, debu
         return found
     card = None if callable(getattr(found, "describe", None)) else getattr(found, "card", None)
     try:
-        check_executor(found, complete=True)
+        AgentSpec.of(found).check_handler()
         return A2AApp(found, card=card, store=store, url=url, debug=debug)
     except (TypeError, ValueError) as error:
         raise TargetError(str(error)) from None

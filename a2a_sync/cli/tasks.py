@@ -40,7 +40,7 @@ def get(url: str, task_id: str, as_json: bool, out: Path | None, auth: str | Non
 @url_argument
 @click.option("--context", "context_id", default="", metavar="ID", help="Only tasks of this conversation.")
 @click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 100), help="At most so many.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 100), help="Maximum number of tasks.")
 @json_option
 @auth_option
 @timeout_option

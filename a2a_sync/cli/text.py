@@ -1,4 +1,4 @@
-"""Printing what strangers wrote. Text from agents is hostile: nothing of it may move the cursor or change the terminal."""
+"""Print untrusted text: no character of an agent's text may move the cursor or change the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNSAFE = re.compile(
 
 
 def clean(text: str) -> str:
-    """`text` without anything that a terminal would act on; tabs and line feeds stay."""
+    """`text` without terminal control characters; tabs and line feeds stay."""
     return _UNSAFE.sub("", text)
 
 
@@ -27,18 +27,18 @@ def clean_line(text: str, limit: int = 500) -> str:
 
 
 def clean_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON in which such characters are escaped: safe to print, and still the same value."""
+    """JSON in which such characters are escaped: safe to print, with the same value."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def say(line: str, *, error: bool = False, dim: bool = False) -> None:
-    """One line to standard error."""
+    """Print one line to standard error."""
     click.secho(clean_line(line, 4000), err=True, fg="red" if error else None, dim=dim)
 
 
 def rich_console() -> Any:
-    """A `rich.console.Console` on standard output, or None: rich is not installed, or nobody is looking."""
+    """A `rich.console.Console` on standard output, or None: rich is not installed, or the output is not a terminal."""
     if not sys.stdout.isatty():
         return None
     try:

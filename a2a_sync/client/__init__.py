@@ -3,11 +3,38 @@
 Nothing of the server half is loaded here, and requests only with the first client that has a URL.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from a2a_sync.client.arguments import CallOptions
 from a2a_sync.client.chat import Chat
 from a2a_sync.client.client import Client
 from a2a_sync.client.deadlines import Timeout
-from a2a_sync.client.link import CallOptions
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.stream import TaskStream
+from a2a_sync.lazymodule import lazy_names
 
-__all__ = ["CallOptions", "Chat", "Client", "Retry", "TaskStream", "Timeout"]
+if TYPE_CHECKING:
+    from a2a_sync.client.credentials import ApiKey as ApiKey
+    from a2a_sync.client.credentials import ClientCredentials as ClientCredentials
+    from a2a_sync.client.tools import RemoteTool as RemoteTool
+
+_MODULES = {
+    "a2a_sync.client.credentials": ("ApiKey", "ClientCredentials"),
+    "a2a_sync.client.tools": ("RemoteTool",),
+}
+
+__all__ = [
+    "ApiKey",
+    "CallOptions",
+    "Chat",
+    "Client",
+    "ClientCredentials",
+    "RemoteTool",
+    "Retry",
+    "TaskStream",
+    "Timeout",
+]
+
+__getattr__ = lazy_names(__name__, _MODULES)

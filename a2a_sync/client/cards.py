@@ -1,7 +1,4 @@
-"""Finding an agent's card and choosing the interface to call (spec 8.2, 8.3.2).
-
-Fetching is a function that is handed in: this room knows neither HTTP nor sockets.
-"""
+"""Cards of agents: finding, caching and verifying them, and choosing the interface to call (spec 8.2 to 8.6)."""
 
 from __future__ import annotations
 
@@ -9,63 +6,75 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from a2a_sync import jsontext, urls
-from a2a_sync.bindings.headers import UNNAMED, major_minor
+from a2a_sync.bindings.headers import UNNAMED, VERSION, major_minor
+from a2a_sync.bindings.registry import BINDINGS, supported
 from a2a_sync.card import AgentCard, AgentInterface
+from a2a_sync.client.deadlines import Deadline
 from a2a_sync.client.errortext import error_text
 from a2a_sync.codec import DecodeError, by_version
-from a2a_sync.errors import CardNotFoundError, JSONParseError, UnsafeURLError, VersionNotSupportedError
+from a2a_sync.errors import (
+    AgentError,
+    CardNotFoundError,
+    JSONParseError,
+    TransportError,
+    UnsafeURLError,
+    VersionNotSupportedError,
+)
+from a2a_sync.operations import GET_EXTENDED_CARD, AnyCall
+from a2a_sync.telemetry.logs import get_logger
 
-#: Where cards are, relative to the agent's URL; the second is that of old agents.
+if TYPE_CHECKING:
+    from a2a_sync.client.http import HttpTransport, Page
+
+logger = get_logger(__name__)
+
+#: Returns the card in a JSON document, as far as it can be trusted. Raises `CardSignatureError`.
+VerifyCard: TypeAlias = Callable[[dict[str, Any]], AgentCard]
+
+#: Paths of cards below the agent's URL; the second is used by old agents.
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-#: A card is not asked for more often than that, in seconds, whatever its server says.
-LEAST_AGE = 1.0
-#: Bindings and versions that this client speaks.
-SUPPORTED = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3"))
-_BINDINGS = frozenset(binding for binding, _ in SUPPORTED)
+#: Seconds for which a card is used at least, whatever its server says.
+MIN_CARD_AGE = 1.0
+#: Seconds for which refreshing a card may delay a call.
+REFRESH_TIMEOUT = 2.0
 
 
-def candidates(url: str) -> list[str]:
-    """Where the card of the agent at `url` may be, best first. `url` may be that of the card itself."""
+# -- finding and caching ------------------------------------------------------------------------------------------------
+
+
+def card_urls(url: str) -> list[str]:
+    """The URLs at which the card of the agent at `url` is looked for, in order; `url` may be that of the card itself."""
     read = urls.parse(url)
     base = str(read._replace(path=read.path.rstrip("/"), query=""))
     well_known = [base + path for path in WELL_KNOWN]
     return [url, *well_known] if read.path.endswith(".json") else [*well_known, url]
 
 
-class Page(NamedTuple):
-    """What is at a URL: the status of the answer, its body and its headers."""
+class CacheEntry(NamedTuple):
+    """How long a card may be used: where it was found, its ETag (``""``: none), and when it expires.
 
-    status: int
-    body: bytes
-    headers: Mapping[str, str]
-
-
-class Kept(NamedTuple):
-    """Where a card was found, by which validator it is asked for again (empty: none), and until when it holds.
-
-    ``until`` is in seconds of the monotonic clock. Cards that nobody has dated hold for ever, those that were handed in too.
+    ``expires_at`` is in seconds of the monotonic clock. Cards without a ``max-age``, and cards given to a client, never expire.
     """
 
-    place: str = ""
+    url: str = ""
     etag: str = ""
-    until: float = math.inf
+    expires_at: float = math.inf
 
     @classmethod
-    def of(cls, place: str, headers: Mapping[str, str]) -> Kept:
-        """What the headers of a card say of it (spec 8.6, RFC 9111)."""
-        said = {name.lower(): value for name, value in headers.items()}
-        age = _max_age(said.get("cache-control", ""))
-        if age is None:
-            return cls(place, said.get("etag", ""))
-        spent = _seconds(said.get("age", "")) or 0
-        return cls(place, said.get("etag", ""), time.monotonic() + max(age - spent, LEAST_AGE))
+    def from_headers(cls, url: str, headers: Mapping[str, str]) -> CacheEntry:
+        """The entry for the card at `url` that came with these headers (spec 8.6, RFC 9111)."""
+        lower = {name.lower(): value for name, value in headers.items()}
+        max_age = _max_age(lower.get("cache-control", ""))
+        if max_age is None:
+            return cls(url, lower.get("etag", ""))
+        age = _seconds(lower.get("age", "")) or 0
+        return cls(url, lower.get("etag", ""), time.monotonic() + max(max_age - age, MIN_CARD_AGE))
 
 
-#: How long a card holds that nobody has dated, or that was handed in.
-FOR_EVER = Kept()
+NEVER_EXPIRES = CacheEntry()
 
 
 def _max_age(control: str) -> int | None:
@@ -80,116 +89,202 @@ def _seconds(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
-def fetch_card(
-    get: Callable[[str], Page], url: str, check: Callable[[dict[str, Any]], AgentCard] | None = None
-) -> tuple[AgentCard, Kept]:
-    """The card of the agent at `url`, with the URLs of its interfaces made absolute, and how long it holds.
+def fetch_card(get: Callable[[str], Page], url: str, verify: VerifyCard | None = None) -> tuple[AgentCard, CacheEntry]:
+    """The card of the agent at `url`, with absolute URLs of its interfaces, and how long it may be used.
 
-    `get` gives what is at a URL; `check` gives the card in a JSON document as far as it may be trusted.
+    `get` reads a URL.
 
     Raises:
-        CardNotFoundError: nowhere; it says what was tried.
-        TransportError: what `get` raises: where there is no connection, other paths are no better.
+        CardNotFoundError: no URL has a card; the message lists what was tried.
+        TransportError: from `get`; the other URLs are not tried without a connection.
+        CardSignatureError: from `verify`.
     """
     tried = []
-    for place in candidates(url):
-        page = get(place)
+    for one in card_urls(url):
+        page = get(one)
         if page.status == 200:
-            found = read_card(page.body, place, check)
+            found = read_card(page.body, one, verify)
         else:
-            said = error_text(page.body, page.headers.get("Content-Type", ""))
-            found = f"HTTP {page.status}" + (said and f": {said}")
+            text = error_text(page.body, page.headers.get("Content-Type", ""))
+            found = f"HTTP {page.status}" + (text and f": {text}")
         if isinstance(found, AgentCard):
-            return found, Kept.of(place, page.headers)
-        tried.append(f"{urls.parse(place).shown}: {found}")
+            return found, CacheEntry.from_headers(one, page.headers)
+        tried.append(f"{urls.parse(one).shown}: {found}")
     raise CardNotFoundError("no agent card found; tried " + "; ".join(tried), phase="card", agent=urls.parse(url).shown)
 
 
-def read_card(body: bytes, place: str, check: Callable[[dict[str, Any]], AgentCard] | None) -> AgentCard | str:
-    """The card, or why it is none."""
+def read_card(body: bytes, url: str, verify: VerifyCard | None) -> AgentCard | str:
+    """The card in `body`, or why there is none."""
     try:
         value: Any = jsontext.loads(body)
-        if missing := _missing(value):
+        if missing := _missing_members(value):
             return f"JSON, but no agent card: {missing}"
-        return made_absolute((check or load_card)(value), place)
+        return with_absolute_urls((verify or load_card)(value), url)
     except JSONParseError:
         return "not JSON"
     except (DecodeError, UnsafeURLError) as error:
         return f"not a valid card ({error})"
 
 
-def _missing(value: Any) -> str:
+def _missing_members(value: object) -> str:
     """Which members of a card some JSON lacks; ``""``: none."""
     if not isinstance(value, dict):
         return "expected an object"
-    lacks = [] if "name" in value else ["'name'"]
+    missing = [] if "name" in value else ["'name'"]
     if not {"supportedInterfaces", "url"} & value.keys():
-        lacks.append("'supportedInterfaces' (in 0.3: 'url')")
-    return " and ".join(lacks) + (" are missing" if len(lacks) > 1 else " is missing") if lacks else ""
+        missing.append("'supportedInterfaces' (in 0.3: 'url')")
+    return " and ".join(missing) + (" are missing" if len(missing) > 1 else " is missing") if missing else ""
 
 
 def load_card(document: Mapping[str, Any]) -> AgentCard:
     """The card in a JSON document of either version.
 
     Raises:
-        DecodeError: a member of it cannot be read.
+        DecodeError: a member cannot be read.
     """
-    # Cards for both versions have the members of both; those of 1.0 say more.
+    # Cards for both versions have the members of both; those of 1.0 contain more.
     codec = by_version("1.0" if "supportedInterfaces" in document else "0.3")
     card: AgentCard = codec.load(AgentCard, document, strict=False)
     if card.capabilities.extended_agent_card is None and document.get("supportsAuthenticatedExtendedCard") is True:
-        # Some cards for both versions say this in the words of 0.3 alone.
+        # Some cards for both versions announce an extended card only by the member of 0.3.
         card = replace(card, capabilities=replace(card.capabilities, extended_agent_card=True))
     return card
 
 
-def made_absolute(card: AgentCard, place: str = "") -> AgentCard:
-    """`card`, with addresses that are seen from `place`. Those of bindings that this client does not speak stay as they are.
+def with_absolute_urls(card: AgentCard, base: str = "") -> AgentCard:
+    """`card` with the URLs of its interfaces resolved against `base`, for the bindings that this client supports.
 
     Raises:
         UnsafeURLError: one of them cannot be called; the message names it.
     """
     interfaces = []
     for index, interface in enumerate(card.supported_interfaces):
-        if interface.protocol_binding.upper() in _BINDINGS:
+        if interface.protocol_binding.upper() in BINDINGS:
             try:
-                interface = replace(interface, url=urls.join(place, interface.url))
+                interface = replace(interface, url=urls.join(base, interface.url))
             except UnsafeURLError as error:
                 raise UnsafeURLError(f"supportedInterfaces[{index}].url {error}") from None
         interfaces.append(interface)
     return replace(card, supported_interfaces=tuple(interfaces))
 
 
-class Wanted(NamedTuple):
-    """Which interfaces a client takes: of a version and a binding, where given; best first those that `prefer` names."""
+class RefreshedCard(NamedTuple):
+    """The result of a refresh: the new card, or None if it is unchanged, and how long it may be used."""
+
+    card: AgentCard | None
+    cache_entry: CacheEntry
+
+
+def refresh_card(
+    http: HttpTransport,
+    cache_entry: CacheEntry,
+    version: str,
+    card_trust: CardTrust | None,
+    deadline: Deadline,
+) -> RefreshedCard | None:
+    """Request a card again, with its ETag; None if no usable card was returned. Blocks for `REFRESH_TIMEOUT` at most."""
+    from a2a_sync.client.http import ErrorContext
+
+    headers = {"Accept": "application/json", VERSION: version}
+    if cache_entry.etag:
+        headers["If-None-Match"] = cache_entry.etag
+    deadline = min(deadline, Deadline.after(REFRESH_TIMEOUT))
+
+    def verify(document: dict[str, Any]) -> AgentCard:
+        return load_card(document) if card_trust is None else card_trust.verify(document, deadline)
+
+    url = cache_entry.url
+    try:
+        page = http.get(url, headers=headers, error_context=ErrorContext("card", http.agent), deadline=deadline)
+        if page.status == 304 and cache_entry.etag:
+            entry = CacheEntry.from_headers(url, {"ETag": cache_entry.etag, **page.headers})
+            return RefreshedCard(None, entry)
+        found = read_card(page.body, url, verify) if page.status == 200 else f"HTTP {page.status}"
+    except (AgentError, TransportError, ValueError) as error:
+        found = str(error)
+    if isinstance(found, str):
+        logger.info("the card of %s could not be refreshed (%s); the previous one stays in use", http.agent, found)
+        return None
+    return RefreshedCard(found, CacheEntry.from_headers(url, page.headers))
+
+
+# -- signatures ---------------------------------------------------------------------------------------------------------
+
+
+class CardTrust:
+    """Verifies the cards of one agent. `verifier` is a `CardVerifier` or the keys of one; key sets are read over `http`."""
+
+    def __init__(self, verifier: object, http: HttpTransport) -> None:
+        # The libraries for signatures are loaded only by clients that verify cards.
+        from a2a_sync.signing import CardVerifier
+
+        self._verifier = verifier if isinstance(verifier, CardVerifier) else CardVerifier(verifier)
+        self._http = http
+
+    def verify(self, card: AgentCard | Mapping[str, Any], deadline: Deadline) -> AgentCard:
+        """The card that the signature of `card` covers. A document may contain signed members that an `AgentCard` cannot.
+
+        Raises:
+            CardSignatureError: no trusted signature is valid.
+        """
+        verified = self._verifier.verify(card, fetch=lambda url: self._read(url, deadline), agent=self._http.agent)
+        return load_card(verified.document)
+
+    def verify_result(self, call: AnyCall, value: object) -> AgentCard | None:
+        """The card in `value`, the JSON of a result, if the call reads the extended card; None for other calls."""
+        if call.operation is not GET_EXTENDED_CARD:
+            return None
+        if not isinstance(value, dict):
+            raise DecodeError("AgentCard: expected an object")
+        return self.verify(value, Deadline.after(call.context.timeout))
+
+    def _read(self, url: str, deadline: Deadline) -> bytes:
+        from a2a_sync.client.http import ErrorContext
+
+        error_context = ErrorContext("card", urls.parse(url).shown)
+        headers = {"Accept": "application/json"}
+        response = self._http.open(
+            "GET", url, headers=headers, error_context=error_context, deadline=deadline, guarded=False
+        )
+        body = response.read()
+        if not response.ok:
+            raise response.status_error(body)
+        return body
+
+
+# -- the interface to call ----------------------------------------------------------------------------------------------
+
+
+class InterfaceFilter(NamedTuple):
+    """Which interfaces of a card may be called (of a version and a binding, if given), and which are preferred."""
 
     version: str | None = None
     binding: str | None = None
     prefer: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, version: str | None, binding: str | None, prefer: Sequence[str]) -> Wanted:
-        """What a user gave for these.
+    def of(cls, version: str | None, binding: str | None, prefer: Sequence[str]) -> InterfaceFilter:
+        """The filter for these arguments of `Client`.
 
         Raises:
-            ValueError, TypeError: `prefer` is no list, or a word in it is no binding, version or URL.
+            ValueError, TypeError: `prefer` is not a list, or a word in it is not a binding, version or URL.
         """
         if isinstance(prefer, str):
             raise TypeError("prefer takes a list, not one string")
-        known = {word for pair in SUPPORTED for word in pair}
+        known = {word for pair in supported() for word in pair}
         for word in " ".join(prefer).split():
-            if "://" not in word and _as_listed(word) not in known:
+            if "://" not in word and _normalize(word) not in known:
                 raise ValueError(f"prefer: {word!r} is no URL and none of {', '.join(sorted(known))}")
         return cls(version and major_minor(version), binding and binding.upper(), tuple(prefer))
 
     def rank(self, interface: AgentInterface) -> int:
-        """The place of an interface among the preferences; those that none of them names come after all."""
-        said = {interface.url, interface.protocol_binding.upper(), dialect(interface.protocol_version)}
-        wishes = ({word if "://" in word else _as_listed(word) for word in wish.split()} for wish in self.prefer)
-        return next((place for place, wish in enumerate(wishes) if wish <= said), len(self.prefer))
+        """The index of the first preference that an interface meets; their number if it meets none."""
+        words = {interface.url, interface.protocol_binding.upper(), protocol_version_of(interface)}
+        preferences = ({word if "://" in word else _normalize(word) for word in one.split()} for one in self.prefer)
+        return next((index for index, wanted in enumerate(preferences) if wanted <= words), len(self.prefer))
 
 
-def _as_listed(word: str) -> str:
+def _normalize(word: str) -> str:
     return major_minor(word) if word[:1].isdigit() else word.upper()
 
 
@@ -197,48 +292,48 @@ def choose_interface(
     card: AgentCard, version: str | None = None, binding: str | None = None, prefer: tuple[str, ...] = ()
 ) -> AgentInterface:
     """The first of `usable_interfaces`."""
-    return usable_interfaces(card, Wanted(version, binding, prefer))[0]
+    return usable_interfaces(card, InterfaceFilter(version, binding, prefer))[0]
 
 
-def usable_interfaces(card: AgentCard, wanted: Wanted) -> list[AgentInterface]:
-    """The interfaces that this client speaks and wants, best first; among equals in the order of the card.
+def usable_interfaces(card: AgentCard, interface_filter: InterfaceFilter) -> list[AgentInterface]:
+    """The interfaces that this client supports and that match, by preference and then in the order of the card.
 
     Raises:
-        VersionNotSupportedError: there is none; it says what the card offers.
+        VersionNotSupportedError: there is none; the message lists what the card offers.
     """
-    version, binding, _ = wanted
-    usable = []
+    version, binding, _ = interface_filter
+    usable, pairs = [], supported()
     for interface in card.supported_interfaces:
-        offered = interface.protocol_binding.upper(), dialect(interface.protocol_version)
-        if offered in SUPPORTED and binding in (None, offered[0]) and version in (None, offered[1]):
+        offered = interface.protocol_binding.upper(), protocol_version_of(interface)
+        if offered in pairs and binding in (None, offered[0]) and version in (None, offered[1]):
             usable.append(interface)
     if usable:
-        return sorted(usable, key=wanted.rank)
+        return sorted(usable, key=interface_filter.rank)
     offers = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
-    speaks = [one for one in SUPPORTED if binding in (None, one[0]) and version in (None, one[1])]
-    asked = ", ".join(map(" ".join, speaks)) or " ".join(filter(None, (binding, version and f"version {version}")))
+    matching = [one for one in pairs if binding in (None, one[0]) and version in (None, one[1])]
+    asked = ", ".join(map(" ".join, matching)) or " ".join(filter(None, (binding, version and f"version {version}")))
     raise VersionNotSupportedError(
         f"The card of {card.name!r} offers {offers or 'no interface'}; this client was asked for {asked}"
     )
 
 
-def stand_ins(first: AgentInterface, others: Iterable[AgentInterface]) -> list[AgentInterface]:
-    """Those of `others` that may be called where `first` takes no connection.
+def fallback_interfaces(first: AgentInterface, others: Iterable[AgentInterface]) -> list[AgentInterface]:
+    """Those of `others` that may be called when `first` cannot be connected to.
 
-    They are somewhere else, speak the same version for the same tenant, and are no less safe on the way.
+    They are on another origin, have the same protocol version and tenant, and are not less secure.
     """
     home = urls.parse(first.url).origin
-    same = dialect(first.protocol_version), first.tenant
+    same = protocol_version_of(first), first.tenant
     found = []
     for other in others:
         origin = urls.parse(other.url).origin
-        safe = origin[0] == "https" or home[0] != "https"
-        if safe and origin != home and (dialect(other.protocol_version), other.tenant) == same:
+        secure = origin[0] == "https" or home[0] != "https"
+        if secure and origin != home and (protocol_version_of(other), other.tenant) == same:
             found.append(other)
     return found
 
 
-def dialect(version: str) -> str:
-    """The version to speak with an interface that names this one. The last releases of 0.2 spoke as 0.3 does."""
-    spoken = major_minor(version) or UNNAMED
-    return UNNAMED if spoken == "0.2" else spoken
+def protocol_version_of(interface: AgentInterface) -> str:
+    """The version to speak with an interface. The last releases of 0.2 are spoken to as 0.3."""
+    version = major_minor(interface.protocol_version) or UNNAMED
+    return UNNAMED if version == "0.2" else version

@@ -1,4 +1,4 @@
-"""Below requests: sessions without memory, and connections that keep time while headers drip and bodies are sent."""
+"""Sessions and connections below requests: without cookies, and with time limits for headers and large bodies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import http.client
 import io
 import socket
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,19 +16,19 @@ from requests.structures import CaseInsensitiveDict
 
 from a2a_sync import urls
 from a2a_sync.client.deadlines import AlarmClock, Deadline
-from a2a_sync.errors import UnsafeURLError
+from a2a_sync.outbound.http import GuardedConnection, pool_classes
 from a2a_sync.outbound.urlguard import URLGuard
 
-#: Idle connections kept per client.
-POOL = 64
-#: Origins whose settings in the environment are remembered.
-_MOST_ORIGINS = 64
-#: Bodies from this size on are sent in pieces, each with the time-out for connecting, all within the deadline.
+#: Idle connections per client.
+MAX_IDLE_CONNECTIONS = 64
+#: Origins whose environment settings are cached.
+_MAX_ORIGINS = 64
+#: Bodies from this size on are sent in chunks, each with the timeout for connecting, all within the deadline.
 _LARGE_BODY = 256 * 1024
 
 
 class Session(requests.Session):
-    """For one request: so no cookies are kept. It follows no redirects; its connections belong to the adapter."""
+    """A session for one request, so that no cookies are stored. Its connections belong to the adapter."""
 
     def __init__(self, adapter: Adapter) -> None:
         super().__init__()
@@ -38,22 +37,22 @@ class Session(requests.Session):
         self._guarded = adapter.guarded
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
-        """What the environment says of proxies and certificates: read once per origin, for it takes long to read."""
+        """Proxies and certificates of the environment, cached by origin because reading them is slow."""
         origin = urls.parse(url).origin
         known: Any = self._environments.get(origin)
         if known is None:
             known = super().merge_environment_settings(url, proxies, stream, verify, cert)
-            if len(self._environments) >= _MOST_ORIGINS:
+            if len(self._environments) >= _MAX_ORIGINS:
                 self._environments.clear()
             self._environments[origin] = known
         if self._guarded:
-            # A proxy would look names up by itself.
+            # A proxy would resolve names itself.
             return {**known, "proxies": {}}
         return dict(known)
 
     def prepare_request(self, request: Any) -> requests.PreparedRequest:
-        """As requests does it; of what it would merge in, at six times the cost, this session has default headers only."""
-        # No `.netrc` either: it would answer for hosts that nobody has named here.
+        """As in requests, without merging session settings, which takes six times as long and of which there are none."""
+        # `.netrc` is not read either: it has credentials for hosts that the user has not named here.
         headers = CaseInsensitiveDict({**self.headers})
         headers.update(request.headers)
         prepared = requests.PreparedRequest()
@@ -61,26 +60,26 @@ class Session(requests.Session):
         return prepared
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        # Also where requests only wants to know: it would read the body of the redirect, however long that is.
+        # requests would read the body of a redirect, however long it is.
         return None
 
 
 class Adapter(HTTPAdapter):
-    """Connections whose answers must begin in time as a whole: headers may drip too."""
+    """Pools of connections whose responses must begin in time as a whole; headers may arrive slowly too."""
 
     def __init__(self, alarms: AlarmClock, guard: URLGuard | None = None) -> None:
-        self._pools = _pools(alarms, guard)
+        self._pools = pool_classes(_Connection, alarms=alarms, guard=guard)
         self.guarded = guard is not None
-        #: What the environment says for each origin.
+        #: Settings of the environment by origin.
         self.environments: dict[Any, Any] = {}
-        super().__init__(pool_connections=POOL, pool_maxsize=POOL)
+        super().__init__(pool_connections=MAX_IDLE_CONNECTIONS, pool_maxsize=MAX_IDLE_CONNECTIONS)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = self._pools
 
     def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> Any:
-        """The host to connect to is the one that was judged: requests would read the URL once more, in its own way."""
+        """Connect to the host that was checked; requests would parse the URL again, with another parser."""
         _, settings = super().build_connection_pool_key_attributes(request, verify, cert)
         scheme, host, port = urls.parse(request.url).origin
         return {"scheme": scheme, "host": host, "port": port}, settings
@@ -92,70 +91,31 @@ class Adapter(HTTPAdapter):
         return manager
 
 
-def _pools(alarms: AlarmClock, guard: URLGuard | None) -> dict[str, type[urllib3.HTTPConnectionPool]]:
-    def getresponse(connection: Any, wait: Callable[[], Any]) -> Any:
-        sock: socket.socket | None = connection.sock
-        if connection.timeout is None or sock is None:
-            return wait()
-        alarm = alarms.set(time.monotonic() + connection.timeout, partial(_shut, sock))
+class _Connection(GuardedConnection):
+    """A connection whose response must begin within `timeout` as a whole: headers may arrive one by one."""
+
+    alarms: AlarmClock
+
+    @property
+    def response_class(self) -> type[http.client.HTTPResponse]:
+        return _Response
+
+    def getresponse(self) -> Any:
+        sock: socket.socket | None = self.sock
+        if self.timeout is None or sock is None:
+            return super().getresponse()  # type: ignore[misc]
+        alarm = self.alarms.set(time.monotonic() + self.timeout, partial(_shut, sock))
         try:
-            return wait()
+            return super().getresponse()  # type: ignore[misc]
         finally:
-            alarms.cancel(alarm)
+            self.alarms.cancel(alarm)
             if alarm.fired:
-                # Whatever it came to: headers that end too early pass for complete ones.
-                raise TimeoutError("the headers of the answer did not come in time")
-
-    def connect(connection: Any, plainly: Callable[[], socket.socket]) -> socket.socket:
-        return plainly() if guard is None else _connected(connection, guard)
-
-    class Plain(urllib3.connection.HTTPConnection):
-        response_class = _Response
-
-        def _new_conn(self) -> socket.socket:
-            return connect(self, super()._new_conn)
-
-        def getresponse(self) -> Any:
-            return getresponse(self, super().getresponse)
-
-    class Secure(urllib3.connection.HTTPSConnection):
-        response_class = _Response
-
-        def _new_conn(self) -> socket.socket:
-            return connect(self, super()._new_conn)
-
-        def getresponse(self) -> Any:
-            return getresponse(self, super().getresponse)
-
-    class PlainPool(urllib3.HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(urllib3.HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    return {"http": PlainPool, "https": SecurePool}
-
-
-def _connected(connection: Any, guard: URLGuard) -> socket.socket:
-    """A connection to one of the addresses that `guard` has judged: a name is looked up once."""
-    failure: Exception = OSError("no address")
-    try:
-        for address in guard.addresses(connection._dns_host, connection.port):
-            try:
-                return urllib3.util.connection.create_connection(
-                    address.sockaddr[:2], connection.timeout, socket_options=connection.socket_options
-                )
-            except OSError as error:
-                failure = error
-    except (UnsafeURLError, OSError) as error:
-        failure = error
-    if isinstance(failure, TimeoutError):
-        raise urllib3.exceptions.ConnectTimeoutError(connection, "the connection did not stand in time") from failure
-    raise urllib3.exceptions.NewConnectionError(connection, "no connection") from failure
+                # Whatever was read: headers that end early would be taken for complete ones.
+                raise TimeoutError("the headers of the response did not arrive in time")
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer whose headers are complete: the standard library takes a connection that breaks for their end."""
+    """A response with complete headers: the standard library takes a broken connection for the end of the headers."""
 
     def begin(self) -> None:
         fp, self.fp = self.fp, _Lines(self.fp)  # type: ignore[assignment]
@@ -166,12 +126,12 @@ class _Response(http.client.HTTPResponse):
                 self.fp = fp
 
 
-#: How an answer begins that refuses a request without TLS.
+#: The first bytes of a response that refuses a request without TLS.
 _TLS_ALERT = b"\x15\x03"
 
 
 class _Lines:
-    """The lines of a head."""
+    """The lines of the response's head."""
 
     def __init__(self, fp: Any) -> None:
         self._fp = fp
@@ -181,7 +141,7 @@ class _Lines:
         if line.startswith(_TLS_ALERT):
             raise http.client.RemoteDisconnected("the port speaks TLS; use https://")
         if not line.endswith(b"\n") and len(line) != limit:
-            raise http.client.RemoteDisconnected("the answer ended within its head")
+            raise http.client.RemoteDisconnected("the response ended within its headers")
         return line
 
     def close(self) -> None:
@@ -192,16 +152,16 @@ def _shut(sock: socket.socket) -> None:
     try:
         sock.shutdown(socket.SHUT_RD)
     except OSError:
-        pass  # closed meanwhile
+        pass  # closed already
 
 
 def timed_body(body: bytes | None, deadline: Deadline) -> bytes | io.BytesIO | None:
-    """`body` as requests takes it, so that sending it ends at the deadline."""
+    """`body` for requests, so that sending it ends at the deadline."""
     return body if body is None or len(body) < _LARGE_BODY else _LargeBody(body, deadline)
 
 
 class _LargeBody(io.BytesIO):
-    """A body that urllib3 sends piece by piece: a socket's time-out would bound the sending of all of it at once."""
+    """A body that urllib3 sends in chunks: the timeout of a socket would bound the sending of all of it."""
 
     def __init__(self, body: bytes, deadline: Deadline) -> None:
         super().__init__(body)

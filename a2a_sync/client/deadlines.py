@@ -1,14 +1,13 @@
-"""How long a client waits, and the clock that ends a wait which would go on.
+"""Time limits of a client, and the clock that enforces them.
 
-A socket's own time-out restarts with every byte, so a peer that drips keeps a reader for ever. What has to be over at a
-point in time is therefore ended from outside, by an `AlarmClock`. This room knows neither HTTP nor the protocol.
+The timeout of a socket restarts with every byte, so a peer that sends slowly can block a reader without end. What has to end at
+a point in time is therefore ended by an `AlarmClock` on another thread. This module knows neither HTTP nor the protocol.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import math
 import threading
 import time
@@ -16,11 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-#: How long the thread of an `AlarmClock` stays without an alarm to wait for, in seconds.
-_LINGER = 10.0
+#: Seconds after which the thread of an `AlarmClock` ends if there is no alarm.
+_IDLE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +28,10 @@ class Timeout:
     """Limits of a client, in seconds; None is no limit.
 
     Parameters:
-        connect: until the connection stands (for each address of the host), and for each step of sending a request.
-        idle: until the answer begins, and between two signs of life after that. Servers send a heartbeat on silent
-            streams (ours every 15 s), so a longer silence means that nobody is there.
-        overall: for a whole call, whatever happens in between.
+        connect: until the connection is established (for each address of the host), and for each step of sending a request.
+        read: until the response begins, and then between two reads. Servers send a keepalive on idle streams (this library
+            every 15 s), so a longer silence means that the server is gone.
+        total: for a whole call.
     """
 
     connect: float | None = 5.0
@@ -41,18 +41,38 @@ class Timeout:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
+            if value is not None and not isinstance(value, int | float):
+                raise TypeError(f"Timeout.{item.name} takes seconds, not {type(value).__name__}")
             if value is not None and not value > 0:
                 raise ValueError(f"Timeout.{item.name} must be positive, not {value!r}")
 
     @classmethod
     def of(cls, value: Timeout | float | None) -> Timeout:
-        """`value` itself; a number is the overall limit, None is the defaults."""
-        return value if isinstance(value, Timeout) else cls(total=value)
+        """`value` itself; a number is the total limit, None means the defaults.
+
+        Raises:
+            TypeError: it is something else, such as the pair of seconds that requests takes.
+            ValueError: it is not positive.
+        """
+        if isinstance(value, Timeout):
+            return value
+        check_seconds(value)
+        return cls(total=value)
+
+
+def check_seconds(timeout: object) -> None:
+    """Raises `TypeError` if `timeout` is neither None nor a number, `ValueError` if it is negative."""
+    if timeout is None:
+        return
+    if not isinstance(timeout, int | float):
+        raise TypeError(f"timeout takes seconds, not {type(timeout).__name__}; Timeout(…) is an argument of Client")
+    if timeout < 0:
+        raise ValueError(f"timeout must be positive, not {timeout!r}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Deadline:
-    """A point in time (monotonic seconds) by which something has to be over; infinity: no limit."""
+    """A point in time (monotonic seconds) at which something must end; infinity is no limit."""
 
     at: float = math.inf
 
@@ -63,12 +83,12 @@ class Deadline:
 
     @property
     def left(self) -> float | None:
-        """Seconds that are left (at least 0), None for no limit."""
+        """Seconds until then, at least 0; None without a limit."""
         return None if self.at == math.inf else max(0.0, self.at - time.monotonic())
 
     @property
     def expired(self) -> bool:
-        """It is over."""
+        """The deadline has passed."""
         return time.monotonic() >= self.at
 
 
@@ -77,7 +97,7 @@ NEVER = Deadline()
 
 
 class Alarm:
-    """One call that an `AlarmClock` has been asked for. ``fired`` says that it was made."""
+    """A function that an `AlarmClock` will call. ``fired``: it was called."""
 
     __slots__ = ("act", "fired")
 
@@ -87,10 +107,10 @@ class Alarm:
 
 
 class AlarmClock:
-    """Calls functions at points in time, on one daemon thread that lives while there is something to wait for.
+    """Calls functions at points in time, on one daemon thread, which runs while there are alarms.
 
-    The functions must not block: they close or shut down something that another thread waits for. Any thread may set
-    and cancel. After a fork the child starts with no alarms.
+    The functions must not block: they close or shut down something that another thread waits for. Alarms may be set and
+    cancelled on any thread. A forked child has no alarms.
     """
 
     def __init__(self) -> None:
@@ -98,7 +118,7 @@ class AlarmClock:
         renew_in_child(self)
 
     def renew(self) -> None:
-        """Begin anew without alarms, in a forked child."""
+        """In a forked child: start without alarms."""
         self._changed = threading.Condition()
         self._order = itertools.count()
         self._alarms: list[tuple[float, int, Alarm]] = []
@@ -107,7 +127,7 @@ class AlarmClock:
         self._closed = False
 
     def set(self, when: float, act: Callable[[], None]) -> Alarm:
-        """Call `act` at `when` (monotonic seconds), at once where that has passed."""
+        """Call `act` at `when` (monotonic seconds), or at once if that has passed."""
         alarm = Alarm(act)
         with self._changed:
             heapq.heappush(self._alarms, (when, next(self._order), alarm))
@@ -119,24 +139,24 @@ class AlarmClock:
             try:
                 threading.Thread(target=self._run, name="a2a-alarms", daemon=True).start()
             except RuntimeError:
-                # The call fails, for nobody would end it; the next one finds a thread or fails as well.
+                # The caller fails, because nothing would end it; the next alarm starts a thread or fails too.
                 self._running, alarm.act = False, None
                 raise
         return alarm
 
     def cancel(self, alarm: Alarm) -> None:
-        """Do not call it. It may be running right now, or have run."""
+        """Do not call the function; it may be running, or have run."""
         alarm.act = None
         with self._changed:
             self._cancelled += 1
             if self._cancelled > 64 and self._cancelled > len(self._alarms) // 2:
-                # Most alarms are cancelled long before their time: they must not pile up until then.
+                # Most alarms are cancelled long before their time, and must not accumulate until then.
                 self._alarms = [entry for entry in self._alarms if entry[2].act is not None]
                 heapq.heapify(self._alarms)
                 self._cancelled = 0
 
     def close(self) -> None:
-        """Forget all alarms and end the thread. The clock can be used again."""
+        """Discard all alarms and end the thread. The clock can be used again."""
         with self._changed:
             self._alarms.clear()
             self._closed = self._running
@@ -154,10 +174,10 @@ class AlarmClock:
                 logger.exception("an alarm failed")
 
     def _next(self) -> Alarm | None:
-        """Wait for the next alarm; None when there has been none for a while."""
+        """Wait for the next alarm; None if there has been none for a while."""
         with self._changed:
             while not self._closed:
-                left = self._alarms[0][0] - time.monotonic() if self._alarms else _LINGER
+                left = self._alarms[0][0] - time.monotonic() if self._alarms else _IDLE_SECONDS
                 if left <= 0:
                     return heapq.heappop(self._alarms)[2]
                 if not self._changed.wait(min(left, 3600.0)) and not self._alarms:

@@ -1,62 +1,74 @@
-"""What the endpoints over HTTP have in common: one call is one request, whose answer is a result or a stream.
+"""Endpoints over HTTP: one call is one request, whose response is a result or a stream.
 
-A binding adds how a request is written and how an answer is read. Codecs and the HTTP transport have their own rooms.
+`WireEndpoint` is the base of the endpoints of all bindings, which write requests and read responses. `FailoverEndpoint` calls
+the next address of an agent when one cannot be connected to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from a2a_sync import urls
 from a2a_sync.bindings.headers import VERSION, extension_headers
 from a2a_sync.bindings.sse import BlockSource, CutStream, EventReader, MalformedStream
-from a2a_sync.client.credentials import checked_header, display, may_know
+from a2a_sync.client.credentials import check_header
 from a2a_sync.client.deadlines import Deadline
-from a2a_sync.client.http import HttpAnswer, HttpTransport, Where
-from a2a_sync.client.stream import OneEvent
+from a2a_sync.client.http import ErrorContext, HttpResponse, HttpTransport
+from a2a_sync.client.stream import SingleEventStream
 from a2a_sync.codec import Codec, DecodeError
-from a2a_sync.errors import AgentError, MalformedResponseError, StreamInterruptedError
-from a2a_sync.operations import IDEMPOTENCY_KEY, Call, StreamItem
+from a2a_sync.errors import (
+    AgentError,
+    ConnectError,
+    MalformedResponseError,
+    StreamInterruptedError,
+    TransportError,
+    TransportTimeoutError,
+)
+from a2a_sync.operations import IDEMPOTENCY_KEY, AnyCall, Call, Endpoint, RequestT, ResultT, StreamItem
 from a2a_sync.telemetry import tracing
-from a2a_sync.types import Message, Task
+from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.types import Message, StreamResponse, Task
+
+logger = get_logger(__name__)
 
 
 class HttpRequest(NamedTuple):
-    """A request, but for what surrounds the call."""
+    """The part of an HTTP request that a binding writes."""
 
     verb: str
     url: str
     body: bytes | None
 
     def __repr__(self) -> str:
-        return f"HttpRequest({self.verb!r}, {display(self.url)!r})"
+        return f"HttpRequest({self.verb!r}, {urls.parse(self.url).shown!r})"
 
 
 class WireEndpoint:
     """Calls the agent at `url` in the version of `codec`. Safe from many threads.
 
     Raises (from a call, and from the streams it returns):
-        AgentError: the agent's own error.
-        TransportError: no usable answer came back.
-        ValueError: JSON cannot say the request.
+        AgentError: the error of the agent.
+        TransportError: no usable response arrived.
+        ValueError: the request cannot be written as JSON.
     """
 
-    #: The media type of what is sent, and those that are understood.
+    #: The media type of requests, and those accepted in responses.
     media_type = "application/json"
     accepts = "application/json"
-    #: Reads results that have to be trusted; raises where they may not be, gives None for all others.
-    vet: Callable[[Call, Any], Any] | None = None
+    #: Returns the results that must be verified, after verifying them, and None for all others.
+    verify_result: Callable[[AnyCall, Any], Any] | None = None
 
     def __init__(self, http: HttpTransport, url: str, codec: Codec) -> None:
         self._http = http
         self._url = url
-        self._agent = display(url)
-        self._trusted = may_know(http.home, url)
+        self._agent = urls.parse(url).shown
+        self._trusted = urls.may_send_credentials(http.home, url)
         self._codec = codec
 
-    # -- what a binding says --
+    # -- of a binding --
 
-    def _request(self, call: Call) -> HttpRequest:
+    def _write_request(self, call: AnyCall) -> HttpRequest:
         raise NotImplementedError
 
     def _read_answer(self, body: bytes, status: int) -> Any:
@@ -69,44 +81,46 @@ class WireEndpoint:
 
     # -- calls --
 
-    def __call__(self, call: Call) -> Any:
+    def __call__(self, call: Call[Any, Any]) -> Any:
         operation = call.operation
-        where = Where("stream" if operation.streaming else "send", self._agent, call.task_id)
+        error_context = ErrorContext("stream" if operation.streaming else "send", self._agent, call.task_id)
         deadlines = Deadline.after(call.context.timeout), Deadline.after(call.context.opening)
-        answer = self._ask(call, where, *deadlines)
+        response = self._send(call, error_context, *deadlines)
         if call.context.answer_headers is not None:
-            call.context.answer_headers.update({name.lower(): text for name, text in answer.headers.items()})
-        if operation.streaming and answer.ok and answer.content_type == "text/event-stream":
-            return WireEventStream(answer, self._codec, self._read_event)
-        value = self._result(answer, answer.read())
-        vet = self.vet
-        result = _load(lambda: vet(call, value), where) if vet is not None else None
-        if result is None:
-            result = _load(lambda: self._codec.load_result(operation, value), where)
-        return OneEvent(result) if operation.streaming else result
+            call.context.answer_headers.update({name.lower(): text for name, text in response.headers.items()})
+        if operation.streaming and response.ok and response.content_type == "text/event-stream":
+            return WireEventStream(response, self._codec, self._read_event)
+        value = self._result(response, response.read())
+        try:
+            result = None if self.verify_result is None else self.verify_result(call, value)
+            if result is None:
+                result = self._codec.load_result(operation, value)
+        except DecodeError as error:
+            raise _malformed(error, error_context) from None
+        return SingleEventStream(result) if operation.streaming else result
 
-    def _ask(self, call: Call, where: Where, deadline: Deadline, opening: Deadline) -> HttpAnswer:
-        return self._open(self._request(call), call, where, deadline, opening)
+    def _send(self, call: AnyCall, error_context: ErrorContext, deadline: Deadline, opening: Deadline) -> HttpResponse:
+        return self._open(self._write_request(call), call, error_context, deadline, opening)
 
     def _open(
-        self, request: HttpRequest, call: Call, where: Where, deadline: Deadline, opening: Deadline
-    ) -> HttpAnswer:
+        self, request: HttpRequest, call: AnyCall, error_context: ErrorContext, deadline: Deadline, opening: Deadline
+    ) -> HttpResponse:
         headers = self._headers(call, request)
         return self._http.open(
             request.verb,
             request.url,
             body=request.body,
             headers=headers,
-            where=where,
+            error_context=error_context,
             deadline=deadline,
             opening=opening,
         )
 
-    def _headers(self, call: Call, request: HttpRequest) -> dict[str, str]:
+    def _headers(self, call: AnyCall, request: HttpRequest) -> dict[str, str]:
         context = call.context
         headers = {
             **tracing.outgoing(),
-            **self._given(context.headers),
+            **self._call_headers(context.headers),
             VERSION: self._codec.version,
             "Accept": self.accepts,
         }
@@ -114,87 +128,117 @@ class WireEndpoint:
             headers["Content-Type"] = self.media_type
         if call.operation.streaming:
             headers["Accept"] = f"text/event-stream, {self.accepts}"
-            headers["Accept-Encoding"] = "identity"  # a compressed stream waits in buffers on its way
+            headers["Accept-Encoding"] = "identity"  # proxies and libraries buffer compressed streams
         if context.extensions:
             headers.update(dict.fromkeys(extension_headers(self._codec.version), ", ".join(context.extensions)))
         if context.last_event_id is not None:
             headers["Last-Event-ID"] = str(context.last_event_id)
         return headers
 
-    def _given(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """The headers of a call, which may be secret: another origin than the user's gets none but the protocol's own."""
+    def _call_headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """The headers of a call. They may be secret, so another origin than the user's gets the idempotency key only."""
         for name, value in headers.items():
-            checked_header(name, value)
+            check_header(name, value)
         return headers if self._trusted else {name: headers[name] for name in (IDEMPOTENCY_KEY,) if name in headers}
 
-    def _result(self, answer: HttpAnswer, body: bytes) -> Any:
-        """The result in an answer: its body tells, whatever the HTTP status (servers disagree on it, spec 9.5)."""
+    def _result(self, response: HttpResponse, body: bytes) -> Any:
+        """The JSON of the result in `body`. The body decides, not the HTTP status, on which servers differ (spec 9.5)."""
         try:
-            result = self._read_answer(body, answer.status)
+            result = self._read_answer(body, response.status)
         except AgentError as error:
             if error.retry_after is None:
-                error.retry_after = answer.retry_after
-            error.challenges = answer.challenges
+                error.retry_after = response.retry_after
+            error.challenges = response.challenges
             raise
         except DecodeError as error:
-            if not answer.ok:
-                raise answer.status_error(body) from None
-            kind = answer.content_type or "without a Content-Type"
-            raise MalformedResponseError(f"{error} (HTTP {answer.status}, {kind})", **answer.where.marks()) from None
-        if not answer.ok:
-            raise answer.status_error(body)
+            if not response.ok:
+                raise response.status_error(body) from None
+            kind = response.content_type or "without a Content-Type"
+            raise MalformedResponseError(
+                f"{error} (HTTP {response.status}, {kind})", **response.error_context.fields()
+            ) from None
+        if not response.ok:
+            raise response.status_error(body)
         return result
 
 
-def _load(load: Any, where: Where) -> Any:
-    try:
-        return load()
-    except DecodeError as error:
-        raise MalformedResponseError(f"the answer is not valid: {error}", **where.marks()) from None
+def _malformed(error: DecodeError, error_context: ErrorContext) -> MalformedResponseError:
+    return MalformedResponseError(f"the answer is not valid: {error}", **error_context.fields())
 
 
 class WireEventStream:
-    """The events of one streaming answer. Iterate on one thread; close from any. `read` gives the JSON in an event."""
+    """The events of one streaming response. Iterate on one thread; close from any. `read` returns the JSON of an event."""
 
-    def __init__(self, answer: HttpAnswer, codec: Codec, read: Callable[[str, str], Any]) -> None:
-        self._answer = answer
+    def __init__(self, response: HttpResponse, codec: Codec, read: Callable[[str, str], Any]) -> None:
+        self._response = response
         self._codec = codec
         self._read = read
 
     def __iter__(self) -> Iterator[StreamItem]:
         try:
-            for data, own_id, name in EventReader(BlockSource(self._answer.read_some)):
+            for data, event_id, name in EventReader(BlockSource(self._response.read_some)):
                 if not data:
                     continue
-                value = self._value(data, name)
-                event = self._event(value)
-                yield StreamItem(event, _number(own_id), last=self._codec.ends_stream(value), size=len(data))
+                # An error that the agent sends within the stream is raised.
+                value = self._read(data, name)
+                event = self._codec.load_event(value)
+                self._note_task(event)
+                yield StreamItem(event, _event_number(event_id), last=self._codec.ends_stream(value), size=len(data))
+        except DecodeError as error:
+            raise _malformed(error, self._response.error_context) from None
         except MalformedStream as error:
-            raise MalformedResponseError(str(error), **self._answer.where.marks()) from None
+            raise MalformedResponseError(str(error), **self._response.error_context.fields()) from None
         except CutStream as error:
-            if not self._answer.closed:
-                raise StreamInterruptedError(str(error), **self._answer.where.marks()) from None
+            if not self._response.closed:
+                raise StreamInterruptedError(str(error), **self._response.error_context.fields()) from None
         finally:
-            self._answer.close()
+            self._response.close()
 
-    def _value(self, data: str, name: str) -> Any:
-        """What one event carries; an error that the agent sent in the middle of the stream is raised."""
-        return _load(lambda: self._read(data, name), self._answer.where)
-
-    def _event(self, value: Any) -> Any:
-        where = self._answer.where
-        event = _load(lambda: self._codec.load_event(value), where)
+    def _note_task(self, event: StreamResponse) -> None:
+        """Remember the task of the stream for errors."""
+        error_context = self._response.error_context
         if isinstance(event, Task):
-            where.task_id = event.id
+            error_context.task_id = event.id
         elif not isinstance(event, Message):
-            where.task_id = event.task_id or where.task_id
-        return event
+            error_context.task_id = event.task_id or error_context.task_id
 
     def close(self) -> None:
-        """Hang up, at once, also while another thread waits for an event. The task goes on."""
-        self._answer.close()
+        """Close the connection at once, even while another thread waits for an event. The task continues."""
+        self._response.close()
 
 
-def _number(own_id: str | None) -> int | None:
-    """An event's number; servers that count differently (or not) send ids that are none."""
-    return int(own_id) if own_id and own_id.isascii() and own_id.isdigit() and len(own_id) < 19 else None
+def _event_number(event_id: str | None) -> int | None:
+    """The number in an event id; None for the ids of servers that do not number their events."""
+    return int(event_id) if event_id and event_id.isascii() and event_id.isdigit() and len(event_id) < 19 else None
+
+
+class FailoverEndpoint:
+    """Calls the first of `endpoints` that accepts a connection, and starts with it the next time (spec 5.2).
+
+    Only requests that were not sent are sent elsewhere. `cards.fallback_interfaces` selects the addresses. Safe from many
+    threads.
+
+    Raises (from a call):
+        TransportError: the failure of the first endpoint, if none accepts a connection.
+    """
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._endpoints = tuple(endpoints)
+        self._first = 0
+
+    def __call__(self, call: Call[RequestT, ResultT]) -> ResultT:
+        first: TransportError | None = None
+        count, begin = len(self._endpoints), self._first
+        for index in ((begin + step) % count for step in range(count)):
+            try:
+                result = self._endpoints[index](call)
+            except (ConnectError, TransportTimeoutError) as error:
+                if not isinstance(error, ConnectError) and error.phase != "connect":
+                    raise
+                logger.warning("%s cannot be reached: %s", error.agent, error.message)
+                first = first or error
+                continue
+            self._first = index
+            return result
+        assert first is not None
+        raise first

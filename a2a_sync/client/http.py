@@ -1,21 +1,21 @@
-"""HTTP as the client needs it: bytes out, bytes in, promptly and never for longer than allowed.
+"""The HTTP transport of the client: requests with credentials, and responses that are read within time limits.
 
-What the bytes mean is not known. Loading this room loads requests, so it is loaded with the first client that has a URL.
+It knows no protocol. Importing this module imports requests, so it is imported with the first client that has a URL.
 
-How limits are kept: urllib3's time-outs bound connecting and every single wait. What they do not bound (headers, bodies
-and streams that drip) is ended by an alarm that shuts the socket down for reading, which ends a blocked read at once in
-every framing and over TLS; a time-out set before each read would neither reach into urllib3's reading of chunk headers
-nor work with a user's own session.
+Time limits: the timeouts of urllib3 bound connecting and each single wait. What they do not bound (headers, bodies and
+streams that arrive slowly) is ended by an alarm that shuts the socket down for reading. That ends a blocked read at once in
+every framing and over TLS. A timeout set before each read would not apply to the chunk headers that urllib3 reads, nor to a
+session of the user.
 """
 
 from __future__ import annotations
 
 import http.client
 import os
-import time
+import ssl
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import requests
 import urllib3
@@ -23,38 +23,66 @@ from requests.auth import AuthBase
 from urllib3 import exceptions as u3
 
 from a2a_sync import urls
-from a2a_sync.client.cards import Page
 from a2a_sync.client.connections import Adapter, Session, timed_body
-from a2a_sync.client.credentials import checked_header, display, may_know, split_credentials
+from a2a_sync.client.credentials import Auth, RefreshingAuth, check_header, make_auth
 from a2a_sync.client.deadlines import NEVER, Alarm, AlarmClock, Deadline, Timeout
 from a2a_sync.client.errortext import error_text
-from a2a_sync.client.failures import Where as Where
-from a2a_sync.client.failures import failure, timed_out
-from a2a_sync.client.placing import Auth, as_auth
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import (
     CardAuthError,
     ConnectError,
     HTTPStatusError,
     MalformedResponseError,
+    StreamInterruptedError,
     TransportError,
+    TransportTimeoutError,
     UnsafeURLError,
 )
+from a2a_sync.outbound.http import retry_after
 from a2a_sync.outbound.urlguard import URLGuard
 
 if TYPE_CHECKING:
     from a2a_sync.card import AgentCard
 
-#: The largest answer that is not a stream, in bytes.
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
-_PIECE = 65536
-_REDIRECTS = 5
+_CHUNK_BYTES = 65536
+_MAX_REDIRECTS = 5
+
+
+class Page(NamedTuple):
+    """What is at a URL: the status of the answer, its body and its headers."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class ErrorContext:
+    """The context of a call for its errors: the step, the address of the agent, and the task if it is known."""
+
+    phase: str
+    agent: str
+    task_id: str = ""
+
+    def fields(self, phase: str = "") -> dict[str, str]:
+        """The arguments of a `TransportError`."""
+        return {"phase": phase or self.phase, "agent": self.agent, "task_id": self.task_id}
 
 
 class HttpTransport:
-    """Requests to one agent, with its credentials. Safe from many threads and across forks.
+    """Sends requests to one agent, with the user's credentials. Safe from many threads and across forks.
 
-    `home` is the address that the user gave: credentials and headers of the user go to its origin and to no other.
+    Parameters:
+        home: the URL that the user gave. Credentials, headers and the client certificate go to its origin only.
+        auth: the credentials, as for `Client`.
+        headers: headers of every request to that origin.
+        timeout: limits of each request.
+        alarms: ends reads at their deadline.
+        session: a session of the user's, used for all requests.
+        verify: as in requests; None: as the environment says.
+        cert: the client certificate, as in requests.
+        url_guard: checks every URL, except those that the user named.
+        max_response_bytes: largest decompressed body.
     """
 
     def __init__(
@@ -69,45 +97,47 @@ class HttpTransport:
         verify: bool | str | None = None,
         cert: str | tuple[str, str] | None = None,
         url_guard: URLGuard | None = None,
+        max_response_bytes: int,
     ) -> None:
         if url_guard is not None and session is not None:
             raise ValueError("url_guard needs connections of the client's own: leave session out")
-        self.home, in_url = split_credentials(home)
+        self.home, in_url = urls.split_credentials(home)
         if url_guard is not None:
             url_guard.check(self.home)
-        #: The address as it may be shown.
-        self.agent = display(self.home)
-        self._given = in_url if auth is None else auth
-        self._auth = as_auth(self._given)
-        self._headers = {name: checked_header(name, value) for name, value in (headers or {}).items()}
+        #: The address for errors and logs.
+        self.agent = urls.parse(self.home).shown
+        self._auth_argument = in_url if auth is None else auth
+        self._auth = make_auth(self._auth_argument)
+        self._headers = {name: check_header(name, value) for name, value in (headers or {}).items()}
         self._timeout = timeout
         self._alarms = alarms
         self._session = session
         self._verify = verify
         self._cert = cert
         self._guard = url_guard
-        #: By whether they lead only where the guard allows.
+        self._max_response_bytes = max_response_bytes
+        #: By whether their connections are guarded.
         self._adapters: dict[bool, Adapter] = {}
         renew_in_child(self)
 
     @property
     def has_secrets(self) -> bool:
-        """There are credentials or headers that another origin would not be given."""
-        return self._given is not None or bool(self._headers) or self._cert is not None
+        """There are credentials or headers, which are not sent to other origins."""
+        return self._auth_argument is not None or bool(self._headers) or self._cert is not None
 
-    def heed(self, card: AgentCard) -> None:
-        """From here on, send credentials as `card` wants them.
+    def apply_card_security(self, card: AgentCard) -> None:
+        """From now on, send credentials in the form that `card` asks for.
 
         Raises:
-            CardAuthError: there are none that it asks for.
+            CardAuthError: the card requires credentials that were not given.
         """
         try:
-            self._auth = as_auth(self._given, card)
+            self._auth = make_auth(self._auth_argument, card)
         except ValueError as error:
             raise CardAuthError(str(error), phase="card", agent=self.agent) from None
 
     def renew(self) -> None:
-        """In a forked child: a connection must not be used by two processes."""
+        """In a forked child: a connection must not be shared by two processes."""
         self._adapters = {}
 
     def open(
@@ -116,48 +146,66 @@ class HttpTransport:
         url: str,
         *,
         headers: Mapping[str, str],
-        where: Where,
+        error_context: ErrorContext,
         deadline: Deadline,
         opening: Deadline = NEVER,
         body: bytes | None = None,
         guarded: bool = True,
-    ) -> HttpAnswer:
-        """Send one request; its answer, of whatever status, with the body still to be read. Redirects are not followed.
+    ) -> HttpResponse:
+        """Send one request and return its response, of any status, before its body is read. Redirects are not followed.
 
-        `deadline` is for all of it, `opening` for the time until the body begins. `guarded`: a card, or what was read elsewhere,
-        names the URL; else it is the user's own.
+        Parameters:
+            method: the HTTP method.
+            url: the URL.
+            headers: headers of this request.
+            error_context: the context for errors.
+            deadline: the limit of the request and its response.
+            opening: the limit until the body begins.
+            body: the body; None for none.
+            guarded: the URL comes from a peer, and is checked by the guard.
 
         Raises:
             ConnectError: the request was not sent.
-            TransportTimeoutError: a limit ran out.
+            TransportTimeoutError: a limit was reached.
             TransportError: the connection broke.
         """
-        if not may_know(self.home, url):
-            answer = self._send(method, url, headers, body, None, where, deadline, opening, guarded=guarded)
-            answer.withheld = self._given is not None
-            return answer
+        if not urls.may_send_credentials(self.home, url):
+            response = self._send(method, url, headers, body, None, error_context, deadline, opening, guarded=guarded)
+            response.credentials_withheld = self._auth_argument is not None
+            return response
         auth = self._auth
         headers = {**self._headers, **headers}
-        self._make_ready(auth, deadline)
-        answer = self._send(method, url, headers, body, auth, where, deadline, opening)
-        retry_with = getattr(auth, "retry_with", None) if answer.status == 401 else None
-        if retry_with is not None and retry_with(answer.authorization):
-            # What was refused has done nothing: it may be sent again, once.
-            answer.close()
-            self._make_ready(auth, deadline)
-            answer = self._send(method, url, headers, body, auth, where, deadline, opening)
-        return answer
+        self._prepare_auth(auth, deadline)
+        response = self._send(method, url, headers, body, auth, error_context, deadline, opening)
+        if (
+            response.status == 401
+            and isinstance(auth, RefreshingAuth)
+            and auth.refresh_after_refusal(response.authorization)
+        ):
+            # A refused request had no effect: it may be sent again, once.
+            response.close()
+            self._prepare_auth(auth, deadline)
+            response = self._send(method, url, headers, body, auth, error_context, deadline, opening)
+        return response
 
-    def _make_ready(self, auth: AuthBase | None, deadline: Deadline) -> None:
-        if (ready := getattr(auth, "ready", None)) is not None:
-            ready(self._post, deadline)
+    def _prepare_auth(self, auth: AuthBase | None, deadline: Deadline) -> None:
+        if isinstance(auth, RefreshingAuth):
+            auth.prepare(self._post, deadline)
 
     def _post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> tuple[int, bytes]:
-        """Send a body to a server of another kind, with nothing of ours."""
-        answer = self._send(
-            "POST", url, headers, body, None, Where("token", display(url)), deadline, NEVER, guarded=False
+        """Post to a token server, without the credentials and headers for the agent."""
+        response = self._send(
+            "POST",
+            url,
+            headers,
+            body,
+            None,
+            ErrorContext("token", urls.parse(url).shown),
+            deadline,
+            NEVER,
+            guarded=False,
         )
-        return answer.status, answer.read()
+        return response.status, response.read()
 
     def _send(
         self,
@@ -166,19 +214,19 @@ class HttpTransport:
         headers: Mapping[str, str],
         body: bytes | None,
         auth: AuthBase | None,
-        where: Where,
+        error_context: ErrorContext,
         deadline: Deadline,
         opening: Deadline,
         *,
         guarded: bool = True,
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         if deadline.expired:
-            raise timed_out(where)
+            raise deadline_exceeded(error_context)
         if guarded and self._guard is not None:
             try:
                 self._guard.check(url)
             except UnsafeURLError as unsafe:
-                raise ConnectError(f"the URL {unsafe}", **where.marks("connect")) from None
+                raise ConnectError(f"the URL {unsafe}", **error_context.fields("connect")) from None
         refused: Exception
         try:
             response = self._requests_session(guarded).request(
@@ -191,38 +239,42 @@ class HttpTransport:
                 stream=True,
                 allow_redirects=False,
                 verify=self._verify,
-                # As with credentials: an origin that the user has not named gets none.
-                cert=self._cert if self._cert is not None and may_know(self.home, url) else None,
+                # As credentials: not for an origin that the user has not named.
+                cert=self._cert if self._cert is not None and urls.may_send_credentials(self.home, url) else None,
             )
         except requests.exceptions.InvalidHeader:
-            refused = ValueError("auth gave credentials that cannot stand in a header")
+            refused = ValueError("auth returned credentials that are not valid in a header")
+        except UnsafeURLError as unsafe:
+            refused = ConnectError(f"could not connect: the host {unsafe}", **error_context.fields("connect"))
         except (requests.RequestException, u3.HTTPError, OSError) as error:
-            refused = failure(error, where, deadline)
+            refused = transport_error(error, error_context, deadline)
         else:
-            return HttpAnswer(response, where, deadline, self._alarms)
+            return HttpResponse(response, error_context, deadline, self._alarms, self._max_response_bytes)
         # Not chained: the errors of requests and urllib3 show URLs and headers, which can hold secrets.
         raise refused
 
-    def get(self, url: str, *, headers: Mapping[str, str], where: Where, deadline: Deadline) -> Page:
-        """What is at `url`, redirects followed.
+    def get(self, url: str, *, headers: Mapping[str, str], error_context: ErrorContext, deadline: Deadline) -> Page:
+        """Read `url`, and follow redirects.
 
         Raises:
             TransportError: as `open`.
         """
-        for redirects_left in reversed(range(_REDIRECTS + 1)):
-            answer = self.open("GET", url, headers=headers, where=where, deadline=deadline)
-            target = answer.location
+        for redirects_left in reversed(range(_MAX_REDIRECTS + 1)):
+            response = self.open("GET", url, headers=headers, error_context=error_context, deadline=deadline)
+            target = response.location
             if target is None or not redirects_left:
                 break
-            answer.close()
+            response.close()
             try:
                 url = urls.join(url, target)
             except UnsafeURLError as error:
-                raise MalformedResponseError(f"the address that it redirects to {error}", **where.marks()) from None
-        return Page(answer.status, answer.read(), answer.headers)
+                raise MalformedResponseError(
+                    f"the URL that it redirects to {error}", **error_context.fields()
+                ) from None
+        return Page(response.status, response.read(), response.headers)
 
     def close(self) -> None:
-        """Close the connections that are kept. A session that was handed in stays open."""
+        """Close all idle connections. A session of the user stays open."""
         adapters, self._adapters = self._adapters, {}
         for adapter in adapters.values():
             adapter.close()
@@ -232,7 +284,7 @@ class HttpTransport:
         return urllib3.Timeout(connect=self._timeout.connect, read=self._timeout.read, total=total)
 
     def _requests_session(self, guarded: bool) -> requests.Session:
-        """A session for one request: cookies and redirects are a session's shared state, connections are the adapter's."""
+        """A session for one request: cookies are state of a session, connections belong to the adapter."""
         if self._session is not None:
             return self._session
         guard = self._guard if guarded else None
@@ -242,21 +294,29 @@ class HttpTransport:
         return Session(adapter)
 
 
-class HttpAnswer:
-    """An answer whose body is read by one thread and may be closed by any."""
+class HttpResponse:
+    """A response whose body is read by one thread, and which any thread may close."""
 
-    #: Credentials were not sent, because the address is of another origin.
-    withheld = False
+    #: Credentials were not sent, because the URL has another origin.
+    credentials_withheld = False
 
-    def __init__(self, response: requests.Response, where: Where, deadline: Deadline, alarms: AlarmClock) -> None:
+    def __init__(
+        self,
+        response: requests.Response,
+        error_context: ErrorContext,
+        deadline: Deadline,
+        alarms: AlarmClock,
+        max_bytes: int,
+    ) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
-        self.where = where
+        self.error_context = error_context
         self.closed = False
         self._response = response
         self._raw: Any = response.raw
         self._deadline = deadline
         self._alarms = alarms
+        self._max_bytes = max_bytes
         self._pid = os.getpid()
         self._reading = False
         self._expired = False
@@ -271,44 +331,44 @@ class HttpAnswer:
 
     @property
     def authorization(self) -> str:
-        """What the request said in ``Authorization``."""
+        """The ``Authorization`` header of the request."""
         sent: str = self._response.request.headers.get("Authorization", "")
         return sent
 
     @property
     def challenges(self) -> tuple[str, ...]:
-        """What the server says of how to authenticate."""
+        """The ``WWW-Authenticate`` headers."""
         return tuple(self._raw.headers.getlist("WWW-Authenticate"))
 
     @property
     def ok(self) -> bool:
-        """A status of success."""
+        """The status is a success."""
         return 200 <= self.status < 300
 
     @property
     def location(self) -> str | None:
-        """Where a redirect leads."""
+        """The target of a redirect; None for other responses."""
         return self.headers.get("Location") if self.status in (301, 302, 303, 307, 308) else None
 
     def read_some(self) -> bytes:
-        """The next bytes as soon as there are any; ``b""`` at the end, and after `close`.
+        """The next bytes, as soon as some arrive; ``b""`` at the end, and after `close`.
 
         Raises:
-            TransportTimeoutError: nothing came for too long, or the deadline has passed.
+            TransportTimeoutError: nothing arrived for too long, or the deadline passed.
             StreamInterruptedError: the connection of a stream broke.
             TransportError: the connection broke.
         """
         self._reading = True
         broken: TransportError | None = None
         try:
-            data: bytes = b"" if self.closed else self._raw.read1(_PIECE, decode_content=True) or b""
+            data: bytes = b"" if self.closed else self._raw.read1(_CHUNK_BYTES, decode_content=True) or b""
         except Exception as error:
-            # A response that another thread closes fails in many ways, also inside of urllib3.
+            # Reading a response that another thread closes fails in many ways, also inside urllib3.
             if not self.closed:
                 self._release()
                 if not isinstance(error, (u3.HTTPError, http.client.HTTPException, OSError)):
                     raise
-                broken = failure(error, self.where, self._deadline)
+                broken = transport_error(error, self.error_context, self._deadline)
                 broken.answered = self.ok
             data = b""
         finally:
@@ -318,7 +378,7 @@ class HttpAnswer:
         if self.closed:
             self._release()
             if self._expired:
-                raise timed_out(self.where)
+                raise deadline_exceeded(self.error_context)
             return b""
         if not data:
             self._release()
@@ -328,7 +388,7 @@ class HttpAnswer:
         """The whole body.
 
         Raises:
-            MalformedResponseError: it is larger than `MAX_ANSWER_BYTES`.
+            MalformedResponseError: it is larger than the client's ``max_response_bytes``.
             TransportError: as `read_some`.
         """
         pieces = []
@@ -337,26 +397,27 @@ class HttpAnswer:
             while data := self.read_some():
                 pieces.append(data)
                 size += len(data)
-                if size > MAX_ANSWER_BYTES:
+                if size > self._max_bytes:
                     raise MalformedResponseError(
-                        f"the answer is larger than {MAX_ANSWER_BYTES} bytes", **self.where.marks()
+                        f"the answer is larger than {self._max_bytes} bytes (max_response_bytes)",
+                        **self.error_context.fields(),
                     )
         finally:
             self.close()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
-        """Stop reading, at once, also where another thread is blocked in a read."""
+        """Stop reading at once, even while another thread is blocked in a read."""
         if self.closed:
             return
         self.closed = True
         try:
-            # Closing would wait for the reader; shutting down ends its read. A forked child leaves the connection alone:
-            # the parent still reads from it.
+            # Closing would wait for the reader; a shutdown ends its read. A forked child leaves the connection of its parent
+            # alone.
             if self._pid == os.getpid():
                 self._raw.shutdown()
         except (ValueError, RuntimeError, OSError, AttributeError):
-            pass  # at its end already, or no socket
+            pass  # at its end, or without a socket
         if not self._reading:
             self._release()
 
@@ -371,37 +432,109 @@ class HttpAnswer:
         try:
             self._response.close()
         except (ValueError, RuntimeError, OSError, AttributeError):
-            pass  # closed by two threads at a time
+            pass  # closed by two threads at once
 
     def status_error(self, body: bytes) -> HTTPStatusError:
-        """The error for an answer that is an HTTP error and not A2A; its message has what `body` says."""
+        """The error for an HTTP error without an A2A body; its message includes the text of the error in `body`."""
         message = f"HTTP {self.status} {http.client.responses.get(self.status, '')}".rstrip()
         if self.location is not None:
-            message += f"; the redirect{self._shown_location} is not followed"
+            message += f"; the redirect{self._location_text} is not followed"
         elif self.status in (401, 403):
             scheme = self.headers.get("WWW-Authenticate", "").partition(" ")[0]
             if scheme:
                 message += f"; the agent asks for {scheme} credentials"
-            if self.withheld:
-                message += "; credentials were not sent, because the card names an address of another origin"
-        if said := error_text(body, self.headers.get("Content-Type", "")):
-            message += f": {said}"
-        return HTTPStatusError(message, status=self.status, retry_after=self.retry_after, **self.where.marks())
+            if self.credentials_withheld:
+                message += "; credentials were not sent, because the card names an address on another origin"
+        if text := error_text(body, self.headers.get("Content-Type", "")):
+            message += f": {text}"
+        return HTTPStatusError(
+            message, status_code=self.status, retry_after=self.retry_after, **self.error_context.fields()
+        )
 
     @property
-    def _shown_location(self) -> str:
+    def _location_text(self) -> str:
         try:
-            return f" to {display(urls.join(self._response.url, self.location or ''))}"
+            return f" to {urls.parse(urls.join(self._response.url, self.location or '')).shown}"
         except UnsafeURLError:
             return ""
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds after which the server wants to be asked again."""
-        value = self.headers.get("Retry-After", "").strip()
-        if value.isascii() and value.isdigit() and len(value) < 10:
-            return float(value)
-        try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-        except (ValueError, TypeError, OverflowError):
-            return None
+        """Seconds that the server asks the client to wait; None if it does not."""
+        return retry_after(self.headers)
+
+
+# -- errors of requests, urllib3 and the socket -------------------------------------------------------------------------
+# No text contains a URL, which can contain secrets.
+
+
+def transport_error(error: Exception, error_context: ErrorContext, deadline: Deadline) -> TransportError:
+    """The `TransportError` for an error of requests, urllib3 or the socket."""
+    cause = _root_cause(error)
+    text = _describe(cause, error_context)
+    if deadline.expired:
+        return deadline_exceeded(error_context)
+    if isinstance(error, (requests.ConnectTimeout, u3.ConnectTimeoutError)):
+        return TransportTimeoutError("the connection was not established in time", **error_context.fields("connect"))
+    if isinstance(error, (requests.ReadTimeout, u3.ReadTimeoutError)):
+        return TransportTimeoutError("the agent has been silent for too long", **error_context.fields())
+    if isinstance(error, requests.RequestException) and _is_before_sending(error):
+        return ConnectError(f"could not connect: {text}", **error_context.fields("connect"))
+    if isinstance(cause, TimeoutError):
+        return TransportTimeoutError("the request could not be sent in time", **error_context.fields())
+    if error_context.phase == "stream":
+        return StreamInterruptedError(f"the stream broke: {text}", **error_context.fields())
+    return TransportError(f"the connection broke: {text}", **error_context.fields())
+
+
+def deadline_exceeded(error_context: ErrorContext) -> TransportTimeoutError:
+    return TransportTimeoutError("the overall limit ran out", **error_context.fields())
+
+
+def _is_before_sending(error: requests.RequestException) -> bool:
+    """No byte of the request was sent, so it is safe to send it again."""
+    if isinstance(error, requests.exceptions.SSLError):
+        cause = _root_cause(error)
+        # An alert can also be the answer to a request that was sent (TLS 1.3 asks for client certificates late).
+        return not (isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""))
+    if isinstance(error, (requests.exceptions.ProxyError, requests.exceptions.InvalidURL)):
+        return True
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(reason, (u3.NewConnectionError, u3.NameResolutionError))
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    for _ in range(10):
+        below = [getattr(error, "reason", None), *reversed(error.args), error.__cause__]
+        inner = next((one for one in below if isinstance(one, BaseException)), None)
+        if inner is None:
+            break
+        error = inner
+    return error
+
+
+#: How `ssl` reports a response that is not TLS, by release of OpenSSL.
+_NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "UNKNOWN_PROTOCOL", "HTTP_REQUEST"}
+
+
+def _describe(error: BaseException, error_context: ErrorContext) -> str:
+    """One line without URLs."""
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        return "the port does not speak TLS; use http://"
+    text = _error_text(error)
+    # Many servers close a connection in the wrong protocol without an response. The card is the first request.
+    hints = {"http": "serves TLS, use https://", "https": "does not speak TLS, use http://"}
+    closed = isinstance(error, (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError)) and "://" not in text
+    if closed and error_context.phase == "card" and (hint := hints.get(error_context.agent.partition(":")[0])):
+        text += f"; if this port {hint}"
+    return text
+
+
+def _error_text(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not trusted ({error.verify_message})"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, (http.client.HTTPException, OSError)):
+        return str(error) or type(error).__name__
+    return type(error).__name__

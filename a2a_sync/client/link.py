@@ -1,22 +1,32 @@
-"""What a card leads to: one agent's endpoint, and how each call to it is marked and followed."""
+"""A link to an agent: the endpoint that its card names, with the context of calls, their retries and their streams."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from functools import partial
+from typing import TYPE_CHECKING
 
+from a2a_sync import urls
 from a2a_sync.bindings.headers import VERSION
+from a2a_sync.bindings.registry import BINDINGS
 from a2a_sync.card import AgentCard, AgentInterface
-from a2a_sync.client.cards import FOR_EVER, Kept, Wanted, dialect, fetch_card, stand_ins, usable_interfaces
+from a2a_sync.client.arguments import CallOptions, check_extensions
+from a2a_sync.client.cards import (
+    NEVER_EXPIRES,
+    CacheEntry,
+    InterfaceFilter,
+    fallback_interfaces,
+    fetch_card,
+    protocol_version_of,
+    usable_interfaces,
+)
 from a2a_sync.client.deadlines import NEVER, AlarmClock, Deadline
-from a2a_sync.client.local import LocalEndpoint
-from a2a_sync.client.repeating import again, persist
-from a2a_sync.client.resume import Resumption
-from a2a_sync.client.retry import Retry
-from a2a_sync.client.stream import TaskStream
+from a2a_sync.client.local import LocalAgent, LocalEndpoint
+from a2a_sync.client.retry import READ, READ_ONCE, RESUME, SEND, Policy, Retry, RetryLoop
+from a2a_sync.client.stream import Resumption, TaskStream
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import AgentError, TransportError, UnsupportedOperationError
@@ -32,65 +42,36 @@ from a2a_sync.operations import (
     Endpoint,
     EventStream,
     Operation,
+    RequestT,
+    ResultT,
 )
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.telemetry.tracing import traced
 from a2a_sync.types import GetTaskRequest, Message, SendMessageRequest, SubscribeToTaskRequest, Task
 
 if TYPE_CHECKING:
+    from a2a_sync.client.cards import CardTrust
     from a2a_sync.client.endpoint import WireEndpoint
-    from a2a_sync.client.http import HttpTransport
-    from a2a_sync.client.trust import CardTrust
-
+    from a2a_sync.client.http import HttpTransport, Page
 
 logger = get_logger(__name__)
 
-#: Seconds that the look at a task may take whose stream ended without an answer.
-_STORED_TIMEOUT = 5.0
-#: Where a stream that is refused just breaks.
-BREAKING = ("0.3", "HTTP+JSON")
+#: Seconds for GetTask after a stream that ended without an answer.
+_STORED_TASK_TIMEOUT = 5.0
+#: The protocol version and binding in which the official servers break a stream instead of refusing it.
+_BREAKS_REFUSED_STREAMS = ("0.3", "HTTP+JSON")
+#: The options of a call that change its link.
+_LINK_OPTIONS = {"headers", "extensions", "tenant"}
 
 
-class CallOptions(TypedDict, total=False):
-    """What every method that calls an agent takes, besides arguments of its own.
+class SharedResources:
+    """What all calls of one client share: retry settings, alarms, open streams, and whether the client is closed."""
 
-    Parameters:
-        timeout: seconds for all of it, in place of the client's overall limit.
-        headers: sent besides those of the client, over which they stand; only to the same origin as `auth`.
-        extensions: URIs of extensions to activate besides those of the client.
-        tenant: the tenant to call for, in place of the one that the card names. Protocol 0.3 has none.
-    """
-
-    timeout: float | None
-    headers: Mapping[str, str]
-    extensions: Sequence[str]
-    tenant: str
-
-
-def check_options(options: CallOptions) -> None:
-    """Raises `TypeError` where one of `options` is none."""
-    if unknown := options.keys() - CallOptions.__optional_keys__:
-        raise TypeError(
-            f"unexpected argument {min(unknown)!r}; all calls take {', '.join(CallOptions.__annotations__)}"
-        )
-
-
-def as_uris(extensions: Sequence[str]) -> tuple[str, ...]:
-    """What a user gave for ``extensions``."""
-    if isinstance(extensions, str):
-        raise TypeError("extensions takes a list of URIs, not one string")
-    return tuple(extensions)
-
-
-#: The options that concern more than the time a call may take.
-_MARKS = {"headers", "extensions", "tenant"}
-
-
-class Surroundings:
-    """What all calls of one client share: its patience, alarms and open streams, and whether it was closed."""
-
-    def __init__(self, headers: Mapping[str, str], extensions: tuple[str, ...], retry: Retry) -> None:
+    def __init__(
+        self, headers: Mapping[str, str], extensions: tuple[str, ...], retry: Retry, max_task_bytes: int
+    ) -> None:
         self.headers = headers
+        self.max_task_bytes = max_task_bytes
         self.extensions = extensions
         self.retry = retry
         self.alarms = AlarmClock()
@@ -99,7 +80,7 @@ class Surroundings:
         renew_in_child(self)
 
     def renew(self) -> None:
-        """In a forked child: what streams and waits belongs to the parent."""
+        """In a forked child: streams and pauses belong to the parent."""
         was_closed = self.closed.is_set()
         self.closed = threading.Event()
         if was_closed:
@@ -108,12 +89,12 @@ class Surroundings:
         self._streams: weakref.WeakSet[TaskStream] = weakref.WeakSet()
 
     def add(self, stream: TaskStream) -> None:
-        """Close `stream` with the client, if it lives that long."""
+        """Close `stream` with the client, if it still exists then."""
         with self._lock:
             self._streams.add(stream)
 
     def close(self) -> None:
-        """End what streams and what waits."""
+        """End all streams and pauses."""
         self.closed.set()
         with self._lock:
             streams = list(self._streams)
@@ -124,30 +105,41 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The way to one agent.
+    """A link to one agent: what its card says, and the endpoint that is called.
 
-    ``streams_sends``: a blocking send goes as a stream there. ``repeats``: the agent knows a send again by its key.
+    Parameters:
+        card: the card of the agent.
+        endpoint: sends calls to the agent.
+        agent: the agent's address or name, for errors and logs.
+        version: the protocol version that is spoken.
+        shared: what all calls of the client share.
+        streams_sends: a blocking send is sent as a stream.
+        deduplicates_sends: the agent recognises a repeated send by its idempotency key.
+        tenant: the tenant of every request.
+        headers: HTTP headers of every request, with names in lower case.
+        extensions: URIs of the extensions to activate.
+        cache_entry: how long the card may be used.
     """
 
     card: AgentCard
     endpoint: Endpoint
     agent: str
     version: str
-    surroundings: Surroundings
+    shared: SharedResources
     streams_sends: bool
-    repeats: bool
+    deduplicates_sends: bool
     tenant: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     extensions: tuple[str, ...] = ()
-    kept: Kept = field(default=FOR_EVER, repr=False)
+    cache_entry: CacheEntry = field(default=NEVER_EXPIRES, repr=False)
 
-    def marked(self, options: CallOptions) -> Link:
-        """This link for one call with `options`: the link itself where they say nothing of it.
+    def with_options(self, options: CallOptions) -> Link:
+        """This link with the options of one call applied; the link itself if they do not concern it.
 
         Raises:
-            UnsupportedOperationError: a tenant, and the agent's version of the protocol has none.
+            UnsupportedOperationError: a tenant, which protocol 0.3 does not have.
         """
-        if _MARKS.isdisjoint(options):
+        if _LINK_OPTIONS.isdisjoint(options):
             return self
         tenant = options.get("tenant")
         if tenant and self.version == "0.3":
@@ -157,35 +149,48 @@ class Link:
             self,
             tenant=self.tenant if tenant is None else tenant,
             headers={**self.headers, **lower},
-            extensions=tuple(dict.fromkeys((*self.extensions, *as_uris(options.get("extensions", ()))))),
+            extensions=tuple(dict.fromkeys((*self.extensions, *check_extensions(options.get("extensions", ()))))),
         )
 
     @property
     def streaming(self) -> bool:
-        """The agent says that it streams."""
+        """The card announces streaming."""
         return bool(self.card.capabilities.streaming)
 
     @property
-    def may_repeat(self) -> bool:
-        """A send whose answer is lost may be made again, if it has a key."""
-        return self.repeats and bool(self.surroundings.retry)
+    def retries_sends(self) -> bool:
+        """A send with a key is retried when its answer is lost."""
+        return self.deduplicates_sends and bool(self.shared.retry)
+
+    def retrying(self, policy: Policy, deadline: Deadline, *, phase: str = "send", task_id: str = "") -> RetryLoop:
+        """A loop for one call of this link, which retries the failures that `policy` names."""
+        shared = self.shared
+        return RetryLoop(policy, shared.retry, deadline, shared.closed, agent=self.agent, phase=phase, task_id=task_id)
+
+    # -- calls --
 
     def call(
         self,
-        operation: Operation,
-        request: Any,
+        operation: Operation[RequestT, ResultT],
+        request: RequestT,
         deadline: Deadline,
         last_event_id: int | None = None,
         *,
         opening: Deadline = NEVER,
         key: str = "",
-    ) -> Any:
-        """The result of one operation, for the tenant that the card names (spec 8.3.2: in every request).
+    ) -> ResultT:
+        """The result of one operation, called once.
 
-        `opening` is the limit until the answer begins; `key` the one by which the agent knows a send again.
+        Parameters:
+            operation: the operation.
+            request: its request; the link's tenant is added (spec 8.3.2).
+            deadline: the limit of the whole call.
+            last_event_id: the event after which a stream is resumed.
+            opening: the limit until the answer begins.
+            key: the idempotency key of a send.
         """
         extensions = self.extensions
-        if key and self.repeats and IDEMPOTENT_SEND not in extensions:
+        if key and self.deduplicates_sends and IDEMPOTENT_SEND not in extensions:
             extensions += (IDEMPOTENT_SEND,)
         context = CallContext(
             headers={**self.headers, IDEMPOTENCY_KEY: key} if key else self.headers,
@@ -201,169 +206,193 @@ class Link:
             )
 
     def send(self, request: SendMessageRequest, deadline: Deadline, key: str) -> Task | Message:
-        """SendMessage. Where its answer is lost, it is made again if the agent knows it again by `key`."""
-        attempt = self._sending(SEND_MESSAGE, request, deadline, key)
-        result: Task | Message = (
-            persist(self, deadline, attempt, stream=False) if key and self.may_repeat else attempt(NEVER)
-        )
-        return result
+        """SendMessage, retried after a lost answer if the agent deduplicates by `key`."""
+
+        def attempt(_: Deadline) -> Task | Message:
+            return self.call(SEND_MESSAGE, request, deadline, key=key)
+
+        if key and self.retries_sends:
+            return self.retrying(SEND, deadline).run(attempt)
+        return attempt(NEVER)
 
     def stream(self, request: SendMessageRequest, deadline: Deadline, key: str, *, complete: bool = True) -> TaskStream:
-        """SendStreamingMessage, in the same way; unless `complete`, an answer that was not streamed is not asked for."""
-        attempt = self._sending(SEND_STREAMING_MESSAGE, request, deadline, key)
-        repeat = attempt if key and self.may_repeat else None
-        source = attempt(NEVER) if repeat is None else persist(self, deadline, repeat, stream=True)
-        resumption = Resumption(self, deadline, repeat=repeat, is_send=True)
-        return self.listen(
-            source, request.message.task_id, resumption, stored=self._stored(deadline) if complete else None
+        """SendStreamingMessage, retried as `send`. With `complete`, an answer that was not streamed is read by GetTask."""
+
+        def attempt(opening: Deadline) -> EventStream:
+            return self.call(SEND_STREAMING_MESSAGE, request, deadline, opening=opening, key=key)
+
+        repeat = attempt if key and self.retries_sends else None
+        source = attempt(NEVER) if repeat is None else self.retrying(SEND, deadline, phase="stream").run(repeat)
+        resumption = self._resumption(deadline, repeat=repeat, is_send=True)
+        read_stored = self._stored_task_reader(deadline) if complete else None
+        return self.task_stream(source, request.message.task_id, resumption, read_stored=read_stored)
+
+    def get_task(self, task_id: str, deadline: Deadline, opening: Deadline = NEVER) -> Task:
+        """GetTask, once."""
+        return self.call(GET_TASK, GetTaskRequest(id=task_id), deadline, opening=opening)
+
+    def open_subscription(
+        self, task_id: str, deadline: Deadline, last_event_id: int | None = None, opening: Deadline = NEVER
+    ) -> EventStream:
+        """SubscribeToTask, once: the events as the agent sends them."""
+        return self.call(
+            SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id=task_id), deadline, last_event_id, opening=opening
         )
 
-    def _sending(
-        self, operation: Operation, request: SendMessageRequest, deadline: Deadline, key: str
-    ) -> Callable[[Deadline], Any]:
-        return lambda opening: self.call(operation, request, deadline, opening=opening, key=key)
+    def subscribe(
+        self, task_id: str, deadline: Deadline, last_event_id: int | None = None, *, policy: Policy = READ
+    ) -> TaskStream:
+        """SubscribeToTask, retried as `policy` says: a stream that is resumed when it is cut."""
+        retries = self.retrying(policy, deadline, phase="stream", task_id=task_id)
+        source = retries.run(lambda _: self.open_subscription(task_id, deadline, last_event_id))
+        return self.task_stream(
+            source, task_id, self._resumption(deadline), last_event_id, self._stored_task_reader(deadline)
+        )
 
-    def subscribe(self, task_id: str, deadline: Deadline, last_event_id: int | None = None) -> TaskStream:
-        """SubscribeToTask."""
-        source = self.call(SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id=task_id), deadline, last_event_id)
-        return self.listen(source, task_id, Resumption(self, deadline), last_event_id, self._stored(deadline))
+    # -- streams --
 
-    def _stored(self, deadline: Deadline) -> Callable[[str], Task | None]:
-        """What gets the task that the agent has stored; None where it cannot be had."""
-
-        def stored(task_id: str) -> Task | None:
-            try:
-                limit = min(deadline, Deadline.after(_STORED_TIMEOUT))
-                task: Task = self.call(GET_TASK, GetTaskRequest(id=task_id), limit)
-            except (AgentError, TransportError) as error:
-                logger.info("the stream of a task ended without an answer, and GetTask failed: %s", error)
-                return None
-            return task
-
-        return stored
-
-    def listen(
+    def task_stream(
         self,
         source: EventStream,
         task_id: str,
         resumption: Resumption | None = None,
         last_event_id: int | None = None,
-        stored: Callable[[str], Task | None] | None = None,
+        read_stored: Callable[[str], Task | None] | None = None,
     ) -> TaskStream:
-        """`source` as the stream of a task, closed with the client; `stored` gets that task if `source` lacks its answer."""
+        """`source` as the stream of a task, which is closed with the client. `read_stored` reads an answer missing in it."""
         stream = TaskStream(
             source,
             agent=self.agent,
-            alarms=self.surroundings.alarms,
+            alarms=self.shared.alarms,
             task_id=task_id,
             last_event_id=last_event_id,
-            resumption=resumption if self.surroundings.retry else None,
-            stored=stored,
+            resumption=resumption if self.shared.retry else None,
+            read_stored=read_stored,
+            max_task_bytes=self.shared.max_task_bytes,
         )
-        self.surroundings.add(stream)
+        self.shared.add(stream)
         return stream
 
+    def _resumption(
+        self,
+        deadline: Deadline,
+        *,
+        repeat: Callable[[Deadline], EventStream] | None = None,
+        is_send: bool = False,
+    ) -> Resumption:
+        # The event belongs to the stream: closing the client closes its streams, which sets it.
+        retries = RetryLoop(RESUME, self.shared.retry, deadline, threading.Event(), agent=self.agent, phase="stream")
+        return Resumption(self, deadline, retries, repeat=repeat, is_send=is_send)
 
-class _Whom(NamedTuple):
-    """Whose card is asked for."""
+    def _stored_task_reader(self, deadline: Deadline) -> Callable[[str], Task | None]:
+        """A function that returns the task as the agent has stored it; None if it cannot be read."""
 
-    agent: str
-    surroundings: Surroundings
+        def read_stored(task_id: str) -> Task | None:
+            try:
+                return self.get_task(task_id, min(deadline, Deadline.after(_STORED_TASK_TIMEOUT)))
+            except (AgentError, TransportError) as error:
+                logger.info("the stream of a task ended without an answer, and GetTask failed: %s", error)
+                return None
+
+        return read_stored
 
 
 def http_link(
     http: HttpTransport,
     card: AgentCard | None,
-    wanted: Wanted,
-    surroundings: Surroundings,
+    interface_filter: InterfaceFilter,
+    shared: SharedResources,
     deadline: Deadline,
-    trust: CardTrust | None = None,
+    card_trust: CardTrust | None = None,
     *,
-    files_twice: bool = False,
-    kept: Kept = FOR_EVER,
+    double_base64_files: bool = False,
+    cache_entry: CacheEntry = NEVER_EXPIRES,
 ) -> Link:
-    """The way to an agent over HTTP; where `card` is not given, it is read from the agent's address, and `trust` checks it.
+    """A link to an agent over HTTP.
 
-    `kept` says how long a given card holds.
+    Parameters:
+        http: the transport to the agent's address.
+        card: the card of the agent; None reads it from the agent's address.
+        interface_filter: which interfaces of the card may be called.
+        shared: what all calls of the client share.
+        deadline: the limit for reading the card.
+        card_trust: verifies the card that is read, and extended cards.
+        double_base64_files: the agent encodes files twice.
+        cache_entry: how long the given card may be used.
 
     Raises:
         CardNotFoundError, TransportError: the card cannot be read.
-        CardSignatureError: it may not be trusted.
-        CardAuthError: it asks for credentials that there are not.
-        VersionNotSupportedError: it names no interface that this client speaks.
+        CardSignatureError: the card is not trusted.
+        CardAuthError: the card requires credentials that the client does not have.
+        VersionNotSupportedError: the card lists no interface that this client supports.
     """
-    from a2a_sync.client.credentials import display
-    from a2a_sync.client.http import Where
+    from a2a_sync.client.http import ErrorContext
 
     if card is None:
-        headers = {"Accept": "application/json", VERSION: wanted.version or "1.0"}
-        where = Where("card", http.agent)
-        # Once, unless an answer has begun: nothing has ever come from there, and it may be no agent at all.
-        whom = _Whom(http.agent, surroundings)
-        card, kept = fetch_card(
-            lambda url: again(
-                whom, deadline, lambda: http.get(url, headers=headers, where=where, deadline=deadline), once=True
-            ),
-            http.home,
-            None if trust is None else lambda document: trust.check(document, deadline),
-        )
-    interface, *others = usable_interfaces(card, wanted)
-    http.heed(card)
-    spoken = dialect(interface.protocol_version)
-    reached = [interface, *(() if http.has_secrets else stand_ins(interface, others))]
-    codecs = [by_version(spoken, one.protocol_binding.upper(), files_twice=files_twice) for one in reached]
-    endpoints = [_endpoint(http, one, codec, trust) for one, codec in zip(reached, codecs, strict=True)]
+        headers = {"Accept": "application/json", VERSION: interface_filter.version or "1.0"}
+        error_context = ErrorContext("card", http.agent)
+        retry, closed = shared.retry, shared.closed
+
+        def get(url: str) -> Page:
+            retries = RetryLoop(READ_ONCE, retry, deadline, closed, agent=http.agent, phase="card")
+            return retries.run(lambda _: http.get(url, headers=headers, error_context=error_context, deadline=deadline))
+
+        verify = None if card_trust is None else partial(card_trust.verify, deadline=deadline)
+        card, cache_entry = fetch_card(get, http.home, verify)
+    interface, *others = usable_interfaces(card, interface_filter)
+    http.apply_card_security(card)
+    version = protocol_version_of(interface)
+    called = [interface, *(() if http.has_secrets else fallback_interfaces(interface, others))]
+    codecs = [
+        by_version(version, one.protocol_binding.upper(), double_base64_files=double_base64_files) for one in called
+    ]
+    endpoints = [_make_endpoint(http, one, codec, card_trust) for one, codec in zip(called, codecs, strict=True)]
+    breaks_streams = (version, interface.protocol_binding.upper()) == _BREAKS_REFUSED_STREAMS
     return Link(
         card=card,
-        endpoint=_reaching(endpoints),
-        agent=display(interface.url),
-        version=spoken,
-        surroundings=surroundings,
-        # A stream outlives idle limits on its way, and names the task before anything can go wrong. The official servers of
-        # 0.3 have no way to refuse one over HTTP+JSON but to break it.
-        streams_sends=bool(card.capabilities.streaming) and (spoken, interface.protocol_binding.upper()) != BREAKING,
-        repeats=any(extension.uri == IDEMPOTENT_SEND for extension in card.capabilities.extensions),
+        endpoint=_with_failover(endpoints),
+        agent=urls.parse(interface.url).shown,
+        version=version,
+        shared=shared,
+        # A stream survives idle limits of proxies, and names the task before anything can fail.
+        streams_sends=bool(card.capabilities.streaming) and not breaks_streams,
+        deduplicates_sends=any(extension.uri == IDEMPOTENT_SEND for extension in card.capabilities.extensions),
         tenant=interface.tenant,
-        extensions=surroundings.extensions,
-        kept=kept,
+        extensions=shared.extensions,
+        cache_entry=cache_entry,
     )
 
 
-def _reaching(endpoints: list[Endpoint]) -> Endpoint:
+def _with_failover(endpoints: list[Endpoint]) -> Endpoint:
     if len(endpoints) == 1:
         return endpoints[0]
-    from a2a_sync.client.fallback import Fallback
+    from a2a_sync.client.endpoint import FailoverEndpoint
 
-    return Fallback(endpoints)
+    return FailoverEndpoint(endpoints)
 
 
-def _endpoint(http: HttpTransport, interface: AgentInterface, codec: Codec, trust: CardTrust | None) -> Endpoint:
-    endpoint: WireEndpoint
-    if interface.protocol_binding.upper() == "HTTP+JSON":
-        from a2a_sync.client.http_json import HttpJsonEndpoint
-
-        endpoint = HttpJsonEndpoint(http, interface.url, codec)
-    else:
-        from a2a_sync.client.jsonrpc import JsonRpcEndpoint
-
-        endpoint = JsonRpcEndpoint(http, interface.url, codec)
-    if trust is not None:
-        endpoint.vet = trust.vet
+def _make_endpoint(
+    http: HttpTransport, interface: AgentInterface, codec: Codec, card_trust: CardTrust | None
+) -> Endpoint:
+    binding = BINDINGS[interface.protocol_binding.upper()]
+    endpoint: WireEndpoint = binding.load_endpoint()(http, interface.url, codec)
+    if card_trust is not None:
+        endpoint.verify_result = card_trust.verify_result
     return endpoint
 
 
-def local_link(target: Any, version: str | None, surroundings: Surroundings) -> Link:
-    """The way to an app or agent of this process."""
-    card: AgentCard = target.agent_card()
+def local_link(target: LocalAgent, version: str | None, shared: SharedResources) -> Link:
+    """A link to an app or agent of this process."""
+    card = target.agent_card()
     return Link(
         card=card,
-        endpoint=LocalEndpoint(target.endpoint(), card.name, surroundings.alarms, lambda: surroundings.closed.is_set()),
+        endpoint=LocalEndpoint(target.endpoint(), card.name, shared.alarms, lambda: shared.closed.is_set()),
         agent=card.name,
         version=version or "1.0",
-        surroundings=surroundings,
-        # Nothing idles here, and a plain send made by a run can be served on that run's own thread.
+        shared=shared,
+        # There are no idle limits here, and a plain send of a run can be served on the thread of that run.
         streams_sends=False,
-        repeats=False,
-        headers=surroundings.headers,
-        extensions=surroundings.extensions,
+        deduplicates_sends=False,
+        headers=shared.headers,
+        extensions=shared.extensions,
     )

@@ -1,24 +1,33 @@
-"""The endpoint that calls an app or agent in this process: no network, no JSON, the same limits and errors."""
+"""The endpoint for an app or agent of this process: no network and no JSON, with the same limits and errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
+from a2a_sync.card import AgentCard
 from a2a_sync.client.deadlines import Alarm, AlarmClock, Deadline
 from a2a_sync.errors import AgentError, TransportTimeoutError
 from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 
 
-class LocalEndpoint:
-    """Keeps the caller's overall limit over `endpoint`, which stops waiting when it runs out. Safe from many threads.
+class LocalAgent(Protocol):
+    """An agent that can be called without a network: an `A2AApp`, or an `Agent`."""
 
-    `closed` says that the client was closed; a call that waits then ends too.
+    def endpoint(self) -> Endpoint: ...
+
+    def agent_card(self) -> AgentCard: ...
+
+
+class LocalEndpoint:
+    """Applies the total limit of calls to `endpoint`, which stops waiting when the limit is reached. Safe from many threads.
+
+    `closed` says whether the client was closed, which also ends a call that waits.
 
     Raises (from a call, and from the streams it returns):
-        AgentError: the agent's own error.
-        TransportTimeoutError: the overall limit ran out; the task goes on.
+        AgentError: the error of the agent.
+        TransportTimeoutError: the total limit was reached; the task continues.
     """
 
     def __init__(self, endpoint: Endpoint, agent: str, alarms: AlarmClock, closed: Callable[[], bool]) -> None:
@@ -27,7 +36,7 @@ class LocalEndpoint:
         self._alarms = alarms
         self._closed = closed
 
-    def __call__(self, call: Call) -> Any:
+    def __call__(self, call: Call[Any, Any]) -> Any:
         deadline = Deadline.after(call.context.timeout)
         until = None if deadline.left is None else deadline.at
         context = replace(call.context, deadline=until, gone=lambda: deadline.expired or self._closed())

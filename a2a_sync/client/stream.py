@@ -1,6 +1,6 @@
-"""What the stream of one task tells: its events, and the task they add up to.
+"""The stream of one task: its events, the task that they add up to, and how it is resumed when it is cut.
 
-The rules of when a stream has ended and when it was cut are here, for whatever the events come from.
+Whether a stream has ended or was cut is decided here, for events from any source.
 """
 
 from __future__ import annotations
@@ -8,18 +8,31 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from a2a_sync import jsontext
-from a2a_sync.client.deadlines import Alarm, AlarmClock
+from a2a_sync.client.deadlines import NEVER, Alarm, AlarmClock, Deadline
+from a2a_sync.client.retry import ClientClosedError, RetryLoop, SubscriptionRefusedError, describe, is_transient
 from a2a_sync.codec import by_version
 from a2a_sync.concurrency.closing import Closes
-from a2a_sync.concurrency.gevent import at_home
-from a2a_sync.errors import MalformedResponseError, StreamInterruptedError, TransportError, TransportTimeoutError
-from a2a_sync.lazymodule import LazyModule
+from a2a_sync.concurrency.gevent import run_on_gevent_hub
+from a2a_sync.errors import (
+    AgentError,
+    InvalidParamsError,
+    MalformedResponseError,
+    MethodNotFoundError,
+    OverloadedError,
+    StreamInterruptedError,
+    TaskNotFoundError,
+    TransportError,
+    TransportTimeoutError,
+    UnsupportedOperationError,
+)
 from a2a_sync.lifecycle import Fold, ends_run
 from a2a_sync.operations import EventStream, StreamItem
+from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -30,63 +43,67 @@ from a2a_sync.types import (
     TaskStatusUpdateEvent,
 )
 
-if TYPE_CHECKING:
-    from a2a_sync.client import resume as _resume
-else:
-    _resume = LazyModule("a2a_sync.client.resume")
+logger = get_logger(__name__)
 
-#: How long a server may take to end a stream after its last event (it must, spec 3.1.2). Waiting for it keeps the
-#: connection usable for the next call.
-_GRACE = 2.0
-#: The largest task that the events of a stream may add up to, in bytes of its JSON: that of an answer which is not a stream.
-MAX_TASK_BYTES = 64 * 1024 * 1024
+#: Seconds that a server may take to end a stream after its last event (it must end it, spec 3.1.2). Waiting for the end
+#: keeps the connection usable for the next call.
+_END_GRACE = 2.0
+#: How agents answer a subscription to a task that has just ended, or when they do not stream. Those after the first are used
+#: by agents of protocol 0.3. GetTask shows which it is.
+SUBSCRIPTION_REFUSALS = (UnsupportedOperationError, MethodNotFoundError, InvalidParamsError, TaskNotFoundError)
 
 
-class Place(NamedTuple):
-    """How far a stream has come.
+class StreamPosition(NamedTuple):
+    """How far a stream has been read.
 
-    ``begun``: it has told something. ``idle``: nothing since it was last opened. ``ended``: by its server, without an error.
+    ``started``: an event has arrived. ``idle``: no event has arrived since the stream was last opened. ``ended``: the server ended
+    the stream without an error.
     """
 
     task_id: str
     last_event_id: int | None
     state: TaskState
-    begun: bool
+    started: bool
     idle: bool
     ended: bool
 
 
 def lacks_answer(task: Task) -> bool:
-    """The task has completed, or waits for its client, and neither an artifact nor a message of the agent says why."""
+    """The task has completed or waits for input, without an artifact or a message of the agent that says why."""
     answered = task.state is TaskState.COMPLETED or task.state.interrupted
     return answered and not task.artifacts and task.answer_message is None
 
 
-class CannotBeFollowed(StreamInterruptedError):
-    """The stream was cut, and its agent lets nobody follow a task that works: only looking at it now and then is left."""
-
-
 class TaskStream(Closes):
-    """Iterates over the events of one task (`Task`, `TaskStatusUpdateEvent`, `TaskArtifactUpdateEvent`), or over the one
+    """An iterator over the events of one task (`Task`, `TaskStatusUpdateEvent`, `TaskArtifactUpdateEvent`), or over the one
     `Message` of an agent that answers without a task.
 
-    A stream that is cut while its task works is opened again (see `Retry`), and every event comes once and in order: it
-    goes on after the last number that it has seen. Where the agent numbers nothing, or does not keep what was missed, it
-    goes on with a snapshot, a `Task` that stands for all that was before; `resynchronised` marks it.
+    A stream that is cut while its task works is opened again (see `Retry`) after the last event id that was read, so each
+    event is returned once and in order. If the agent does not number its events, or no longer has the missed ones, the stream
+    continues with a snapshot: a `Task` that replaces all events before it. `resynchronised` marks a snapshot.
 
-    Some agents store an answer that they do not stream. Where a stream ends with a task that has completed, or waits for its
-    client, without an artifact or a message, the client asks for the task once; what it finds is the last event, marked as well.
+    Some agents store an answer without streaming it. If a stream ends with a task that has completed or waits for input, and has
+    neither an artifact nor a message, the client reads the task once; the result is the last event, which is marked too.
 
-    Iterate on one thread; `close` from any thread ends it at once. Leaving a ``with`` block closes it too; the task
-    itself goes on.
+    Iterate on one thread; `close` may be called from any thread and ends the iteration at once. Leaving a ``with`` block closes
+    the stream. The task itself continues.
+
+    Parameters:
+        source: the events as they arrive.
+        agent: the address of the agent, for errors.
+        alarms: ends the stream after its last event.
+        task_id: the id of the task, if it is known.
+        last_event_id: the event after which `source` resumes.
+        resumption: opens the stream again after a cut; None does not.
+        read_stored: reads the task that the agent has stored.
 
     Raises (from the iteration):
         AgentError: the agent sent an error.
-        StreamInterruptedError: the stream was cut while the task still worked, and could not be taken up again.
-        TransportTimeoutError: a limit ran out.
-        MalformedResponseError: the events add up to a task of more than 64 MiB of JSON.
+        StreamInterruptedError: the stream was cut while the task worked, and could not be resumed.
+        TransportTimeoutError: a limit was reached.
+        MalformedResponseError: the events add up to a task of more than the client's ``max_task_bytes``.
 
-    These name the task and, in ``last_event_id``, the place where `Client.subscribe` can go on.
+    These carry the id of the task and, in ``last_event_id``, the event after which `Client.subscribe` can resume.
     """
 
     def __init__(
@@ -97,51 +114,51 @@ class TaskStream(Closes):
         alarms: AlarmClock,
         task_id: str = "",
         last_event_id: int | None = None,
-        resumption: _resume.Resumption | None = None,
-        stored: Callable[[str], Task | None] | None = None,
+        resumption: Resumption | None = None,
+        read_stored: Callable[[str], Task | None] | None = None,
+        max_task_bytes: int,
     ) -> None:
-        #: The number of the last event that had one: where a new stream can go on.
+        #: The id of the last numbered event: a new stream can resume after it.
         self.last_event_id = last_event_id
         #: The answer of an agent that answers without a task.
         self.message: Message | None = None
         self.task_id = task_id
         self.context_id = ""
-        #: Where the task stands, as far as is known.
+        #: The last known state of the task.
         self.state = TaskState.UNSPECIFIED
-        #: The text that the last event added to the artifacts. The event that completes an artifact may repeat all of it, so
-        #: this is what a program prints that shows a stream.
+        #: The text that the last event added to the artifacts. The event that completes an artifact may repeat all of its text;
+        #: this is the part to print.
         self.new_text = ""
-        #: A `Task` came by, so the events add up to all of it.
+        #: A `Task` has arrived, so the events add up to the whole task.
         self.complete = False
-        #: The event that came last is a snapshot in place of events that were missed: what was pieced together from the
-        #: events before it begins anew with it.
+        #: The last event is a snapshot in place of missed events: what was assembled from earlier events starts again with it.
         self.resynchronised = False
         self._source = source
         self._items = iter(source)
         self._agent = agent
         self._alarms = alarms
         self._resumption = resumption
-        self._stored = stored  # how to get the task that the agent has stored; None once that was done
+        self._read_stored = read_stored  # reads the stored task; None once that was done
         self._snapshot = False  # the last event was a whole task
         self._texts: dict[str, list[str]] = {}
         self._fold = Fold()
         self._folded: Task | None = None
         self._changed = False
-        self._size = 0  # of the task, in bytes: at least what it is
-        self._measure_at = MAX_TASK_BYTES
-        self._begun = False
-        self._idle = True  # nothing has come since the stream was opened (again)
-        self._joining = False  # it was opened again, and its first event is still to come
-        self._floor: int | None = None  # what is numbered up to this was seen before the stream was opened again
+        self._size = 0  # of the task, in bytes: at least its real size
+        self._max_task_bytes = self._measure_at = max_task_bytes
+        self._started = False
+        self._idle = True  # no event since the stream was opened, or opened again
+        self._joining = False  # opened again, and its first event has not arrived
+        self._floor: int | None = None  # events up to this id were returned before the stream was opened again
         self._last = False  # the agent has said that nothing follows
         self._over = False  # nothing can follow
-        self._closed = threading.Event()
+        self._closed = threading.Event() if resumption is None else resumption.closed
         self._alarm: Alarm | None = None
 
     def __iter__(self) -> Iterator[StreamResponse]:
         return self
 
-    @at_home
+    @run_on_gevent_hub
     def __next__(self) -> StreamResponse:
         while not self._closed.is_set():
             try:
@@ -150,7 +167,7 @@ class TaskStream(Closes):
                 if self._over:
                     if (answer := self._end()) is not None:
                         return answer
-                elif isinstance(error, CannotBeFollowed):
+                elif isinstance(error, SubscriptionRefusedError):
                     self.close()
                     error.last_event_id = self.last_event_id
                     raise
@@ -161,40 +178,40 @@ class TaskStream(Closes):
                 self.close()
                 raise
             if item is not None:
-                self._take(item)
+                self._apply(item)
                 return item.event
             if self._over or self.state.paused:
                 if (answer := self._end()) is not None:
                     return answer
             else:
-                self._reopen(self._cut(), ended=True)
+                self._reopen(self._cut_error(), ended=True)
         raise StopIteration
 
     def _next_item(self) -> StreamItem | None:
-        """The next one to show; None when the source has ended."""
+        """The next item to return; None when the source has ended."""
         while (item := next(self._items, None)) is not None:
-            if not self._last and self._is_news(item):
+            if not self._last and self._is_new(item):
                 return item
         return None
 
     def _end(self) -> Task | None:
-        """Close; or, once, the stored task where what was streamed lacks the answer that it has."""
-        stored, self._stored = self._stored, None
+        """Close the stream; or return the stored task once, if the stream lacks an answer that the stored task has."""
+        read_stored, self._read_stored = self._read_stored, None
         task = self.task
-        if stored is None or task is None or self._snapshot or not lacks_answer(task):
+        if read_stored is None or task is None or self._snapshot or not lacks_answer(task):
             self.close()
             return None
-        found = stored(task.id)
+        found = read_stored(task.id)
         if found is None or found.state is not task.state or lacks_answer(found) or self._closed.is_set():
             self.close()
             return None
-        self._take(StreamItem(found))
+        self._apply(StreamItem(found))
         self.resynchronised = True
         return found
 
-    def _cut(self) -> StreamInterruptedError:
-        """The source has ended without an error, and too early."""
-        known = f"while the task was {self.state}" if self._begun else "before it told anything"
+    def _cut_error(self) -> StreamInterruptedError:
+        """The error for a source that has ended without an error, and too early."""
+        known = f"while the task was {self.state}" if self._started else "before its first event"
         return StreamInterruptedError(
             f"the stream ended {known}", phase="stream", agent=self._agent, task_id=self.task_id
         )
@@ -202,18 +219,18 @@ class TaskStream(Closes):
     # -- after a cut --
 
     def _reopen(self, cut: TransportError, *, ended: bool = False) -> None:
-        """Go on with a new source, unless the stream was closed meanwhile.
+        """Continue with a new source, unless the stream was closed meanwhile.
 
         Raises:
-            AgentError, TransportError: there is none; the stream is closed.
+            AgentError, TransportError: the stream could not be resumed; it is closed.
         """
         if self._closed.is_set():
             return
         try:
             if self._resumption is None:
                 raise cut
-            place = Place(self.task_id, self.last_event_id, self.state, self._begun, self._idle, ended)
-            source = self._resumption.reopen(place, cut, self._closed)
+            position = StreamPosition(self.task_id, self.last_event_id, self.state, self._started, self._idle, ended)
+            source = self._resumption.reopen(position, cut)
         except BaseException as error:
             self.close()
             if isinstance(error, TransportError):
@@ -225,47 +242,47 @@ class TaskStream(Closes):
         self._source.close()
         self._source, self._items = source, iter(source)
         self._floor = self.last_event_id
-        self._joining, self._idle = self._begun, True
+        self._joining, self._idle = self._started, True
         if self._closed.is_set():
             source.close()
 
-    def _is_news(self, item: StreamItem) -> bool:
-        """It is to be shown: it does not repeat what was shown, before the stream was opened again or just now."""
+    def _is_new(self, item: StreamItem) -> bool:
+        """The item is to be returned: it repeats no event, neither the last one nor one from before the cut."""
         self.resynchronised = False
         if item.last and item.number is not None and item.number == self.last_event_id:
-            # Said once more, because it is only now known to be the last one.
+            # Sent once more, because the server knows only now that it is the last one.
             self._last = self._over = True
             return False
         if not self._joining:
             return self._floor is None or item.number is None or item.number > self._floor
         self._joining = False
         if isinstance(item.event, Task):
-            return self._is_other_task(item.event, item.number)
+            return self._resynchronise(item.event, item.number)
         if self._floor is None and self._resumption is not None:
-            # Neither a number nor a snapshot: nobody knows what lies between.
-            snapshot = StreamItem(self._resumption.look(self.task_id))
+            # Neither an event id nor a snapshot: events may be missing in between.
+            snapshot = StreamItem(self._resumption.get_task(self.task_id))
             self._items, self._joining = chain((snapshot, item), self._items), True
             return False
-        return self._is_news(item)
+        return self._is_new(item)
 
-    def _is_other_task(self, snapshot: Task, number: int | None) -> bool:
-        """A snapshot differs from what the events add up to: something was missed."""
-        # Its numbers, if it has any, may begin anew.
+    def _resynchronise(self, snapshot: Task, number: int | None) -> bool:
+        """Continue from a snapshot; whether it differs from what the events add up to, so that events were missed."""
+        # Its event ids, if it has any, may start again.
         self._floor, self.last_event_id = None, number
         task = self.task
         known = task is not None and (task.status, task.artifacts) == (snapshot.status, snapshot.artifacts)
         if snapshot.state.interrupted:
-            # The run that this stream tells of has ended while it was cut; what follows would be the next one's.
+            # The run that this stream follows ended during the cut; what follows would belong to the next one.
             self._over = True
             self._source.close()
         self.resynchronised = not known
         return not known
 
-    # -- what the events tell --
+    # -- the state that the events add up to --
 
-    def _take(self, item: StreamItem) -> None:
+    def _apply(self, item: StreamItem) -> None:
         event = item.event
-        self._begun, self._idle = True, False
+        self._started, self._idle = True, False
         self._snapshot = isinstance(event, Task)
         if item.number is not None:
             self.last_event_id = item.number
@@ -279,45 +296,45 @@ class TaskStream(Closes):
             self.complete = self.complete or isinstance(event, Task)
             if isinstance(event, (Task, TaskStatusUpdateEvent)):
                 self.state = event.status.state
-        self.new_text = self._added(event)
+        self.new_text = self._added_text(event)
         self._fold.apply(event)
         self._changed = True
-        self._bound(item)
+        self._check_size(item)
         self._last = item.last
         if self._last or self.message is not None or self.state.terminal:
             self._over = True
-            self.end_within(_GRACE)
+            self.end_within(_END_GRACE)
         elif isinstance(event, TaskStatusUpdateEvent):
             self._over = ends_run(event)
 
-    def _added(self, event: StreamResponse) -> str:
+    def _added_text(self, event: StreamResponse) -> str:
         match event:
             case Task():
-                return "".join(self._added_to(artifact) for artifact in event.artifacts)
+                return "".join(self._text_added_to(artifact) for artifact in event.artifacts)
             case TaskArtifactUpdateEvent():
-                return self._added_to(event.artifact, append=event.append, last=event.last_chunk)
+                return self._text_added_to(event.artifact, append=event.append, last=event.last_chunk)
             case Message() if not self.task_id:
                 return event.text
         return ""
 
-    def _added_to(self, artifact: Artifact, *, append: bool = False, last: bool = False) -> str:
+    def _text_added_to(self, artifact: Artifact, *, append: bool = False, last: bool = False) -> str:
         text, pieces = artifact.text, self._texts.setdefault(artifact.artifact_id, [])
         if append:
             pieces.append(text)
             return text
         known = "".join(pieces)
         self._texts[artifact.artifact_id] = [text]
-        # A stream that joined late knows the end of an artifact only.
+        # A stream that joined late has only the end of an artifact.
         return "" if last and known and text.endswith(known) else text.removeprefix(known)
 
     def end_within(self, seconds: float) -> None:
-        """Read what is still on its way and then end, without waiting for the server longer than that."""
+        """Read the events that are still on the way, and end the stream after `seconds` if the server has not ended it."""
         if self._alarm is None:
             self._alarm = self._alarms.set(time.monotonic() + seconds, self._source.close)
 
     @property
     def task(self) -> Task | None:
-        """The task so far; None before anything named one."""
+        """The task so far; None before an event has named one."""
         if self._changed:
             self._changed = False
             self._folded = self._fold.task()
@@ -325,7 +342,7 @@ class TaskStream(Closes):
 
     @property
     def result(self) -> Task | Message | None:
-        """The task so far, or the message of an agent that answers without one."""
+        """The task so far, or the message of an agent that answers without a task."""
         return self.message if self.message is not None else self.task
 
     @property
@@ -336,32 +353,32 @@ class TaskStream(Closes):
 
     @property
     def closed(self) -> bool:
-        """Nothing will come any more."""
+        """No further event will be returned."""
         return self._closed.is_set()
 
-    @at_home
+    @run_on_gevent_hub
     def close(self) -> None:
-        """Stop listening, from any thread; a thread that waits for an event ends its iteration. Idempotent."""
+        """End the stream, from any thread; a thread that waits for an event ends its iteration. Idempotent."""
         self._closed.set()
         self._cancel_alarm()
         self._source.close()
 
-    def _bound(self, item: StreamItem) -> None:
-        """See that the task stays within bounds, for an agent may send pieces without end.
+    def _check_size(self, item: StreamItem) -> None:
+        """Keep the task within bounds: an agent may send events without end.
 
         Raises:
-            MalformedResponseError: it does not; the stream is closed.
+            MalformedResponseError: the task is too large; the stream is closed.
         """
         self._size = item.size if isinstance(item.event, Task) else self._size + item.size
         if self._size <= self._measure_at:
             return
-        # What was sent is more than what is kept: artifacts are replaced, and statuses too.
+        # More is received than kept: artifacts and statuses are replaced.
         self._size = len(jsontext.dumps(by_version("1.0").dump(self.task))) if self.task is not None else 0
-        self._measure_at = max(MAX_TASK_BYTES, self._size + MAX_TASK_BYTES // 8)
-        if self._size > MAX_TASK_BYTES:
+        self._measure_at = max(self._max_task_bytes, self._size + self._max_task_bytes // 8)
+        if self._size > self._max_task_bytes:
             self.close()
             raise MalformedResponseError(
-                f"the task is larger than {MAX_TASK_BYTES} bytes",
+                f"the task is larger than {self._max_task_bytes} bytes (max_task_bytes)",
                 phase="stream",
                 agent=self._agent,
                 task_id=self.task_id,
@@ -376,8 +393,8 @@ class TaskStream(Closes):
         return f"<TaskStream task={self.task_id!r} {self.state}{' closed' if self.closed else ''}>"
 
 
-class OneEvent:
-    """One result as an `EventStream`: from agents that do not stream."""
+class SingleEventStream:
+    """One result as an `EventStream`: the answer of an agent that does not stream, or a stored task."""
 
     def __init__(self, event: StreamResponse) -> None:
         self._event = event
@@ -386,4 +403,165 @@ class OneEvent:
         return iter((StreamItem(self._event),))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
+
+
+# -- resuming -----------------------------------------------------------------------------------------------------------
+
+
+class StreamCalls(Protocol):
+    """The calls that resume a stream; `Link` has them."""
+
+    @property
+    def agent(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def get_task(self, task_id: str, deadline: Deadline, opening: Deadline = NEVER) -> Task: ...
+
+    def open_subscription(
+        self, task_id: str, deadline: Deadline, last_event_id: int | None = None, opening: Deadline = NEVER
+    ) -> EventStream: ...
+
+
+class Resumption:
+    """Opens one stream again after each cut; used on the thread that iterates the stream.
+
+    Parameters:
+        link: makes the calls.
+        deadline: the limit of the whole stream.
+        retries: the loop that bounds each interruption, with the policy `RESUME`.
+        repeat: sends the message again, if the agent deduplicates it; its argument is the limit until the answer begins.
+        is_send: the stream answers a message, and is no subscription.
+    """
+
+    def __init__(
+        self,
+        link: StreamCalls,
+        deadline: Deadline,
+        retries: RetryLoop,
+        *,
+        repeat: Callable[[Deadline], EventStream] | None = None,
+        is_send: bool = False,
+    ) -> None:
+        self._link = link
+        self._deadline = deadline
+        self._repeat = repeat
+        self._is_send = is_send
+        self._retries = retries
+        self._opened = 0.0
+        self._silent_ends = 0  # how often in a row the stream was opened and ended without an event
+
+    @property
+    def closed(self) -> threading.Event:
+        """Set when the stream is closed; ends a pause before the next attempt."""
+        return self._retries.closed
+
+    def reopen(self, position: StreamPosition, cut: TransportError) -> EventStream | None:
+        """The stream from `position`, or from a snapshot of the task; None if the stream was closed meanwhile.
+
+        Raises:
+            StreamInterruptedError: the stream cannot be resumed, or not within the time for retries.
+            TransportTimeoutError: the total limit was reached.
+            AgentError, TransportError: the last failure of an attempt.
+        """
+        if not position.started and self._is_send and self._repeat is None:
+            if self._link.version == "0.3":
+                self._check_task_exists(position.task_id)
+            # Whether the message has arrived is unknown.
+            raise cut
+        stood = time.monotonic() - self._opened if self._opened else 0.0
+        if not position.idle or stood > self._retries.max_backoff:
+            # A new interruption: events arrived, or the agent was connected and had none to send.
+            self._retries.reset()
+        # Without event ids a break means no less than an end: some servers break a stream instead of refusing it.
+        silent = position.idle and self._opened and (position.ended or position.last_event_id is None)
+        self._silent_ends = self._silent_ends + 1 if silent else 0
+        self._retries.task_id = position.task_id
+        try:
+            stream = self._retries.run(lambda opening: self._open(position, opening), after=cut)
+        except ClientClosedError:
+            return None
+        self._opened = time.monotonic()
+        return stream
+
+    def get_task(self, task_id: str) -> Task:
+        """The current state of the task.
+
+        Raises:
+            StreamInterruptedError: it could not be read now.
+            TransportTimeoutError: the total limit was reached.
+        """
+        try:
+            return self._link.get_task(task_id, self._deadline, self._retries.opening)
+        except (TransportError, OverloadedError) as error:
+            if not is_transient(error):
+                raise
+            self._retries.check_deadline(error)
+            raise StreamInterruptedError(
+                f"the state of the task could not be read ({describe(error)})",
+                phase="stream",
+                agent=self._link.agent,
+                task_id=task_id,
+            ) from error
+
+    def _check_task_exists(self, task_id: str) -> None:
+        """Raise the error for a message to a task that does not exist.
+
+        The official server of 0.3 cannot refuse a stream over HTTP+JSON; it breaks the stream instead.
+        """
+        if task_id:
+            with suppress(TransportError, OverloadedError):
+                self.get_task(task_id)
+
+    def _open(self, position: StreamPosition, opening: Deadline) -> EventStream:
+        if not position.started and self._repeat is not None:
+            return self._repeat(opening)
+        numbered = position.last_event_id is not None
+        # One silent end may be a cut, in a framing that does not distinguish the two; with event ids a second attempt is
+        # worthwhile. Without them, a subscription to a task that waits for input would wait with it.
+        if self._silent_ends > numbered or (position.state.interrupted and not numbered):
+            task = self.get_task(position.task_id)
+            if task.state.paused:
+                return SingleEventStream(task)
+        try:
+            stream = self._link.open_subscription(position.task_id, self._deadline, position.last_event_id, opening)
+        except SUBSCRIPTION_REFUSALS as refusal:
+            return self._final_state(position, refusal)
+        return _Subscription(stream, lambda refusal: self._final_state(position, refusal))
+
+    def _final_state(self, position: StreamPosition, refusal: AgentError) -> EventStream:
+        """The state of a task whose subscription was refused, as the last event."""
+        task = self.get_task(position.task_id)
+        if task.state.paused:
+            return SingleEventStream(task)
+        raise SubscriptionRefusedError(
+            f"the stream was cut, and the agent refuses a subscription to the task ({refusal})",
+            phase="stream",
+            agent=self._link.agent,
+            task_id=position.task_id,
+        ) from refusal
+
+
+class _Subscription:
+    """A stream that was opened again. Agents of protocol 0.3 send a refusal as its first event."""
+
+    def __init__(self, stream: EventStream, on_refusal: Callable[[AgentError], EventStream]) -> None:
+        self._stream = stream
+        self._on_refusal = on_refusal
+
+    def __iter__(self) -> Iterator[StreamItem]:
+        items = iter(self._stream)
+        try:
+            first = next(items, None)
+        except SUBSCRIPTION_REFUSALS as refusal:
+            self._stream.close()
+            items = iter(self._on_refusal(refusal))
+            first = next(items, None)
+        if first is not None:
+            yield first
+            yield from items
+
+    def close(self) -> None:
+        self._stream.close()

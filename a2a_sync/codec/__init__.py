@@ -1,6 +1,6 @@
-"""A version of the protocol is a codec: JSON-ready values in and out, method names, the shape of errors. 0.3 has two dialects.
+"""One codec for each version of the protocol: JSON values, method names and errors. 0.3 has two dialects.
 
-Codecs know no bytes (but for an event's, which are made once and shared), no HTTP and no policy.
+Codecs are independent of HTTP and of policies. They produce bytes only for events, which are encoded once and shared.
 """
 
 from __future__ import annotations
@@ -12,51 +12,52 @@ from typing import Any, Protocol
 from a2a_sync.codec.fields import DecodeError, shown
 from a2a_sync.errors import AgentError, MethodNotFoundError, VersionNotSupportedError
 from a2a_sync.lifecycle import Entry
-from a2a_sync.operations import Operation, StreamItem
+from a2a_sync.operations import AnyOperation, StreamItem
 from a2a_sync.types import StreamResponse
 
-__all__ = ["Codec", "DecodeError", "by_method", "by_version"]
+__all__ = ["VERSIONS", "Codec", "DecodeError", "by_method", "by_version"]
 
-_MODULES = {"1.0": "a2a_sync.codec.v10", "0.3": "a2a_sync.codec.v03"}
-#: Where a binding has a dialect of its own.
+#: The module of each protocol version, the newest first. A version is added by its module and one row.
+VERSIONS: dict[str, str] = {"1.0": "a2a_sync.codec.v10", "0.3": "a2a_sync.codec.v03"}
+#: The codec modules of bindings with a dialect of their own.
 _DIALECTS = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.http"}
 #: The same for peers that encode files twice.
 _TWICE = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.twice"}
 
 
 class Codec(Protocol):
-    """One version, in both directions: the server reads what the client writes with the same object.
+    """The codec of one version, in both directions: clients and servers use the same object. Thread-safe.
 
-    Values are what `jsontext.loads` gives and `jsontext.dumps` takes. Reading a request is strict and raises
-    `InvalidParamsError`, which names the member. Reading what a peer answered (results, events, cards) is lenient:
-    a missing member gets its default, an unknown one is passed over; what cannot be read raises `DecodeError`,
-    a ValueError, for the caller to turn into an error of the transport. All methods may be called from any thread.
+    Values are those of `jsontext.loads` and `jsontext.dumps`. Requests are decoded strictly: an error is an
+    `InvalidParamsError`, which names the member. Results, events and cards of a peer are decoded leniently: a missing
+    member gets its default, an unknown one is ignored. A value that cannot be decoded raises `DecodeError`, a
+    ValueError, which the caller converts to an error of the transport.
     """
 
     @property
     def version(self) -> str:
         """``"1.0"``: the value of the A2A-Version header."""
 
-    def method(self, operation: Operation) -> str:
-        """The name of `operation` in this version; raises `UnsupportedOperationError` where it has none."""
+    def method(self, operation: AnyOperation) -> str:
+        """The name of `operation` in this version; raises `UnsupportedOperationError` if there is none."""
 
-    def operation(self, method: str) -> Operation:
+    def operation(self, method: str) -> AnyOperation:
         """The operation that `method` names; raises `MethodNotFoundError`."""
 
     def knows(self, method: str) -> bool:
-        """`method` names an operation in this version; no name does in two of them."""
+        """Whether `method` names an operation in this version. No name is used in two versions."""
 
-    def load_request(self, operation: Operation, params: Any) -> Any:
+    def load_request(self, operation: AnyOperation, params: Any) -> Any:
         """The request of `operation`; raises `InvalidParamsError`. Ranges (page sizes …) are not checked here."""
 
-    def dump_request(self, operation: Operation, request: Any) -> Any:
-        """The params that say `request`."""
+    def dump_request(self, operation: AnyOperation, request: Any) -> Any:
+        """The params of `request`."""
 
-    def load_result(self, operation: Operation, value: Any) -> Any:
+    def load_result(self, operation: AnyOperation, value: Any) -> Any:
         """The result of `operation`, None where it has none; raises `DecodeError`."""
 
-    def dump_result(self, operation: Operation, result: Any) -> Any:
-        """The JSON of a result; ListTasks leaves out what the given tasks do not hold."""
+    def dump_result(self, operation: AnyOperation, result: Any) -> Any:
+        """The JSON of a result; for ListTasks, without members that the given tasks do not have."""
 
     def load_event(self, value: Any) -> Any:
         """One element of a stream: a Task, a Message or an update event; raises `DecodeError`."""
@@ -65,17 +66,17 @@ class Codec(Protocol):
         """The JSON of one element of a stream."""
 
     def ends_stream(self, value: Any) -> bool:
-        """The JSON of an element of a stream says that it is the last one. Only some versions say so at all."""
+        """Whether the JSON of an element of a stream marks it as the last one. Not all versions have such a mark."""
 
     def encode_item(self, item: StreamItem | Entry) -> bytes:
-        """The bytes of an element of a stream, made once per version and kept in ``item.encoded``.
+        """The bytes of an element of a stream, encoded once per version and stored in ``item.encoded``.
 
         Raises:
-            ValueError: it holds what JSON cannot say.
+            ValueError: it holds a value that JSON does not have.
         """
 
     def encode_end(self, item: StreamItem) -> bytes | None:
-        """The bytes that repeat an element and say that it was the last one; None where the version says no such thing."""
+        """The bytes that repeat an element and mark it as the last one; None if the version has no such mark."""
 
     def load(self, cls: Any, value: Any, strict: bool = True) -> Any:
         """An object of any type of the model (`AgentCard`, `Message`, the union `Part` …).
@@ -96,35 +97,35 @@ class Codec(Protocol):
         """The error object of JSON-RPC: code, message, and an array of details that begins with an ErrorInfo."""
 
     def load_error(self, value: Any) -> AgentError:
-        """The error that an error object stands for. Any junk gives an `AgentError`; this never raises."""
+        """The error for an error object. Never raises: malformed values result in an `AgentError`."""
 
 
 @cache
-def by_version(version: str, binding: str = "JSONRPC", *, files_twice: bool = False) -> Codec:
-    """The codec of a protocol version (``Major.Minor``), as it is spoken over a binding.
+def by_version(version: str, binding: str = "JSONRPC", *, double_base64_files: bool = False) -> Codec:
+    """The codec of a protocol version (``Major.Minor``) for a binding.
 
-    `double_base64_files`: with a peer that encodes files twice, which some do over HTTP+JSON of 0.3.
+    `double_base64_files` selects the codec for peers that encode files twice, as some do over HTTP+JSON of 0.3.
 
     Raises:
-        VersionNotSupportedError: there is none.
+        VersionNotSupportedError: there is no codec for `version`.
     """
     spoken = version, binding
-    module = (_TWICE.get(spoken) if files_twice else None) or _DIALECTS.get(spoken) or _MODULES.get(version)
+    module = (_TWICE.get(spoken) if double_base64_files else None) or _DIALECTS.get(spoken) or VERSIONS.get(version)
     if module is None:
         raise VersionNotSupportedError(
-            f"Protocol version {version!r} is not supported; send the header A2A-Version: {', '.join(_MODULES)}"
+            f"Protocol version {version!r} is not supported; send the header A2A-Version: {', '.join(VERSIONS)}"
         )
     codec: Codec = import_module(module).CODEC
     return codec
 
 
 def by_method(method: str) -> Codec:
-    """The codec of the one version that has a method of this name.
+    """The codec of the version that has a method of this name.
 
     Raises:
-        MethodNotFoundError: none has.
+        MethodNotFoundError: no version has it.
     """
-    for codec in map(by_version, _MODULES):
+    for codec in map(by_version, VERSIONS):
         if codec.knows(method):
             return codec
     raise MethodNotFoundError(f"There is no method {shown(method)}")

@@ -1,6 +1,6 @@
-"""What all codecs have in common: a version is a table of kinds, a table of method names and little else.
+"""The common part of all codecs: a version consists mainly of a table of kinds and a table of method names.
 
-Errors are the same in every version but for a code or two, so they are said here (spec 9.5).
+Errors, which are nearly the same in all versions, are encoded and decoded here (spec 9.5).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from a2a_sync.errors import (
 )
 from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
 from a2a_sync.lifecycle import Entry
-from a2a_sync.operations import Operation, StreamItem
+from a2a_sync.operations import AnyOperation, StreamItem
 
 _UNIONS: dict[Any, str] = {
     t.Part: "Part",
@@ -35,12 +35,12 @@ _UNIONS: dict[Any, str] = {
 class TableCodec:
     """A codec made of tables; see `Codec` for the contract.
 
-    `kinds` says how each type of the model is read and written, unions included; `methods` names the operations. A version
-    that is written in two ways has a `dialect` besides.
+    `kinds` maps each type of the model, unions included, to the kind that reads and writes it; `methods` maps
+    operations to names. The second way of writing a version has a `dialect`.
     """
 
     def __init__(
-        self, version: str, kinds: Mapping[Any, Kind], methods: Mapping[Operation, str], *, dialect: str = ""
+        self, version: str, kinds: Mapping[Any, Kind], methods: Mapping[AnyOperation, str], *, dialect: str = ""
     ) -> None:
         self._version = version
         self._encoding = version + dialect
@@ -55,13 +55,13 @@ class TableCodec:
 
     # -- methods --
 
-    def method(self, operation: Operation) -> str:
+    def method(self, operation: AnyOperation) -> str:
         try:
             return self._methods[operation]
         except KeyError:
             raise UnsupportedOperationError(f"Protocol {self._version} has no {operation.name}") from None
 
-    def operation(self, method: str) -> Operation:
+    def operation(self, method: str) -> AnyOperation:
         try:
             return self._operations[method]
         except KeyError:
@@ -90,16 +90,16 @@ class TableCodec:
 
     # -- requests, results and events --
 
-    def load_request(self, operation: Operation, params: Any) -> Any:
+    def load_request(self, operation: AnyOperation, params: Any) -> Any:
         return self.load(operation.request, params)
 
-    def dump_request(self, operation: Operation, request: Any) -> Any:
+    def dump_request(self, operation: AnyOperation, request: Any) -> Any:
         return self.dump(request)
 
-    def load_result(self, operation: Operation, value: Any) -> Any:
+    def load_result(self, operation: AnyOperation, value: Any) -> Any:
         return None if operation.response is None else self.load(operation.response, value, strict=False)
 
-    def dump_result(self, operation: Operation, result: Any) -> Any:
+    def dump_result(self, operation: AnyOperation, result: Any) -> Any:
         dump = None if operation.response is None else self._kinds[operation.response].dump
         return None if dump is None else dump(result)
 
@@ -161,7 +161,7 @@ def error_details(error: AgentError) -> list[dict[str, Any]]:
 
 
 def load_error_details(details: Any) -> dict[str, Any]:
-    """What `error_from_wire` can use of a peer's details; junk is passed over."""
+    """The arguments of `error_from_wire` in the details of a peer; malformed details are ignored."""
     known: dict[str, Any] = {}
     for detail in details if isinstance(details, list) else [details]:
         if not isinstance(detail, dict):

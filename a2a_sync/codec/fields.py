@@ -1,11 +1,11 @@
-"""How single values are described once and both read and written: the ProtoJSON rules that all versions share.
+"""Reading and writing of single values by the ProtoJSON rules that all versions share.
 
-A `Kind` reads and writes values of one sort; `records` makes the kinds of whole dataclasses of them. The path of a bad
-member is put together only when there is one.
+A `Kind` reads and writes values of one type; `records` combines them to kinds of dataclasses. The path of a malformed
+member is built only when there is an error.
 
-Reading has two manners. ``strict`` is for requests: required members must be there, unknown enum names are refused.
-Otherwise (answers, cards) what is missing gets its default and what is unknown is passed over, so that a peer that is
-newer or careless can still be understood; a value of the wrong type is refused in both.
+Reading has two modes. ``strict`` is for requests: required members must be present, and unknown enum names are refused.
+In lenient mode (responses, cards) missing members get their defaults and unknown ones are ignored, so that newer or
+careless peers can be understood. Both refuse values of the wrong type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Dump: TypeAlias = Callable[[Any], Any]
 
 
 class DecodeError(ValueError):
-    """What a peer sent as an answer, an event or a card is not what the protocol says; the message names the member."""
+    """A response, event or card of a peer does not conform to the protocol; the message names the member."""
 
 
 class Invalid(Exception):
@@ -35,25 +35,25 @@ class Invalid(Exception):
         self.path: list[str | int] = list(path)
 
     def below(self, step: str | int) -> Invalid:
-        """The same, seen from one level further out."""
+        """This error, with `step` added at the outer end of its path."""
         self.path.append(step)
         return self
 
     @property
     def where(self) -> str:
-        """The path as people write it: ``message.parts[0].text``; empty for the value itself."""
+        """The path as text, such as ``message.parts[0].text``; empty for the value itself."""
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(self.path))
         return "".join(steps).removeprefix(".")
 
 
 class Kind(Protocol):
-    """One sort of value. ``empty`` is what the protocol takes a missing one for; None: it takes it for nothing."""
+    """One type of value. ``empty`` is the default of a missing value; None if there is no default."""
 
     @property
     def empty(self) -> Any: ...
 
     def load(self, value: Any, strict: bool) -> Any:
-        """The value for a dataclass. None (never for a strict reader) means that this library has no word for it."""
+        """The value for a dataclass. None, only in lenient mode, is for a value that this library does not support."""
 
     @property
     def dump(self) -> Dump | None:
@@ -69,6 +69,14 @@ class Scalar:
     empty: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Collection(Scalar):
+    """A kind made by `many` or `mapping`, which is ``make``, of the kind ``item``."""
+
+    item: Kind = Scalar(lambda value, strict: value)
+    make: Callable[[Kind], Kind] | None = None
+
+
 _JSON_NAMES = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
 
 
@@ -78,7 +86,7 @@ def unexpected(wanted: str, value: Any) -> Invalid:
 
 
 def shown(text: str) -> str:
-    """`text` as it may stand in an error message."""
+    """`text`, shortened and escaped for an error message."""
     return repr(text if len(text) <= 60 else text[:60] + "…")
 
 
@@ -140,13 +148,13 @@ def _load_moment(value: Any, strict: bool) -> datetime | None:
     try:
         return _load_timestamp(value, strict)
     except Invalid:
-        # In 0.3 it is any string, and some servers of 1.0 leave the offset out: an answer is not worth less for a moment
-        # that nobody can read.
+        # In 0.3 it is any string, and some servers of 1.0 omit the offset: an unreadable time must not make the whole
+        # response unreadable.
         return None
 
 
 def _dump_timestamp(value: datetime) -> str:
-    # spec 5.6.1: milliseconds and Z. Finer ones are written out only where they would otherwise be lost.
+    # spec 5.6.1: milliseconds and Z. More digits are written only if they would be lost otherwise.
     if value.tzinfo is not UTC:
         if value.tzinfo is None:
             raise ValueError(f"a timestamp needs a time zone: {value.isoformat()}")
@@ -189,7 +197,7 @@ TEXT = Scalar(_load_text, empty="")
 FLAG = Scalar(_load_flag, empty=False)
 INT32 = Scalar(_load_int32, empty=0)
 TIMESTAMP = Scalar(_load_timestamp, _dump_timestamp)
-#: One that a lenient reader can do without.
+#: A timestamp that a lenient reader ignores if it is malformed.
 MOMENT = Scalar(_load_moment, _dump_timestamp)
 BASE64 = Scalar(_load_base64, _dump_base64, empty=b"")
 STRUCT = Scalar(_load_struct, _dump_struct, empty={})
@@ -203,9 +211,14 @@ def names(
     unsaid: str | None = None,
     also: Mapping[str, enum.Enum] | None = None,
 ) -> Scalar:
-    """An enum, written and read by name; `numbered`: read by number too (a member's number is its place in `words`).
+    """An enum, read and written by name.
 
-    `also` are further names that are read. A lenient reader takes a name that it does not know for `unspecified`, which is written as `unsaid` (None: not at all).
+    Parameters:
+        words: the names of the members.
+        unspecified: the member for unknown names in lenient mode.
+        numbered: whether numbers are read, too; the number of a member is its index in `words`.
+        unsaid: the name with which `unspecified` is written; None: it is not written.
+        also: further names that are read.
     """
     by_word: dict[str | int, enum.Enum] = {word: member for member, word in words.items()}
     by_word.update(also or {})
@@ -234,7 +247,7 @@ def names(
 # -- collections --------------------------------------------------------------------------------------------------------
 
 
-def many(kind: Kind) -> Scalar:
+def many(kind: Kind) -> Collection:
     """A list, held as a tuple."""
     load_item, dump_item = kind.load, kind.dump
 
@@ -254,10 +267,10 @@ def many(kind: Kind) -> Scalar:
     def dump(value: Iterable[Any]) -> list[Any]:
         return list(value) if dump_item is None else [dump_item(item) for item in value]
 
-    return Scalar(load, dump, empty=())
+    return Collection(load, dump, (), kind, many)
 
 
-def mapping(kind: Kind) -> Scalar:
+def mapping(kind: Kind) -> Collection:
     """A map from names to values of one kind."""
     load_item, dump_item = kind.load, kind.dump
 
@@ -277,4 +290,4 @@ def mapping(kind: Kind) -> Scalar:
     def dump(value: Mapping[str, Any]) -> dict[str, Any]:
         return dict(value) if dump_item is None else {key: dump_item(item) for key, item in value.items()}
 
-    return Scalar(load, dump, empty={})
+    return Collection(load, dump, {}, kind, mapping)

@@ -1,26 +1,28 @@
-"""How dataclasses and unions are described once and both read and written.
+"""Kinds of dataclasses and unions: one description for both reading and writing.
 
-A `Record` is the kind of a dataclass, made of `Member` rows; `OneOf` and `Variants` are kinds of unions: the first names
-its member by a key around it, the second by a tag inside it. Reading costs what is present, not what could be. Which
-members exist is said in the version's module, not here; how strict a reader is, in `fields`.
+A `Record` is the kind of a dataclass, made of `Member` rows. `OneOf` and `Variants` are kinds of unions: the first
+identifies the member of the union by a key around it, the second by a tag inside it. The cost of reading depends on the
+members that are present, not on those that are possible. The members are defined in the module of each version, the
+modes of reading in `fields`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-from a2a_sync.codec.fields import Invalid, Kind, shown, unexpected
+from a2a_sync.codec.fields import Collection, Invalid, Kind, shown, unexpected
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
     """One member of a dataclass.
 
-    ``json`` is its name on the wire (made from the attribute's where not given; the same in snake case is always read
-    too, and so are those in ``also``). ``required``: a request without it is refused. ``always``: it is written even where
-    it is empty. ``optional``: the protocol tells absent from default, so every value but None is written.
+    ``json`` is its name on the wire, by default derived from the attribute. The name in snake case and those in
+    ``also`` are read, too. ``required``: a request without it is refused. ``always``: it is written even if it is
+    empty. ``optional``: the protocol distinguishes absent from default, so every value except None is written.
     """
 
     attribute: str
@@ -48,7 +50,7 @@ def required(attribute: str, kind: Kind, json: str = "", *also: str) -> Member:
 
 
 def optional(attribute: str, kind: Kind, json: str = "") -> Member:
-    """A member that the protocol tells absent from empty."""
+    """A member for which the protocol distinguishes absent from empty."""
     return Member(attribute, kind, json, optional=True)
 
 
@@ -64,7 +66,7 @@ def snake(name: str) -> str:
 
 
 def load_member(value: dict[str, Any], name: str, kind: Kind, strict: bool) -> Any:
-    """What a member of an object holds; None where a lenient reader finds nothing."""
+    """The value of a member of an object; None if a lenient reader finds no usable value."""
     held = value.get(name)
     try:
         if held is None:
@@ -77,10 +79,10 @@ def load_member(value: dict[str, Any], name: str, kind: Kind, strict: bool) -> A
 
 
 class Record:
-    """The kind of one dataclass. Absent, null and empty members are one and the same unless a row says otherwise."""
+    """The kind of one dataclass. Absent, null and empty members are equivalent unless a row defines otherwise."""
 
     empty = None
-    #: What every object begins with on the wire.
+    #: The first members of every object on the wire.
     _head: dict[str, Any] = {}
 
     def __init__(self, cls: type, *members: Member) -> None:
@@ -112,7 +114,7 @@ class Record:
         return self.cls(**found)
 
     def found(self, value: dict[str, Any], strict: bool) -> dict[str, Any]:
-        """The members that are there, by attribute."""
+        """The values of the members that are present, by attribute."""
         found = {}
         by_key = self._by_key
         for key, item in value.items():
@@ -154,6 +156,7 @@ class OneOf:
     empty = None
 
     def __init__(self, **records: Record) -> None:
+        self._attributes = records
         self._records = {camel(attribute): record for attribute, record in records.items()}
         self._by_key = {key: name for attribute in records for name in [camel(attribute)] for key in (attribute, name)}
         self.keys = frozenset(self._by_key)
@@ -184,9 +187,14 @@ class OneOf:
         name, dump = self._names[type(obj)]
         return {name: dump(obj)}
 
+    def renamed(self, names: Mapping[tuple[type, str], str]) -> OneOf:
+        """The same union of records with other names; see `renamed`."""
+        records = {attribute: renamed(record, names) for attribute, record in self._attributes.items()}
+        return OneOf(**records)  # type: ignore[arg-type]
+
 
 class Tagged(Record):
-    """A record whose JSON says what it is: ``{"kind": "task", …}``. Senders that leave the tag out are understood."""
+    """A record whose JSON has a tag with its type: ``{"kind": "task", …}``. Objects without the tag are accepted."""
 
     def __init__(self, tag: str, word: str, cls: type, *members: Member) -> None:
         super().__init__(cls, *members)
@@ -203,7 +211,7 @@ class Tagged(Record):
 class Variants:
     """The kind of a union whose JSON names its member by a tag.
 
-    `marks` are members that only one of the records has: they tell where the tag is missing, the first one that is there.
+    `marks` are members that only one of the records has. Without a tag, the first one present selects the record.
     """
 
     empty = None
@@ -231,3 +239,23 @@ class Variants:
 
     def dump(self, obj: Any) -> dict[str, Any]:
         return self._by_class[type(obj)].dump(obj)
+
+
+def renamed(kind: Kind, names: Mapping[tuple[type, str], str]) -> Kind:
+    """`kind`, in which members have other names on the wire.
+
+    Parameters:
+        kind: a record, a union or a collection; any other kind is returned as it is.
+        names: the new names by dataclass and attribute: ``{(Message, "message_id"): "id"}``. The old ones are not read.
+    """
+    if isinstance(kind, Record):
+        members = (
+            replace(member, json=names.get((kind.cls, member.attribute), member.json), kind=renamed(member.kind, names))
+            for member in kind.members
+        )
+        return Record(kind.cls, *members)
+    if isinstance(kind, OneOf):
+        return kind.renamed(names)
+    if isinstance(kind, Collection) and kind.make is not None:
+        return kind.make(renamed(kind.item, names))
+    return kind

@@ -1,11 +1,11 @@
 """Protocol 1.0 in JSON: its names, its members, its methods (spec 4, 5.5; a2a.proto).
 
-Each type is described once; the description reads and writes. What a request means is not known here.
+Each type has one description for reading and writing. The module does not interpret requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from a2a_sync import card as c
@@ -15,8 +15,6 @@ from a2a_sync.codec.fields import (
     BASE64,
     FLAG,
     INT32,
-    MOMENT,
-    STRUCT,
     TEXT,
     TIMESTAMP,
     Invalid,
@@ -27,8 +25,24 @@ from a2a_sync.codec.fields import (
     names,
     unexpected,
 )
-from a2a_sync.codec.records import Member, OneOf, Record, optional, required
-from a2a_sync.operations import OPERATIONS
+from a2a_sync.codec.members import (
+    AGENT_CARD_SIGNATURE,
+    AGENT_EXTENSION,
+    AGENT_PROVIDER,
+    DESCRIPTION,
+    EXTENSIONS,
+    METADATA,
+    TEXTS,
+    artifact_members,
+    artifact_update_members,
+    skill_members,
+    status_members,
+    status_update_members,
+    task_members,
+    task_page_members,
+)
+from a2a_sync.codec.records import Member, OneOf, Record, optional, renamed, required
+from a2a_sync.operations import OPERATIONS, AnyOperation
 
 _S = t.TaskState
 
@@ -50,11 +64,8 @@ TASK_STATE = names(
 ROLE = names(
     {t.Role.UNSPECIFIED: "ROLE_UNSPECIFIED", t.Role.USER: "ROLE_USER", t.Role.AGENT: "ROLE_AGENT"}, t.Role.UNSPECIFIED
 )
-TEXTS = many(TEXT)
 
-METADATA = Member("metadata", STRUCT)
 TENANT = Member("tenant", TEXT)
-EXTENSIONS = Member("extensions", TEXTS)
 HISTORY_LENGTH = optional("history_length", INT32)
 
 # -- parts (spec 4.1.6) -------------------------------------------------------------------------------------------------
@@ -124,45 +135,19 @@ MESSAGE = Record(
     EXTENSIONS,
     Member("reference_task_ids", TEXTS),
 )
-ARTIFACT = Record(
-    t.Artifact,
-    required("artifact_id", TEXT),
-    Member("name", TEXT),
-    Member("description", TEXT),
-    required("parts", PARTS),
-    METADATA,
-    EXTENSIONS,
-)
-TASK_STATUS = Record(
-    t.TaskStatus, required("state", TASK_STATE), Member("message", MESSAGE), Member("timestamp", MOMENT)
-)
-TASK = Record(
-    t.Task,
-    required("id", TEXT),
-    Member("context_id", TEXT),
-    required("status", TASK_STATUS),
-    Member("artifacts", many(ARTIFACT)),
-    Member("history", many(MESSAGE)),
-    METADATA,
-)
+ARTIFACT = Record(t.Artifact, *artifact_members(PARTS))
+TASK_STATUS = Record(t.TaskStatus, *status_members(TASK_STATE, MESSAGE))
+TASK = Record(t.Task, *task_members(TASK_STATUS, ARTIFACT, MESSAGE, Member("context_id", TEXT)))
 
 # -- events (spec 4.2) --------------------------------------------------------------------------------------------------
 
 STATUS_UPDATE = Record(
     t.TaskStatusUpdateEvent,
-    required("task_id", TEXT),
-    required("context_id", TEXT),
-    required("status", TASK_STATUS),
-    METADATA,
+    *status_update_members(TASK_STATUS),
 )
 ARTIFACT_UPDATE = Record(
     t.TaskArtifactUpdateEvent,
-    required("task_id", TEXT),
-    required("context_id", TEXT),
-    required("artifact", ARTIFACT),
-    Member("append", FLAG),
-    Member("last_chunk", FLAG),
-    METADATA,
+    *artifact_update_members(ARTIFACT),
 )
 SEND_MESSAGE_RESPONSE = OneOf(task=TASK, message=MESSAGE)
 STREAM_RESPONSE = OneOf(task=TASK, message=MESSAGE, status_update=STATUS_UPDATE, artifact_update=ARTIFACT_UPDATE)
@@ -178,7 +163,7 @@ PUSH_CONFIG = Record(
     required("url", TEXT),
     Member("token", TEXT),
     Member("authentication", AUTHENTICATION_INFO),
-    # Not of the protocol; written where there is something wrong only.
+    # Not part of the protocol; written only if there is a problem.
     METADATA,
 )
 
@@ -211,10 +196,7 @@ LIST_TASKS_REQUEST = Record(
 )
 LIST_TASKS_RESPONSE = Record(
     t.ListTasksResponse,
-    Member("tasks", many(TASK), always=True),
-    Member("next_page_token", TEXT, always=True),
-    Member("page_size", INT32, always=True),
-    Member("total_size", INT32, always=True),
+    *task_page_members(TASK),
 )
 LIST_PUSH_CONFIGS_REQUEST = Record(
     t.ListTaskPushNotificationConfigsRequest,
@@ -231,7 +213,6 @@ LIST_PUSH_CONFIGS_RESPONSE = Record(
 
 # -- security (spec 4.5) ------------------------------------------------------------------------------------------------
 
-DESCRIPTION = Member("description", TEXT)
 REFRESH_URL = Member("refresh_url", TEXT)
 SCOPES = Member("scopes", mapping(TEXT), always=True)  # required, and may be empty
 OAUTH_FLOW = OneOf(
@@ -304,10 +285,6 @@ AGENT_INTERFACE = Record(
     TENANT,
     required("protocol_version", TEXT),
 )
-AGENT_PROVIDER = Record(c.AgentProvider, required("url", TEXT), required("organization", TEXT))
-AGENT_EXTENSION = Record(
-    c.AgentExtension, required("uri", TEXT), DESCRIPTION, Member("required", FLAG), Member("params", STRUCT)
-)
 AGENT_CAPABILITIES = Record(
     c.AgentCapabilities,
     optional("streaming", FLAG),
@@ -315,19 +292,9 @@ AGENT_CAPABILITIES = Record(
     Member("extensions", many(AGENT_EXTENSION)),
     optional("extended_agent_card", FLAG),
 )
-AGENT_CARD_SIGNATURE = Record(
-    c.AgentCardSignature, required("protected", TEXT), required("signature", TEXT), Member("header", STRUCT)
-)
 AGENT_SKILL = Record(
     c.AgentSkill,
-    required("id", TEXT),
-    required("name", TEXT),
-    required("description", TEXT),
-    required("tags", TEXTS),
-    Member("examples", TEXTS),
-    Member("input_modes", TEXTS),
-    Member("output_modes", TEXTS),
-    SECURITY_REQUIREMENTS,
+    *skill_members(SECURITY_REQUIREMENTS),
 )
 AGENT_CARD = Record(
     c.AgentCard,
@@ -388,4 +355,20 @@ KINDS: dict[Any, Kind] = {
     t.StreamResponse: STREAM_RESPONSE,
 }
 
-CODEC = TableCodec("1.0", KINDS, {operation: operation.name for operation in OPERATIONS.values()})
+METHODS: Mapping[AnyOperation, str] = {operation: operation.name for operation in OPERATIONS.values()}
+
+
+def derive(
+    version: str, names: Mapping[tuple[type, str], str], methods: Mapping[AnyOperation, str] = METHODS
+) -> TableCodec:
+    """The codec of a later 1.x version, which differs from 1.0 in names on the wire.
+
+    Parameters:
+        version: ``Major.Minor``, as in the A2A-Version header.
+        names: the new names of members, by dataclass and attribute; see `renamed`.
+        methods: the method names of JSON-RPC by operation.
+    """
+    return TableCodec(version, {cls: renamed(kind, names) for cls, kind in KINDS.items()}, methods)
+
+
+CODEC = TableCodec("1.0", KINDS, METHODS)

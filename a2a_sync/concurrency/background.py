@@ -1,20 +1,25 @@
-"""How a thread that looks after something is started: as a daemon, with a name, and without it where the machine has none left."""
+"""Background threads: daemons with a name, started when needed, and again where the system had no thread for them.
+
+A periodic job has a thread of its own (`Periodic`), so that a slow one delays no other.
+"""
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 
+from a2a_sync.concurrency import clock
+from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
 
 def start_thread(name: str, target: Callable[..., object], *arguments: object) -> threading.Thread | None:
-    """A daemon thread that has begun to call ``target(*arguments)``; None where there is no thread, which is logged.
+    """Start a daemon thread that calls ``target(*arguments)``; None where the system has no thread, which is logged.
 
-    Who keeps the None tries again when a thread is wanted the next time. Callers hold the lock under which they keep it:
-    nothing here waits for the new thread's code.
+    The caller keeps the result under a lock and calls again where it is None. The call does not wait for `target`.
     """
     thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
     try:
@@ -23,3 +28,85 @@ def start_thread(name: str, target: Callable[..., object], *arguments: object) -
         logger.exception("no thread for %s; it is tried again", name)
         return None
     return thread
+
+
+class Periodic:
+    """Calls `job` again and again on one thread, which does not keep the object of the job alive.
+
+    Any thread may call the methods. A forked child has no thread until it calls `start`.
+
+    Parameters:
+        name: of the thread, and of the job in the log.
+        job: does one round and returns the seconds until the next one; None ends the thread until `start` is called again.
+            What it raises is logged, and the next round follows after `retry` seconds.
+        retry: see `job`.
+        aging: the seconds pass by `a2a_sync.concurrency.clock`, which tests can advance.
+    """
+
+    def __init__(self, name: str, job: Callable[[], float | None], *, retry: float, aging: bool = False) -> None:
+        self._name = name
+        self._job = job
+        self._retry = retry
+        self._aging = aging
+        self._stopped = False
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: the thread is the parent's."""
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._wanted = False
+
+    @property
+    def alive(self) -> bool:
+        """The thread has started and has not ended."""
+        return self._thread is not None
+
+    def start(self, after: float = 0.0) -> bool:
+        """Start the thread, if it does not run; the first round follows after `after` seconds. Does nothing after `stop`.
+
+        False: the system has no thread, so `start` must be called again.
+        """
+        self._wanted = True
+        if self._thread is None and not self._stopped:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = start_thread(self._name, _repeat, weakref.ref(self), self._stop, self._aging, after)
+        return self._thread is not None or self._stopped
+
+    def stop(self, timeout: float = 0.0) -> None:
+        """End the thread after the round that it is in, and wait for that for at most `timeout` seconds. Idempotent."""
+        self._stopped = True
+        self._stop.set()
+        thread = self._thread
+        if timeout and thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+
+    def round(self) -> float | None:
+        """One round, on the thread: the seconds until the next one; None: the thread ends."""
+        self._wanted = False
+        try:
+            pause = self._job()
+        except Exception:
+            logger.exception("%s failed; it is tried again", self._name)
+            return self._retry
+        return 0.0 if pause is None and not self._may_end() else pause
+
+    def _may_end(self) -> bool:
+        with self._lock:
+            # `start` sets the flag before it looks for a thread: it finds none, or the flag is seen here.
+            thread, self._thread = self._thread, None
+            if self._wanted:
+                self._thread = thread
+            return not self._wanted
+
+
+def _repeat(periodic: weakref.ref[Periodic], stop: threading.Event, aging: bool, pause: float | None) -> None:
+    while pause is not None and not (clock.wait(stop, pause) if aging else stop.wait(pause)):
+        own = periodic()
+        if own is None:
+            return
+        pause = own.round()
+        del own

@@ -1,4 +1,4 @@
-"""What leaving a ``with`` block does to everything here that holds threads, connections or listeners: it is closed."""
+"""Context managers that are closed at the end of their ``with`` block."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Self
 
 
 class Closes:
-    """Is its own context manager, and is closed at the end of the block with the time limit that `close` has by itself."""
+    """A context manager that calls its `close` at the end of the block, with the default time limit of that method."""
 
     __slots__ = ()
 
-    #: Each has its own, with or without a time limit; none raises when it is called again.
+    #: With or without a time limit; idempotent.
     close: Any
 
     def __enter__(self) -> Self:

@@ -17,10 +17,10 @@ from typing import Any
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.gevent import (
     Outcome,
-    at_home,
     native_context,
     original,
     patched,
+    run_on_gevent_hub,
     spawn_native,
     start_native,
     wait_for_wake,
@@ -76,14 +76,14 @@ class EventLoop:
                     logger.exception("a task of an async handler tried to end the process; its event loop goes on")
 
     def stop(self) -> None:
-        """Cancel what is left on the loop and end its thread, without waiting for that."""
+        """Cancel the tasks of the loop and end its thread, without waiting for that."""
         self._stopped = True
         self.loop.call_soon_threadsafe(self.loop.stop)
 
-    # -- finding code that blocks it --
+    # -- detecting code that blocks it --
 
     def probe(self) -> None:
-        """Ask for a sign of life, and report the loop when it has not given one since the last call but one."""
+        """Check that the loop runs callbacks, and report it when it has run none since the last call but one."""
         now = time.monotonic()
         if self._probed_at is None:
             self._probed_at = now
@@ -116,21 +116,21 @@ class _SharedLoop:
 
     def __init__(self) -> None:
         self._event_loop: EventLoop | None = None
-        #: Loops of parent processes. Kept, because finalizing one would warn that it was not closed.
-        self._inherited: list[EventLoop] = []
+        #: Loops of parent processes. They are kept, because finalizing one would warn that it was not closed.
+        self._parent_loops: list[EventLoop] = []
         self.renew()
         renew_in_child(self)
 
     def renew(self) -> None:
-        """Start another one when it is needed: the thread of the parent's loop is not here."""
+        """In a forked child: the thread of the loop is the parent's."""
         self._lock = threading.Lock()
         if self._event_loop is not None:
-            self._inherited.append(self._event_loop)
+            self._parent_loops.append(self._event_loop)
             self._event_loop = None
 
-    @at_home
+    @run_on_gevent_hub
     def get(self) -> EventLoop:
-        """The loop; started, if need be."""
+        """The loop, which is started if necessary."""
         with self._lock:
             if self._event_loop is None:
                 self._event_loop = EventLoop("a2a-loop")
@@ -143,7 +143,7 @@ shared_loop = _SharedLoop()
 class _GreenletLoop(asyncio.SelectorEventLoop):
     """A loop that shares its thread with greenlets: under gevent, the threads of ``asyncio.to_thread`` are greenlets.
 
-    asyncio takes what they call for something that the loop itself calls, and would not wake up for it.
+    asyncio regards their calls as calls of the loop itself, and would not wake up for them.
     """
 
     greenlet: object = None

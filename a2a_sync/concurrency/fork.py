@@ -1,7 +1,7 @@
-"""Who begins anew in a forked child: everything that holds the threads, locks or listeners of one process.
+"""Renews in a forked child whatever holds the threads, locks or listeners of one process.
 
-A child inherits locks that nobody will release and counts of threads that do not exist. What is registered here is made
-new before the child runs any code of its own. Nothing is kept alive by it.
+A child inherits locks that no thread will release, and counts of threads that it does not have. Objects registered here are
+renewed before the child runs any other code. The registry holds weak references only.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ class Renewable(Protocol):
     """State that belongs to one process."""
 
     def renew(self) -> None:
-        """Begin anew, in a child that has one thread only. Must not raise."""
+        """Discard the state of the parent. Called while the child has one thread only; must not raise."""
 
 
 _registered: weakref.WeakSet[Renewable] = weakref.WeakSet()
 
 
 def renew_in_child(holder: Renewable) -> None:
-    """Call ``holder.renew()`` in every child that is forked from now on, as long as `holder` lives."""
+    """Call ``holder.renew()`` in every child that is forked from now on, while `holder` exists."""
     _registered.add(holder)
 
 

@@ -1,9 +1,9 @@
-"""Real threads in a process whose standard library gevent has patched, and the way back from them.
+"""Real threads in a process whose standard library gevent has patched, and calls from them back to gevent's hub.
 
-Under gevent all greenlets share one thread: what blocks it without gevent's knowledge (a calculation, an event loop, a
-C library) holds up every other one. Such code is given a real thread here. The rest of the library is not made for two
-kinds of threads at once, so its work is always done by greenlets: what code on a real thread asks of it is *taken home*,
-to the hub that the code came from, and waited for there. Without gevent nothing of this exists, and calls are plain calls.
+Under gevent all greenlets share one thread: code that blocks it without gevent's knowledge (a calculation, an event loop, a
+C library) blocks all of them. Such code gets a real thread here. Locks and queues of the rest of the library are made for
+greenlets, so what code on a real thread asks of it is called by a greenlet of the hub that the code came from, while the real
+thread waits. Without gevent calls are plain calls.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from a2a_sync.concurrency.fork import renew_in_child
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-#: Calls something now, or elsewhere and waits for it.
-Way = Callable[[Callable[[], Any]], Any]
+#: Makes a call, on this thread or on another one while this one waits.
+Caller = Callable[[Callable[[], Any]], Any]
 
-#: Real threads without work leave after so many seconds. They are many more than any pool of runs has threads.
+#: Real threads without work end after so many seconds. There may be many more of them than any pool of runs has threads.
 _IDLE_SECONDS = 30
-_MOST_THREADS = 10_000
+_MAX_THREADS = 10_000
 
-#: The hub that the code of a real thread came from.
-_home: contextvars.ContextVar[Any] = contextvars.ContextVar("a2a_sync_home", default=None)
+#: On a real thread: the hub that its code came from.
+_origin_hub: contextvars.ContextVar[Any] = contextvars.ContextVar("a2a_sync_home", default=None)
 
 
 def patched() -> bool:
-    """Threads are greenlets here."""
+    """Threads of the standard library are greenlets in this process."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
 def original(module: str, name: str) -> Any:
-    """What the standard library has under this name where gevent has not patched it."""
+    """This name of the standard library as it is without gevent's patches."""
     monkey = sys.modules.get("gevent.monkey")
     return getattr(import_module(module), name) if monkey is None else monkey.get_original(module, name)
 
@@ -58,11 +58,11 @@ def on_native_thread(work: Callable[[], _T]) -> _T:
 
 def start_native(work: Callable[[], object]) -> None:
     """Call `work` on a real thread, without waiting for it. Not for a process that gevent has not patched."""
-    way_home()(lambda: spawn_native(work))
+    gevent_hub_caller()(lambda: spawn_native(work))
 
 
 def spawn_native(work: Callable[[], object]) -> None:
-    """`start_native` for a thread that may spawn greenlets itself: the home of others, or that of an event loop."""
+    """`start_native` for a thread that may spawn greenlets itself: that of a hub, or of an event loop."""
     _pools.of_this_thread().spawn(work)
 
 
@@ -70,7 +70,7 @@ def native_context() -> contextvars.Context:
     """A copy of the context variables for code that runs on another thread, from which `way_home` leads back here."""
     variables = contextvars.copy_context()
     if patched():
-        variables.run(_home.set, _home.get() or _hub())
+        variables.run(_origin_hub.set, _origin_hub.get() or _hub())
     return variables
 
 
@@ -85,65 +85,65 @@ class NativeThread:
         """What `work` returns or raises."""
         outcome = Outcome(work)
         variables = native_context()
-        _cross(lambda wake: self._works.put((variables, outcome, wake)))
+        _wait_for_wake(lambda wake: self._works.put((variables, outcome, wake)))
         return outcome.get()
 
     def _serve(self) -> None:
         while (asked := self._works.get()) is not None:
             variables, outcome, wake = asked
-            variables.run(_do, outcome, wake)
+            variables.run(_perform, outcome, wake)
 
     def end(self) -> None:
-        """Give the thread back, now or after the call that it is in."""
+        """Return the thread to the pool, now or after its present call."""
         self._works.put(None)
 
 
-# -- the way home -------------------------------------------------------------------------------------------------------
+# -- calls on the hub ---------------------------------------------------------------------------------------------------
 
 
-def way_home() -> Way:
-    """A function that makes a call where this was called: on this thread, whatever thread the function is called on."""
+def gevent_hub_caller() -> Caller:
+    """A function that makes calls on the thread of this hub, whatever thread the function itself is called on."""
     if not patched():
-        return _at_once
-    home = _home.get() or _hub()
-    return lambda work: _take_home(home, work)
+        return _call_here
+    hub = _origin_hub.get() or _hub()
+    return lambda work: _call_on_hub(hub, work)
 
 
-def at_home(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Decorator: code on a real thread that calls the function waits for it to be called at home."""
+def run_on_gevent_hub(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """`function`, always called on the hub: code on a real thread that calls it waits for that."""
 
     @wraps(function)
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        home = _home.get()
-        if home is None:
+        hub = _origin_hub.get()
+        if hub is None:
             return function(*args, **kwargs)
-        result: _T = _take_home(home, lambda: function(*args, **kwargs))
+        result: _T = _call_on_hub(hub, lambda: function(*args, **kwargs))
         return result
 
     return called
 
 
-def _at_once(work: Callable[[], Any]) -> Any:
+def _call_here(work: Callable[[], Any]) -> Any:
     return work()
 
 
-def _take_home(home: Any, work: Callable[[], Any]) -> Any:
-    if _hub() is home:
+def _call_on_hub(hub: Any, work: Callable[[], Any]) -> Any:
+    if _hub() is hub:
         return work()
     outcome = Outcome(work)
     variables = contextvars.copy_context()
 
     def begin(wake: Callable[[], None]) -> None:
-        home.loop.run_callback_threadsafe(_spawn, variables.run, _do, outcome, wake)
+        hub.loop.run_callback_threadsafe(_spawn, variables.run, _perform, outcome, wake)
 
-    _cross(begin)
+    _wait_for_wake(begin)
     return outcome.get()
 
 
-def _do(outcome: Outcome, wake: Callable[[], None]) -> None:
+def _perform(outcome: Outcome, wake: Callable[[], None]) -> None:
     outcome.fetch()
     with suppress(Exception):
-        # Whoever waited may have been ended, and its hub too.
+        # The waiting greenlet may have been killed, and its hub too.
         wake()
 
 
@@ -161,7 +161,7 @@ def wait_for_wake(begin: Callable[[Callable[[], None]], None], check: Callable[[
     `check` is called here after `interval` seconds without that, and again after as many seconds as it returns.
     """
     if patched():
-        _cross(begin, check, interval)
+        _wait_for_wake(begin, check, interval)
         return
     woken = threading.Lock()
     woken.acquire()
@@ -175,7 +175,7 @@ def wait_for_wake(begin: Callable[[Callable[[], None]], None], check: Callable[[
         interval = check()
 
 
-def _cross(
+def _wait_for_wake(
     begin: Callable[[Callable[[], None]], None], check: Callable[[], float] | None = None, interval: float | None = None
 ) -> None:
     """Wait until the function that `begin` is given is called, on any thread; other greenlets of this one go on."""
@@ -197,7 +197,7 @@ def _cross(
 
 
 class Outcome:
-    """What a call on another thread came to."""
+    """The result of a call on another thread, or its exception."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
@@ -212,21 +212,21 @@ class Outcome:
             self._error = error
 
     def get(self) -> Any:
-        """What it returned or raised."""
+        """The result, or the exception, raised."""
         if self._error is not None:
             raise self._error
         return self._value
 
 
 class _Pools:
-    """A pool of real threads for each hub that is a home; hardly ever more than one."""
+    """A pool of real threads for each hub; there is hardly ever more than one."""
 
     def __init__(self) -> None:
         self.renew()
         renew_in_child(self)
 
     def renew(self) -> None:
-        """Forget all threads: a forked child has none."""
+        """In a forked child: it has none of the threads."""
         self._by_hub: dict[Any, Any] = {}
 
     def of_this_thread(self) -> Any:
@@ -234,7 +234,7 @@ class _Pools:
         pool = self._by_hub.get(hub)
         if pool is None:
             make = import_module("gevent.threadpool").ThreadPool
-            pool = self._by_hub[hub] = make(_MOST_THREADS, hub, _IDLE_SECONDS)
+            pool = self._by_hub[hub] = make(_MAX_THREADS, hub, _IDLE_SECONDS)
         return pool
 
 

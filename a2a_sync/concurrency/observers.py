@@ -1,7 +1,6 @@
-"""Functions that want to hear of something, called one after the other on a thread of their own.
+"""Listeners for named events, called one after the other on a thread of their own.
 
-Whoever tells does not wait for them, and nothing they do can hurt it: what they raise is logged, and what one of them takes
-its time for waits in a line of bounded length. What is told, and when, is known to others.
+The notifying thread does not wait for them: events go into a queue of bounded length, and exceptions of listeners are logged.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ logger = get_logger(__name__)
 
 _Listener = TypeVar("_Listener", bound=Callable[..., Any])
 
-#: What may wait for its listeners. Beyond that it is dropped, and the log says so.
-_LINE = 10_000
-#: After so many seconds without anything to tell the thread ends.
-_IDLE = 10.0
+#: Events that may wait for their listeners. Further ones are dropped, which is logged.
+_MAX_EVENTS = 10_000
+#: The thread ends after so many seconds without an event.
+_IDLE_SECONDS = 10.0
 
 
 class Listeners:
-    """Listeners by the name of what they want to hear of; `same` are other spellings of names.
+    """Listeners by the name of their event; `same` maps other spellings to names.
 
-    Everything is told in the order of `tell`, to listeners in the order of `on`. A forked child keeps the listeners.
+    Events are delivered in the order of `notify`, to listeners in the order of `on`. A forked child keeps the listeners.
     """
 
     def __init__(self, same: Mapping[str, str] | None = None) -> None:
@@ -38,65 +37,65 @@ class Listeners:
         renew_in_child(self)
 
     def renew(self) -> None:
-        """In a forked child: the thread and the line are the parent's."""
+        """In a forked child: the thread and the queue are the parent's."""
         self._lock = threading.Lock()
-        self._line: queue.Queue[tuple[str, Any] | threading.Event] = queue.Queue(_LINE)
+        self._events: queue.Queue[tuple[str, Any] | threading.Event] = queue.Queue(_MAX_EVENTS)
         self._thread: threading.Thread | None = None
 
     def on(self, name: str, listener: _Listener) -> _Listener:
-        """Call ``listener(what)`` whenever `name` is told from now on."""
+        """Call ``listener(event)`` for each event `name` from now on."""
         name = self._same.get(name, name)
         with self._lock:
             self._by_name[name] = (*self._by_name.get(name, ()), listener)
         return listener
 
     def off(self, name: str, listener: Callable[..., Any]) -> bool:
-        """Call it no more; False where it was not called for `name`."""
+        """Undo `on`; False where the listener was not registered for `name`."""
         name = self._same.get(name, name)
         with self._lock:
             known = self._by_name.get(name, ())
             self._by_name[name] = tuple(one for one in known if one != listener)
             return len(self._by_name[name]) < len(known)
 
-    def wanted(self, name: str) -> bool:
-        """Somebody listens for it."""
+    def has_listeners(self, name: str) -> bool:
+        """The event has a listener."""
         return bool(self._by_name.get(name))
 
-    def tell(self, name: str, what: Any) -> None:
-        """Have the listeners for `name` called with `what`, soon. Never blocks, never raises."""
-        if self.wanted(name):
-            self._put((name, what))
+    def notify(self, name: str, event: Any) -> None:
+        """Have the listeners for `name` called with `event`, soon. Never blocks, never raises."""
+        if self.has_listeners(name):
+            self._put((name, event))
 
     def _put(self, item: tuple[str, Any] | threading.Event) -> bool:
         with self._lock:
             try:
-                self._line.put_nowait(item)
+                self._events.put_nowait(item)
             except queue.Full:
-                logger.error("%d events wait for their listeners; dropped one more", _LINE)
+                logger.error("%d events wait for their listeners; dropped one more", _MAX_EVENTS)
                 return False
             if self._thread is None:
                 self._thread = start_thread("a2a-listeners", self._serve)
             return True
 
     def flush(self, timeout: float) -> bool:
-        """Wait for at most `timeout` seconds until all that was told has been heard. A listener itself need not wait."""
+        """Wait until all events so far were delivered; False after `timeout` seconds, or when called by a listener."""
         with self._lock:
-            # The lock is held until a thread that has just begun is known here.
+            # The lock is held until a new thread is stored here.
             thread = self._thread
         if thread is threading.current_thread():
             return False
-        if thread is None and self._line.empty():
+        if thread is None and self._events.empty():
             return True
-        heard = threading.Event()
-        return self._put(heard) and heard.wait(timeout)
+        delivered = threading.Event()
+        return self._put(delivered) and delivered.wait(timeout)
 
     def _serve(self) -> None:
         while True:
             try:
-                item = self._line.get(timeout=_IDLE)
+                item = self._events.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
                 with self._lock:
-                    if self._line.empty():
+                    if self._events.empty():
                         self._thread = None
                         return
                 continue
@@ -105,13 +104,13 @@ class Listeners:
             else:
                 self._call(*item)
 
-    def _call(self, name: str, what: Any) -> None:
+    def _call(self, name: str, event: Any) -> None:
         for listener in self._by_name.get(name, ()):
             try:
-                listener(what)
+                listener(event)
             except Exception:
                 logger.exception("a listener for %s failed", name)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Give what was told `timeout` seconds to be heard, and end the thread. Idempotent; more may be told later."""
+        """Give pending events `timeout` seconds to be delivered. Idempotent; later events are delivered too."""
         self.flush(timeout)

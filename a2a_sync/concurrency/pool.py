@@ -1,7 +1,7 @@
 """Threads that runs are executed on: daemon, named, bounded, started when needed.
 
 `concurrent.futures` is not used because its threads are joined at interpreter exit and do not survive a fork. A slot is
-reserved before anything is stored, so a full pool refuses a request without leaving a trace of it.
+reserved before anything is stored, so a request that a full pool refuses leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from a2a_sync.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
-#: When a caller may try again where no thread may ever come back, in seconds.
+#: When a caller may retry where no thread may ever return, in seconds.
 _EXHAUSTED_RETRY = 30.0
 
 
 class Slot:
-    """A reserved place for one job of `owner`. ``ready``: a thread can take the job at once; ``extra``: one beside the pool's."""
+    """A reservation for one job of `owner`. ``ready``: a thread is free for it; ``extra``: a thread beside those of the pool."""
 
     __slots__ = ("_pool", "abandoned", "done", "extra", "job", "owner", "ready", "stuck")
 
@@ -48,38 +48,44 @@ class Slot:
         self._pool._start(self)
 
     def release(self) -> None:
-        """Give the place back unused."""
+        """Cancel the reservation."""
         self._pool._release(self)
 
     def abandon(self) -> bool:
-        """Give the place of a job that hangs to the next one; False when too many already linger.
+        """Free the slot of a job that hangs for the next one; False when too many such jobs linger already.
 
-        Harmless when the job has come back, or was abandoned before.
+        Does nothing when the job has returned, or was abandoned before.
         """
         return self._pool._abandon(self)
 
 
 class WorkerPool:
-    """At most `threads` jobs at once and `waiting` in line; `leftovers` abandoned ones may linger beside them, and as many as
-    `threads` whose callers wait on a thread of the pool (`reserve_nested`).
+    """Runs jobs on daemon threads. A forked child starts with an empty pool.
 
-    Jobs beyond `leftovers` keep their threads; once they hold all of them, the pool refuses jobs instead of letting them wait.
+    A free thread goes to the first queued job whose owner may have one more. As many extra threads as `threads` run jobs whose
+    callers wait on a thread of the pool (`reserve_nested`).
 
-    No owner holds more of either than `quotas` allows it; a free thread goes to the first job in line whose owner may have
-    one more. Threads without a job end after `idle` seconds. A forked child starts with an empty pool.
+    Parameters:
+        threads: jobs at once.
+        max_queued: jobs in the queue.
+        max_abandoned: jobs that hang and may linger beside the others. Further ones keep their threads; once they hold all of
+            them, the pool refuses jobs.
+        name: prefix of the names of the threads.
+        idle: seconds after which a thread without a job ends.
+        quotas: bounds what each owner holds of threads and queue.
     """
 
     def __init__(
         self,
         *,
         threads: int,
-        waiting: int,
-        leftovers: int,
+        max_queued: int,
+        max_abandoned: int,
         name: str = "a2a-run",
         idle: float = 30.0,
         quotas: Quotas | None = None,
     ) -> None:
-        self._limits = (threads, waiting, leftovers)
+        self._limits = (threads, max_queued, max_abandoned)
         self._quotas = quotas or Quotas()
         self._name = name
         self._idle_seconds = idle
@@ -88,12 +94,12 @@ class WorkerPool:
         renew_in_child(self)
 
     def renew(self) -> None:
-        """Forget all jobs and threads: those of a forked child's parent are not here."""
+        """In a forked child: jobs and threads are the parent's."""
         threads, waiting, _ = self._limits
         quota = self._quotas.quota
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
-        self._line: deque[Slot] = deque()
+        self._queue: deque[Slot] = deque()
         self._numbers = itertools.count(1)
         self._running = self._quotas.share(threads, quota.max_concurrent_runs)
         self._waiting = self._quotas.share(waiting, quota.max_queued_runs)
@@ -101,29 +107,29 @@ class WorkerPool:
 
     @property
     def running(self) -> int:
-        """Places that are taken, by a job or a reservation; abandoned jobs do not count."""
+        """Slots in use, by a job or a reservation, without those of abandoned jobs."""
         return self._running.taken
 
     @property
     def waiting(self) -> int:
-        """Reservations that wait for a place."""
+        """Reservations that wait for a thread."""
         return self._waiting.taken
 
     @property
     def lingering(self) -> int:
-        """Abandoned jobs whose thread has not come back."""
+        """Abandoned jobs that have not returned."""
         return self._lingering
 
     @property
     def exhausted(self) -> bool:
-        """Every thread is held by a job that should be abandoned and cannot be: a job that waits may wait for ever."""
+        """Every thread is held by a job that hangs and cannot be abandoned, so a queued job may wait for ever."""
         return self._stuck >= self._limits[0]
 
     def reserve(self, owner: str = "") -> Slot:
-        """A place for one job of `owner`.
+        """A slot for one job of `owner`.
 
         Raises:
-            OverloadedError: the pool is `exhausted`, or all threads that the owner may have are taken, and so are its places in the line.
+            OverloadedError: the pool is `exhausted`, or the owner uses all the threads and the part of the queue that it may have.
         """
         with self._lock:
             if self._running.admits(owner):
@@ -144,10 +150,10 @@ class WorkerPool:
         )
 
     def reserve_nested(self, owner: str = "") -> Slot | None:
-        """A place, ready at once, for a job whose caller waits for it on a thread of the pool; None where there is none.
+        """A slot, ready at once, for a job whose caller waits for it on a thread of the pool; None where there is none.
 
-        Waiting in line could take for ever, since those before may wait in the same way. Where the pool is full the job gets an
-        extra thread, one for each thread of the pool at most.
+        In the queue it could wait for ever, since the jobs before it may wait in the same way. Where the pool is full the job gets
+        an extra thread, one for each thread of the pool at most.
         """
         with self._lock:
             if self._running.admits(owner):
@@ -159,7 +165,7 @@ class WorkerPool:
             return Slot(self, owner, ready=True, extra=True)
 
     def _give_back(self, slot: Slot) -> None:
-        """The place of a slot that was ready; called under the lock."""
+        """Free the thread of a slot that was ready; called under the lock."""
         if slot.extra:
             self._extra -= 1
         elif slot.abandoned:
@@ -171,32 +177,32 @@ class WorkerPool:
         with self._lock:
             if not slot.ready:
                 if not self._running.admits(slot.owner):
-                    self._line.append(slot)
+                    self._queue.append(slot)
                     return
                 self._admit(slot)
             self._dispatch(slot)
 
     def _admit(self, slot: Slot) -> None:
-        """Give a thread's place to a slot that waited; called under the lock."""
+        """Give a thread to a queued slot; called under the lock."""
         self._running.take(slot.owner)
         self._waiting.release(slot.owner)
         slot.ready = True
 
-    def _next_in_line(self) -> Slot | None:
-        """The first slot in line whose owner may have a thread, admitted; called under the lock."""
+    def _next_queued(self) -> Slot | None:
+        """The first queued slot whose owner may have a thread, admitted; called under the lock."""
         refused: set[str] = set()
-        for index, slot in enumerate(self._line):
+        for index, slot in enumerate(self._queue):
             if slot.owner in refused:
                 continue
             if self._running.admits(slot.owner):
-                del self._line[index]
+                del self._queue[index]
                 self._admit(slot)
                 return slot
             refused.add(slot.owner)
         return None
 
     def _dispatch(self, slot: Slot) -> None:
-        """Hand a job to an idle thread or to a new one; called under the lock."""
+        """Pass a job to an idle thread or to a new one; called under the lock."""
         if self._idle:
             self._idle -= 1
             self._jobs.put(slot)
@@ -204,14 +210,14 @@ class WorkerPool:
         name = f"{self._name}-{next(self._numbers)}"
         threading.Thread(target=self._work, args=(slot,), name=name, daemon=True).start()
 
-    def _dispatch_line(self) -> None:
-        """Start what waits and may have a thread now; called under the lock."""
-        while (slot := self._next_in_line()) is not None:
+    def _dispatch_queued(self) -> None:
+        """Start the queued jobs that may have a thread now; called under the lock."""
+        while (slot := self._next_queued()) is not None:
             try:
                 self._dispatch(slot)
             except RuntimeError:
-                logger.exception("no thread for a job that waits; it stays first in line until one comes back")
-                self._line.appendleft(slot)
+                logger.exception("no thread for a queued job; it stays first in the queue until another job returns")
+                self._queue.appendleft(slot)
                 slot.ready = False
                 self._waiting.take(slot.owner)
                 self._running.release(slot.owner)
@@ -221,7 +227,7 @@ class WorkerPool:
         with self._lock:
             if slot.ready:
                 self._give_back(slot)
-                self._dispatch_line()
+                self._dispatch_queued()
             else:
                 self._waiting.release(slot.owner)
 
@@ -238,24 +244,24 @@ class WorkerPool:
             slot.abandoned = True
             self._lingering += 1
             self._running.release(slot.owner)
-            self._dispatch_line()
+            self._dispatch_queued()
             return True
 
     def _unstick(self, slot: Slot) -> None:
-        """Its thread is free, or has been given up; called under the lock."""
+        """Its thread is free, or abandoned; called under the lock."""
         if slot.stuck:
             slot.stuck = False
             self._stuck -= 1
 
     def _next(self, done: Slot) -> Slot | None:
-        """After a job: the next one, from the line or as it comes; None when this thread should end."""
+        """The next job after `done`, from the queue or a new one; None when this thread should end."""
         with self._lock:
             done.done = True
             self._unstick(done)
             self._give_back(done)
-            if self._line and (slot := self._next_in_line()) is not None:
-                # An owner whose place is free may have one more beside it.
-                self._dispatch_line()
+            if self._queue and (slot := self._next_queued()) is not None:
+                # The owner of the finished job may have one more.
+                self._dispatch_queued()
                 return slot
             if self._closed:
                 return None
@@ -267,7 +273,7 @@ class WorkerPool:
             return self._jobs.get(timeout=self._idle_seconds)
         except queue.Empty:
             with self._lock:
-                # A job may have been put between the time-out and the lock: then this thread was counted on.
+                # A job may have been put between the timeout and the lock, for this thread.
                 try:
                     return self._jobs.get_nowait()
                 except queue.Empty:
@@ -285,7 +291,7 @@ class WorkerPool:
             current = self._next(done)
 
     def close(self) -> None:
-        """Let threads go: idle ones now, the others when their job is done. Idempotent."""
+        """End the threads: idle ones now, the others after their job. Idempotent."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, 0
@@ -294,4 +300,4 @@ class WorkerPool:
 
 
 def _nothing() -> None:
-    """The job of a slot that has none."""
+    """The job of a slot without one."""

@@ -1,4 +1,4 @@
-"""Fair shares: how many of a bounded number of places one owner may hold, so that no owner takes all of them."""
+"""Fair shares: how many of a bounded number of slots one owner may hold, so that no owner takes all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from a2a_sync.limits import OwnerQuota
 
 
 class Quotas:
-    """The quota of each owner in one process; what is counted is counted by `Share`.
+    """The quota of each owner in one process; `Share` does the counting.
 
     ``several``: the callers are known, so those without a principal are one owner among several.
     """
@@ -16,12 +16,12 @@ class Quotas:
         self.several = False
 
     def share(self, total: int, limit: int | None = None) -> Share:
-        """The shares of `total` places: at most `limit` for each owner, or a fair share where that is None."""
+        """The shares of `total` slots: at most `limit` for each owner, or a fair share where that is None."""
         return Share(self, total, limit)
 
 
 class Share:
-    """Counts who holds how many of `total` places. Not thread-safe: its user holds a lock around each call."""
+    """Counts the slots of each owner, of `total`. Not thread-safe: the caller holds a lock."""
 
     __slots__ = ("_held", "_limit", "_quotas", "taken", "total")
 
@@ -33,23 +33,27 @@ class Share:
         self._held: dict[str, int] = {}
 
     def limit(self, owner: str) -> int:
-        """How many places `owner` may hold as things are; it may take one more while it holds fewer."""
+        """How many slots `owner` may hold now; it may take one more while it holds fewer."""
         if self._limit is not None:
             return min(self._limit, self.total)
         # Dynamic thresholds (Choudhury and Hahne, 1998): n owners that want all end with 1/(n + 1) each.
         return self.total - self.taken if owner or self._quotas.several else self.total
 
     def admits(self, owner: str) -> bool:
-        """There is a free place that `owner` may take."""
-        return self.taken < self.total and self._held.get(owner, 0) < self.limit(owner)
+        """There is a free slot that `owner` may take."""
+        if self.taken >= self.total:
+            return False
+        if self._limit is None and not owner and not self._quotas.several:
+            return True  # no caller is known, so there is one owner
+        return self._held.get(owner, 0) < self.limit(owner)
 
     def take(self, owner: str) -> None:
-        """`owner` holds one more place."""
+        """`owner` holds one more slot."""
         self.taken += 1
         self._held[owner] = self._held.get(owner, 0) + 1
 
     def release(self, owner: str) -> None:
-        """`owner` holds one place less."""
+        """`owner` holds one slot less."""
         self.taken -= 1
         left = self._held[owner] - 1
         if left:

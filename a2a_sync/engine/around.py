@@ -1,53 +1,44 @@
-"""An executor with something of the host around each of its runs: database connections, a tenant, a request id.
-
-It is an executor itself, so nothing else knows of it.
-"""
+"""Context managers of the host around each run of an agent: database connections, a tenant, a request id."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from a2a_sync.agent.executor import Event, RequestContext
+from a2a_sync.agent.spec import AgentSpec, CancelHandler
 
-#: Makes what is entered before user code is called and left after it, on the same thread.
+#: Returns a context manager that is entered before the code of an agent is called and left after it, on the same thread.
 AroundRun: TypeAlias = Callable[[RequestContext], AbstractContextManager[Any]]
 
 
-class Surrounded:
-    """`executor` as it is, but that its code, to the last event that it yields, runs within ``around(context)``.
+def with_run_context(spec: AgentSpec, around: AroundRun) -> AgentSpec:
+    """`spec` whose code, up to the last event that it yields, runs within ``around(context)``, as does its cancel handler.
 
-    What `around` raises counts as raised by the executor; so does what it does to the executor's own exceptions.
+    An exception raised by `around` counts as one of the agent; `around` may also replace exceptions of the agent.
     """
 
-    def __init__(self, executor: Any, around: AroundRun) -> None:
-        self._executor = executor
-        self._around = around
-
-    def execute(self, context: RequestContext) -> Iterator[Event]:
-        """On the run's thread."""
-        with self._around(context):
-            events = self._executor.execute(context)
+    def execute(context: RequestContext) -> Iterator[Event]:
+        with around(context):
+            events = spec.execute(context)
             if events is not None:
                 yield from events
 
-    @property
-    def cancel(self) -> Callable[[RequestContext], None] | None:
-        """The cancel handler, on its own thread; None where the executor has none."""
-        handler: Callable[[RequestContext], None] | None = getattr(self._executor, "cancel", None)
+    def cancel_handler() -> CancelHandler | None:
+        handler = spec.cancel_handler()
         if handler is None:
             return None
 
-        def surrounded(context: RequestContext) -> None:
-            with self._around(context):
+        def cancel_within(context: RequestContext) -> None:
+            with around(context):
                 handler(context)
 
-        return surrounded
+        return cancel_within
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._executor, name)
+    return replace(spec, execute=execute, cancel_handler=cancel_handler)
 
 
 @contextmanager
@@ -58,15 +49,15 @@ def database_connections(context: object = None) -> Iterator[None]:
     use it around other code outside of requests. Connections that ``CONN_MAX_AGE`` keeps stay open. Without Django it does
     nothing.
     """
-    _close_old_connections()
+    close_database_connections()
     try:
         yield
     finally:
-        _close_old_connections()
+        close_database_connections()
 
 
-def _close_old_connections() -> None:
+def close_database_connections() -> None:
+    """Close unusable and expired database connections of Django on this thread; see `database_connections`."""
     # Not imported: a process that has not loaded Django has no connections.
-    db, conf = sys.modules.get("django.db"), sys.modules.get("django.conf")
-    if db is not None and conf is not None and conf.settings.configured:
-        db.close_old_connections()
+    if "django.db" in sys.modules and sys.modules["django.conf"].settings.configured:
+        sys.modules["django.db"].close_old_connections()

@@ -1,4 +1,4 @@
-"""Asks an agent's cancel handler before its task is cancelled: what it sees, and how long it may take."""
+"""Calls the cancel handler of an agent before its task is cancelled, for a bounded time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import contextvars
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from a2a_sync.agent.executor import RequestContext
+from a2a_sync.agent.spec import AgentSpec, CancelHandler
 from a2a_sync.concurrency.pool import Slot, WorkerPool
 from a2a_sync.concurrency.quotas import Quotas
+from a2a_sync.engine.around import database_connections
 from a2a_sync.engine.run import Run
 from a2a_sync.errors import AgentError, OverloadedError, TaskNotCancelableError
 from a2a_sync.lifecycle import LogEvent
@@ -24,61 +25,62 @@ logger = get_logger(__name__)
 
 
 class CancelHandlers:
-    """Calls ``executor.cancel(context)`` where there is one, on threads of its own: those of the runs may all be taken
-    by what is to be cancelled."""
+    """Calls ``executor.cancel(context)`` where there is one, on threads of its own: those of the runs may all be held
+    by the runs to cancel."""
 
     def __init__(self, store: TaskStore, limits: Limits, quotas: Quotas | None = None) -> None:
         self._store = store
         self._limits = limits
         self._pool = WorkerPool(
             threads=limits.max_concurrent_runs,
-            waiting=0,
-            leftovers=limits.max_abandoned_threads,
+            max_queued=0,
+            max_abandoned=limits.max_abandoned_threads,
             name="a2a-cancel",
             idle=5.0,
             quotas=quotas,
         )
 
-    def ask(
+    def call_handler(
         self,
-        executor: Any,
+        executor: AgentSpec | None,
         scope: Owner,
         task_id: str,
         metadata: Metadata,
         principal: Principal | None,
         run: Run | None,
     ) -> None:
-        """Give the handler of `executor` its moment; what it does later than that makes no difference. `run` is the task's, if it is here.
+        """Call the cancel handler and wait `Limits.cancel_handler_timeout` seconds for it; later it has no effect.
 
         Raises:
             TaskNotCancelableError: it refused.
             TaskNotFoundError, StoreError: as the store says.
         """
-        handler = getattr(executor, "cancel", None)
+        handler = executor.cancel_handler() if executor is not None else None
         if handler is not None:
             self._call(handler, self._context(scope, task_id, metadata, principal, run), quota_owner(scope.id))
 
     def _context(
         self, scope: Owner, task_id: str, metadata: Metadata, principal: Principal | None, run: Run | None
     ) -> RequestContext:
-        """What a cancel handler sees: the request of the run that is here, or the newest message of an idle task."""
+        """The context of a cancel handler: the request of the run in this process, or the newest message of an idle task."""
         if run is not None:
             asked = run.request
         else:
             task = self._store.load(scope, task_id, history=self._limits.max_history_length, artifacts=False).task
             messages = [message for message in task.history if message.role is Role.USER]
-            asked = RunRequest(message=messages[-1] if messages else no_message(task_id, task.context_id))
+            asked = RunRequest(message=messages[-1] if messages else empty_message(task_id, task.context_id))
         request = replace(asked, metadata=metadata, principal=principal, tenant=scope.tenant)
         return RequestContext(_CancelPort(self._store, scope, request, run))
 
-    def _call(self, handler: Callable[[RequestContext], None], context: RequestContext, owner: str) -> None:
+    def _call(self, handler: CancelHandler, context: RequestContext, owner: str) -> None:
         extra = {"task_id": context.task_id}
         refusal: list[AgentError] = []
         done = threading.Event()
 
         def ask() -> None:
             try:
-                handler(context)
+                with database_connections():
+                    handler(context)
             except TaskNotCancelableError as error:
                 refusal.append(error)
             except BaseException:
@@ -109,17 +111,17 @@ class CancelHandlers:
         return slot
 
     def close(self) -> None:
-        """Let the threads go. Idempotent."""
+        """End the threads. Idempotent."""
         self._pool.close()
 
 
-def no_message(task_id: str, context_id: str) -> Message:
-    """Stands for the message of a task that nobody wrote to."""
+def empty_message(task_id: str, context_id: str) -> Message:
+    """The message of a request that has none."""
     return Message(role=Role.USER, parts=(), task_id=task_id, context_id=context_id)
 
 
 class _CancelPort:
-    """The port of a cancel handler's context: the task, what came with the cancel, and its run where it is here."""
+    """What the context of a cancel handler works on: the task, the cancel request, and the run where this process has it."""
 
     def __init__(self, store: TaskStore, scope: Owner, request: RunRequest, run: Run | None) -> None:
         self.request = request
@@ -132,7 +134,7 @@ class _CancelPort:
 
     def emit(self, *events: LogEvent) -> None:
         if self._run is None:
-            raise AgentError("a cancel handler cannot emit events: no run is going on")
+            raise AgentError("a cancel handler cannot emit events: the task has no run in this process")
         self._run.emit(*events)
 
     def stored(self, task_id: str = "") -> StoredTask:
@@ -144,5 +146,7 @@ class _CancelPort:
 
     def keep_state(self, body: bytes, expected: int) -> None:
         if self._run is None:
-            raise AgentError("a cancel handler cannot change the state of the context: no run is going on")
+            raise AgentError(
+                "a cancel handler cannot change the state of the context: the task has no run in this process"
+            )
         self._run.keep_state(body, expected)

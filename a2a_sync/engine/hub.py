@@ -1,8 +1,8 @@
-"""Who hears of new log entries: waiters, streams, anything that follows a task.
+"""Publication of new log entries inside one process: to blocked calls, streams, and everything else that follows a task.
 
-The log is the truth and this room only rings the bell. `publish` hands entries to local listeners without ever blocking;
-a listener that missed some (a full queue, a hint without entries, a gap in the numbers) reads the log after its cursor.
-No user code and no store call happens under a lock of this room.
+The log is the truth; a publication only says that it has grown. `EventHub.publish` passes entries to local listeners without
+blocking. A listener that missed some (a full queue, a hint without entries, a gap in the numbers) reads the log after its
+cursor. No user code and no store is called under a lock of this module.
 """
 
 from __future__ import annotations
@@ -11,28 +11,35 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import AgentError, TaskNotFoundError
 from a2a_sync.lifecycle import Entry, Fold, ends_run, pauses
 from a2a_sync.operations import StreamItem
-from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, TaskStore
+from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, PubSub, TaskBatch, TaskStore
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
-from a2a_sync.types import Message, Role, Task
+from a2a_sync.types import Message, Role, Task, TaskState
 
 logger = get_logger(__name__)
 
-#: Entries that a `Waiter` keeps: enough for a quick run, and a long one costs no memory.
+#: Entries that a `Waiter` keeps: enough for a short run, while a long one costs no memory.
 _KEPT = 64
 
 
-class Listener(Protocol):
-    """Hears of every batch published for one task. No method may block, raise or call a store."""
+#: Gets the batches of all tasks that this process stores, on the thread that stored them.
+Observer: TypeAlias = Callable[[TaskBatch], None]
 
-    def offer(self, entries: Sequence[Entry], ended: bool) -> None: ...
+
+class Listener(Protocol):
+    """Gets the batches of one task. No method may block, raise or call a store."""
+
+    def offer(self, batch: TaskBatch) -> None: ...
+
+    def hint(self) -> None:
+        """Something may have happened that was not offered: the log has it."""
 
     def fail(self, error: AgentError) -> None: ...
 
@@ -44,68 +51,114 @@ class EventHub:
 
     def __init__(self) -> None:
         self._closed = False
-        #: Called with the task's id after each batch that this process appended: how other processes hear of it.
-        self.tell_others: Callable[[str], None] | None = None
+        #: Carries what this process stores to the others; set before the first listener is added.
+        self.pubsub: PubSub | None = None
+        self._observers: tuple[Observer, ...] = ()
         self.renew()
         renew_in_child(self)
 
     @property
-    def listened_to(self) -> bool:
-        """Somebody waits for something."""
+    def has_listeners(self) -> bool:
+        """At least one task has a listener."""
         return bool(self._listeners)
 
     def renew(self) -> None:
-        """Forget all listeners: those of a forked child's parent are not here."""
+        """In a forked child: the listeners are the parent's."""
         self._lock = threading.Lock()
         self._listeners: dict[str, tuple[Listener, ...]] = {}
 
     def add(self, task_id: str, listener: Listener) -> None:
-        """Let `listener` hear of `task_id` from now on."""
+        """Pass each batch of `task_id` to `listener` from now on."""
         with self._lock:
             self._listeners[task_id] = (*self._listeners.get(task_id, ()), listener)
+        if self.pubsub is not None:
+            self.pubsub.subscribe(task_id)
         if self._closed:
             listener.stop()
 
     def remove(self, task_id: str, listener: Listener) -> None:
-        """Stop. Removing twice is harmless."""
+        """Undo `add`. Idempotent."""
         with self._lock:
-            left = tuple(known for known in self._listeners.get(task_id, ()) if known is not listener)
+            known = self._listeners.get(task_id, ())
+            left = tuple(one for one in known if one is not listener)
             if left:
                 self._listeners[task_id] = left
             else:
                 self._listeners.pop(task_id, None)
+        if self.pubsub is not None and len(left) < len(known):
+            self.pubsub.unsubscribe(task_id)
 
     def listeners(self, task_id: str) -> tuple[Listener, ...]:
-        """Who listens to a task now."""
+        """The listeners of a task."""
         return self._listeners.get(task_id, ())
 
-    def publish(self, task_id: str, entries: Sequence[Entry], *, ended: bool) -> None:
-        """Tell the listeners of a task what was just appended; `ended` says that no run holds its token now."""
-        for listener in self._listeners.get(task_id, ()):
-            listener.offer(entries, ended)
-        if self.tell_others is not None:
-            self.tell_others(task_id)
+    def observe(self, observer: Observer) -> None:
+        """Call `observer` with every batch from now on. It must not block; what it raises is logged."""
+        self._observers = (*self._observers, observer)
+
+    def publish(
+        self,
+        owner: Owner,
+        task_id: str,
+        entries: Sequence[Entry],
+        *,
+        before: TaskState = TaskState.UNSPECIFIED,
+        ended: bool = False,
+    ) -> None:
+        """Pass what was just appended to a task (see `TaskBatch`) to the observers, its listeners and the other processes."""
+        listeners = self._listeners.get(task_id)
+        if listeners or self._observers or self.pubsub is not None:
+            batch = TaskBatch(owner, task_id, entries, before, ended)
+            # Before the listeners: when a call returns, the observers have seen what it did.
+            for observer in self._observers:
+                self._show(observer, batch)
+            for listener in listeners or ():
+                listener.offer(batch)
+            if self.pubsub is not None:
+                self.pubsub.publish(batch)
+
+    @staticmethod
+    def _show(observer: Observer, batch: TaskBatch) -> None:
+        try:
+            observer(batch)
+        except Exception:
+            logger.exception("an observer of tasks failed", extra={"task_id": batch.task_id})
+
+    def removed(self, task_id: str) -> None:
+        """A task was removed from the store: its listeners in all processes read the log and find it gone."""
+        self.hint(task_id)
+        if self.pubsub is not None:
+            self.pubsub.publish(TaskBatch(Owner(), task_id, ended=True))
+
+    def receive(self, task_id: str, batch: TaskBatch | None) -> None:
+        """Pass what another process has stored to the listeners of its task; without a batch they read the log."""
+        if batch is None:
+            self.hint(task_id)
+            return
+        batch = batch._replace(local=False)
+        for listener in self.listeners(task_id):
+            listener.offer(batch)
 
     def hint(self, task_id: str | None = None) -> None:
-        """Something may have happened to a task (None: to any of them): its listeners look at the log."""
+        """Entries may have been added to a task (None: to any task): its listeners read the log."""
         for one in [task_id] if task_id is not None else list(self._listeners):
             for listener in self.listeners(one):
-                listener.offer((), True)
+                listener.hint()
 
     def fail(self, task_id: str, error: AgentError) -> None:
-        """Tell the listeners of a task that its run is over and that its end could not be stored."""
+        """Fail the listeners of a task whose run is over, because its end could not be stored."""
         for listener in self.listeners(task_id):
             listener.fail(error)
 
     def stop(self, *, but: Collection[str] = ()) -> None:
-        """Wake all who wait and end all streams that are open now, but for those of some tasks."""
+        """Wake all waiters and end all streams that are open now, except those of the tasks in `but`."""
         with self._lock:
             known = [listeners for task_id, listeners in self._listeners.items() if task_id not in but]
         for listener in chain.from_iterable(known):
             listener.stop()
 
     def close(self) -> None:
-        """Nothing will be published any more: wake all who wait and end all streams, now and later ones. Idempotent."""
+        """Publish nothing more: wake all waiters and end all streams, present and later ones. Idempotent."""
         with self._lock:
             self._closed = True
         self.stop()
@@ -114,33 +167,39 @@ class EventHub:
 class Waiter(Closes):
     """Wakes one thread when a task pauses (or, with `ended`, when its run has ended).
 
-    A hint like all of this room: what it tells may belong to an earlier run, so look at the store before you believe it.
+    A wake-up is a hint: it may belong to an earlier run, so the store has the last word.
     """
 
-    __slots__ = ("_ended_only", "_error", "_heard", "_hub", "_signal", "_task_id", "stopped")
+    __slots__ = ("_ended_only", "_entries", "_error", "_hub", "_signal", "_task_id", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False) -> None:
         self._hub = hub
         self._task_id = task_id
         self._ended_only = ended
         self._error: AgentError | None = None
-        self._heard: list[Entry] = []
-        #: This process will not tell anything more, though the task may go on.
+        self._entries: list[Entry] = []
+        #: This process publishes nothing more, though the task may go on.
         self.stopped = False
         self._signal = threading.Lock()
         self._signal.acquire()
         hub.add(task_id, self)
 
-    def offer(self, entries: Sequence[Entry], ended: bool) -> None:
-        if len(self._heard) < _KEPT:
-            self._heard += entries
-        if ended or (not self._ended_only and any(pauses(entry.event) for entry in entries)):
-            self._wake()
+    def offer(self, batch: TaskBatch) -> None:
+        if len(self._entries) < _KEPT:
+            self._entries += batch.entries
+        if batch.ended or (not self._ended_only and any(pauses(entry.event) for entry in batch.entries)):
+            self.hint()
+
+    def hint(self) -> None:
+        try:
+            self._signal.release()
+        except RuntimeError:
+            pass  # it is set already
 
     def task(self) -> Task | None:
-        """The task as far as it was told of from its first entry on; None where its beginning is only in the store."""
+        """The task as its entries give it from the first one on; None where some of them are only in the store."""
         fold = Fold()
-        for place, entry in enumerate(list(self._heard), 1):
+        for place, entry in enumerate(list(self._entries), 1):
             if entry.number != place:
                 return None
             fold.apply(entry.event)
@@ -148,20 +207,14 @@ class Waiter(Closes):
 
     def fail(self, error: AgentError) -> None:
         self._error = error
-        self._wake()
+        self.hint()
 
     def stop(self) -> None:
         self.stopped = True
-        self._wake()
-
-    def _wake(self) -> None:
-        try:
-            self._signal.release()
-        except RuntimeError:
-            pass  # it was set already
+        self.hint()
 
     def wait(self, timeout: float) -> bool:
-        """Block for at most `timeout` seconds; True when it happened. May be called again.
+        """Block for at most `timeout` seconds; True after a wake-up. May be called again.
 
         Raises:
             AgentError: the run is over and its end could not be stored.
@@ -172,29 +225,32 @@ class Waiter(Closes):
         return woken
 
     def close(self) -> None:
-        """Stop listening."""
+        """Remove the waiter from the hub. Idempotent."""
         self._hub.remove(self._task_id, self)
 
 
 class Subscription:
-    """A bounded queue of batches for one follower of one task."""
+    """A bounded queue of batches for one stream of one task."""
 
-    __slots__ = ("_error", "_hub", "_missed", "_queue", "_task_id", "stopped")
+    __slots__ = ("_error", "_hub", "_missed", "_queue", "_size", "_task_id", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, size: int) -> None:
         self._hub = hub
         self._task_id = task_id
-        self._queue: queue.Queue[tuple[Sequence[Entry], bool] | None] = queue.Queue(size)
+        # Faster than a queue that has a bound of its own.
+        self._queue: queue.SimpleQueue[TaskBatch | None] = queue.SimpleQueue()
+        self._size = size
         self._missed = False
         self._error: AgentError | None = None
         #: Nothing will be published any more.
         self.stopped = False
         hub.add(task_id, self)
 
-    def offer(self, entries: Sequence[Entry], ended: bool) -> None:
-        try:
-            self._queue.put_nowait((entries, ended))
-        except queue.Full:
+    def offer(self, batch: TaskBatch) -> None:
+        # Writers that come at once may each go past the bound by one.
+        if self._queue.qsize() < self._size:
+            self._queue.put(batch)
+        else:
             self.hint()
 
     def fail(self, error: AgentError) -> None:
@@ -206,7 +262,7 @@ class Subscription:
         self.wake()
 
     def take(self, timeout: float) -> tuple[list[Entry], bool, bool]:
-        """Wait for at most `timeout` seconds: entries, whether the run ended, whether something was missed.
+        """Wait at most `timeout` seconds; the entries, whether the run has ended, and whether entries were missed.
 
         Raises:
             AgentError: the run is over and its end could not be stored; what came before was taken already.
@@ -217,28 +273,26 @@ class Subscription:
             waits = timeout > 0 and not (self._missed or self.stopped or self._error is not None)
             batch = self._queue.get(waits, timeout)
             while batch is not None:
-                entries += batch[0]
-                ended = batch[1]
+                entries += batch.entries
+                ended = batch.ended
                 batch = self._queue.get_nowait()
         except queue.Empty:
             pass
         if self._error is not None and not entries:
             raise self._error
-        # Cleared before the log is read, and set only after an append: what is missed from here on is read there.
+        # Cleared before the log is read and set only after an append, so nothing is missed between the two.
         missed, self._missed = self._missed, False
         return entries, ended, missed
 
     def hint(self) -> None:
-        """Something was appended that is not in the queue: the next `take` says that something was missed."""
+        """Entries were appended that are not in the queue: the next `take` reports them as missed."""
         self._missed = True
         self.wake()
 
     def wake(self) -> None:
-        """End a `take` that is blocked right now."""
-        try:
-            self._queue.put_nowait(None)
-        except queue.Full:
-            pass  # then nobody is blocked
+        """Wake a `take` that is blocked now."""
+        if self._queue.qsize() < self._size:
+            self._queue.put(None)
 
     def close(self) -> None:
         self._hub.remove(self._task_id, self)
@@ -247,10 +301,9 @@ class Subscription:
 class TaskEventStream:
     """A task's events from a cursor on, each exactly once and in order; an `EventStream`.
 
-    It is the stream of one run: the one that is going on, or, on an idle task, the next one. It ends behind the entry
-    that ends that run, and otherwise when the run has freed its token; of what follows it shows nothing, however late
-    it is read. Nothing is read from the store while the published numbers join on. `poll` and iteration belong to one
-    thread; `close` to any.
+    It is the stream of one run: the present one or, on an idle task, the next one. It ends after the entry that ends that
+    run, or when the run has freed its token; it shows nothing of later runs, however late it is read. The store is not read
+    while the published numbers are consecutive. `poll` and iteration are for one thread, `close` for any.
     """
 
     def __init__(
@@ -272,7 +325,7 @@ class TaskEventStream:
         self._idle = not running
         self._first = first
         self._asked: StreamItem | None = None
-        #: The entry that the run ended with, where it did not say so itself: a request to authorise.
+        #: The entry that the run ended with, where that entry does not end a run by itself: ``auth-required``.
         self.closing: StreamItem | None = None
         self._behind = False
         self._ended = False
@@ -280,11 +333,11 @@ class TaskEventStream:
 
     @property
     def closed(self) -> bool:
-        """Nothing will come any more."""
+        """No further event will come."""
         return self._closed
 
     def poll(self, timeout: float) -> list[StreamItem] | None:
-        """What has come within `timeout` seconds (maybe nothing), or None when the stream has ended.
+        """The events of the next `timeout` seconds (maybe none), or None when the stream has ended.
 
         Raises:
             AgentError: the log cannot be read, or the run's end could not be stored. The stream has ended.
@@ -312,19 +365,19 @@ class TaskEventStream:
             return self._catch_up()
         items = self._accept(fresh)
         if ended and not self._ended:
-            # An end without the entry that says so may be that of the run before: the log knows.
+            # An end without an entry that ends the run may be that of the run before: the log has the answer.
             items += self._catch_up()
         return items
 
     def _catch_up(self) -> list[StreamItem]:
-        """One page of the log after the cursor; more than that is left to the next poll."""
+        """One page of the log after the cursor; the next poll reads on."""
         try:
             page = self._store.log(self._scope, self.task_id, after=self._cursor, max_bytes=LOG_PAGE_BYTES)
         except TaskNotFoundError:
             self._ended = True
             return []
         if self._cursor < page.compacted:
-            # What came next is not kept any more; whoever comes back gets a snapshot.
+            # The next entries were compacted away; a client that comes back gets a snapshot.
             self._ended = True
             return []
         items = self._accept(page.entries)
@@ -338,7 +391,7 @@ class TaskEventStream:
         items = []
         for entry in entries:
             if self._asked is not None and isinstance(entry.event, Message) and entry.event.role is Role.USER:
-                # With its question: the message begins the next run.
+                # The request to authorise ended the run, and this message begins the next one.
                 self._ended, self.closing = True, self._asked
                 break
             self._cursor = entry.number
@@ -384,7 +437,7 @@ class SingleItemStream:
 
 
 class PolledStream(Protocol):
-    """A stream that can be asked for what has come so far, and for its task ("" without one): what a server needs."""
+    """A stream that a server can poll. ``task_id`` is ``""`` where there is no task."""
 
     @property
     def task_id(self) -> str: ...

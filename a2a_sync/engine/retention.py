@@ -1,18 +1,17 @@
-"""When old tasks go: looks through the store now and then, and ends the streams of what was removed.
+"""Removes and compacts old tasks at intervals, and ends the streams of those that were removed.
 
-What belongs to a task, and how it is removed, the store knows.
+What belongs to a task, and how it is removed, is the business of the store.
 """
 
 from __future__ import annotations
 
 import math
 import random
-import threading
-import weakref
 
 from a2a_sync.concurrency import clock
-from a2a_sync.concurrency.background import start_thread
+from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.engine.components import Component
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.limits import Limits
 from a2a_sync.stores.base import Expiry, TaskStore
@@ -20,24 +19,24 @@ from a2a_sync.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
-#: The first look of a process is not later than this after its start, in seconds.
+#: The first sweep of a process follows at most so many seconds after its start.
 _FIRST = 10.0
-#: Between two looks while there is more: others want to write too.
-_BREATH = 0.05
+#: Between two sweeps while there is more to remove, so that other writers get their turn, in seconds.
+_PAUSE = 0.05
 
-#: How long the system clock must have agreed with the monotonic one before anything is removed by age, in seconds; less for
-#: limits that are shorter.
+#: How long the system clock must have agreed with the monotonic one before tasks are removed by age, in seconds; less for
+#: shorter limits.
 _CLOCK_HOLD = 600.0
-#: The same for a clock that is behind the times in the store: they are corrected only then, because that cannot be undone.
+#: The same before times in the store that lie in the future are corrected, because that cannot be undone.
 _CORRECTION_HOLD = 86_400.0
-#: Differences between the two clocks that are no step, in seconds: between two sweeps a clock is also slewed.
+#: Differences between the two clocks that count as slew, not as a step, in seconds.
 _TOLERANCE = 1.0
 
 
 class _ClockWatch:
-    """Since when the system clock has not been set, by comparing it with the monotonic clock at each sweep.
+    """Since when the system clock has not been stepped, found by comparing it with the monotonic clock at each sweep.
 
-    After a step it must hold for as long as the step was wide. Not thread-safe; a race costs a wait only.
+    After a step it must be stable for as long as the step was wide. Not thread-safe; a race costs a wait only.
     """
 
     def __init__(self) -> None:
@@ -48,67 +47,60 @@ class _ClockWatch:
     def _read(self) -> float:
         return clock.time_ns() / 1e9 - self._now
 
-    def look(self) -> None:
+    def compare(self) -> None:
         """Compare the clocks now."""
         self._now = clock.monotonic()
         offset = self._read()
         step = offset - self._offset
         if abs(step) > _TOLERANCE:
             self._since = self._now
-            logger.warning("the system clock was set by %+.0f s; tasks are removed by age when it has held", step)
+            logger.warning("the system clock was stepped by %+.0f s; tasks are removed by age once it is stable", step)
         self._offset = offset
-        if self.has_held(math.inf):
+        if self.is_stable_for(math.inf):
             self._trusted = offset
 
-    def has_held(self, age: float, least: float = _CLOCK_HOLD) -> bool:
-        """The clock can be used to judge what is `age` seconds old."""
+    def is_stable_for(self, age: float, least: float = _CLOCK_HOLD) -> bool:
+        """The clock has been stable for long enough to judge an age of `age` seconds."""
         wanted = max(least, abs(self._offset - self._trusted))
         return self._now - self._since >= min(age, wanted)
 
 
-class Sweeper:
-    """Sweeps `store` every `Limits.sweep_interval` seconds on one thread, named ``a2a-sweep``, that `start` starts.
+class Sweeper(Component):
+    """Sweeps `store` every `Limits.sweep_interval` seconds on a thread named ``a2a-sweep``.
 
-    Processes that share a store do so each at its own time.
+    Each process that shares a store does so, at its own times.
     """
 
     def __init__(self, store: TaskStore, hub: EventHub, limits: Limits) -> None:
         self._store = store
         self._hub = hub
         self._limits = limits
-        self._over = False
+        self._sweeps = Periodic("a2a-sweep", self._sweep, retry=limits.sweep_interval, aging=True)
         self.renew()
         renew_in_child(self)
 
     def renew(self) -> None:
-        """Begin anew in a forked child."""
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        """In a forked child: nothing is known of its clocks yet."""
         self._clock = _ClockWatch()
 
-    def start(self) -> None:
-        """Look from now on, if that has not begun."""
-        if self._thread is not None or self._over:
-            return
-        with self._lock:
-            if self._thread is None:
-                self._thread = start_thread(
-                    "a2a-sweep", _look, weakref.ref(self), self._stop, self._limits.sweep_interval
-                )
+    def start(self) -> bool:
+        return self._sweeps.start(random.uniform(0.1, 1.0) * min(self._limits.sweep_interval, _FIRST))
+
+    def _sweep(self) -> float:
+        return _PAUSE if self.sweep() else self._limits.sweep_interval * random.uniform(0.5, 1.5)
 
     def sweep(self) -> bool:
-        """Remove and compact some of what is too old; True when there is more.
+        """Remove and compact some of the tasks that are too old; True when there are more.
 
-        Nothing is, until the clock has held in this process: a clock that is set for some seconds makes no task old.
+        No task counts as old until the clock was stable in this process: a clock that is wrong for some seconds removes nothing.
 
         Raises:
             StoreError: as the store says.
         """
         limits = self._limits
-        self._clock.look()
+        self._clock.compare()
         ages = [age for age in (limits.terminal_task_ttl, limits.interrupted_task_ttl) if age is not None]
-        correct = self._clock.has_held(min(ages, default=_CORRECTION_HOLD), _CORRECTION_HOLD)
+        correct = self._clock.is_stable_for(min(ages, default=_CORRECTION_HOLD), _CORRECTION_HOLD)
         swept = self._store.sweep(
             Expiry(
                 now=self._before(0.0) if correct else None,
@@ -117,34 +109,16 @@ class Sweeper:
                 replay=self._before(limits.stream_replay_window),
             )
         )
-        for task_id in swept.forgotten:
-            self._hub.publish(task_id, (), ended=True)
+        for task_id in swept.evicted:
+            self._hub.removed(task_id)
         if swept.removed or swept.compacted:
             logger.info("swept: %d tasks removed, %d logs compacted", swept.removed, swept.compacted)
         return swept.more
 
     def _before(self, age: float | None) -> int | None:
-        if age is None or not self._clock.has_held(age):
+        if age is None or not self._clock.is_stable_for(age):
             return None
         return clock.time_ns() // 1_000_000 - int(age * 1000)
 
-    def close(self) -> None:
-        """Look no more. Idempotent."""
-        self._over = True
-        self._stop.set()
-
-
-def _look(sweeper: weakref.ref[Sweeper], stop: threading.Event, seconds: float) -> None:
-    """The thread. It does not keep alive an app that nobody uses any more."""
-    pause = random.uniform(0.1, 1.0) * min(seconds, _FIRST)
-    while not clock.wait(stop, pause):
-        pause = seconds * random.uniform(0.5, 1.5)
-        own = sweeper()
-        if own is None:
-            return
-        try:
-            if own.sweep():
-                pause = _BREATH
-        except Exception:
-            logger.exception("the store could not be swept; it is tried again")
-        del own
+    def close(self, timeout: float = 10.0) -> None:
+        self._sweeps.stop()

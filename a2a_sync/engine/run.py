@@ -1,8 +1,8 @@
-"""One run: user code on one thread, its events checked, stored and published.
+"""One run: the agent's code on one thread, its events checked, stored and published.
 
-A run writes with its token, under a lock of its own, so its entries reach the log and the listeners in one order. Whoever
-ends a task from outside (cancel, time limit) takes the token away in the store; a run that finds that out stops, and what
-it still emits is refused and logged. A *direct* run begins without a task and gets one as soon as it needs one.
+A run writes with its token, under a lock of its own, so its entries reach the log and the listeners in one order. What ends a
+task from outside (cancel, time limit) revokes the token in the store; a run whose token was revoked stops, and what it still
+emits is refused and logged. A *direct* run begins without a task and gets one as soon as it needs one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from a2a_sync.agent.dialogue import WaitsForAnswer
 from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
+from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency import clock
-from a2a_sync.concurrency.gevent import Way, on_native_thread, way_home
+from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, on_native_thread
+from a2a_sync.engine.around import close_database_connections
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.engine.stamp import Stamp, status_event
 from a2a_sync.engine.stopping import StopSignal
@@ -39,27 +40,27 @@ from a2a_sync.stores.base import (
     TaskStore,
 )
 from a2a_sync.telemetry.incidents import incident
-from a2a_sync.telemetry.logs import get_logger, placed
+from a2a_sync.telemetry.logs import get_logger, log_context
 from a2a_sync.telemetry.tracing import traced
 from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 logger = get_logger(__name__)
 
-#: The run whose code is being executed here; a blocking in-process send looks at it.
+#: The run whose code is executed here; a blocking in-process send reads it.
 current_run: contextvars.ContextVar[Run | None] = contextvars.ContextVar("a2a_sync_run", default=None)
 
 
 class Run:
     """See the module. Attributes without underscore may be read from any thread.
 
-    ``began`` and ``last_event`` are monotonic times, None until the user's code is called. ``unstored`` is the reason of
-    an end that the store did not take, or of a start that it may have taken: the task may look as if it ran, and `finish`
-    has to be tried again. With `debug` an unexpected exception fails the task with its traceback.
+    ``began`` and ``last_event`` are monotonic times, None until the agent's code is called. ``unstored`` is the reason of
+    an end that the store refused, or of a start that it may have stored: the task may look as if it ran, and `finish` must be
+    retried. With `debug` an unexpected exception fails the task with its traceback.
     """
 
     def __init__(
         self,
-        executor: Any,
+        executor: AgentSpec,
         store: TaskStore,
         hub: EventHub,
         scope: Owner,
@@ -124,8 +125,8 @@ class Run:
                 except TaskFull:
                     raise RequestTooLargeError(self._too_large()) from None
                 except OwnerFull as full:
-                    for forgotten in full.forgotten:
-                        self.hub.publish(forgotten, (), ended=True)
+                    for evicted in full.evicted:
+                        self.hub.removed(evicted)
                     raise OverloadedError(
                         "the tasks of this caller hold as many bytes as they may; try again when one has ended",
                         retry_after=60.0,
@@ -133,23 +134,23 @@ class Run:
                 except (AgentError, StoreConflict):
                     raise
                 except BaseException:
-                    # A store that breaks behind its commit has a run that nobody executes.
+                    # A store that fails after its commit has a run that is not executed.
                     self.unstored = "internal error: the start of the run was lost"
                     raise
                 self._state = self.started.head.status.state
-                self.hub.publish(request.task_id, self.started.entries, ended=False)
-                for forgotten in self.started.forgotten:
-                    self.hub.publish(forgotten, (), ended=True)
+                self._publish(self.started.entries, before=self.started.before)
+                for evicted in self.started.evicted:
+                    self.hub.removed(evicted)
                 if self._decided is not None:
                     self._decided.set()
             return self.started
 
     def take_over(self, started: StartedRun) -> None:
-        """Begin as a run that another worker began and lost; `started` holds the token that was swapped for its own."""
+        """Begin as a run that another worker began and lost; `started` holds the token that replaces its token."""
         with self._lock:
             self.started = started
             self._state = started.head.status.state
-        self.hub.publish(self.request.task_id, started.entries, ended=False)
+        self._publish(started.entries, before=started.before)
 
     def begin_direct(self) -> None:
         """Let the run begin without a task; see `decide`."""
@@ -162,7 +163,7 @@ class Run:
 
         Raises:
             AgentError: the run ended with an error and without a task.
-            StoreError: the task cannot be made; the run was told to stop.
+            StoreError: the task cannot be created; the run is stopped.
         """
         assert self._decided is not None
         self._decided.wait(timeout)
@@ -174,7 +175,7 @@ class Run:
             try:
                 return self.begin(ready=self.began is not None)
             except BaseException:
-                # The caller never hears of a task that would be made later.
+                # The caller gets an error, so no task may be created later.
                 self._over = True
                 raise
 
@@ -191,11 +192,11 @@ class Run:
                 if any(map(ends_run, stamped[:-1])):
                     raise IllegalTransition("nothing can follow an event that ends the run")
                 self._append(stamped, end=any(map(ends_run, stamped)))
-                self._stamp.keep()
+                self._stamp.commit()
                 self.emitted = True
                 self._state = state
         except RunRevoked:
-            self.lost()
+            self.token_lost()
             raise TaskCancelled(self.request.task_id) from None
         except TaskFull:
             raise PublicError(self._too_large()) from None
@@ -208,7 +209,7 @@ class Run:
         return self.store.load(self.scope, task_id or self.request.task_id)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
-        self._stopping.on(callback)
+        self._stopping.add_callback(callback)
 
     def keep_state(self, body: bytes, expected: int) -> None:
         """Set the state of the context, if its version is `expected`. A run without a task gets one."""
@@ -221,23 +222,23 @@ class Run:
         try:
             self.store.contexts.set_state(token, body, expected=expected)
         except RunRevoked:
-            self.lost()
+            self.token_lost()
             raise TaskCancelled(self.request.task_id) from None
 
-    # -- the thread of the run --
+    # -- on the thread of the run --
 
-    def execute(self) -> None:
-        """Run the user's code to its end; called once, on the run's thread. Lets no exception out."""
+    def work(self) -> None:
+        """Run the agent's code to its end; called once, on the run's thread. Lets no exception out."""
         current_run.set(self)
         request = self.request
         try:
             with (
-                placed(task_id=request.task_id, context_id=request.context_id),
+                log_context(task_id=request.task_id, context_id=request.context_id),
                 traced("A2A run", request.trace, task_id=request.task_id, context_id=request.context_id),
             ):
-                self._execute()
+                self._run_code()
         except TaskCancelled as stopped:
-            self._stopped(stopped)
+            self._handle_stop(stopped)
         except AgentError as error:
             self._fail(error)
         except PublicError as error:
@@ -247,38 +248,42 @@ class Run:
         finally:
             self._over = True
             self._parent = None
-            self._stopping.forget()
+            self._stopping.clear_callbacks()
             if self._decided is not None:
                 self._decided.set()
             self._on_over(self)
 
-    def _execute(self) -> None:
+    def _run_code(self) -> None:
         self.began = self.last_event = clock.monotonic()
         if self.cancel_event.is_set():
             raise TaskCancelled(self.request.task_id)
         if self._state is TaskState.SUBMITTED:
             self.emit(status_event(self.request, TaskState.WORKING))
             self.emitted = False
-        context, at_home = RequestContext(self), way_home()
+        context, on_hub = RequestContext(self), gevent_hub_caller()
         with suppress(WaitsForAnswer):
-            if getattr(self.executor, "native_thread", False):
-                on_native_thread(lambda: self._call(context, at_home))
+            if self.executor.native_thread():
+                on_native_thread(lambda: self._call(context, on_hub))
             else:
-                self._call(context, at_home)
+                self._call(context, on_hub)
         self._complete()
 
-    def _call(self, context: RequestContext, at_home: Way) -> None:
-        """The user's code, to its last event."""
-        context.enter()
-        events = self.executor.execute(context)
-        if events is not None:
-            try:
-                for event in events:
-                    at_home(partial(self._take, event))
-            finally:
-                close = getattr(events, "close", None)
-                if close is not None:
-                    close()
+    def _call(self, context: RequestContext, on_hub: Caller) -> None:
+        """The agent's code, to its last event."""
+        close_database_connections()
+        try:
+            context.enter()
+            events = self.executor.execute(context)
+            if events is not None:
+                try:
+                    for event in events:
+                        on_hub(partial(self._take, event))
+                finally:
+                    close = getattr(events, "close", None)
+                    if close is not None:
+                        close()
+        finally:
+            close_database_connections()
 
     def _take(self, event: Event) -> None:
         """One event that the executor yielded. A message alone is its answer: direct, or in the final status."""
@@ -288,7 +293,7 @@ class Run:
             self.emit(TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.COMPLETED, message=event)))
 
     def _answer(self, message: Message) -> bool:
-        """Answer without a task, if the run may and there is none yet."""
+        """Answer without a task, if the run is direct and has none yet."""
         with self._lock:
             if self._decided is None or self.started is not None or self._over:
                 return False
@@ -309,23 +314,23 @@ class Run:
             with self._lock:
                 self._append((), end=True)
         except RunRevoked:
-            self.lost()
+            self.token_lost()
 
     def abort(self, error: AgentError) -> None:
-        """There is no thread for the run: fail its task, or answer with `error` where there is none."""
+        """Fail the task of a run that got no thread, or answer with `error` where it has no task."""
         self._fail(error)
         if self._decided is not None:
             self._decided.set()
 
-    # -- bad ends --
+    # -- failures --
 
-    def _stopped(self, stopped: TaskCancelled) -> None:
-        """The user's code let itself be stopped; nobody may be left waiting for an end that never comes."""
+    def _handle_stop(self, stopped: TaskCancelled) -> None:
+        """The agent's code raised `TaskCancelled`. Its task must end, whatever the reason: callers wait for the end."""
         if self._over:
             logger.info("run stopped: its task is over", extra=self._extra())
         elif self.cancel_event.is_set():
             logger.info("run stopped from outside", extra=self._extra())
-            self._end_or_keep("the run was stopped")
+            self._end_or_retry_later("the run was stopped")
         else:
             what = "run stopped itself, uncancelled"
             self._fail(incident(logger, what, self._extra(), error=stopped, debug=self._debug))
@@ -337,24 +342,24 @@ class Run:
             if self._decided is not None and self.started is None:
                 self.error, self._over = error, True
                 return
-        self._end_or_keep(error.message)
+        self._end_or_retry_later(error.message)
 
-    def _end_or_keep(self, reason: str) -> None:
+    def _end_or_retry_later(self, reason: str) -> None:
         try:
             self._end(reason)
         except Exception:
             self.unstored = reason
-            # Whoever waits must not wait for an end that may never come.
+            # Callers must not wait for an end that may never be stored.
             error = incident(logger, "a run's end could not be stored", self._extra())
             self.hub.fail(self.request.task_id, error)
 
     # -- ending from outside --
 
     def finish(self, reason: str) -> None:
-        """Fail the task, if the run has not ended yet, and tell the user's code. From any thread.
+        """Fail the task, if the run has not ended yet, and stop the agent's code. Thread-safe.
 
         Raises:
-            StoreError: the store could not do it; try again.
+            StoreError: the store failed; retry.
         """
         self._end(reason)
         self.stop()
@@ -362,8 +367,8 @@ class Run:
     def _end(self, reason: str) -> None:
         """Fail the task with the run's own token and without its lock.
 
-        So a task that has ended, or that another run works on by now, is left alone, and a run that hangs in its store
-        holds nobody up.
+        So a task that has ended, or that has another run by now, stays as it is, and a run that hangs in its store blocks no
+        other thread.
         """
         failed = status_event(self.request, TaskState.FAILED, reason)
         try:
@@ -376,30 +381,30 @@ class Run:
         except (RunRevoked, TaskEnded, TaskNotFoundError):
             entries = ()
         self._over = True
-        self.hub.publish(self.request.task_id, entries, ended=True)
+        self._publish(entries, before=self._state, ended=True)
 
     def _is_stored(self) -> bool:
-        """The store took the start of this run, though it said otherwise."""
+        """The store has the start of this run, though it raised an error."""
         request = self.store.request(self.scope, self.request.task_id)
         return request is not None and request.message.message_id == self.request.message.message_id
 
     def stop(self) -> None:
-        """The task was ended by somebody else: tell the user's code. Waits only for what it asked to be called."""
-        self._stopping.give(self._extra())
+        """Stop the agent's code, because its task was ended from outside. Waits only for its cancel callbacks."""
+        self._stopping.set(self._extra())
 
     def hand_over(self) -> None:
-        """Stop without an end: another worker will take the task over from this one."""
+        """Stop without ending the task: another worker takes it over."""
         self._over = True
         self.stop()
 
-    def lost(self) -> None:
-        """The token is gone: the task was ended elsewhere, maybe in another process. Followers look at the log."""
+    def token_lost(self) -> None:
+        """Stop, because the token was revoked: the task was ended elsewhere, maybe in another process."""
         self._over = True
-        self.hub.hint(self.request.task_id)
+        self._publish((), before=self._state, ended=True)
         self.stop()
 
-    def within(self, task_id: str) -> bool:
-        """The run is one of this task, or was started by the code of such a run that waits for it."""
+    def is_nested_in(self, task_id: str) -> bool:
+        """The run is one of this task, or was started by the code of such a run, which waits for it."""
         run: Run | None = self
         while run is not None and run.request.task_id != task_id:
             run = run._parent
@@ -410,9 +415,9 @@ class Run:
     def _refuse_if_over(self, events: Sequence[Event]) -> None:
         if self._over or self.cancel_event.is_set():
             kinds = ", ".join(type(event).__name__ for event in events)
-            # A run that was told to stop may have been about to emit; one that has ended by itself should not.
+            # A run that was stopped may have been about to emit; one that has ended by itself should not.
             level = logging.INFO if self.cancel_event.is_set() else logging.WARNING
-            logger.log(level, "refused %s: the run has ended", kinds or "a look at the task", extra=self._extra())
+            logger.log(level, "refused %s: the run has ended", kinds or "a read of the task", extra=self._extra())
             raise TaskCancelled(self.request.task_id)
 
     def _append(self, events: Sequence[LogEvent], *, end: bool) -> tuple[Entry, ...]:
@@ -420,8 +425,11 @@ class Run:
         entries = self.store.append(self.started.token, events, end=end, max_task_bytes=self._quota.max_task_bytes)
         self.last_event = clock.monotonic()
         self._over = self._over or end
-        self.hub.publish(self.request.task_id, entries, ended=end)
+        self._publish(entries, before=self._state, ended=end)
         return entries
+
+    def _publish(self, entries: Sequence[Entry], *, before: TaskState, ended: bool = False) -> None:
+        self.hub.publish(self.scope, self.request.task_id, entries, before=before, ended=ended)
 
     def _too_large(self) -> str:
         return f"a task may hold {self._quota.max_task_bytes} bytes, and this would make it more; start another task"

@@ -1,7 +1,4 @@
-"""Starts runs, keeps count of them, and ends them from outside: by cancel, by time limit, by closing.
-
-Everything of one process: its threads, its runs, its listeners. It knows nothing of HTTP and nothing of who listens.
-"""
+"""Starts the runs of one process, counts them, and ends them from outside: by cancel, by time limit, by closing."""
 
 from __future__ import annotations
 
@@ -11,12 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
+from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.pool import Slot, WorkerPool
 from a2a_sync.concurrency.quotas import Quotas
-from a2a_sync.engine.cancelling import CancelHandlers, no_message
+from a2a_sync.engine.cancelling import CancelHandlers, empty_message
+from a2a_sync.engine.components import Component
 from a2a_sync.engine.deadlines import Watchdog
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.engine.run import Run, current_run
@@ -25,33 +23,33 @@ from a2a_sync.errors import OverloadedError, TaskNotCancelableError, TaskNotFoun
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.operations import Principal, RunRequest, quota_owner
-from a2a_sync.stores.base import HeldRun, Owner, RunRevoked, StartedRun, StoreQuota, TaskEnded, TaskStore
+from a2a_sync.stores.base import HeldRun, Owner, RunRevoked, StartedRun, StoreQuota, TaskEnded, TaskHead, TaskStore
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Metadata, TaskState
 
 logger = get_logger(__name__)
 
-#: How long `Execution.close` waits for runs that it told to stop.
-_FAREWELL_SECONDS = 0.5
+#: How long `RunManager.close` waits for runs that it has stopped, in seconds.
+_STOP_TIMEOUT = 0.5
 
 
-class Place(enum.Enum):
-    """Where a run is executed. A run's code that waits for another run must not wait for a second thread of the pool."""
+class RunOn(enum.Enum):
+    """The thread of a run. A run's code that waits for another run must not wait for a second thread of the pool."""
 
-    POOL = "on a thread of the pool, now or when one is free"
-    NESTED = "on a thread at once: of the pool, else an extra one, else the caller's"
-    HERE = "on the caller's thread"
+    POOL = "a thread of the pool, now or when one is free"
+    POOL_OR_CALLER = "a thread at once: of the pool, else an extra one, else the caller's"
+    CALLER = "the caller's thread"
 
 
-class Execution:
+class RunManager(Component):
     """The runs of one process over one store. A forked child starts without any.
 
-    `executor_of` gives the executor for the tasks of a scope; None: it is not served any more. `debug`: see `Run`.
+    `executor_of` gives the executor for the tasks of an owner; None: it is no longer served. `debug`: see `Run`.
     """
 
     def __init__(
         self,
-        executor_of: Callable[[Owner], Any | None],
+        executor_of: Callable[[Owner], AgentSpec | None],
         store: TaskStore,
         hub: EventHub,
         limits: Limits,
@@ -61,15 +59,15 @@ class Execution:
     ) -> None:
         self.pool = WorkerPool(
             threads=limits.max_concurrent_runs,
-            waiting=limits.max_queued_runs,
-            leftovers=limits.max_abandoned_threads,
+            max_queued=limits.max_queued_runs,
+            max_abandoned=limits.max_abandoned_threads,
             quotas=quotas,
         )
         self._cancels = CancelHandlers(store, limits, quotas)
         self._watchdog = Watchdog(limits)
         self._executor_of = executor_of
-        #: Executors that take no more runs.
-        self._leaving: list[Any] = []
+        #: Agents that accept no more runs.
+        self._draining_agents: list[AgentSpec] = []
         self._store = store
         self._hub = hub
         self._limits = limits
@@ -87,72 +85,107 @@ class Execution:
         renew_in_child(self)
 
     def renew(self) -> None:
-        """Forget all runs: those of a forked child's parent go on there."""
+        """In a forked child: the runs are the parent's."""
         self._active: dict[Run, Slot | None] = {}
-        self._came_back = threading.Event()
+        self._run_returned = threading.Event()
 
     # -- starting --
 
-    def start(self, scope: Owner, request: RunRequest, *, create: bool, place: Place = Place.POOL) -> StartedRun:
-        """Store the request and run the executor for it, at `place`.
+    def start_run(self, scope: Owner, request: RunRequest, *, create: bool, run_on: RunOn = RunOn.POOL) -> StartedRun:
+        """`begin` a run and `dispatch` it; see these, also for what is raised."""
+        run, started = self.begin(scope, request, create=create, run_on=run_on)
+        self.dispatch(run)
+        return started
+
+    def begin(
+        self, scope: Owner, request: RunRequest, *, create: bool, run_on: RunOn = RunOn.POOL
+    ) -> tuple[Run, StartedRun]:
+        """Reserve a thread and store the request: from then on the task exists, and this process holds its token.
+
+        The run is executed by `dispatch`. What stands between the two is a queue of jobs: that of the pool in this process.
 
         Raises:
-            OverloadedError: all threads are taken and the line is full, or the owner's tasks hold as many bytes as they may;
+            OverloadedError: all threads and places in the queue are taken, or the owner's tasks hold as many bytes as they may;
                 nothing was stored.
             RequestTooLargeError: the task would hold more bytes than it may; nothing was stored.
             TaskBusy, TaskEnded, TaskNotFoundError, StoreError: as the store says; nothing was stored.
         """
-        executor = self._executor_of(scope)
-        slot = self._reserve(executor, scope, place)
-        run = self._enter(executor, scope, request, create, slot)
+        spec = self._spec_of(scope)
+        slot = self._reserve(spec, scope, run_on)
+        run = self._register(spec, scope, request, create, slot)
         try:
             started = run.begin(ready=slot is None or slot.ready)
         except BaseException:
-            self._leave(run, slot)
+            self._cancel_reservation(run, slot)
             raise
         if not create or request.webhook is not None:
-            self._tell_begun(run)
-        self._launch(run, slot)
-        return started
+            self._notify_begun(run)
+        return run, started
 
-    def start_direct(self, scope: Owner, request: RunRequest, *, place: Place = Place.POOL) -> StartedRun | Message:
-        """Run the executor at once and give it `Limits.direct_reply_timeout` seconds to answer with a message and no task.
+    def start_direct_run(
+        self, scope: Owner, request: RunRequest, *, run_on: RunOn = RunOn.POOL
+    ) -> StartedRun | Message:
+        """Execute a run at once and give it `Limits.direct_reply_timeout` seconds to answer with a message and no task.
 
-        On the caller's own thread it gets the time it takes: nobody else could see its task before.
+        On the caller's own thread it gets the time that it takes: nothing else could see its task before.
 
         Raises:
             AgentError: the executor raised it (or failed) before there was a task.
-            OverloadedError, StoreError: as for `start`.
+            OverloadedError, StoreError: as for `begin`.
         """
-        executor = self._executor_of(scope)
-        slot = self._reserve(executor, scope, place)
-        run = self._enter(executor, scope, request, True, slot)
+        spec = self._spec_of(scope)
+        slot = self._reserve(spec, scope, run_on)
+        run = self._register(spec, scope, request, True, slot)
         run.begin_direct()
-        self._launch(run, slot)
+        self.dispatch(run)
         try:
             started = run.decide(self._limits.direct_reply_timeout)
         except BaseException:
             run.stop()
             raise
         if started is not None:
-            self._tell_begun(run)
+            self._notify_begun(run)
             return started
         assert run.answer is not None
         return run.answer
 
-    def _reserve(self, executor: Any, scope: Owner, place: Place) -> Slot | None:
+    def dispatch(self, run: Run) -> None:
+        """Have `Run.work` called for a run of `begin`, on the thread that is reserved for it, in the context of the caller.
+
+        Where the system has no thread, the task fails.
+        """
+        slot = self._active[run]
+        self._watchdog.watch(run, slot)
+        context = contextvars.copy_context()
+        if slot is None:
+            context.run(run.work)
+            return
+        try:
+            slot.submit(lambda: context.run(run.work))
+        except RuntimeError:
+            logger.exception("no thread for a run", extra={"task_id": run.request.task_id})
+            run.abort(OverloadedError("the server has no thread for this task; try again later", retry_after=1.0))
+            self._cancel_reservation(run, slot)
+
+    def _spec_of(self, scope: Owner) -> AgentSpec:
+        executor = self._executor_of(scope)
+        if executor is None:
+            raise _stopping()
+        return executor
+
+    def _reserve(self, executor: AgentSpec, scope: Owner, run_on: RunOn) -> Slot | None:
         if self._refuses(executor):
             raise _stopping()
         if self.before_run is not None:
             self.before_run()
-        if place is Place.HERE:
+        if run_on is RunOn.CALLER:
             return None
-        if place is Place.NESTED:
+        if run_on is RunOn.POOL_OR_CALLER:
             return self.pool.reserve_nested(quota_owner(scope.id))
         return self.pool.reserve(quota_owner(scope.id))
 
-    def _enter(self, executor: Any, scope: Owner, request: RunRequest, create: bool, slot: Slot | None) -> Run:
-        """A run, known before its task is: whoever ends the task from now on finds it."""
+    def _register(self, executor: AgentSpec, scope: Owner, request: RunRequest, create: bool, slot: Slot | None) -> Run:
+        """A run that is known before its task is stored: what ends the task from then on finds it."""
         run = Run(
             executor,
             self._store,
@@ -161,43 +194,35 @@ class Execution:
             request,
             create=create,
             quota=self._quota,
-            on_over=self._forget,
+            on_over=self._deregister,
             max_context_state_bytes=self._limits.max_context_state_bytes,
             debug=self._debug,
         )
         self._active[run] = slot
+        if self._hub.pubsub is not None:
+            self._hub.pubsub.subscribe(request.task_id)
         if self._refuses(executor):
-            self._leave(run, slot)
+            self._cancel_reservation(run, slot)
             raise _stopping()
         return run
 
-    def _leave(self, run: Run, slot: Slot | None) -> None:
-        self._forget(run)
+    def _cancel_reservation(self, run: Run, slot: Slot | None) -> None:
+        self._deregister(run)
         if slot is not None:
             slot.release()
 
-    def _tell_begun(self, run: Run) -> None:
+    def _notify_begun(self, run: Run) -> None:
         if self.on_begun is not None:
             self.on_begun(run.scope, run.request.task_id)
 
-    def _launch(self, run: Run, slot: Slot | None) -> None:
-        self._watchdog.watch(run, slot)
-        context = contextvars.copy_context()
-        if slot is None:
-            context.run(run.execute)
-            return
-        try:
-            slot.submit(lambda: context.run(run.execute))
-        except RuntimeError:
-            logger.exception("no thread for a run", extra={"task_id": run.request.task_id})
-            run.abort(OverloadedError("the server has no thread for this task; try again later", retry_after=1.0))
-            self._leave(run, slot)
-
-    def _forget(self, run: Run) -> None:
+    def _deregister(self, run: Run) -> None:
+        known = run in self._active
         self._active.pop(run, None)
-        self._watchdog.came_back(run)
-        if not self._came_back.is_set():
-            self._came_back.set()
+        if known and self._hub.pubsub is not None:
+            self._hub.pubsub.unsubscribe(run.request.task_id)
+        self._watchdog.run_returned(run)
+        if not self._run_returned.is_set():
+            self._run_returned.set()
 
     @staticmethod
     def on_run_thread() -> bool:
@@ -206,34 +231,32 @@ class Execution:
 
     @staticmethod
     def waits_for_itself(task_id: str) -> bool:
-        """The caller is the code of a run on this task, so that waiting for the task to be free would be in vain."""
+        """The caller is the code of a run on this task, so the task cannot become free while it waits."""
         run = current_run.get()
-        return run is not None and run.within(task_id)
+        return run is not None and run.is_nested_in(task_id)
 
     @property
     def draining(self) -> bool:
-        """No more runs are taken, but for what the code of runs asks for."""
         return self._draining
 
-    def _refuses(self, executor: Any) -> bool:
-        # A run that is given time to end may need other agents for it.
-        leaving = self._draining or any(one is executor for one in self._leaving)
-        return self._closed or executor is None or (leaving and not self.on_run_thread())
+    def _refuses(self, executor: AgentSpec) -> bool:
+        # A run that is given time to end may need other agents.
+        leaving = self._draining or any(one is executor for one in self._draining_agents)
+        return self._closed or (leaving and not self.on_run_thread())
 
     @property
     def lingering(self) -> int:
-        """Runs whose task is over and whose code has not come back: it never looks whether it was cancelled."""
+        """Runs whose task has ended and whose code has not returned, because it does not check for cancellation."""
         return sum(run.cancel_event.is_set() for run in list(self._active))
 
     @property
     def running(self) -> int:
-        """Runs of this process that have not come back."""
         return len(self._active)
 
     # -- ending from outside --
 
     def cancel(self, scope: Owner, task_id: str, metadata: Metadata, principal: Principal | None = None) -> None:
-        """Make the task `canceled` and tell its run, unless the agent refuses.
+        """Make the task `canceled` and stop its run, unless the agent refuses.
 
         Raises:
             TaskNotFoundError, StoreError: as the store says.
@@ -243,125 +266,130 @@ class Execution:
         if head.status.state.terminal:
             raise _not_cancelable(task_id, head.status.state)
         run = next((run for run in self._runs_of(task_id) if run.started is not None), None)
-        self._cancels.ask(self._executor_of(scope), scope, task_id, metadata, principal, run)
-        request = RunRequest(message=no_message(task_id, head.context_id))
+        self._cancels.call_handler(self._executor_of(scope), scope, task_id, metadata, principal, run)
+        request = RunRequest(message=empty_message(task_id, head.context_id))
         try:
-            self.interrupt(scope, task_id, [status_event(request, TaskState.CANCELED)])
+            self._interrupt(scope, head, [status_event(request, TaskState.CANCELED)])
         except TaskEnded:
             raise _not_cancelable(task_id, self._store.head(scope, task_id).status.state) from None
 
-    def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> None:
-        """End a task without its run's consent: store, publish, then tell the run."""
-        entries = self._store.interrupt(scope, task_id, events)
-        self._hub.publish(task_id, entries, ended=True)
-        for run in self._runs_of(task_id):
+    def _interrupt(self, scope: Owner, head: TaskHead, events: Sequence[LogEvent]) -> None:
+        """End a task from outside: store, publish, then stop its run."""
+        entries = self._store.interrupt(scope, head.id, events)
+        self._hub.publish(scope, head.id, entries, before=head.status.state, ended=True)
+        for run in self._runs_of(head.id):
             run.stop()
 
     def _runs_of(self, task_id: str) -> list[Run]:
         return [run for run in list(self._active) if run.request.task_id == task_id]
 
-    # -- what other processes do --
+    # -- other processes --
 
-    def check(self, task_id: str) -> None:
-        """Another process has written to this task: stop the runs here whose tokens it took."""
+    def check_tokens(self, task_id: str) -> None:
+        """Stop the runs of this task whose tokens another process has revoked."""
         workers = self._store.workers
         for run in self._runs_of(task_id):
             if workers is not None and run.started is not None and not workers.holds(run.started.token):
-                run.lost()
+                run.token_lost()
 
     def take_over(self, lost: HeldRun) -> None:
-        """A worker died or left with this run: run it again if the agent says so, else fail its task.
+        """Run the run of a dead or leaving worker again, if the agent allows it; else fail its task.
 
         Raises:
-            OverloadedError: there is no thread for it now.
-            StoreError: it is still lost; offer it again.
+            OverloadedError, StoreError: no thread is free, or the store failed; the run is still lost and must be offered again.
         """
         try:
             request = self._store.request(lost.scope, lost.token.task_id)
             if request is None:
                 return
             executor = self._executor_of(lost.scope)
-            if _may_repeat(executor) and (lost.left or request.attempt < self._limits.max_run_attempts):
+            if (
+                executor is not None
+                and _is_retryable(executor)
+                and (lost.left or request.attempt < self._limits.max_run_attempts)
+            ):
                 self._run_again(executor, lost, replace(request, attempt=request.attempt + 1))
             else:
+                before = self._store.head(lost.scope, lost.token.task_id).status.state
                 entries = self._store.append(
                     lost.token, [status_event(request, TaskState.FAILED, "worker lost")], end=True
                 )
-                self._hub.publish(lost.token.task_id, entries, ended=True)
+                self._hub.publish(lost.scope, lost.token.task_id, entries, before=before, ended=True)
         except (RunRevoked, TaskNotFoundError):
-            logger.info("a lost run was ended by somebody else", extra={"task_id": lost.token.task_id})
+            logger.info("a lost run was ended or taken over by another worker", extra={"task_id": lost.token.task_id})
 
-    def _run_again(self, executor: Any, lost: HeldRun, request: RunRequest) -> None:
+    def _run_again(self, executor: AgentSpec, lost: HeldRun, request: RunRequest) -> None:
         workers = self._store.workers
         assert workers is not None
-        slot = self._reserve(executor, lost.scope, Place.POOL)
-        run = self._enter(executor, lost.scope, request, False, slot)
+        slot = self._reserve(executor, lost.scope, RunOn.POOL)
+        run = self._register(executor, lost.scope, request, False, slot)
         try:
             run.take_over(workers.adopt(lost, request, [status_event(request, TaskState.WORKING)]))
         except BaseException:
-            self._leave(run, slot)
+            self._cancel_reservation(run, slot)
             raise
         logger.warning(
             "running again after a lost worker, attempt %d", request.attempt, extra={"task_id": request.task_id}
         )
-        self._tell_begun(run)
-        self._launch(run, slot)
+        self._notify_begun(run)
+        self.dispatch(run)
 
     # -- closing --
 
     def drain(self) -> None:
-        """Take no more runs, and end the streams of tasks that no run of this process works on. Idempotent."""
+        """Accept no more runs, and end the streams of tasks without a run in this process."""
         self._draining = True
         self._hub.stop(but={run.request.task_id for run in list(self._active)})
 
-    def leave(self, executor: Any) -> None:
-        """Take no more runs of one executor, but for what the code of runs asks of it."""
-        self._leaving.append(executor)
+    def drain_agent(self, executor: AgentSpec) -> None:
+        """Accept no more runs of one agent, except those that running code asks for."""
+        if not any(one is executor for one in self._draining_agents):
+            self._draining_agents.append(executor)
 
-    def end(self, executor: Any, timeout: float, reason: str) -> None:
-        """`leave` one executor, give its runs `timeout` seconds, and fail what is left of them with `reason`."""
-        self.leave(executor)
+    def end_agent(self, executor: AgentSpec, timeout: float, reason: str) -> None:
+        """`drain_agent`, give its runs `timeout` seconds, and fail the rest with `reason`."""
+        self.drain_agent(executor)
         self._wait_for_runs(time.monotonic() + timeout, executor)
         for run in self.runs_of(executor):
             self._watchdog.finish(run, reason)
-        self._wait_for_runs(time.monotonic() + _FAREWELL_SECONDS, executor)
-        self._leaving = [one for one in self._leaving if one is not executor]
+        self._wait_for_runs(time.monotonic() + _STOP_TIMEOUT, executor)
+        self._draining_agents = [one for one in self._draining_agents if one is not executor]
 
-    def runs_of(self, executor: Any = None) -> list[Run]:
-        """The runs of one executor (None: of all) that have not come back."""
+    def runs_of(self, executor: AgentSpec | None = None) -> list[Run]:
+        """The runs of one agent (None: of all) whose code has not returned."""
         return [run for run in list(self._active) if executor is None or run.executor is executor]
 
-    def close(self, timeout: float) -> None:
-        """Take no more runs, give the running ones `timeout` seconds, end what is left and all streams. Idempotent.
+    def close(self, timeout: float = 10.0) -> None:
+        """Accept no more runs, give the running ones `timeout` seconds, end the rest and all streams.
 
-        What is left fails, unless other workers may run it again.
+        The rest fails, unless other workers may run it again.
         """
         self.drain()
         self._wait_for_runs(time.monotonic() + timeout)
         self._closed = True
         broken, shared = False, self._store.workers is not None
         for run in list(self._active):
-            handed_over = broken or (shared and _may_repeat(run.executor))
+            handed_over = broken or (shared and _is_retryable(run.executor))
             if handed_over or not self._watchdog.finish(run, "server stopped"):
-                # A broken store is not asked for each of them: the time is short, and a lost worker is found out.
+                # A broken store is not called for each of them: time is short, and other workers detect the loss.
                 broken = broken or not handed_over
                 run.hand_over()
-        self._wait_for_runs(time.monotonic() + _FAREWELL_SECONDS)
+        self._wait_for_runs(time.monotonic() + _STOP_TIMEOUT)
         self._watchdog.close()
         self.pool.close()
         self._cancels.close()
         self._hub.close()
 
-    def _wait_for_runs(self, deadline: float, executor: Any = None) -> None:
-        """Until all runs have come back, or those of one executor, but for one that closes the app itself."""
+    def _wait_for_runs(self, deadline: float, executor: AgentSpec | None = None) -> None:
+        """Wait until all runs have returned, or those of one agent, except one whose code closes the app itself."""
         own = current_run.get()
         while any(run is not own for run in self.runs_of(executor)) and (left := deadline - time.monotonic()) > 0:
-            self._came_back.clear()
-            self._came_back.wait(min(left, 0.1))
+            self._run_returned.clear()
+            self._run_returned.wait(min(left, 0.1))
 
 
-def _may_repeat(executor: Any) -> bool:
-    return getattr(executor, "on_worker_lost", "fail") == "retry"
+def _is_retryable(executor: AgentSpec) -> bool:
+    return executor.on_worker_lost() == "retry"
 
 
 def _stopping() -> OverloadedError:

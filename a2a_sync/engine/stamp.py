@@ -1,7 +1,7 @@
-"""What user code emits, made fit for the log: ids and times filled in, contents checked, questions put into the history.
+"""Completes and checks the events of an agent for the log: ids, times, contents, and questions in the history.
 
-An event that is stored is sent to every reader of its task for as long as the task lives, so what no codec could write is
-refused here, while the code that made it is still on the stack.
+A stored event is sent to every reader of its task for as long as the task lives. What no codec can write is therefore refused
+here, while the code that made it is still on the stack.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def utc_now() -> datetime:
 
 
 def status_event(request: RunRequest, state: TaskState, text: str = "") -> TaskStatusUpdateEvent:
-    """A status of the request's task, stamped, with an agent message where there is something to say."""
+    """A status of the request's task, with the present time, and with an agent message where there is a text."""
     task_id, context_id = request.task_id, request.context_id
     message = None
     if text:
@@ -48,8 +48,7 @@ def status_event(request: RunRequest, state: TaskState, text: str = "") -> TaskS
 class Stamp:
     """Stamps the events of one run. `earlier` gives the ids of the artifacts that its task had before; None: it is new.
 
-    Used under the run's lock. What a call learned counts only after `keep`: a step that could not be stored leaves no
-    trace.
+    Used under the run's lock. The effects of a call count only after `commit`, so a step that could not be stored has none.
     """
 
     def __init__(self, request: RunRequest, earlier: Callable[[], Iterable[str]] | None) -> None:
@@ -57,19 +56,19 @@ class Stamp:
         self._context_id = request.context_id
         self._earlier = earlier
         self._artifacts: set[str] = set()
-        self._told: set[str] = set()
+        self._stored_messages: set[str] = set()
         self._new_artifacts: set[str] = set()
-        self._newly_told: set[str] = set()
+        self._new_messages: set[str] = set()
 
     def __call__(self, events: Sequence[LogEvent]) -> list[LogEvent]:
         """The events for the log. Each message that asks the client for something comes before its status, once.
 
         Raises:
             TypeError: something is no event, or holds what is no part.
-            ValueError: a content cannot be said in JSON.
+            ValueError: a content cannot be written as JSON.
         """
         self._new_artifacts = set()
-        self._newly_told = {event.message_id for event in events if isinstance(event, Message)}
+        self._new_messages = {event.message_id for event in events if isinstance(event, Message)}
         stamped: list[LogEvent] = []
         for event in events:
             match event:
@@ -85,16 +84,20 @@ class Stamp:
                     raise TypeError(f"an executor yields events, not {type(event).__name__}")
         return stamped
 
-    def keep(self) -> None:
-        """The events of the last call were stored."""
+    def commit(self) -> None:
+        """Keep the effects of the last call, whose events were stored."""
         self._artifacts |= self._new_artifacts
-        self._told |= self._newly_told
+        self._stored_messages |= self._new_messages
 
     def _question(self, status: TaskStatus) -> list[Message]:
         message = status.message
-        if message is None or not status.state.interrupted or message.message_id in self._told | self._newly_told:
+        if (
+            message is None
+            or not status.state.interrupted
+            or message.message_id in self._stored_messages | self._new_messages
+        ):
             return []
-        self._newly_told.add(message.message_id)
+        self._new_messages.add(message.message_id)
         return [message]
 
     def _message(self, message: Message) -> Message:
@@ -124,7 +127,7 @@ class Stamp:
     def _artifact(self, event: TaskArtifactUpdateEvent) -> TaskArtifactUpdateEvent:
         _check_metadata(event.metadata, "artifact event")
         artifact = _checked_artifact(event.artifact)
-        # An append to an unknown artifact is accepted from user code and never sent: readers would not know the head.
+        # An append to an unknown artifact is accepted from an agent and stored as a new one, as readers have nothing to append to.
         append = event.append and self._known(artifact.artifact_id)
         self._new_artifacts.add(artifact.artifact_id)
         return TaskArtifactUpdateEvent(

@@ -1,4 +1,4 @@
-"""How the code of a run is told that it must stop: a flag that threads can wait for, and callbacks, each called once."""
+"""The signal that stops the code of a run: an event that threads can wait for, and callbacks, each called once."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ logger = get_logger(__name__)
 
 
 class StopSignal:
-    """Given at most once. Any thread may give it, and may ask to be called."""
+    """Set at most once. Thread-safe."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
 
-    def on(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the signal is given, on the thread that gives it; now, if it was given before."""
+    def add_callback(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the signal is set, on the thread that sets it; at once, where it is set already."""
         with self._lock:
             if not self.event.is_set():
                 self._callbacks.append(callback)
                 return
         callback()
 
-    def give(self, extra: Mapping[str, str]) -> None:
-        """Set the flag and call the callbacks; those that fail are logged with `extra`. Giving it twice is harmless."""
+    def set(self, extra: Mapping[str, str]) -> None:
+        """Set the event and call the callbacks; an exception of one is logged with `extra`. Idempotent."""
         with self._lock:
             self.event.set()
             callbacks, self._callbacks = self._callbacks, []
@@ -37,7 +37,7 @@ class StopSignal:
             except Exception:
                 logger.exception("a cancel callback failed", extra=extra)
 
-    def forget(self) -> None:
-        """Nobody is there any more who wants to be called."""
+    def clear_callbacks(self) -> None:
+        """Call none of the callbacks: the run has ended."""
         with self._lock:
             self._callbacks.clear()

@@ -1,7 +1,7 @@
-"""The streams of tasks: of a run from its start, of a task from a number or from now on.
+"""Makes the streams of tasks: of a run from its start, of a task from an event id or from now on.
 
-What a stream shows first is decided here; how it goes on and ends, in `events`. All checks that need the store are made
-before a stream is returned.
+This module decides what a stream shows first; `hub.TaskEventStream`, how it goes on and ends. All checks that need the store
+are made before a stream is returned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from a2a_sync.types import Message, Task, TaskState
 
 
 class Streams:
-    """Makes the streams of one app. From any thread."""
+    """Makes the streams of one app. Thread-safe."""
 
     def __init__(self, store: TaskStore, hub: EventHub, limits: Limits) -> None:
         self._store = store
@@ -27,13 +27,13 @@ class Streams:
         self._limits = limits
 
     def listen(self, task_id: str) -> Subscription:
-        """Hear of a task from now on; close it where it does not become a stream."""
+        """A subscription to a task from now on; the caller closes it where it does not become a stream."""
         return Subscription(self._hub, task_id, size=self._limits.max_buffered_batches)
 
     def of_run(
         self, scope: Owner, started: StartedRun, before: StoredTask | None, subscription: Subscription, history: int
     ) -> PolledStream:
-        """The stream of a run that has just started: the task as it was then, and what follows.
+        """The stream of a run that has just started: the task as it was then, and the events after that.
 
         `before` is the task before that, None where it is new; `subscription` was made before the start.
         """
@@ -41,7 +41,7 @@ class Streams:
         return self._stream(scope, subscription, trim_history(task, history, self._limits), started.head.version)
 
     def from_start(self, scope: Owner, sent: SentRun, history: int) -> PolledStream:
-        """The same stream once more, however far the run has come; the task as it is where the log was compacted."""
+        """The same stream again, however far the run has come; the task as it is now where the log was compacted."""
         subscription = self.listen(sent.task_id)
         try:
             head = self._store.head(scope, sent.task_id)
@@ -59,7 +59,7 @@ class Streams:
             raise
 
     def of_task(self, scope: Owner, task_id: str, last_event_id: int | None) -> PolledStream:
-        """What follows `last_event_id`; where that is no number of the task, the task as it is, and what follows.
+        """The events after `last_event_id`; where that is no event of the task, the task as it is and the events after that.
 
         Raises:
             UnsupportedOperationError: nothing can follow.
@@ -76,7 +76,7 @@ class Streams:
     def _resumed(
         self, scope: Owner, subscription: Subscription, task_id: str, last_event_id: int | None
     ) -> PolledStream | None:
-        """The rest of a stream that was cut; None when the number means nothing here."""
+        """The rest of a stream that was cut; None where `last_event_id` is no number of this log, or was compacted away."""
         if last_event_id is None or last_event_id < 0:
             return None
         head = self._store.head(scope, task_id)
@@ -101,7 +101,7 @@ class Streams:
         return TaskEventStream(self._store, scope, task.id, subscription, cursor=version, running=running, first=first)
 
     def _task_at(self, scope: Owner, before: StoredTask, version: int) -> Task:
-        """The task exactly as it was at `version`, which is not before `before`, though a run may be ahead by now."""
+        """The task exactly as it was at `version`, which is not less than that of `before`; a run may be ahead by now."""
         fold = Fold(before.task)
         number = before.version
         while number < version:
@@ -124,7 +124,7 @@ def _new_task(started: StartedRun) -> Task:
 
 
 def trim_history(task: Task, length: int, limits: Limits) -> Task:
-    """`task` with its newest messages only: at most `length`, and as many as an answer may hold."""
+    """`task` with its newest messages only: at most `length`, and as many as fit into an answer."""
     if len(task.history) > length:
         task = replace(task, history=task.history[-length:] if length else ())
     most, largest = limits.max_response_bytes, limits.max_task_bytes
@@ -133,7 +133,7 @@ def trim_history(task: Task, length: int, limits: Limits) -> Task:
 
 
 def task_ended(task_id: str, state: TaskState) -> UnsupportedOperationError:
-    """The refusal of what a task no longer takes."""
+    """The error for a message to, or a subscription of, a task that has ended."""
     return UnsupportedOperationError(
         f"The task is {state} and takes no further message or subscription", metadata={"taskId": task_id}
     )

@@ -1,12 +1,12 @@
 """Settings and hooks for gunicorn: ``gunicorn -c python:a2a_sync.gunicorn module:app --threads 64``.
 
-What the command line says stands over what is set here; a configuration file of your own begins with ``from
-a2a_sync.gunicorn import *``. For greenlets in place of threads there is `a2a_sync.gunicorn.gevent`.
+The command line overrides these settings. A configuration file of your own begins with
+``from a2a_sync.gunicorn import *``. `a2a_sync.gunicorn.gevent` has the settings for greenlets instead of threads.
 
-The hooks end runs and streams when a worker is told to stop, or stops by itself after ``max_requests``: gunicorn alone
-would wait for open streams until its time-out and then cut them. That holds for every app that the worker serves, also
-inside another framework. They pin each worker to one core, refuse several workers whose tasks
-could not be shared, and warn of workers that have different stores.
+The hooks shut down every app of a worker, also inside another framework, when the worker is stopped or reaches
+``max_requests``: current runs get time to end, then open streams are closed. Gunicorn alone would wait for open streams
+until its timeout and then cut them. The hooks also pin each worker to one core, refuse to start several workers that
+cannot share tasks, and log a warning if workers use different stores.
 """
 
 from __future__ import annotations
@@ -38,26 +38,28 @@ __all__ = [
 
 worker_class = "a2a_sync.gunicorn.worker.BufferedThreadWorker"
 threads = 32
-#: More than threads: a kept-alive connection between two requests holds none.
+#: More than `threads`, because a kept-alive connection occupies no thread between two requests.
 worker_connections = 2000
-#: Longer than a proxy keeps its connections, so that it never posts into one that is just being closed.
+#: Seconds; longer than proxies keep idle connections, so that a proxy never sends a request while the worker closes
+#: one.
 keepalive = 75
 graceful_timeout = 30
-#: Two services of one user would share the socket's path. Unknown to gunicorn before 25.1, which ignores it.
+#: Disabled because two services of one user would share the path of the socket. Gunicorn before 25.1 ignores this
+#: setting.
 control_socket_disable = True
-#: Nothing is believed of headers: gunicorn would take paths from those that any process of this machine sends. How many
-#: proxies there are is said to the app (``trusted_proxies=``).
+#: No forwarded header is trusted: gunicorn would accept paths in headers from any process of this machine. The number
+#: of trusted proxies is an option of the app (``HTTPOptions(trusted_proxies=…)``).
 forwarder_headers = ""
 secure_scheme_headers: dict[str, str] = {}
 
-#: ``0`` in the environment, or in gunicorn's ``raw_env``, leaves the choice of cores to the system.
+#: The variable, in the environment or in gunicorn's ``raw_env``, that disables pinning to cores with the value ``0``.
 _PIN_WORKERS = "A2A_SYNC_PIN_WORKERS"
 
-#: Seconds of ``graceful_timeout`` that are kept for ending streams after the runs have had theirs.
+#: Seconds of ``graceful_timeout`` that are reserved for closing streams after the runs have ended.
 _FOR_STREAMS = 3.0
-#: How often a worker looks whether it was told to stop, in seconds.
+#: Interval in seconds at which a worker checks whether it was stopped.
 _LOOK = 0.25
-#: For the names of agents and the paths of their stores in one worker; beyond it they are not compared.
+#: Bytes of shared memory for the agent names and store paths of one worker; longer lists are not compared.
 _SHARED_BYTES = 64 * 1024
 
 
@@ -65,15 +67,15 @@ _SHARED_BYTES = 64 * 1024
 
 
 def pre_fork(server: Any, worker: Any) -> None:
-    """Choose a core for a worker, and give it what it compares stores with. Gunicorn calls this in its own process."""
+    """Choose a core for a worker, and create its record of stores. Called by gunicorn in the master process."""
     worker.a2a_core = _free_core(server) if _may_pin(server.cfg) else None
     worker.a2a_stores = _Stores(server)
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """Keep a worker on its core: threads of one Python process cannot use two, and moving between them costs time.
+    """Pin a worker to its core: threads of one Python process cannot use two cores at once, and migration costs time.
 
-    Gunicorn calls this first of all in each worker; threads and processes that are started later inherit it.
+    Called by gunicorn first in each worker; threads and processes that are started later inherit the core.
     """
     core = getattr(worker, "a2a_core", None)
     if core is not None:
@@ -89,7 +91,7 @@ def _may_pin(config: Any) -> bool:
 
 
 def _free_core(server: Any) -> int | None:
-    """The core that the fewest workers have; None for a single worker, or more workers than cores."""
+    """The core with the fewest pinned workers; None for a single worker, or for more workers than cores."""
     cores = sorted(os.sched_getaffinity(0))
     if not 2 <= server.num_workers <= len(cores):
         return None
@@ -101,28 +103,34 @@ def _free_core(server: Any) -> int | None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Check that the app may have several workers, tell it of its threads, let it begin, and watch for the worker's end.
+    """Check that the workers can share tasks, reserve threads, and start the app and the thread that shuts it down.
 
-    Gunicorn calls this once in each worker.
+    Called by gunicorn once in each worker.
+
+    Raises:
+        AppImportError: there are several workers, and the store of the app cannot be shared. Gunicorn stops.
     """
-    _refuse_what_cannot_be_shared(worker)
-    _tell_threads(worker)
+    _refuse_unshared_tasks(worker)
+    _reserve_threads(worker)
     _begin(worker)
-    # Before it serves: a worker that begins after all others have begun is compared with each of them.
+    # Before the worker serves requests: the last one to start is compared with all others.
     worker.a2a_stores.compare(worker)
     worker.a2a_ending = _Ending(worker)
     threading.Thread(target=worker.a2a_ending.await_stop, name="a2a-worker", daemon=True).start()
 
 
 def worker_exit(server: Any, worker: Any) -> None:
-    """Let the ending come to its end, so that stores are left in order. Gunicorn calls this as a worker ends."""
+    """Finish the shutdown, so that stores are closed properly. Called by gunicorn when a worker ends."""
     ending = getattr(worker, "a2a_ending", None)
     if ending is not None and worker.pid == os.getpid():
         ending.hurry()
 
 
 def child_exit(server: Any, worker: Any) -> None:
-    """Clear away what a dead worker has left for the others and for Prometheus. Gunicorn calls this in its own process."""
+    """Remove the record of stores and the live Prometheus gauges of a dead worker.
+
+    Called by gunicorn in the master process.
+    """
     worker.a2a_stores.clear()
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         try:
@@ -132,19 +140,20 @@ def child_exit(server: Any, worker: Any) -> None:
         multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
 
 
-def _refuse_what_cannot_be_shared(worker: Any) -> None:
-    from a2a_sync.wsgi.process import ALONE, Site
+def _refuse_unshared_tasks(worker: Any) -> None:
+    from a2a_sync.wsgi.process import SINGLE_PROCESS, Site
 
-    if worker.cfg.workers > 1 and isinstance(worker.wsgi, Site) and worker.wsgi.alone:
+    if worker.cfg.workers > 1 and isinstance(worker.wsgi, Site) and worker.wsgi.single_process:
         from gunicorn.errors import AppImportError
 
-        # Gunicorn prints it and stops as a whole. It says a lot more when others fail too while it stops.
+        # Only one worker raises it: gunicorn stops, and failures of further workers would hide the message in their
+        # output.
         if worker.age % worker.cfg.workers == 1:
-            raise AppImportError(ALONE)
+            raise AppImportError(SINGLE_PROCESS)
         _await(lambda: not worker.alive, 10.0)
 
 
-def _tell_threads(worker: Any) -> None:
+def _reserve_threads(worker: Any) -> None:
     from gunicorn.workers.gthread import ThreadWorker
 
     reserve = getattr(worker.wsgi, "reserve", None)
@@ -156,27 +165,27 @@ def _begin(worker: Any) -> None:
     from a2a_sync.wsgi.process import Site
 
     if isinstance(worker.wsgi, Site):
-        worker.wsgi.begin()
+        worker.wsgi.start()
 
 
 class _Stores:
-    """Where the agents of one worker keep their tasks, in memory that it shares with the workers forked after it.
+    """The stores of the agents of one worker, recorded in memory that is shared with the workers forked after it.
 
-    Made in gunicorn's own process. A temporary database that a module makes when it is loaded is another file in each
-    worker, and every one of them would find half of the tasks: none can see that alone.
+    Created in the master process. A temporary database that a module creates at import is a different file in each
+    worker, so that each worker finds only a part of the tasks. A single worker cannot detect that.
     """
 
     def __init__(self, server: Any) -> None:
         self._cfg = server.cfg
         self._shared = mmap.mmap(-1, _SHARED_BYTES)
         others = [getattr(worker, "a2a_stores", None) for worker in server.WORKERS.values()]
-        # After HUP, workers of the former configuration go on for a while, and may well have had other stores.
+        # After HUP, workers with the previous configuration continue for a while and may use other stores.
         self._others = [other for other in others if other is not None and other._cfg is server.cfg]
         self._written: dict[str, str] = {}
         self._warned = False
 
     def compare(self, worker: Any) -> None:
-        """Write down the stores of this worker, and warn once if one of another worker is a different one."""
+        """Record the stores of this worker, and log a warning, once, if another worker has different ones."""
         own: dict[str, str] = {}
         for app in _apps(worker):
             own.update(app.stores)
@@ -200,7 +209,7 @@ class _Stores:
                     return
 
     def clear(self) -> None:
-        """The worker has ended."""
+        """Empty the record, because the worker has ended."""
         self._shared[0] = 0
 
     def _write(self, stores: dict[str, str]) -> None:
@@ -213,13 +222,13 @@ class _Stores:
         try:
             stores: dict[str, str] = json.loads(text)
         except ValueError:
-            # Empty, or just being written: it is read again.
+            # Empty or being written; the next comparison reads it again.
             return {}
         return stores
 
 
 class _Ending:
-    """How the apps of one worker end: no new runs, time for those that go on, then an end to all that is open."""
+    """The shutdown of the apps of one worker: no new runs, time for current runs, then everything open is closed."""
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker
@@ -229,19 +238,20 @@ class _Ending:
         self._begun = False
 
     def await_stop(self) -> None:
-        """Wait until the worker stops serving, for whatever reason, then end its apps. On a thread of its own."""
+        """Wait until the worker stops serving, then shut down its apps. Runs on a thread of its own."""
         worker = self._worker
-        # A signal handler could not do it: what the interrupted code holds is held while it runs.
+        # Not in a signal handler: locks of the interrupted code stay held while it runs.
         while worker.alive:
             time.sleep(_LOOK)
             worker.a2a_stores.compare(worker)
         until = time.monotonic() + worker.cfg.graceful_timeout - _FOR_STREAMS
-        # Who is let in is served. Threaded workers tell how long they let others in, the rest take a second at most.
+        # Accepted requests are served. Threaded workers report in `_accepting` that they accept no more; others need at
+        # most 1 s.
         _await(lambda: not getattr(worker, "_accepting", True), 1.0 + _LOOK)
         self._end(until)
 
     def hurry(self) -> None:
-        """The worker's process is about to end: so do its apps, now."""
+        """Close the apps without waiting for runs, because the process of the worker is about to end."""
         self._hurried.set()
         self._end(time.monotonic())
         self._done.wait(_FOR_STREAMS)
@@ -257,7 +267,7 @@ class _Ending:
             self._done.set()
 
     def _drain(self, apps: list[Any], until: float) -> None:
-        # All together: the runs of one may call another one, until the last of them has ended.
+        # No app is closed before all have drained: a run of one app may call another app.
         for app in apps:
             app.drain()
         _await(lambda: self._hurried.is_set() or not any(app.running for app in apps), until - time.monotonic())
@@ -275,7 +285,7 @@ def _await(condition: Callable[[], bool], seconds: float) -> None:
 
 
 def _apps(worker: Any) -> list[Any]:
-    """What the worker serves, also inside another framework."""
+    """The apps that the worker serves, also inside another framework."""
     from a2a_sync.wsgi.process import Site, served
 
     return [site for site in {*served(), worker.wsgi} if isinstance(site, Site)]

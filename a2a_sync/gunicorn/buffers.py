@@ -1,6 +1,6 @@
-"""What the worker of `a2a_sync.gunicorn` keeps of a connection: a request that arrives, and bytes that its client has not read.
+"""Buffers for the worker of `a2a_sync.gunicorn`: an incoming request, and response bytes that the client has not read.
 
-Nothing here waits on the main thread, and nothing knows gunicorn.
+Methods that the main thread calls never block. The module is independent of gunicorn.
 """
 
 from __future__ import annotations
@@ -17,53 +17,55 @@ from typing import Any
 
 from a2a_sync.wsgi.connection import RESET
 
-#: The largest head of a request, in bytes; larger ones are refused (HTTP 431).
+#: The largest head of a request, in bytes; a larger one is refused with HTTP 431.
 _MAX_HEAD_BYTES = 64 * 1024
-#: Bytes that the framing of a chunked body may have besides the body itself.
+#: The most bytes of framing (chunk sizes, line breaks) in a chunked body, in addition to its content.
 _CHUNK_OVERHEAD = 64 * 1024
-#: The longest line with the size of a chunk, in bytes.
+#: The longest chunk-size line, in bytes.
 _MAX_CHUNK_LINE = 8190
 #: The most bytes of trailers after a chunked body.
 _MAX_TRAILER_BYTES = 16 * 1024
-#: A write waits while more than so many bytes of earlier ones are not sent: an event stream must not run ahead of its client.
+#: A write blocks while more than this many bytes of earlier writes are unsent: an event stream must not run ahead of
+#: its client.
 _HIGH_WATER = 64 * 1024
-#: Bytes that are read or written in one step of the main thread, so that no connection holds it up.
+#: Bytes that the main thread reads or writes per connection and turn, so that no connection delays the others.
 STEP = 1024 * 1024
 
-# With the end of the line before: a search for it is ten times as fast as one with ``^`` and MULTILINE.
+# The pattern includes the preceding line break: the search is ten times as fast as with ``^`` and MULTILINE.
 _CHUNKED = re.compile(rb"\ntransfer-encoding[ \t]*:", re.IGNORECASE)
 _EXPECT = re.compile(rb"\n(expect:[ \t]*100-continue[ \t]*\r\n)", re.IGNORECASE)
 
 
 class IncomingRequest:
-    """The bytes of one request as they arrive. It finds the end of the request and leaves everything else to gunicorn's parser.
+    """The bytes of one request as they arrive. It finds the end of the request; gunicorn's parser does everything else.
 
-    ``complete``: a thread can take it. ``whole``: all of it is here, so that nothing more is read from the socket. A body of
-    more than `max_body_bytes` is not awaited: the application decides by its announced length.
+    ``complete``: the request can be passed to a thread. ``whole``: all of its bytes have arrived, so that nothing more
+    is read from the socket. A body with an announced length above `max_body_bytes` is not buffered; the application
+    decides whether to read it.
     """
 
     def __init__(self, max_body_bytes: int) -> None:
         self._max_body = max_body_bytes
         self.data = bytearray()
         self.started = self.heard = time.monotonic()
-        #: Where the body begins; 0 as long as the head is not complete.
+        #: Offset of the body; 0 until the head is complete.
         self.head_end = 0
         self.complete = self.whole = self.head_too_large = False
-        #: The client waits for ``100 Continue`` before it sends the body.
+        #: Whether the client waits for ``100 Continue`` before it sends the body.
         self.awaits_continue = False
         self._end: int | None = None
-        # In a chunked body: where the next line with a size begins, or None in the trailers.
+        # In a chunked body: offset of the next chunk-size line; None in the trailers.
         self._next_size: int | None = 0
         self._trailers = 0
 
     def feed(self, data: bytes) -> None:
-        """Take what has arrived."""
+        """Append received bytes and search for the end of the request."""
         self.heard = time.monotonic()
         searched = max(0, len(self.data) - 3)
         self.data += data
         if not self.head_end:
             if self.data and self.data[0] in b"\r\n":
-                # Empty lines before a request are passed over (RFC 9112 section 2.2).
+                # Empty lines before a request are ignored (RFC 9112 section 2.2).
                 self.data = self.data.lstrip(b"\r\n")
                 searched = 0
             at = self.data.find(b"\r\n\r\n", searched)
@@ -75,7 +77,7 @@ class IncomingRequest:
             self._find_end()
 
     def end(self) -> None:
-        """Nothing more will arrive."""
+        """Mark the request as complete: no more bytes will be read for it."""
         self.complete = self.whole = True
 
     def _read_head(self, end: int) -> None:
@@ -97,7 +99,7 @@ class IncomingRequest:
             self._cut(*expected.span(1))
 
     def _cut(self, start: int, end: int) -> None:
-        """Take a line out of the head: what it asks for is done."""
+        """Remove the ``Expect`` line from the head, because the worker handles it itself."""
         del self.data[start:end]
         size = end - start
         self.head_end -= size
@@ -113,7 +115,10 @@ class IncomingRequest:
             self.end()
 
     def _read_chunks(self) -> None:
-        """Go on from line to line; a body that is not well formed, or too large, is as complete as it needs to be."""
+        """Continue with the next chunk-size lines.
+
+        A malformed or too large body counts as complete: gunicorn or the app refuses it.
+        """
         while self._next_size is not None:
             if self._next_size > len(self.data):
                 break
@@ -135,7 +140,7 @@ class IncomingRequest:
             else:
                 self._next_size, self._trailers = None, at + 2
         if self._next_size is None:
-            # From the line break before them, so that no trailers and their end look alike.
+            # Search from the preceding line break, so that an empty trailer section also ends with two line breaks.
             begin = self._trailers - 2
             limit = begin + _MAX_TRAILER_BYTES
             if self.data.find(b"\r\n\r\n", begin, limit) >= 0 or len(self.data) >= limit:
@@ -144,43 +149,61 @@ class IncomingRequest:
             self.end()
 
 
+def is_whole(data: bytes) -> bool:
+    """Whether `data` holds a whole request. Also False for requests whose end only `IncomingRequest` can find."""
+    end = data.find(b"\r\n\r\n") + 4
+    head = data[:end].lower()
+    if end < 4 or b"\ntransfer-encoding" in head:
+        return False
+    at = head.find(b"\ncontent-length")
+    if at < 0:
+        return True
+    after = head[at + 15 :]
+    length = after[1 : after.find(b"\r")].strip(b" \t")
+    return after[:1] == b":" and length.isdigit() and len(length) < 16 and end + int(length) <= len(data)
+
+
 def _content_lengths(head: bytes) -> set[bytes]:
-    """The values of ``Content-Length``. Linear in the size of the head: the main thread serves all connections."""
+    """The distinct values of ``Content-Length``, in linear time because the main thread serves all connections."""
     lines = [line for line in head.lower().split(b"\r\n")[1:] if line.startswith(b"content-length")]
     pairs = (line.partition(b":") for line in lines)
     return {value.strip(b" \t") for name, _, value in pairs if name.rstrip(b" \t") == b"content-length"}
 
 
 class ClientSocket(socket.socket):
-    """A connection: what its client does not read at once is parked and sent by the main thread.
+    """The socket of a client: bytes that the client does not read immediately are parked and sent by the main thread.
 
-    `on_park` is called, on the thread that writes, when there is something to send. Blocking calls wait for `timeout` seconds
-    at most.
+    `on_park` is called on the writing thread when the first bytes are parked. Blocking calls wait at most `timeout`
+    seconds.
     """
 
-    #: The application may write an answer of any size in one piece: no thread waits for it.
+    #: The application may write a response of any size in one call, which does not wait until the client has read it.
     buffers_writes = True
 
     def __init__(self, accepted: socket.socket, on_park: Callable[[], None], timeout: float) -> None:
         super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())
         self._on_park = on_park
         self._timeout = timeout
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._parked: deque[memoryview] = deque()
         self._broken = False
         self.parked_bytes = 0
-        #: When the client last took something of what is parked.
+        #: Monotonic time at which the client last accepted parked bytes.
         self.progress = 0.0
-        #: The whole request was received: for its parser the connection ends here.
+        #: Whether the whole request was received; reads by the parser then return end of file.
         self.received = False
         self.settimeout(None)
 
     def settimeout(self, value: float | None) -> None:
-        """As of every socket, but that there is always a limit: the main thread relies on it that no call on it blocks."""
+        """Set the timeout in seconds.
+
+        None sets that of the connection: without one, reads of the main thread would block.
+        """
         super().settimeout(self._timeout if value is None else value)
 
     def setblocking(self, flag: bool) -> None:
-        """Nothing changes: there is always a limit, and the main thread reads and writes the descriptor, which never waits."""
+        """Do nothing: the socket always has a timeout, and its descriptor stays non-blocking for the main thread."""
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         return b"" if self.received else super().recv(size, flags)
@@ -188,14 +211,18 @@ class ClientSocket(socket.socket):
     # -- on the thread of a request --
 
     def sendall(self, data: Any, flags: int = 0, /) -> None:
-        """Send as much of `data` as the client takes now, and park the rest.
+        """Send as much of `data` as the client accepts now, and park the rest.
 
         Raises:
-            TimeoutError: the client has not taken enough of what was parked before.
-            BrokenPipeError: the connection was given up.
+            TimeoutError: the client has not read enough of the bytes parked before.
+            BrokenPipeError: the connection was aborted.
         """
-        view = memoryview(data if isinstance(data, bytes) else bytes(data))
-        with self._changed:
+        # Only this thread parks bytes; while none are parked, no other thread writes.
+        sent = 0 if self._parked or self._broken else self._write(data)
+        if sent == len(data):
+            return
+        view = memoryview(data if isinstance(data, bytes) else bytes(data))[sent:]
+        with self._lock:
             self._await(_HIGH_WATER)
             if not self._parked:
                 view = view[self._write(view) :]
@@ -210,12 +237,12 @@ class ClientSocket(socket.socket):
             self._on_park()
 
     def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
-        with self._changed:
+        with self._lock:
             self._await(0)
         return super().sendfile(file, offset, count)
 
     def _await(self, most: int) -> None:
-        """Wait until at most so many bytes are parked. Called with the lock held."""
+        """Wait until at most `most` bytes are parked. The lock must be held."""
         if self.parked_bytes > most and not self._changed.wait_for(
             lambda: self.parked_bytes <= most, self.gettimeout()
         ):
@@ -223,24 +250,22 @@ class ClientSocket(socket.socket):
         if self._broken:
             raise BrokenPipeError(errno.EPIPE, "the connection was given up")
 
-    def _write(self, view: memoryview) -> int:
-        sent = 0
+    def _write(self, data: bytes | memoryview) -> int:
+        """Write what the client accepts now; returns the number of bytes."""
         try:
-            while sent < len(view):
-                sent += os.write(self.fileno(), view[sent : sent + STEP])
+            return os.write(self.fileno(), data)
         except BlockingIOError:
-            pass
-        return sent
+            return 0
 
     # -- on the main thread --
 
     def flush(self) -> bool:
-        """Send what the client takes now; True when nothing is left.
+        """Send the parked bytes that the client accepts now. Returns True when none are left.
 
         Raises:
-            OSError: the connection has ended.
+            OSError: the connection is broken.
         """
-        with self._changed:
+        with self._lock:
             left = STEP
             while self._parked and left > 0:
                 view = self._parked[0]
@@ -259,8 +284,8 @@ class ClientSocket(socket.socket):
             return not self._parked
 
     def abort(self) -> None:
-        """Give the connection up, with what is parked."""
-        with self._changed:
+        """Reset the connection and discard its parked bytes. Writes then raise `BrokenPipeError`."""
+        with self._lock:
             self._broken = True
             self._parked.clear()
             self.parked_bytes = 0
@@ -269,4 +294,4 @@ class ClientSocket(socket.socket):
             self.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             self.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it has ended
+            pass  # already closed

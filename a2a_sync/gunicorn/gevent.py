@@ -1,9 +1,11 @@
-"""The settings and hooks of `a2a_sync.gunicorn` for greenlets: ``gunicorn -c python:a2a_sync.gunicorn.gevent module:app``.
+"""The settings and hooks of `a2a_sync.gunicorn` for greenlets.
 
-Loading this patches the standard library, in gunicorn's own process and before the app is loaded. Gunicorn itself would
-do it in the workers only: with ``--preload`` that is too late, and the first HTTPS request of an app that had loaded
-requests or urllib3 by then would fail with `RecursionError`. For the same reason a configuration file of your own begins
-with ``from a2a_sync.gunicorn.gevent import *``.
+Start gunicorn with ``gunicorn -c python:a2a_sync.gunicorn.gevent module:app``.
+
+Importing this module patches the standard library in the master process, before the app is loaded. Gunicorn itself
+patches it in the workers only. With ``--preload`` that is too late: if the app has loaded requests or urllib3 before,
+its first HTTPS request fails with `RecursionError`. For the same reason a configuration file of your own begins with
+``from a2a_sync.gunicorn.gevent import *``.
 """
 
 from __future__ import annotations
@@ -54,23 +56,26 @@ __all__ = [
 
 worker_class = "gevent"
 
-#: How long a stopping worker waits for requests on connections that it keeps alive, as threaded workers do. In seconds.
+#: Seconds that a stopping worker waits for requests on kept-alive connections, as threaded workers do.
 _LINGER = 2.0
-#: The share of its connections that a worker closes, at least one, when it can accept no more.
+#: A worker that can accept no more connections closes one in so many of them, at least one.
 _EVICTED_SHARE = 32
-#: The connections of this worker before their first request and between two, by the greenlets that serve them, oldest first.
+#: Connections of this worker that wait for their first or next request, by the greenlet that serves them; oldest first.
 _idle: weakref.WeakKeyDictionary[Any, socket.socket] = weakref.WeakKeyDictionary()
 
 
 def post_worker_init(worker: Any) -> None:
-    """As for threads; and end idle connections when the worker stops, for which gunicorn would wait until its time-out."""
+    """As in `a2a_sync.gunicorn`; also track idle connections and end them when the worker stops.
+
+    Gunicorn alone would wait for idle connections until its timeout.
+    """
     _for_threads.post_worker_init(worker)
     worker.handle = _tracking(worker, worker.handle)
     threading.Thread(target=_end_idle_connections, args=(worker,), name="a2a-idle", daemon=True).start()
 
 
 def _tracking(worker: Any, handle: Any) -> Any:
-    """`handle`, which serves a connection on a greenlet of its own; the last one that fits evicts those idle for longest."""
+    """Wrap `handle`, which serves a connection on its own greenlet: at the limit, the longest idle ones are evicted."""
     served = 0
 
     def tracked(listener: Any, client: socket.socket, address: Any) -> None:
@@ -79,7 +84,7 @@ def _tracking(worker: Any, handle: Any) -> Any:
         _idle[getcurrent()] = client
         try:
             if served >= worker.worker_connections:
-                # Never this one: it has just come.
+                # The last one is the new connection itself.
                 for one in list(_idle.values())[:-1][: max(1, served // _EVICTED_SHARE)]:
                     with contextlib.suppress(OSError):
                         one.shutdown(socket.SHUT_RDWR)
@@ -92,16 +97,16 @@ def _tracking(worker: Any, handle: Any) -> Any:
 
 
 def pre_request(worker: Any, req: Any) -> None:
-    """A connection is idle no longer. Gunicorn calls this before each request, on its greenlet."""
+    """Mark a connection as busy. Called by gunicorn before each request, on the greenlet of the connection."""
     _idle.pop(getcurrent(), None)
 
 
 def post_request(worker: Any, req: Any, environ: Any, resp: Any) -> None:
-    """A connection waits for its next request. Gunicorn calls this after each request, on its greenlet."""
-    # Also where the worker stops meanwhile: gunicorn decided to keep the connection before it called the app.
+    """Mark a connection as idle. Called by gunicorn after each request, on the greenlet of the connection."""
+    # Also if the worker is stopping: gunicorn decided to keep the connection before it called the app.
     if "gunicorn.socket" in environ:
         _idle[getcurrent()] = environ["gunicorn.socket"]
-    # Thousands of requests that came in one piece would be answered without a turn for any other connection.
+    # Yield: otherwise thousands of pipelined requests would be answered before any other connection gets a turn.
     sleep(0)
 
 
@@ -109,10 +114,10 @@ def _end_idle_connections(worker: Any) -> None:
     while worker.alive:
         time.sleep(_for_threads._LOOK)
     time.sleep(_LINGER)
-    # Until the process ends: whoever is still being answered is idle later.
+    # Repeat until the process ends: a connection becomes idle when its response has been written.
     while True:
         for connection in list(_idle.values()):
             with contextlib.suppress(OSError):
-                # The greenlet reads the end of the requests, and ends.
+                # The greenlet reads end of file and ends.
                 connection.shutdown(socket.SHUT_RD)
         time.sleep(_for_threads._LOOK)

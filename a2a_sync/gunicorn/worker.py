@@ -1,8 +1,8 @@
-"""Gunicorn's threaded worker behind a buffer: a client that sends or reads slowly holds a connection and no thread.
+"""A threaded gunicorn worker that buffers requests and responses: a slow client occupies a connection, but no thread.
 
-The worker's main thread receives requests without waiting and hands a thread those that have arrived completely. What a thread
-writes and a client does not read at once is sent by the main thread as well, so that the thread can serve the next request.
-Time and memory are bounded for both. `a2a_sync.gunicorn` selects this worker.
+The main thread of the worker receives requests with non-blocking reads and dispatches complete ones to the thread pool.
+Response bytes that a client does not read immediately are parked and sent by the main thread, so that the pool thread
+can serve the next request. Time and memory are bounded in both directions. `a2a_sync.gunicorn` selects this worker.
 """
 
 from __future__ import annotations
@@ -22,25 +22,29 @@ from typing import Any
 from gunicorn.http2 import negotiation
 from gunicorn.workers import gthread
 
-from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest
+from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest, is_whole
 from a2a_sync.limits import Limits
 from a2a_sync.wsgi.process import Site, served
 
 __all__ = ["BufferedThreadWorker"]
 
-#: Bytes of requests that are in memory together, in one worker; beyond it the oldest incomplete request is dropped.
+#: The most bytes of requests in the memory of one worker; above it the oldest incomplete request is dropped.
 _MAX_RECEIVED_BYTES = 64 * 1024 * 1024
-#: Bytes of answers that wait for their clients, in one worker; beyond it the client that has not read for longest is dropped.
+#: The most parked bytes of responses in one worker; above it the client that has not read for longest is dropped.
 _MAX_PARKED_BYTES = 128 * 1024 * 1024
-#: How long, and for how many bytes, a connection that is being closed is read, so that its client gets the whole answer.
+#: A connection that is being closed is read for this many seconds and bytes, so that its client receives the whole
+#: response; beyond the number of such connections the oldest one is closed.
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 16 * 1024 * 1024
 _MAX_LINGERING = 1000
-#: How often time limits are checked, in seconds.
+#: The most bytes of a request that a pool thread reads itself; longer or incomplete requests are received by the main
+#: thread.
+_FIRST_READ = 64 * 1024
+#: Interval in seconds at which time limits are checked.
 _SWEEP_INTERVAL = 0.25
-#: The share of its connections that a worker closes, at least one, when it can accept no more.
+#: A worker that can accept no more connections closes one in so many of them, at least one.
 _EVICTED_SHARE = 32
-#: How long a worker that stops waits for the rest of a request, in seconds.
+#: Seconds that a stopping worker waits for the next bytes of a request.
 _STOP_TIMEOUT = 2.0
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -55,7 +59,7 @@ _HEAD_TOO_LARGE = _refusal("431 Request Header Fields Too Large")
 
 
 class _TLSSocket(ssl.SSLSocket):
-    """With TLS a thread serves the connection as gunicorn has it; no call waits for longer than the connection's time-out."""
+    """The socket of a TLS connection, served by a pool thread as in gunicorn. Blocking calls wait `wait` seconds."""
 
     wait: float
 
@@ -64,7 +68,7 @@ class _TLSSocket(ssl.SSLSocket):
 
 
 class _Connection(gthread.TConn):  # type: ignore[misc]
-    """A connection of the worker; it is closed without waiting for its client."""
+    """A connection of the worker. Closing it never blocks."""
 
     def __init__(self, worker: BufferedThreadWorker, client: socket.socket, address: Any, listener: Any) -> None:
         timeout = worker.header_timeout if worker.cfg.is_ssl else worker.limits.write_timeout
@@ -73,7 +77,7 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
         self._worker = worker
         self._wait = timeout
         cfg = worker.cfg
-        #: Its requests are received by the main thread; others are served as gunicorn does.
+        #: Whether the main thread receives its requests; other connections are served as gunicorn does.
         self.buffered = not (
             cfg.is_ssl
             or getattr(cfg, "protocol", "http") != "http"
@@ -81,14 +85,29 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
             or negotiation.upgrade_allowed(cfg, address)
         )
         self.registered = False
-        #: Bytes of its request that are counted as received.
+        #: Whether the main thread has received its next request.
+        self.arrived = False
+        #: Bytes of an incomplete request that a pool thread has read, for the main thread; None if there are none.
+        self.first_bytes: bytes | None = None
+        #: Whether `_evict` has closed it while it waited for its next request.
+        self.evicted = False
+        #: Bytes of its current request that are included in the total of the worker.
         self.counted = 0
 
     def init(self) -> None:
+        if self.initialized:
+            return
         super().init()
         if type(self.sock) is ssl.SSLSocket:
             self.sock.__class__ = _TLSSocket
             self.sock.wait = self._wait  # type: ignore[attr-defined]
+
+    def take(self, incoming: IncomingRequest) -> None:
+        """Pass a received request to the parser of the connection."""
+        self.init()
+        self.data_ready = self.arrived = True
+        self.parser.unreader.unread(bytes(incoming.data))
+        self.sock.received = incoming.whole
 
     def close(self, graceful: bool = False) -> None:
         if graceful and isinstance(self.sock, ClientSocket):
@@ -98,11 +117,12 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
 
 
 class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
-    """The worker. Its limits are those of the app that it serves, or the defaults of `Limits`.
+    """The worker class. Its limits are those of the served app, or the defaults of `Limits`.
 
-    ``Limits.header_timeout`` bounds the head of a request, ``body_idle_timeout`` and ``body_timeout`` its body,
-    ``write_timeout`` how long a client may read nothing of an answer. TLS, HTTP/2 and uwsgi are served as gunicorn does, with a limit for each
-    read and write.
+    ``Limits.header_timeout`` is the time for the head of a request, ``body_idle_timeout`` and ``body_timeout`` limit
+    the time for its body, and ``write_timeout`` the time in which a client reads nothing of a response, all in seconds.
+    TLS, HTTP/2 and uwsgi connections are served as by gunicorn's own threaded worker, with a timeout for each read and
+    write.
     """
 
     limits = Limits()
@@ -111,12 +131,12 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._incoming: dict[_Connection, IncomingRequest] = {}
         self._received = 0
         self._writing: dict[_Connection, None] = {}
-        #: Requests that have ended while their answer was being sent.
+        #: Futures of requests that a thread has finished while the response is still being sent, by connection.
         self._finished: dict[_Connection, Any] = {}
         self._lingering: dict[ClientSocket, tuple[float, int]] = {}
         self._next_sweep = 0.0
         self._sites: weakref.WeakSet[Site] = weakref.WeakSet()
-        # Beyond three quarters of the files that the process may open, the application could not open its own.
+        # A quarter of the files that the process may open is left for the application.
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if files != resource.RLIM_INFINITY:
             self.worker_connections: int = min(self.cfg.worker_connections, max(1, files * 3 // 4))
@@ -127,7 +147,10 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         super().run()
 
     def _read_limits(self) -> None:
-        """Take the limits of the app; of several, inside another framework, the most generous. They are known once they serve."""
+        """Use the limits of the app; with several apps inside another framework, the largest value of each limit.
+
+        Apps inside another framework are not known before their first request.
+        """
         sites = [self.wsgi] if isinstance(self.wsgi, Site) else served()
         for site in sites:
             if site not in self._sites:
@@ -143,13 +166,13 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     @property
     def header_timeout(self) -> float:
-        """Seconds that a client has for the head of a request."""
+        """The most seconds in which the head of a request has to arrive."""
         return self.limits.header_timeout
 
     # -- receiving --
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept a connection, and wait for its request without a thread."""
+        """Accept a connection and receive its request without occupying a pool thread."""
         try:
             client, address = listener.accept()
         except OSError as error:
@@ -162,28 +185,47 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self.enqueue_req(_Connection(self, client, address, listener.getsockname()))
 
     def on_client_socket_readable(self, conn: Any, client: Any) -> None:
-        """Receive the next request of a connection that was kept alive."""
-        if conn in self.keepalived_conns:
+        """Receive the next request of a kept-alive connection.
+
+        Called by the poller; evicted connections are ignored.
+        """
+        if not conn.evicted:
             super().on_client_socket_readable(conn, client)
 
     def enqueue_req(self, conn: Any) -> None:
-        """Serve the next request of a connection as soon as it is here."""
-        if not conn.buffered:
+        """Serve the next request of a connection as soon as it has arrived."""
+        if conn.initialized or not conn.buffered:
+            # At least a part of the request has arrived, usually all of it; `handle` reads it.
             super().enqueue_req(conn)
-            return
-        incoming = self._incoming[conn] = IncomingRequest(self.limits.max_body_bytes)
-        conn.sock.received = False
-        if conn.parser is not None and (rest := conn.parser.unreader.buf.getvalue()):
-            conn.parser.unreader.buf = io.BytesIO()
-            self._feed(conn, incoming, rest)
-        if conn in self._incoming:
+        else:
+            self._incoming[conn] = IncomingRequest(self.limits.max_body_bytes)
             self._receive(conn, None)
 
+    def handle(self, conn: Any) -> Any:
+        """Serve a request on a pool thread.
+
+        Returns False for an incomplete request, which the main thread then receives.
+        """
+        if conn.buffered and not conn.arrived:
+            buffer = conn.parser.unreader.buf
+            buffer.seek(0, io.SEEK_END)
+            try:
+                buffer.write(os.read(conn.sock.fileno(), _FIRST_READ))
+            except OSError:
+                pass  # no data, or a broken connection, which `_receive` detects
+            conn.sock.received = is_whole(buffer.getvalue())
+            if not conn.sock.received:
+                conn.first_bytes = buffer.getvalue()
+                conn.parser.unreader.buf = io.BytesIO()
+                return False
+        conn.arrived = False
+        return super().handle(conn)
+
     def _receive(self, conn: _Connection, _: Any) -> None:
-        """Read what has arrived; called by the poller."""
+        """Read the bytes that have arrived, at most about `STEP`. Also called by the poller."""
         incoming = self._incoming.get(conn)
         if incoming is None:
-            return  # dropped for another one after the poller had reported both
+            return  # dropped in favour of another connection after the poller had reported both
         left = STEP
         try:
             while not incoming.complete and left > 0:
@@ -225,12 +267,9 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             self._drop(next(iter(self._incoming)), _TIMED_OUT)
 
     def _dispatch(self, conn: _Connection, incoming: IncomingRequest) -> None:
-        """Hand a request that has arrived to a thread."""
+        """Hand a received request to the thread pool."""
         self._forget(conn, served=True)
-        conn.init()
-        conn.data_ready = True
-        conn.parser.unreader.unread(bytes(incoming.data))
-        conn.sock.received = incoming.whole
+        conn.take(incoming)
         super().enqueue_req(conn)
 
     def _forget(self, conn: _Connection, *, served: bool = False) -> None:
@@ -243,7 +282,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             conn.counted = 0
 
     def _drop(self, conn: _Connection, answer: bytes = b"") -> None:
-        """End a connection whose request is not served."""
+        """Close a connection without serving its request; `answer` is written first, without blocking."""
         self._forget(conn)
         self.nr_conns -= 1
         if answer:
@@ -254,7 +293,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         conn.close(graceful=bool(answer))
 
     def _evict(self) -> None:
-        """Close the connections that have been without a complete request for longest, to accept others."""
+        """Close the connections that have waited longest for a complete request, to accept new ones."""
         idle_since = {conn: incoming.started for conn, incoming in self._incoming.items()}
         idle_since.update((conn, conn.timeout - self.cfg.keepalive) for conn in self.keepalived_conns)
         count = max(1, self.worker_connections // _EVICTED_SHARE)
@@ -262,6 +301,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             if conn in self._incoming:
                 self._drop(conn)
             else:
+                conn.evicted = True
                 self.keepalived_conns.remove(conn)
                 self.poller.unregister(conn.sock)
                 self.nr_conns -= 1
@@ -270,20 +310,30 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     # -- answering --
 
     def _keepalive_after(self, conn: Any, keepalive: bool) -> bool:
-        """A body that the application did not read and that is not here is not awaited: its connection is closed."""
+        """Whether the connection can be reused. It is closed if an unread body does not arrive within 50 ms."""
         return bool(keepalive) and bool(conn.parser.finish_body(deadline=time.monotonic() + 0.05))
 
     def finish_request(self, conn: Any, fs: Any) -> None:
-        """A thread is done with a request; the connection is used again when its client has the whole answer."""
+        """Continue with a connection that its pool thread has finished with. Called on the main thread.
+
+        The rest of an incomplete request is received; else the connection is reused or closed when its response is
+        sent.
+        """
         self._received -= conn.counted
         conn.counted = 0
-        if conn in self._writing:
+        if conn.first_bytes is not None:
+            data, conn.first_bytes = conn.first_bytes, None
+            incoming = self._incoming[conn] = IncomingRequest(self.limits.max_body_bytes)
+            self._feed(conn, incoming, data)
+            if conn in self._incoming:
+                self._receive(conn, None)
+        elif conn in self._writing:
             self._finished[conn] = fs
         else:
             super().finish_request(conn, fs)
 
     def watch(self, conn: _Connection) -> None:
-        """Send what is parked, as its client reads it."""
+        """Send the parked bytes of a connection whenever its socket is writable. Called on the main thread."""
         if conn not in self._writing:
             self._writing[conn] = None
             self.poller.register(conn.sock, selectors.EVENT_WRITE, partial(self._flush, conn))
@@ -304,9 +354,10 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     # -- closing --
 
     def linger(self, sock: ClientSocket) -> None:
-        """Close a connection once its client has closed it too, and after `_LINGER_SECONDS` at most.
+        """Close a connection when its client has closed its end, after `_LINGER_SECONDS` seconds at the latest.
 
-        A connection that is closed with unread bytes is reset, and its client may lose the answer (RFC 9112 section 9.6).
+        Closing a socket with unread bytes resets the connection, and the client may lose the response (RFC 9112 section
+        9.6).
         """
         try:
             sock.shutdown(socket.SHUT_WR)
@@ -320,7 +371,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     def _discard(self, sock: Any) -> None:
         if sock not in self._lingering:
-            return  # closed for another one after the poller had reported both
+            return  # closed in favour of another connection after the poller had reported both
         until, left = self._lingering[sock]
         try:
             read = len(os.read(sock.fileno(), min(STEP, left)))
@@ -341,13 +392,16 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     # -- time limits --
 
     def murder_pending(self) -> None:
-        """Gunicorn's check of connections that wait, and those of this worker. Called in each round of the main loop."""
-        super().murder_pending()
+        """Close connections that have exceeded a time limit of gunicorn or of this worker.
+
+        Called in each iteration of the main loop.
+        """
         if self.nr_conns >= self.worker_connections:
             self._evict()
         now = time.monotonic()
         if now >= self._next_sweep:
             self._next_sweep = now + _SWEEP_INTERVAL
+            super().murder_pending()
             self._sweep(now)
 
     def _sweep(self, now: float) -> None:

@@ -1,6 +1,6 @@
-"""An app under an ASGI server: Starlette, FastAPI, Django on ASGI, or alone.
+"""An app under an ASGI server, alone or inside Starlette, FastAPI or Django.
 
-Each request runs on a thread, as under a threaded WSGI server; how it gets there and back is `bridge`'s business.
+Each request runs on a thread, as under a threaded WSGI server; `asgi_bridge` connects it to the event loop.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class ASGIApp:
-    """`app` as an ASGI application; mount it like any other.
+    """`app` as an ASGI application, which can be mounted in others.
 
-    `threads` bounds the requests at once, of which each open stream is one; beyond it HTTP 503 with ``Retry-After``. The app
-    is told, and leaves some of them free. `principal` takes the ASGI scope and says who is calling, for logins that the host has checked: an id, a `Principal`, or
-    None. It is called on the request's thread, so it may block. `grace` is how many seconds runs get when the server stops.
+    Parameters:
+        app: an `A2AApp` or an `AgentHost`.
+        threads: the most concurrent requests, open streams included; above it HTTP 503 with ``Retry-After``. The app
+            leaves some of these threads free.
+        principal: a function of the ASGI scope that returns the caller that the web framework has authenticated: an id,
+            a `Principal`, or None. It is called on the request's thread, so it may block.
+        grace: seconds that runs get to end when the server stops.
     """
 
     def __init__(
@@ -41,9 +45,9 @@ class ASGIApp:
         app.reserve(threads)
         self._app = app
         self._grace = grace
-        self._places = threading.BoundedSemaphore(threads)
-        # A place is free a moment before its thread is, so that who comes next is not refused; the line is for that moment.
-        self._pool = WorkerPool(threads=threads, waiting=threads, leftovers=0, name="a2a-asgi")
+        self._free_threads = threading.BoundedSemaphore(threads)
+        # A thread counts as free slightly before it is; the queue holds requests that arrive in between.
+        self._pool = WorkerPool(threads=threads, max_queued=threads, max_abandoned=0, name="a2a-asgi")
         self._principal = principal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,9 +64,9 @@ class ASGIApp:
             raise ValueError(f"an agent does not answer {scope['type']}")
 
     async def close(self) -> None:
-        """Close the app without holding up the event loop, see `A2AApp.close`.
+        """Close the app without blocking the event loop, see `A2AApp.close`.
 
-        For the lifespan of a host that this is mounted in: hosts tell mounted applications nothing of theirs.
+        For the lifespan of a host that this is mounted in: hosts do not pass lifespan events to mounted applications.
         """
         await asyncio.get_running_loop().run_in_executor(None, self._app.close, self._grace)
         self._pool.close()
@@ -82,8 +86,8 @@ class ASGIApp:
             raise bridge.error
 
     def _start(self, bridge: Bridge, scope: Scope) -> bool:
-        """Give the request a thread; False when there is none."""
-        if not self._places.acquire(blocking=False):
+        """Start the request on a thread of the pool; False if none is free."""
+        if not self._free_threads.acquire(blocking=False):
             return False
         context = contextvars.copy_context()
         slot: Slot | None = None
@@ -93,21 +97,21 @@ class ASGIApp:
         except (OverloadedError, RuntimeError):
             if slot is not None:
                 slot.release()
-            self._places.release()
+            self._free_threads.release()
             return False
         return True
 
     def _serve(self, bridge: Bridge, scope: Scope) -> None:
-        """On the request's thread."""
+        """Serve the request, on its thread."""
         try:
             self._respond(bridge, scope)
         finally:
-            self._places.release()
+            self._free_threads.release()
 
     def _respond(self, bridge: Bridge, scope: Scope) -> None:
         environ = environ_of(scope, bridge)
         if self._app.origins.refuse(environ):
-            bridge.run(self._app, environ)  # which says so
+            bridge.run(self._app, environ)  # the app answers with the error
             return
         if self._principal is not None:
             environ["a2a_sync.principal"] = self._principal(scope)
@@ -119,7 +123,7 @@ class Dispatcher:
 
         application = Dispatcher(get_asgi_application(), {"/agents/echo": ASGIApp(app)})
 
-    It answers ``lifespan`` itself and closes the apps when the server stops, so the host hears nothing of it.
+    It answers ``lifespan`` itself and closes the apps when the server stops; `host` receives no lifespan events.
     """
 
     def __init__(self, host: Application, mounts: Mapping[str, ASGIApp]) -> None:
@@ -141,7 +145,10 @@ class Dispatcher:
 
 
 async def live(receive: Receive, send: Send, *apps: ASGIApp) -> None:
-    """Answer a server's ``lifespan``: nothing has to be started, and `apps` are closed side by side in the end."""
+    """Answer the ``lifespan`` of a server: at its shutdown, `apps` are closed concurrently.
+
+    Nothing has to be started.
+    """
     while True:
         message = await receive()
         if message["type"] == "lifespan.shutdown":

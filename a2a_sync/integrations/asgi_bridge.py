@@ -1,14 +1,13 @@
-"""One request between an event loop and a thread: a body going in, chunks coming out, a client that leaves.
+"""One request between an event loop and a thread: its body, the chunks of its response, the disconnect of its client.
 
-It exists because a WSGI application under an ASGI server must hear of ``http.disconnect``: a stream of a client that has
-left would hold its thread for ever.
+A WSGI application under an ASGI server has to react to ``http.disconnect``, or the stream of a disconnected client
+would occupy its thread forever.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import logging
 import math
 import queue
 import threading
@@ -17,26 +16,27 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 
 from a2a_sync.limits import Limits
+from a2a_sync.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-#: How much of a body may wait for the thread to read it.
+#: The most bytes of a body that are received before the thread reads them.
 _AHEAD = 256 * 1024
 
 
 class _ClientLeft(Exception):
-    """Nobody reads the answer any more."""
+    """The client has disconnected and no longer reads the response."""
 
 
 class Bridge:
-    """Made on the loop, where `listen` and `leave` belong. `serve` and `run` are the thread's.
+    """One request. Created on the loop; `listen` and `leave` are called there, `serve` and `run` on the thread.
 
-    ``ended`` is set when the thread is through, and ``error`` is then what the application raised.
+    ``ended`` is set when the thread has finished; ``error`` is then the exception of the application, or None.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, send: Send, limits: Limits) -> None:
@@ -52,7 +52,7 @@ class Bridge:
     # -- on the loop --
 
     async def listen(self, receive: Receive) -> None:
-        """Hand the body over, then wait for the client to leave."""
+        """Pass the body to the thread, then wait until the client disconnects."""
         try:
             while (message := await receive())["type"] != "http.disconnect":
                 await self.body.feed(message.get("body", b""), last=not message.get("more_body", False))
@@ -60,13 +60,13 @@ class Bridge:
             self.leave()
 
     def leave(self) -> None:
-        """The client has left, or the request is over. What is just being sent is given up."""
+        """Cancel a send in progress, because the client has disconnected or the request has ended."""
         self._gone.set()
         self.body.end()
         if self._sending is not None:
             self._sending.cancel()
 
-    async def _pass_on(self, message: Message) -> None:
+    async def _send_on_loop(self, message: Message) -> None:
         if self._gone.is_set():
             raise OSError("the client has left")
         self._sending = asyncio.current_task()
@@ -78,25 +78,25 @@ class Bridge:
     # -- on the thread --
 
     def gone(self) -> bool:
-        """The client has left."""
+        """Whether the client has disconnected."""
         return self._gone.is_set()
 
     def serve(self, respond: Callable[[], None]) -> None:
-        """Call `respond`, keep what it raises, and tell the loop when it is through."""
+        """Call `respond`, store its exception in ``error``, and notify the loop at the end."""
         try:
             respond()
         except _ClientLeft:
-            logger.info("a client left before its answer was through, or did not read it")
+            logger.info("a client left before the end of its response, or did not read it")
         except Exception as error:
             self.error = error
         finally:
             try:
                 self._loop.call_soon_threadsafe(self.ended.set)
             except RuntimeError:
-                pass  # the server has gone, so nobody waits
+                pass  # the loop has stopped
 
     def run(self, app: Callable[..., Any], environ: dict[str, Any]) -> None:
-        """Call the WSGI application and send what it gives."""
+        """Call the WSGI application and send its response."""
         head: list[Message] = []
 
         def start_response(
@@ -110,23 +110,23 @@ class Bridge:
         try:
             for chunk in chunks:
                 if head:
-                    self._emit(head.pop())
+                    self._send_message(head.pop())
                 if chunk:
-                    self._emit({"type": "http.response.body", "body": chunk, "more_body": True})
+                    self._send_message({"type": "http.response.body", "body": chunk, "more_body": True})
             if head:
-                self._emit(head.pop())
-            self._emit({"type": "http.response.body", "body": b""})
+                self._send_message(head.pop())
+            self._send_message({"type": "http.response.body", "body": b""})
         finally:
             close = getattr(chunks, "close", None)
             if close is not None:
                 close()
 
-    def _emit(self, message: Message) -> None:
-        """Send on the loop and wait until it is sent, so that a slow reader slows its own thread only."""
+    def _send_message(self, message: Message) -> None:
+        """Send on the loop and wait until it is sent, so that a slow client blocks only its own thread."""
         if self._gone.is_set():
-            # The loop may have stopped by now, and would never say so.
+            # The loop may have stopped by now, and would never report the end of a send.
             raise _ClientLeft
-        passing = self._pass_on(message)
+        passing = self._send_on_loop(message)
         try:
             sent = asyncio.run_coroutine_threadsafe(passing, self._loop)
         except RuntimeError:
@@ -135,52 +135,52 @@ class Bridge:
         try:
             sent.result(self._write_deadline)
         except (OSError, concurrent.futures.CancelledError) as error:
-            # TimeoutError is among them: then the sending goes on until `leave` gives it up.
+            # Includes TimeoutError; the send then continues until `leave` cancels it.
             raise _ClientLeft from error
 
 
 class Body:
-    """``wsgi.input`` over what the loop receives. A body that nobody reads is not received either, but for its beginning."""
+    """``wsgi.input`` for a body that the loop receives. Of an unread body, only the beginning is received."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, patience: float, most: float = math.inf) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, idle_timeout: float, most: float = math.inf) -> None:
         self._loop = loop
-        self._patience = patience
+        self._idle_timeout = idle_timeout
         self._until = time.monotonic() + most
         self._pieces: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._unread = 0
-        self._room = asyncio.Event()
+        self._may_receive = asyncio.Event()
         self._left = b""
         self._ended = False
 
     # -- on the loop --
 
     async def feed(self, data: bytes, *, last: bool) -> None:
-        """Add a piece; wait while too much of the body is unread."""
+        """Append received bytes; wait while too many bytes of the body are unread."""
         if data:
             self._unread += len(data)
             self._pieces.put(data)
         if last:
             self.end()
         elif self._unread > _AHEAD:
-            self._room.clear()
-            await self._room.wait()
+            self._may_receive.clear()
+            await self._may_receive.wait()
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Mark the body as ended: it is complete, or the client has disconnected."""
         self._pieces.put(None)
 
     def _was_read(self, size: int) -> None:
         self._unread -= size
         if self._unread <= _AHEAD:
-            self._room.set()
+            self._may_receive.set()
 
     # -- on the thread --
 
     def read(self, size: int | None = -1) -> bytes:
-        """`size` bytes, fewer at the end only.
+        """Read `size` bytes, fewer only at the end. Blocks the thread until they have arrived.
 
         Raises:
-            OSError: the client sends nothing for too long, or takes too long for all of it.
+            OSError: the client has sent nothing for too long, or the body takes too long as a whole.
         """
         parts: list[bytes] = []
         missing = -1 if size is None else size
@@ -195,7 +195,7 @@ class Body:
         if self._ended:
             return False
         try:
-            piece = self._pieces.get(timeout=max(0.0, min(self._patience, self._until - time.monotonic())))
+            piece = self._pieces.get(timeout=max(0.0, min(self._idle_timeout, self._until - time.monotonic())))
         except queue.Empty:
             raise OSError("the client sends no body, or too slowly") from None
         self._ended = piece is None
@@ -205,7 +205,7 @@ class Body:
         return not self._ended
 
     def readline(self, size: int = -1) -> bytes:
-        """Lines mean nothing in a JSON body; WSGI wants the method."""
+        """Read bytes regardless of lines, which have no meaning in a JSON body. WSGI requires the method."""
         return self.read(size)
 
     def readlines(self, hint: int = -1) -> list[bytes]:
@@ -217,7 +217,7 @@ class Body:
 
 
 def path_below_root(scope: Scope) -> str:
-    """The path without the ``root_path`` that it begins with; servers and hosts that leave it out are understood too."""
+    """The path without the ``root_path``. Also correct for servers and hosts whose path does not include it."""
     path: str = scope["path"]
     root = scope.get("root_path", "").rstrip("/")
     return path[len(root) :] if path == root or path.startswith(root + "/") else path
@@ -230,7 +230,7 @@ def environ_of(scope: Scope, bridge: Bridge) -> dict[str, Any]:
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": scope.get("root_path", "").rstrip("/").encode("utf-8", "replace").decode("latin-1"),
         "PATH_INFO": path_below_root(scope).encode("utf-8", "replace").decode("latin-1"),
-        # As it was sent: in the decoded path an encoded slash of an id is a slash like any other.
+        # Not decoded: in a decoded path, an encoded slash of an id looks like any other slash.
         "RAW_URI": scope.get("raw_path", b"").decode("latin-1"),
         "QUERY_STRING": scope.get("query_string", b"").decode("latin-1"),
         "SERVER_NAME": host,
@@ -243,7 +243,7 @@ def environ_of(scope: Scope, bridge: Bridge) -> dict[str, Any]:
         "wsgi.input_terminated": True,
         "wsgi.errors": _Errors(),
         "wsgi.multithread": True,
-        # An ASGI server does not say how many processes it has.
+        # ASGI has no value for the number of processes.
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
         "a2a_sync.gone": bridge.gone,
@@ -254,7 +254,7 @@ def environ_of(scope: Scope, bridge: Bridge) -> dict[str, Any]:
 
 
 def _add_header(environ: dict[str, Any], name: str, value: str) -> None:
-    # With an underscore it would pass for the header with a hyphen, which a proxy may have set.
+    # A header with an underscore would get the key of the one with a hyphen, which a proxy may have set.
     if "_" in name:
         return
     key = name.upper().replace("-", "_")
@@ -269,7 +269,7 @@ def _no_write(data: bytes) -> None:
 
 
 class _Errors:
-    """``wsgi.errors`` that goes to the log."""
+    """A ``wsgi.errors`` that writes to the log."""
 
     def write(self, text: str) -> None:
         if text.strip():
@@ -279,4 +279,4 @@ class _Errors:
         self.write("".join(lines))
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: the log is not buffered."""

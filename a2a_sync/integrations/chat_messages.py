@@ -1,8 +1,8 @@
 """Chat messages, the role/content/tool_calls dictionaries of model APIs, as messages of the protocol and back.
 
-Calls of tools and their results travel as data parts, images, sounds and files as file parts. What a message of the protocol
-cannot say of a chat message is kept in its metadata, and what a chat message cannot say of a message in its member ``a2a``,
-so that nothing is lost either way. This room converts; it asks no model and knows no task.
+Tool calls and their results become data parts; images, sounds and files become file parts. Information without an
+equivalent is stored in the metadata of a message, and in the member ``a2a`` of a chat message, so that nothing is lost
+in either direction. The module only converts; it calls no models and is independent of tasks.
 """
 
 from __future__ import annotations
@@ -29,9 +29,14 @@ from a2a_sync.integrations.chat_parts import (
 )
 from a2a_sync.types import Message, Part, Role, TextPart
 
-#: The member of a chat message that holds what its other members cannot say.
+__all__ = [
+    "from_chat_messages",
+    "to_chat_messages",
+]
+
+#: The member of a chat message for the information that its other members cannot hold.
 MEMBER = "a2a"
-#: Roles of chat messages that are the agent's side. Whatever else there may be is the user's.
+#: Roles of chat messages that become messages of the agent. All other roles become the user.
 _AGENT_ROLES = frozenset({"assistant", "system", "developer", "tool", "function"})
 _RESULT_ROLES = frozenset({"tool", "function"})
 
@@ -40,15 +45,15 @@ _RESULT_ROLES = frozenset({"tool", "function"})
 
 
 def to_chat_messages(messages: Message | Iterable[Message], *, lossless: bool = False) -> list[dict[str, Any]]:
-    """Messages of the protocol as chat messages, in their order; a message with several results of tools becomes several.
+    """Convert messages of the protocol to chat messages, in order; each tool result becomes a chat message of its own.
 
-    By default as a prompt, with nothing in it but what model APIs take: the roles ``user``, ``assistant`` and ``tool``, text,
-    images, sounds, files, calls of tools. Other data is shown as JSON text, other files by their URLs. Metadata is not
-    regarded, so no client can pass its message off as one of the system.
+    By default the result is a prompt with only what model APIs accept: the roles ``user``, ``assistant`` and ``tool``,
+    text, images, sounds, files, tool calls. Other data becomes JSON text, other files become their URLs. Metadata is
+    ignored, so that no client can present its message as a system message.
 
-    With `lossless`, `from_chat_messages` makes the same messages of it again: what a chat message cannot say stands in its
-    member ``a2a``, which is JSON like the rest. Messages that `from_chat_messages` has made become what they were, roles
-    included: only for messages that no client has written.
+    With `lossless`, `from_chat_messages` restores the same messages: information without a member of its own is stored
+    in the member ``a2a``, as JSON. Messages made by `from_chat_messages` become the original chat messages, roles
+    included. Use it only for messages that no client has written.
     """
     listed = [messages] if isinstance(messages, Message) else messages
     convert = _lossless if lossless else _plain
@@ -81,7 +86,7 @@ def _chats(message: Message, *, marks: bool) -> list[dict[str, Any]]:
             chat["content"] = chat["content"] or None
         chats.append(chat)
     chats += [_result(result) for result in results]
-    # Only a message that was one dictionary is marked; and anybody may have written a mark.
+    # Only a message made from a single dictionary is marked, and a mark may come from any client.
     whole = restored(message, chats[0]) if marks and len(chats) == 1 else None
     return [whole] if isinstance(whole, dict) and _is_chat(whole) else chats
 
@@ -95,7 +100,7 @@ def _is_chat(chat: Mapping[str, Any]) -> bool:
 def _sorted(
     parts: Iterable[Part], ours: bool
 ) -> tuple[list[tuple[Part, Mapping[str, Any]]], list[Part], list[Mapping[str, Any]]]:
-    """The calls of tools (which only agents make), the rest, and the results of tools."""
+    """Tool calls (which only agents make), other parts, and tool results."""
     calls, contents, results = [], [], []
     for part in parts:
         call = tool_call(part) if ours else None
@@ -132,18 +137,18 @@ def _result(result: Mapping[str, Any]) -> dict[str, Any]:
 def from_chat_messages(
     chats: Mapping[str, Any] | Iterable[Mapping[str, Any]], *, context_id: str = "", task_id: str = ""
 ) -> list[Message]:
-    """Chat messages as messages of the protocol, in their order.
+    """Convert chat messages to messages of the protocol, in order.
 
-    ``assistant``, ``system`` and ``tool`` become the agent's, everybody else's the user's. Each gets an id of its own, or the one
-    in its member ``id``. What `to_chat_messages` made with ``lossless`` becomes what it was; where its content was changed, with
-    that content.
+    Chat messages of ``assistant``, ``system``, ``developer``, ``tool`` and ``function`` become messages of the agent,
+    all others those of the user. The id is that of the member ``id``, or a new one. Results of `to_chat_messages` with
+    ``lossless`` become the original messages, with changed content if it was changed.
 
     Parameters:
-        chats: one, or several.
-        context_id, task_id: set in all messages.
+        chats: one or several chat messages.
+        context_id, task_id: the ids to set in all messages.
 
     Raises:
-        TypeError, ValueError: one is no chat message; the text names the member.
+        TypeError, ValueError: an item is not a chat message; the text names the member.
     """
     listed = [chats] if isinstance(chats, Mapping) else list(chats)
     messages = list(_messages(listed))
@@ -170,7 +175,7 @@ def _messages(chats: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
 
 
 def _remembered(chats: Sequence[Mapping[str, Any]], about: Mapping[str, Any], where: str) -> tuple[Message, int]:
-    """The message that `chats` were made of, and how many of them it takes."""
+    """The message that `chats` begin with, restored with `about`, and the number of chat messages that it covers."""
     first = {key: value for key, value in chats[0].items() if key != MEMBER}
     now = _message(first, where)
     try:
@@ -198,7 +203,7 @@ def _message(chat: Mapping[str, Any], where: str) -> Message:
 
 
 def _plain_but_parts(message: Message) -> dict[str, Any]:
-    """What the message becomes without a mark of its own: its parts have theirs already."""
+    """The chat message for `message` without its mark; the marks of its parts are used."""
     return _chats(message, marks=True)[0]
 
 
@@ -220,5 +225,5 @@ def _parts(chat: Mapping[str, Any], where: str) -> tuple[Part, ...]:
 
 
 def _listed(part: Part) -> Part:
-    """`part` with a mark, so that it stays the one in its list."""
+    """`part` with a mark, which records that its content was a list with one item."""
     return replace(part, metadata={MARK: NO_DIFFERENCE, **part.metadata}) if isinstance(part, TextPart) else part

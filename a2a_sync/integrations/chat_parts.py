@@ -1,7 +1,8 @@
-"""Pieces of chat messages as parts, and back: what stands in a list of contents, calls of tools and their results.
+"""Conversion of pieces of chat messages to parts and back: items of a list of contents, tool calls and their results.
 
-Chat messages are the dictionaries that model APIs take. What a part cannot say of a piece is kept in the part's metadata as
-a *mark*: the difference between the piece and what the part alone would become. This room knows no messages and no roles.
+Chat messages are the dictionaries that model APIs accept. Information that a part cannot hold is stored in its metadata
+as a *mark*: the difference between the piece and the piece that the part alone would become. The module is independent
+of messages and roles.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from a2a_sync.types import JSON, DataPart, FilePart, Message, Part, TextPart
 
 #: The key of marks in the metadata of messages and parts.
 MARK = "urn:a2a-sync:chat:1"
-#: A mark that says no more than that there is one.
+#: A mark without a difference.
 NO_DIFFERENCE: JSON = {"set": {}, "add": {}, "drop": []}
-#: Formats of sound that are named otherwise than their media types.
+#: The names of audio formats in chat messages, with their media types.
 _SOUNDS = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 _Marked = TypeVar("_Marked", bound=TextPart | FilePart | DataPart | Message)
 
@@ -28,7 +29,7 @@ _Marked = TypeVar("_Marked", bound=TextPart | FilePart | DataPart | Message)
 
 
 def part_of(piece: Any) -> Part:
-    """The part that stands for one piece of a content: text, image, sound, file. Other pieces become data."""
+    """The part for one piece of a content: text, image, sound or file. Other pieces become data parts."""
     match piece:
         case str(text) | {"type": "text", "text": str(text)}:
             part: Part = TextPart(text)
@@ -47,7 +48,7 @@ def part_of(piece: Any) -> Part:
 
 
 def piece_of(part: Part) -> dict[str, Any]:
-    """What a part becomes in a list of contents, its mark not regarded."""
+    """The item for `part` in a list of contents, without regard to its mark."""
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, DataPart):
@@ -64,7 +65,7 @@ def piece_of(part: Part) -> dict[str, Any]:
 
 
 def _linked(url: str) -> FilePart:
-    """The file behind a URL, or in it."""
+    """The file part for a URL; the content of a ``data:`` URL becomes the bytes of the file."""
     head, comma, body = url.partition(",")
     if head.startswith("data:") and head.endswith(";base64") and comma:
         raw = _decoded(body)
@@ -91,7 +92,7 @@ def _decoded(data: str) -> bytes | None:
 
 
 def part_of_call(call: Any) -> Part:
-    """The data part that stands for one call of a tool."""
+    """The data part for one tool call."""
     match call:
         case {"function": {"name": str(name), **rest}}:
             said = {"id": call.get("id"), "name": name, "arguments": rest.get("arguments")}
@@ -104,19 +105,19 @@ def part_of_call(call: Any) -> Part:
 
 
 def part_of_result(call_id: Any, content: Any, is_error: bool) -> DataPart:
-    """The data part that stands for the result of a tool."""
+    """The data part for the result of a tool."""
     result = {"tool_call_id": call_id, "content": content, "is_error": is_error}
     return DataPart({"type": "tool_result", "tool_result": result})
 
 
 def call_of(call: Mapping[str, Any]) -> dict[str, Any]:
-    """The call of a tool as chat messages say it."""
+    """The tool call in the form of chat messages."""
     function = {"name": call["name"], "arguments": call.get("arguments")}
     return {"id": call.get("id"), "type": "function", "function": function}
 
 
 def tool_call(part: Part) -> Mapping[str, Any] | None:
-    """What `part` says of a call of a tool: ``id``, ``name``, ``arguments``; None where it is something else."""
+    """The tool call in `part`: ``id``, ``name``, ``arguments``; None if it is another part."""
     match part:
         case DataPart(data={"type": "tool_call", "tool_call": {"name": str()} as call}):
             return call  # type: ignore[no-any-return]
@@ -124,7 +125,7 @@ def tool_call(part: Part) -> Mapping[str, Any] | None:
 
 
 def tool_result(part: Part) -> Mapping[str, Any] | None:
-    """What `part` says of the result of a tool: ``tool_call_id``, ``content``, ``is_error``; None where it is something else."""
+    """The tool result in `part`: ``tool_call_id``, ``content``, ``is_error``; None if it is another part."""
     match part:
         case DataPart(data={"type": "tool_result", "tool_result": {"tool_call_id": _} as result}):
             return result  # type: ignore[no-any-return]
@@ -135,13 +136,13 @@ def tool_result(part: Part) -> Mapping[str, Any] | None:
 
 
 def marked(thing: _Marked, original: Any, plain: dict[str, Any]) -> _Marked:
-    """`thing`, marked with what `original` says and `plain` does not."""
+    """`thing` with a mark for the difference between `original` and `plain`; unchanged if they are equal."""
     mark = _difference(original, plain)
     return thing if mark is None else replace(thing, metadata={**thing.metadata, MARK: mark})
 
 
 def restored(thing: Part | Message, plain: dict[str, Any]) -> Any:
-    """What `thing` was marked for, made of what it is without its mark."""
+    """The original for which `thing` was marked, made from `plain` and the mark; `plain` if there is no valid mark."""
     match thing.metadata.get(MARK):
         case {"is": original}:
             return original
@@ -171,7 +172,7 @@ def _difference(original: Any, plain: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _beyond(whole: Any, part: Any) -> dict[str, Any] | None:
-    """The members of `whole` that `part` has not; None if that is not all the difference."""
+    """The members of `whole` that `part` does not have; None if they differ in anything else."""
     if not (isinstance(whole, dict) and isinstance(part, dict)):
         return None
     if not all(key in whole and same(whole[key], value) for key, value in part.items()):
@@ -188,7 +189,7 @@ def _with(plain: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal as JSON: ``1`` is neither ``1.0`` nor ``True``."""
+    """Whether two values are equal as JSON: ``1`` is neither ``1.0`` nor ``True``."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -1,7 +1,7 @@
 """An app as Django URL patterns: inside middleware and sessions, with ``request.user`` as the caller.
 
-For an app that needs none of that, put Werkzeug's dispatcher around ``application`` in ``wsgi.py``. On ASGI use
-`a2a_sync.integrations.asgi`: Django collects a synchronous stream there before it sends the first byte.
+For an app that does not need them, wrap ``application`` in ``wsgi.py`` with Werkzeug's dispatcher. On ASGI use
+`a2a_sync.integrations.asgi`: there Django reads a synchronous stream completely before it sends the first byte.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from werkzeug.test import run_wsgi_app
 
 from a2a_sync.engine.around import database_connections as database_connections
-from a2a_sync.integrations.mounting import mounted
+from a2a_sync.integrations.mounting import mounted_environ
 from a2a_sync.operations import Principal
 from a2a_sync.wsgi.connection import has_body
 from a2a_sync.wsgi.origins import REFUSED
@@ -22,7 +22,7 @@ __all__ = ["database_connections", "logged_in_user", "urls"]
 
 
 def logged_in_user(request: Any) -> Principal | None:
-    """The user that Django's own login says is calling; None for anonymous requests."""
+    """The user that is logged in by ``django.contrib.auth``; None for anonymous requests."""
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         return None
@@ -34,10 +34,11 @@ def urls(app: Site, *, principal: Callable[[Any], Principal | str | None] = logg
 
         urlpatterns = [path("agents/echo/", include(urls(app)))]
 
-    `principal` takes Django's request and says who is calling: an id, a `Principal`, or None. Agents see it as
-    ``context.user``, and it owns the tasks it starts. The view is exempt from CSRF tokens, because its callers are programs;
-    pages of other sites, but for those in the app's ``cors=``, are refused with 403. It is never inside a transaction of
-    ``ATOMIC_REQUESTS``, which would last as long as a stream.
+    `principal` is a function of Django's request that returns the caller: an id, a `Principal`, or None. Agents see it
+    as ``context.user``, and it owns the tasks that it starts. The view is exempt from CSRF tokens, because its callers
+    are programs; pages of other sites are refused with 403, except for those in the app's
+    ``HTTPOptions(cors_origins=…)``. The view is never inside a transaction of ``ATOMIC_REQUESTS``, which would last as
+    long as a stream.
 
     Raises:
         ImportError: Django is not installed.
@@ -50,7 +51,7 @@ def urls(app: Site, *, principal: Callable[[Any], Principal | str | None] = logg
     def serve(request: Any, path: str = "", **captured: object) -> Any:
         environ = _environ(app, request, path)
         environ["a2a_sync.principal"] = principal(request)
-        # Who calls is known: a stream or a blocked send need not hold the thread's connection as long as they last.
+        # The caller is determined; a stream or blocking send must not hold the database connection of its thread.
         close_old_connections()
         return _respond(app, environ)
 
@@ -59,7 +60,7 @@ def urls(app: Site, *, principal: Callable[[Any], Principal | str | None] = logg
 
 
 def _environ(app: Site, request: Any, path: str) -> dict[str, Any]:
-    """The environ of the app below the patterns, with the scheme and the host that Django's settings make of the request."""
+    """The environ of the app below the patterns, with the scheme and host that Django determines by its settings."""
     from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 
     if not hasattr(request, "environ"):
@@ -70,14 +71,14 @@ def _environ(app: Site, request: Any, path: str) -> dict[str, Any]:
     if app.origins.refuse(request.environ):
         raise PermissionDenied(REFUSED)
     prefix = request.path[: len(request.path) - len(path)].removesuffix("/")
-    environ = mounted(request.environ, prefix, "/" + path, _read_before(request))
+    environ = mounted_environ(request.environ, prefix, "/" + path, _read_before(request))
     environ["wsgi.url_scheme"] = request.scheme
     environ["HTTP_HOST"] = request.get_host()
     return environ
 
 
 def _read_before(request: Any) -> bytes | None:
-    """The body, if a middleware has read it. Not so a chunked one: Django finds none there, and the server still has it."""
+    """The body, if a middleware has read it. None for a chunked body, which Django does not read from the server."""
     return getattr(request, "_body", None) if request.environ.get("CONTENT_LENGTH") else None
 
 
@@ -90,8 +91,8 @@ def _respond(app: Site, environ: dict[str, Any]) -> Any:
     content = chunks if streams else b"".join(chunks)
     response = make(content, status=int(status[:3]), reason=status[4:])
     if not streams and (close := getattr(chunks, "close", None)) is not None:
-        # Where the app has left a body unread, it ends the connection, so not before the server has sent the answer. Answers
-        # to requests without a body can be put into a cache, which can hold no function.
+        # If the app has not read a body, `close` ends the connection, so it must run after the server has sent the
+        # response. Responses to requests without a body may be cached, and a cache cannot store a function.
         if has_body(environ):
             response._resource_closers.append(close)
         else:
@@ -100,6 +101,7 @@ def _respond(app: Site, environ: dict[str, Any]) -> Any:
     for header, value in headers:
         response.headers[header] = value
     if streams:
-        # GZipMiddleware would keep events back until it has a block of them; what is encoded already it lets pass.
+        # GZipMiddleware would buffer events until a block is full; it does not change responses that are encoded
+        # already.
         response.headers["Content-Encoding"] = "identity"
     return response

@@ -1,6 +1,6 @@
-"""An app as a Flask blueprint: inside the request cycle, so logins, rate limits and error pages of the host apply.
+"""An app as a Flask blueprint, inside the request cycle: logins, rate limits and error pages of the host apply.
 
-For an app that needs none of that, Werkzeug's dispatcher is simpler::
+For an app that does not need them, Werkzeug's dispatcher is simpler::
 
     flask_app.wsgi_app = DispatcherMiddleware(flask_app.wsgi_app, {"/agents/echo": app})
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from a2a_sync.integrations.mounting import mounted
+from a2a_sync.integrations.mounting import mounted_environ
 from a2a_sync.operations import Principal
 from a2a_sync.wsgi.origins import REFUSED
 from a2a_sync.wsgi.process import Site
@@ -28,15 +28,15 @@ def blueprint(
 ) -> Any:
     """A blueprint that serves `app` under the ``url_prefix`` it is registered with.
 
-    `principal` is called in Flask's request context, after ``before_request``, and says who is calling: an id, a
-    `Principal`, or None. Agents see it as ``context.user``, and it owns the tasks it starts::
+    `principal` is called in Flask's request context, after ``before_request``, and returns the caller: an id, a
+    `Principal`, or None. Agents see it as ``context.user``, and it owns the tasks that it starts::
 
         agents = blueprint(app, principal=lambda: session.get("user"))
         agents.before_request(login_required)
         flask_app.register_blueprint(agents, url_prefix="/agents/echo")
 
-    If your app uses Flask-WTF's ``CSRFProtect``, exempt the blueprint: its callers are programs, not forms. Pages of other
-    sites, but for those in the app's ``cors=``, are refused with 403.
+    If your app uses Flask-WTF's ``CSRFProtect``, exempt the blueprint: its callers are programs, not forms. Pages of
+    other sites are refused with 403, except for those in the app's ``HTTPOptions(cors_origins=…)``.
 
     Raises:
         ImportError: Flask is not installed.
@@ -49,8 +49,8 @@ def blueprint(
         if app.origins.refuse(request.environ):
             abort(403, REFUSED)
         prefix, rest = _split(request.environ, path)
-        # A hook of the host may have read the body before; Flask then keeps it here.
-        environ = mounted(request.environ, prefix, rest, getattr(request, "_cached_data", None))
+        # If a hook of the host has read the body, Flask stores it in this attribute.
+        environ = mounted_environ(request.environ, prefix, rest, getattr(request, "_cached_data", None))
         if principal is not None:
             environ["a2a_sync.principal"] = principal()
         response = Response.from_app(app, environ, buffered=False)
@@ -68,7 +68,7 @@ def blueprint(
 
 
 def _split(environ: dict[str, Any], path: str) -> tuple[str, str]:
-    """The request's path before and after the point where the blueprint begins; `path` is what its rule found."""
+    """The path of the request, split where the blueprint begins; `path` is the part that its rule matched."""
     before, whole = (
         environ.get(key, "").encode("latin-1").decode("utf-8", "replace") for key in ("SCRIPT_NAME", "PATH_INFO")
     )

@@ -1,7 +1,7 @@
-"""`Mapper`: what a framework tells of a run (started, a piece of a message, the result of a tool …) as events of a task.
+"""`Mapper`: converts the events of a framework's run (start, message delta, tool result …) to events of a task.
 
-The words for runs are those of agent frameworks, not the protocol's. A mapper belongs to one task and is used by one thread; it
-knows no store and sends nothing.
+The names for runs are those of agent frameworks, not of the protocol. A mapper belongs to one task and is used by one
+thread; it neither stores nor sends anything.
 """
 
 from __future__ import annotations
@@ -27,9 +27,17 @@ from a2a_sync.types import (
     new_id,
 )
 
+__all__ = [
+    "Mapper",
+    "RunEvent",
+    "RunEventType",
+    "ToolCall",
+    "ToolResult",
+]
+
 
 class RunEventType(enum.StrEnum):
-    """What happens in a run. Others may occur, and mean nothing here."""
+    """The types of events of a run. Events of other types are ignored."""
 
     RUN_START = "run_start"
     RUN_END = "run_end"
@@ -52,7 +60,7 @@ class RunEventType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A tool that is called, with its arguments as JSON text or what that says."""
+    """A call of a tool, with its arguments as JSON text or as the decoded value."""
 
     id: str = ""
     name: str = ""
@@ -61,7 +69,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a call of a tool came to."""
+    """The result of a tool call."""
 
     tool_call_id: str = ""
     content: str = ""
@@ -70,14 +78,14 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """Something that happened in a run.
+    """One event of a run.
 
     Parameters:
-        type: a `RunEventType`, or another word.
-        message_id: the message that begins, goes on or ends, in the framework's own words.
-        delta: the next piece of its text.
-        tool_call, tool_result: of events of tools.
-        error: why the run failed. Its text is shown to the client.
+        type: a `RunEventType`, or another string.
+        message_id: the framework's id of the message that begins, continues or ends.
+        delta: the next chunk of the text of the message.
+        tool_call, tool_result: the call and the result in events of tools.
+        error: the reason why the run failed. Its text is shown to the client.
     """
 
     type: str = field(kw_only=False)
@@ -89,9 +97,9 @@ class RunEvent:
 
 
 class Mapper:
-    """Turns the events of a run into those of one task, and adds them up. For one thread at a time.
+    """Converts the events of a run to those of one task, and accumulates them. To be used on one thread at a time.
 
-    Ids that are not given are made up.
+    Ids that are not given are generated.
     """
 
     def __init__(self, task_id: str = "", context_id: str = "") -> None:
@@ -105,21 +113,21 @@ class Mapper:
 
     @property
     def state(self) -> TaskState:
-        """The state that was told last; ``submitted`` at first."""
+        """The state of the last status event; ``submitted`` at first."""
         return self._state
 
     @property
     def said(self) -> tuple[Message, ...]:
-        """The messages of the run that another one has followed, oldest first."""
+        """The messages of the run except the last one, oldest first."""
         return tuple(self._said)
 
     # -- events, one by one --
 
     def status_update(self, state: TaskState, message: Message | str | None = None) -> TaskStatusUpdateEvent:
-        """The task is in `state` now.
+        """The event that sets the state of the task.
 
         Raises:
-            IllegalTransition: it had ended already.
+            IllegalTransition: the task has ended already.
         """
         if self._state.terminal:
             raise IllegalTransition(f"the task is {self._state}; nothing can follow")
@@ -130,7 +138,7 @@ class Mapper:
         return event
 
     def artifact_update(self, artifact: Artifact) -> TaskArtifactUpdateEvent:
-        """The task has a result, complete."""
+        """The event that adds a complete artifact to the task."""
         event = TaskArtifactUpdateEvent(
             task_id=self.task_id, context_id=self.context_id, artifact=artifact, last_chunk=True
         )
@@ -138,36 +146,37 @@ class Mapper:
         return event
 
     def submitted(self) -> TaskStatusUpdateEvent:
-        """The task has been taken."""
+        """The event of a task that was accepted."""
         return self.status_update(TaskState.SUBMITTED)
 
     def working(self) -> TaskStatusUpdateEvent:
-        """The run has begun."""
+        """The event of a run that has begun."""
         return self.status_update(TaskState.WORKING)
 
     def input_required(self, prompt: Message | str) -> TaskStatusUpdateEvent:
-        """The client is asked for something. This ends the run of the task, not the task."""
+        """The event that asks the client for input. It ends the run of the task, not the task."""
         return self.status_update(TaskState.INPUT_REQUIRED, prompt)
 
     def completed(self, message: Message | str | None = None) -> TaskStatusUpdateEvent:
-        """The task has succeeded."""
+        """The event of a task that has succeeded."""
         return self.status_update(TaskState.COMPLETED, message)
 
     def failed(self, message: Message | str) -> TaskStatusUpdateEvent:
-        """The task has failed, for a reason that the client may read."""
+        """The event of a task that has failed; `message` is the reason, which is shown to the client."""
         return self.status_update(TaskState.FAILED, message)
 
     def canceled(self) -> TaskStatusUpdateEvent:
-        """The task was canceled."""
+        """The event of a task that was canceled."""
         return self.status_update(TaskState.CANCELED)
 
     # -- a run --
 
     def map_event(self, event: RunEvent) -> UpdateEvent | None:
-        """What the client is told of `event`: of the most, nothing.
+        """The event of the task for `event`; None for most of them.
 
-        The beginning of the outermost run is ``working``; its end ``completed``, with the last message that was said in it. An error of any run
-        is ``failed``, and nothing follows it. The result of a tool is an artifact named after the tool.
+        The start of the outermost run becomes ``working``, its end ``completed`` with the last message of the run. An
+        error of any run becomes ``failed``, and later events are ignored. The result of a tool becomes an artifact
+        named after the tool.
         """
         if self._state.terminal:
             return None
@@ -190,14 +199,14 @@ class Mapper:
         return None
 
     def map_stream(self, events: Iterable[RunEvent]) -> Iterator[UpdateEvent]:
-        """What the client is told of all `events`, as they come."""
+        """The events of the task for all `events`, in order."""
         for event in events:
             mapped = self.map_event(event)
             if mapped is not None:
                 yield mapped
 
     def pending(self) -> Message | None:
-        """The message that was said last, so far; None if nothing was."""
+        """The last message of the run so far; None if there is none."""
         text = "".join(self._pieces)
         return self._words(text) if text else None
 
@@ -217,11 +226,14 @@ class Mapper:
         )
 
     def _status(self, task: Task) -> TaskStatus:
-        # Artifacts may come before any status.
+        # Artifacts may precede the first status.
         return task.status if task.status.state is self._state else TaskStatus(state=self._state, timestamp=utc_now())
 
     def complete(self, artifacts: Iterable[Artifact] = (), history: Iterable[Message] = ()) -> Task:
-        """The task at its end, with `artifacts` besides those of the run: completed with what was said last, or as it had ended."""
+        """The ended task, with `artifacts` in addition to those of the run.
+
+        Unless it has ended already, it is completed with the last message of the run.
+        """
         for artifact in artifacts:
             self.artifact_update(artifact)
         if not self._state.terminal:

@@ -1,4 +1,4 @@
-"""What hosts with requests of their own have in common: the environ of a mounted app."""
+"""The environ of an app that is mounted in a web framework."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import io
 from typing import Any
 
 
-def mounted(environ: dict[str, Any], prefix: str, path: str, body: bytes | None) -> dict[str, Any]:
+def mounted_environ(environ: dict[str, Any], prefix: str, path: str, body: bytes | None) -> dict[str, Any]:
     """A copy of `environ`, split at the end of `prefix` as a WSGI dispatcher would. Both are decoded text.
 
-    `body` is the request's body where the host has read it already; None leaves it to the app to read.
+    `body` is the body of the request if the framework has read it already; None if the app has to read it.
     """
     copy = dict(environ)
-    # WSGI wants the bytes of the URL, each as one character.
+    # In WSGI, each byte of the URL is one character.
     copy["SCRIPT_NAME"] = prefix.encode("utf-8", "replace").decode("latin-1")
     copy["PATH_INFO"] = path.encode("utf-8", "replace").decode("latin-1")
     if body is not None:

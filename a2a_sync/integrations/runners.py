@@ -1,6 +1,6 @@
-"""Executors over agents and workflows of frameworks: anything with ``run`` or ``run_stream``.
+"""Executors for agents and workflows of frameworks: objects with ``run`` or ``run_stream``.
 
-Thin faces of `AgentExecutor`: `chat.messages` makes their input, `mapper` reads what they tell, and the engine does the rest.
+`chat_messages` creates their input, and `mapper` converts their events.
 """
 
 from __future__ import annotations
@@ -18,16 +18,24 @@ from a2a_sync.integrations.mapper import Mapper, RunEvent
 from a2a_sync.multiagent.taskresult import RESULT_NAMES
 from a2a_sync.types import Artifact, DataPart, Message, Role, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 
-#: Roles of chat messages that are the owner's, and no business of clients.
+__all__ = [
+    "AgentRunnerExecutor",
+    "RunResult",
+    "WorkflowExecutor",
+    "workflow_input",
+]
+
+#: Roles of chat messages that are not shown to clients.
 _PRIVATE = frozenset({"system", "developer"})
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run came to: its answer, and the chat messages of the run, which become the history of the task.
+    """The result of a run: its answer, and the chat messages of the run, which become the history of the task.
 
-    Without a `text`, the answer is the last message. `messages` may begin with those that the run was given. What is the system's
-    or the user's in them is left out: the one is no business of clients, and the other they have said themselves.
+    Without a `text`, the answer is the last message. `messages` may begin with the input of the run. Messages of the
+    system and of the user are omitted: the former must not be shown to clients, and the latter are in the history
+    already.
     """
 
     text: str = ""
@@ -38,7 +46,7 @@ class AgentRunner(Protocol):
     """An agent of a framework: at least one of these. Both may be ``async def``."""
 
     def run(self, messages: list[dict[str, Any]], **options: Any) -> Any:
-        """The result: text, a `RunResult`, or whatever a handler may return."""
+        """The result: text, a `RunResult`, or another value that a handler may return."""
 
     def run_stream(self, messages: list[dict[str, Any]], **options: Any) -> Iterable[RunEvent]:
         """What happens, as it does."""
@@ -54,9 +62,10 @@ class WorkflowRunner(Protocol):
 class AgentRunnerExecutor:
     """Serves an `AgentRunner`: ``A2AApp(AgentRunnerExecutor(agent), card=…)``.
 
-    It is given the task's history as chat messages, and `options`. ``run_stream`` is used where there is one. The answer is the
-    artifact ``result`` and the last message of the history; the final status does not repeat it. An exception fails the task as one
-    of a handler does: its text is shown for `PublicError` only.
+    The runner receives the history of the task as chat messages, and `options`. ``run_stream`` is preferred to ``run``.
+    The answer becomes the artifact ``result`` and the last message of the history; the final status does not repeat it.
+    An exception fails the task as one of a handler does: its text is shown to the client only for a `PublicError` or
+    `AgentError`.
     """
 
     def __init__(self, agent: AgentRunner | Any, **options: Any) -> None:
@@ -66,7 +75,7 @@ class AgentRunnerExecutor:
         self._options = options
 
     def prompt(self, context: RequestContext) -> list[dict[str, Any]]:
-        """What the agent is given; override it for another choice, as ``to_chat_messages(context.conversation())``."""
+        """The input of the agent. Override it for another one, such as ``to_chat_messages(context.conversation())``."""
         return to_chat_messages(context.history)
 
     def execute(self, context: RequestContext) -> None:
@@ -87,7 +96,7 @@ class AgentRunnerExecutor:
 
 
 class WorkflowExecutor:
-    """Serves a `WorkflowRunner`. Its input is `workflow_input` of the message; its end is as for `AgentRunnerExecutor`."""
+    """Serves a `WorkflowRunner`. Its input is `workflow_input` of the message; it ends as an `AgentRunnerExecutor`."""
 
     def __init__(self, runner: WorkflowRunner | Any) -> None:
         if not callable(getattr(runner, "run_stream", None)):
@@ -100,8 +109,10 @@ class WorkflowExecutor:
 
 
 def workflow_input(message: Message) -> dict[str, Any]:
-    """The state a workflow begins with: the text as ``query``, then the members of data parts that are objects, then the metadata;
-    what comes later stands over what came before."""
+    """The initial state of a workflow: the text as ``query``, the members of data objects, and the metadata.
+
+    Later ones override earlier ones of the same name.
+    """
     state: dict[str, Any] = {"query": message.text} if message.text else {}
     for part in message.parts:
         if isinstance(part, DataPart) and isinstance(part.data, Mapping):
@@ -113,13 +124,13 @@ def workflow_input(message: Message) -> dict[str, Any]:
 
 
 def follow(events: Any, context: RequestContext) -> None:
-    """Tell the client of a run, to its end; `events` may be an async generator. Closes it in any case."""
+    """Emit the events of a run; `events` may be an async generator. It is always closed."""
     mapper = Mapper(context.task_id, context.context_id)
     listed = iter(iterate(events, context) if inspect.isasyncgen(events) else events)
     try:
         for event in listed:
             context.check_cancelled()
-            _tell(mapper, event, context)
+            _send(mapper, event, context)
             if mapper.state.terminal:
                 return
     finally:
@@ -129,23 +140,23 @@ def follow(events: Any, context: RequestContext) -> None:
     context.emit(*_ending(mapper.completed(mapper.pending())))
 
 
-def _tell(mapper: Mapper, event: RunEvent, context: RequestContext) -> None:
+def _send(mapper: Mapper, event: RunEvent, context: RequestContext) -> None:
     before = len(mapper.said)
     mapped = mapper.map_event(event)
-    told: list[Event] = list(mapper.said[before:])
+    sent: list[Event] = list(mapper.said[before:])
     if isinstance(mapped, TaskStatusUpdateEvent):
-        # The task works already when its run begins.
-        told += [] if mapped.status.state is TaskState.WORKING else _ending(mapped)
+        # The task is in the working state already when its run begins.
+        sent += [] if mapped.status.state is TaskState.WORKING else _ending(mapped)
     elif mapped is not None:
-        told.append(mapped)
-    if told:
-        context.emit(*told)
+        sent.append(mapped)
+    if sent:
+        context.emit(*sent)
 
 
 def _ending(status: TaskStatusUpdateEvent) -> list[Event]:
     """The events of a final status, in one step: the last message is the result and the end of the history.
 
-    A completed status does not repeat it: clients that read artifacts and status would have the answer twice.
+    A completed status does not repeat it, because clients that read artifacts and status would show the answer twice.
     """
     message = status.status.message
     if message is None or status.status.state is not TaskState.COMPLETED:
@@ -159,7 +170,7 @@ def _events_of(result: RunResult, given: list[dict[str, Any]], context: RequestC
     chats = _public(result.messages)
     if chats[: len(given)] == given:
         del chats[: len(given)]
-    # The user's side of the history is what clients have sent.
+    # The user's messages of the history are those that clients have sent.
     history = [message for message in from_chat_messages(chats) if message.role is Role.AGENT]
     last = history[-1].text if history else ""
     text = result.text or last

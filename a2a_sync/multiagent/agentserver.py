@@ -1,21 +1,22 @@
-"""`AgentServer`: an agent as a function that takes a task and gives it back with what it has made.
+"""`AgentServer`: an agent as a function that takes a task and returns it with its results.
 
-A face over `A2AApp` and `Client`: it knows how a task is shown to such a function and how what comes back becomes events.
-Tasks, their threads and their states are the app's, so that it can be served and registered like any other agent.
+A layer over `A2AApp` and `Client`: it converts a task for such a function, and the returned task to events. The app
+manages tasks, threads and states, so that the server can be served and registered like any other agent.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
-from a2a_sync.agent.executor import Event, RequestContext
+from a2a_sync.agent.executor import AgentExecutor, Event, RequestContext
 from a2a_sync.agent.localcalls import WHOLE_HISTORY
+from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.card import AgentCard
 from a2a_sync.client import Client
-from a2a_sync.client.content import Content, as_message
+from a2a_sync.client.arguments import Content, as_message
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.observers import Listeners
 from a2a_sync.errors import (
@@ -25,11 +26,10 @@ from a2a_sync.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from a2a_sync.lifecycle import Entry, LogEvent
-from a2a_sync.multiagent.events import TRANSITION, AgentEvent, ObservedStore
-from a2a_sync.operations import Endpoint, RunRequest
-from a2a_sync.stores import open_store
-from a2a_sync.stores.base import LOG_PAGE_BYTES, UNBOUNDED, Owner, StartedRun, StoreQuota, TaskStore
+from a2a_sync.lifecycle import Entry
+from a2a_sync.multiagent.events import TRANSITION, AgentEvent, TaskObserver
+from a2a_sync.operations import Endpoint
+from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, TaskBatch, TaskStore
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
     Artifact,
@@ -48,18 +48,18 @@ logger = get_logger(__name__)
 
 _Listener = TypeVar("_Listener", bound=Callable[..., Any])
 
-#: Where the first message of a task says under which id it was submitted.
+#: The metadata key, in the first message of a task, of the id that the task was submitted with.
 _GIVEN_ID = "a2a_sync.submitted_as"
 _OURS = Owner()
-#: How long a finished call waits for slow listeners, in seconds.
+#: Seconds that a finished call waits for slow listeners.
 _HEARING = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTask(Task):
-    """A task as an `AgentServer` shows it: frozen like all tasks; the ``with_`` methods give a new one.
+    """A task of an `AgentServer`. Immutable like all tasks; the ``with_`` methods return a new one.
 
-    ``id`` is the one it was submitted with, if there was one.
+    ``id`` is the id that the task was submitted with, if any.
     """
 
     _log: Callable[[], tuple[TaskStatus, ...]] = field(default=tuple, repr=False, compare=False)
@@ -82,12 +82,15 @@ class AgentTask(Task):
 
     @property
     def status_history(self) -> tuple[TaskStatus, ...]:
-        """All statuses until now, the first one first; read from the task's log at each look, as long as that is kept."""
+        """All statuses so far, oldest first.
+
+        Each access reads them from the store; see the function `status_history`.
+        """
         return self._log()
 
     @property
     def cancelled(self) -> bool:
-        """Somebody has cancelled the task that the executor works on: stop as soon as you can."""
+        """Whether the task was canceled; the executor should end soon."""
         return self._stopped()
 
     def with_artifact(self, content: Any, *, name: str = "", description: str = "") -> Self:
@@ -102,7 +105,7 @@ class AgentTask(Task):
         return replace(self, history=(*self.history, _said(content)))
 
     def with_status(self, state: TaskState | str, content: Content | None = None) -> Self:
-        """The task in another state, with a message that explains it: ``task.with_status("input-required", "Which size?")``."""
+        """The task in another state, with a message: ``task.with_status("input-required", "Which size?")``."""
         message = None if content is None else _said(content)
         return replace(self, status=TaskStatus(state=TaskState(state), message=message))
 
@@ -116,31 +119,42 @@ TaskFunction = Callable[[AgentTask], Task | Awaitable[Task]]
 
 
 class AgentServer(Closes):
-    """An agent for this process, made of a card and a function: ``AgentServer(card, lambda task: task.with_artifact("Hi"))``.
+    """An agent made of a card and a function: ``AgentServer(card, lambda task: task.with_artifact("Hi"))``.
 
     Parameters:
         card: see `create_agent_card`.
-        executor: takes an `AgentTask` and returns it, changed or not; it may be ``async def``. On a worker thread, for several tasks at a time. The task
-            is then completed, unless the executor has set another state that ends it or that waits for its client; a task
-            that was cancelled meanwhile stays so. What it raises fails the task, and the text of the exception is the
-            message of the status: everybody who may see the task may read it. An `AgentExecutor` or `Agent` is taken too.
-        store: as for `A2AApp`, as are the other `options`.
+        executor: takes an `AgentTask` and returns it, changed or not; it may be ``async def``. It is called on worker
+            threads, for several tasks concurrently. The task is then completed, unless the executor has set another
+            terminal or interrupted state, or the task was cancelled meanwhile. An exception fails the task, and its
+            text becomes the message of the status, which every caller with access to the task can read. An
+            `AgentExecutor` or `Agent` is accepted too.
+        store: as for `A2AApp`.
+        options: other options of `A2AApp`.
 
-    ``server.app`` is the WSGI application; `Client` and `AgentRegistry` take the server as it is. Used with ``with``, or closed
-    by `close`.
+    ``server.app`` is the WSGI application; `Client` and `AgentRegistry` accept the server itself. Use it with ``with``,
+    or call `close`.
+
+    Raises:
+        TypeError: `executor` is neither callable nor an executor, or has ``direct = True``.
     """
 
     def __init__(
-        self, card: AgentCard, executor: TaskFunction | Any, *, store: TaskStore | str | None = None, **options: Any
+        self,
+        card: AgentCard,
+        executor: TaskFunction | AgentExecutor,
+        *,
+        store: TaskStore | str | None = None,
+        **options: Any,
     ) -> None:
         self._listeners = Listeners({"task:cancelled": "task:canceled"})
-        self._opened = store is None or isinstance(store, str)
+        self._observer = TaskObserver(self._publish)
         self._given_ids: dict[str, str] = {}
-        runs = executor if hasattr(executor, "execute") else _TaskExecutor(executor, self._shown)
-        if getattr(runs, "direct", False):
+        runs = executor if isinstance(executor, AgentExecutor) else _TaskExecutor(executor, self._shown)
+        if AgentSpec.of(runs).direct:
             raise TypeError("an AgentServer's executor answers with tasks: direct = True is not for it")
-        self._store = cast(TaskStore, _NamingStore(open_store(store), self._heard, self._given_ids))
-        self.app = A2AApp(runs, card=card, store=self._store, **options)
+        observers = (self._observe, *options.pop("observers", ()))
+        self.app = A2AApp(runs, card=card, store=store, observers=observers, **options)
+        self._store = self.app.store
         self._client = Client(self.app)
 
     # -- tasks --
@@ -154,19 +168,19 @@ class AgentServer(Closes):
         metadata: Metadata | None = None,
         timeout: float | None = None,
     ) -> AgentTask:
-        """Run `message` as a new task; the task when it has ended or waits for its client.
+        """Run `message` as a new task, wait until it has ended or is interrupted, and return it.
 
         Parameters:
             message: text, parts or a `Message`.
-            id: a name of yours for the task, 1 to 255 printable ASCII characters; by default it gets one. The same id and
-                content again is the same task and is not run twice.
-            session_id: the conversation it belongs to.
-            metadata: goes with the request.
+            id: your id for the task, 1 to 255 printable ASCII characters; by default one is generated. Submitting the
+                same content with the same id again returns the same task and does not run it again.
+            session_id: the context id of the task.
+            metadata: the metadata of the request.
             timeout: seconds to wait.
 
         Raises:
             InvalidParamsError: `id` was used for other content.
-            TransportTimeoutError: `timeout` went by; the task goes on.
+            TransportTimeoutError: `timeout` seconds have passed; the task continues.
         """
         first = as_message(message)
         if id is not None:
@@ -182,11 +196,11 @@ class AgentServer(Closes):
         return self._done(task)
 
     def send_message(self, task_id: str, message: Content, *, timeout: float | None = None) -> AgentTask:
-        """Go on with a task that waits for its client.
+        """Continue an interrupted task with `message`; wait as `submit_task`, for `timeout` seconds.
 
         Raises:
-            TaskNotFoundError: there is none.
-            UnsupportedOperationError: it does not wait.
+            TaskNotFoundError: there is no such task.
+            UnsupportedOperationError: the task is not interrupted.
         """
         real = self._real_id(task_id)
         task = self._client.get_task(real, history_length=0)
@@ -197,7 +211,7 @@ class AgentServer(Closes):
         return self._done(answer)
 
     def cancel_task(self, task_id: str) -> bool:
-        """Cancel a task and tell its executor (`AgentTask.cancelled`); False if there is none, or none that has not ended."""
+        """Cancel a task and notify its executor (`AgentTask.cancelled`); False if it does not exist or has ended."""
         real = self._real_id(task_id)
         try:
             self._note(real, task_id)
@@ -221,14 +235,17 @@ class AgentServer(Closes):
     # -- listeners --
 
     def on(self, event: str, listener: _Listener) -> _Listener:
-        """Call ``listener(event)`` with an `AgentEvent` when a task comes into a state: ``task:submitted``, ``task:working``,
-        ``task:completed``, ``task:failed``, ``task:canceled`` (or ``task:cancelled``), ``task:input-required`` …
+        """Call ``listener(event)`` with an `AgentEvent` when a task enters a state.
 
-        On a thread of their own, in order; what listeners raise is logged and changes nothing. What `submit_task` and its like
-        have done was heard when they return. The text of a failure is ``event.status.message.text``.
+        The events are ``task:submitted``, ``task:working``, ``task:completed``, ``task:failed``, ``task:canceled`` (or
+        ``task:cancelled``), ``task:input-required`` and the other states.
+
+        Listeners are called in order on a thread of their own; their exceptions are logged. Before `submit_task`,
+        `send_message` and `cancel_task` return, they wait up to 5 seconds for the listeners of their events. The text
+        of a failure is ``event.status.message.text``.
 
         Raises:
-            ValueError: no task can come into such a state.
+            ValueError: there is no such event or state.
         """
         kind, _, state = event.partition(":")
         if kind != "task" or TaskState(state) is TaskState.UNSPECIFIED:
@@ -236,43 +253,49 @@ class AgentServer(Closes):
         return self._listeners.on(event, listener)
 
     def off(self, event: str, listener: Callable[..., Any]) -> bool:
-        """Call it no more; False where it was not called for `event`."""
+        """Remove a listener; False if it was not registered for `event`."""
         return self._listeners.off(event, listener)
 
-    def _heard(self, event: AgentEvent) -> None:
+    def _observe(self, batch: TaskBatch) -> None:
+        first = batch.entries[0].event if batch.entries else None
+        if batch.before is TaskState.UNSPECIFIED and batch.owner == _OURS and isinstance(first, Message):
+            given = self._given_id(first, batch.task_id)
+            if given is not None:
+                self._given_ids[batch.task_id] = given
+        self._observer(batch)
+
+    def _publish(self, event: AgentEvent) -> None:
         if event.name == TRANSITION:
             given = self._given_ids.get(event.task_id)
             if event.state.terminal:
                 self._given_ids.pop(event.task_id, None)
-            self._listeners.tell(f"task:{event.state}", event if given is None else replace(event, task_id=given))
+            self._listeners.notify(f"task:{event.state}", event if given is None else replace(event, task_id=given))
 
     # -- as the target of clients --
 
     def endpoint(self) -> Endpoint:
-        """What a client in the same process calls."""
+        """The endpoint that a client in the same process calls."""
         return self.app.endpoint()
 
     def agent_card(self) -> AgentCard:
-        """What a client in the same process reads; `get_agent_card`."""
+        """The card that a client in the same process reads, as `get_agent_card`."""
         return self.app.agent_card()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Give what runs `timeout` seconds, and end. Idempotent."""
+        """Close the app, whose runs get `timeout` seconds to end, the client and the listeners. Idempotent."""
         self._client.close()
         self.app.close(timeout)
         self._listeners.close()
-        if self._opened:
-            self._store.close()
 
     # -- ids and shapes --
 
     def _real_id(self, task_id: str) -> str:
-        """The protocol's id of a task that was submitted as `task_id`."""
+        """The protocol's id of the task that was submitted with the id `task_id`."""
         sent = self._store.sent(_OURS, task_id)
         return task_id if sent is None else sent.task_id
 
     def _note(self, real: str, given: str) -> None:
-        """What is about to happen to a task is told under its given id, also if it was submitted before this process began."""
+        """Report coming events of a task under its given id, also if it was submitted before this process started."""
         if real != given and not self._store.head(_OURS, real).status.state.terminal:
             self._given_ids.setdefault(real, given)
 
@@ -283,10 +306,7 @@ class AgentServer(Closes):
         return self._shown(task)
 
     def _shown(self, task: Task, stopped: Callable[[], bool] = lambda: False, scope: Owner = _OURS) -> AgentTask:
-        given = task.history[0].metadata.get(_GIVEN_ID) if task.history else None
-        if given is not None and ((sent := self._store.sent(_OURS, given)) is None or sent.task_id != task.id):
-            # Whoever calls over the wire may write there what they like.
-            given = None
+        given = self._given_id(task.history[0], task.id) if task.history else None
         return AgentTask(
             id=given or task.id,
             context_id=task.context_id,
@@ -298,6 +318,15 @@ class AgentServer(Closes):
             _stopped=stopped,
         )
 
+    def _given_id(self, message: Message, task_id: str) -> str | None:
+        """The id that `submit_task` was given for the task with this first message; None if there is none."""
+        given = message.metadata.get(_GIVEN_ID)
+        # Callers over the wire can set the same metadata, so the id counts only with the idempotency key of
+        # `submit_task`.
+        if not isinstance(given, str) or (sent := self._store.sent(_OURS, given)) is None or sent.task_id != task_id:
+            return None
+        return given
+
     def _statuses(self, task: Task, scope: Owner) -> tuple[TaskStatus, ...]:
         try:
             return status_history(self._store, task.id, scope)
@@ -306,7 +335,9 @@ class AgentServer(Closes):
 
 
 def status_history(store: TaskStore, task_id: str, scope: Owner = _OURS) -> tuple[TaskStatus, ...]:
-    """All statuses of a task, the first one first, as long as its log is kept (see `Limits.stream_replay_window`); afterwards the present one.
+    """All statuses of a task, oldest first; only the current one if its log is no longer kept.
+
+    See `Limits.stream_replay_window`.
 
     Raises:
         TaskNotFoundError: there is no such task.
@@ -322,30 +353,8 @@ def status_history(store: TaskStore, task_id: str, scope: Owner = _OURS) -> tupl
         after = entries[-1].number
 
 
-class _NamingStore(ObservedStore):
-    """Notes, before anything is told of a new task, under which id it was submitted."""
-
-    def __init__(self, store: TaskStore, tell: Callable[[AgentEvent], None], given_ids: dict[str, str]) -> None:
-        super().__init__(store, tell)
-        self._given_ids = given_ids
-
-    def start_run(
-        self,
-        scope: Owner,
-        request: RunRequest,
-        events: Sequence[LogEvent],
-        *,
-        create: bool,
-        quota: StoreQuota = UNBOUNDED,
-    ) -> StartedRun:
-        given = request.message.metadata.get(_GIVEN_ID) if create else None
-        if given is not None and scope == _OURS and request.key is not None and request.key.key == given:
-            self._given_ids[request.task_id] = given
-        return super().start_run(scope, request, events, create=create, quota=quota)
-
-
 class _TaskExecutor:
-    """Shows a function the task that a run works on, and emits what it has changed."""
+    """Calls a function with the task of the run, and emits its changes as events."""
 
     def __init__(self, function: TaskFunction, shown: Callable[..., AgentTask]) -> None:
         if not callable(function):
@@ -354,7 +363,7 @@ class _TaskExecutor:
         self._shown = shown
 
     def execute(self, context: RequestContext) -> None:
-        """On the run's thread."""
+        """Run the function, on the thread of the run."""
         before = self._shown(context.task, lambda: context.cancelled, context._run.scope)
         context.emit(*self._changes(before, self._call(before, context), context))
 

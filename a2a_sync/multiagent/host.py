@@ -1,60 +1,68 @@
 """Several agents as one WSGI application, each under a path of its own, over one engine.
 
-What an agent's requests mean is its app's business; here is decided which app they are for, and who comes and goes.
+The host selects the app of a request and adds and removes agents; the app interprets the request.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
+from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.bindings.headers import VERSION
 from a2a_sync.codec.fields import shown
-from a2a_sync.concurrency.closing import Closes
 from a2a_sync.errors import InvalidRequestError
 from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.push import PushOptions
-from a2a_sync.server.engine import Engine, Seat
+from a2a_sync.server.engine import Mount, ServerEngine
 from a2a_sync.server.metrics import Metrics
-from a2a_sync.stores.base import Owner, TaskStore
-from a2a_sync.wsgi.app import A2AApp
-from a2a_sync.wsgi.connection import limited
+from a2a_sync.server.readiness import Readiness
+from a2a_sync.stores.base import Owner, PubSub, TaskStore
+from a2a_sync.wsgi.app import A2AApp, check_options
+from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.exchange import address_of
+from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.origins import Origins
-from a2a_sync.wsgi.pages import HEALTH, OperatorPages, Readiness
-from a2a_sync.wsgi.plain import host_is_served, only, plain_error
-from a2a_sync.wsgi.process import serve
+from a2a_sync.wsgi.pages import HEALTH, OperatorPages, host_is_served, method_not_allowed, plain_error
+from a2a_sync.wsgi.process import Site, serve
 from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
 
-#: Where the agents of a host are listed.
+#: The path of the list of agents of a host.
 LIST_PATH = "/.well-known/agents"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,99}")
 _TAKEN = frozenset({"healthz", "readyz", "metrics"})
-#: Belong to all agents of a host, which share them.
-_SHARED = frozenset({"store", "limits", "owner_quota", "push", "metrics", "url", "debug", "seat"})
+#: Options that the agents of a host share.
+_SHARED = frozenset({"store", "pubsub", "limits", "owner_quota", "push", "metrics", "url", "debug", "_mount"})
 
 
-class AgentHost(Closes, Mapping[str, A2AApp]):
-    """Several agents in one application: ``AgentHost({"echo": echo, "sum": sum_})`` serves them at ``/echo`` and ``/sum``.
+class AgentHost(Site, Mapping[str, A2AApp]):
+    """Several agents in one application.
 
-    An agent is an `Agent`, an executor that describes itself, or an `A2AApp` with all its own settings. The agents (but for
-    apps) share what `store`, `limits`, `owner_quota`, `push` and `metrics` say: one store, in which each sees its own tasks only, and one pool
-    of threads. `options` are those of `A2AApp` and meant for each of them; `add` takes others. `url` is the public address of
-    the host. ``/.well-known/agents`` lists the cards; with `root`, the name of one of them, that agent answers at ``/`` too.
+    ``AgentHost({"echo": echo, "sum": sum_})`` serves them at ``/echo`` and ``/sum``.
 
-    As a mapping it gives each agent's app: ``Client(host["echo"])``. All methods may be called from any thread; agents that
-    come and go do so in this process only.
+    ``/.well-known/agents`` lists the cards. As a mapping the host contains the app of each agent:
+    ``Client(host["echo"])``. Thread-safe. Agents are added and removed in this process only.
+
+    Agents other than apps share one thread pool, and one store in which each sees only its own tasks.
+
+    Parameters:
+        agents: `Agent` objects, executors that describe themselves, or `A2AApp` objects with their own settings, by
+            name.
+        url: the public URL of the host.
+        root: the name of an agent that is also served at ``/``.
+        store, pubsub, limits, owner_quota, push, metrics, debug: as for `A2AApp`; shared by all agents other than apps.
+        http: as for `A2AApp`; for the host and for each agent other than apps.
+        options: other options of `A2AApp`, for each agent; `add` can override them.
 
     Raises:
-        ValueError: a name that is no part of a path, or taken; what `A2AApp` raises.
-        TypeError: what `A2AApp` raises.
+        ValueError: a name is not usable as a path segment, or already in use; `root` is not an agent; or as `A2AApp`.
+        TypeError: as `A2AApp`.
     """
 
     def __init__(
@@ -62,100 +70,104 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
         agents: Mapping[str, Any] | None = None,
         *,
         store: TaskStore | str | None = None,
+        pubsub: PubSub | None = None,
         limits: Limits | None = None,
         owner_quota: OwnerQuota | None = None,
         push: PushOptions | bool = False,
         metrics: Metrics | None = None,
         url: str | None = None,
         root: str | None = None,
-        cors: Iterable[str] = (),
-        trusted_hosts: Sequence[str] | None = None,
-        trusted_proxies: int = 0,
+        http: HTTPOptions | None = None,
         debug: bool = False,
         **options: Any,
     ) -> None:
         if agents is not None and not isinstance(agents, Mapping):
             raise TypeError(f"agents is a mapping of names to agents, not a {type(agents).__name__}")
-        self._seats: dict[str, Seat] = {}
+        self._mounts: dict[str, Mount] = {}
         self._apps: dict[str, A2AApp] = {}
-        self._engine = Engine(
-            store, limits or Limits(), self._executor_of, metrics=metrics, push=push, debug=debug, quota=owner_quota
+        self._engine = ServerEngine(
+            store,
+            limits or Limits(),
+            self._executor_of,
+            metrics=metrics,
+            push=push,
+            debug=debug,
+            quota=owner_quota,
+            pubsub=pubsub,
         )
+        super().__init__(self._engine)
         self.limits = self._engine.limits
-        self.origins = Origins(cors)
+        http = check_options(http)
+        self.origins = Origins(http.cors_origins)
         self._url = url.rstrip("/") if url else None
         self._root = root
-        self._trusted_hosts = list(trusted_hosts) if trusted_hosts is not None else None
-        self._options = {
-            **options,
-            "metrics": metrics,
-            "cors": tuple(cors),
-            "trusted_hosts": trusted_hosts,
-            "trusted_proxies": trusted_proxies,
-        }
+        self._trusted_hosts = list(http.trusted_hosts) if http.trusted_hosts is not None else None
+        self._options = {**options, "metrics": metrics, "http": http}
         self._readiness = Readiness(self._engine)
-        self._operators = OperatorPages(self.trouble, metrics)
+        self._operators = OperatorPages(self.not_ready_reason, metrics)
         pages = self.origins.around(self._page) if self.origins else self._page
         self._pages: WSGIApplication = pages
         self._respond: WSGIApplication = (
-            TrustedProxies(self._answer, trusted_proxies) if trusted_proxies else self._answer
+            TrustedProxies(self._answer, http.trusted_proxies) if http.trusted_proxies else self._answer
         )
-        self._vary = ", ".join([VERSION, "Host", *(ADDRESS_HEADERS if trusted_proxies else ())])
+        self._vary = ", ".join([VERSION, "Host", *(ADDRESS_HEADERS if http.trusted_proxies else ())])
         self._serves = False
         for name, agent in (agents or {}).items():
             self.add(name, agent)
         if root is not None and root not in self._apps:
             raise ValueError(f"root names no agent of this host: {root!r}")
 
-    # -- who is here --
+    # -- agents --
 
     def add(self, name: str, agent: Any, **options: Any) -> A2AApp:
-        """Serve one more agent at ``/name``; its app. `options` are those of `A2AApp` and stand over the host's.
+        """Serve one more agent at ``/name`` and return its app. `options` of `A2AApp` override those of the host.
 
         Raises:
-            ValueError: the name is no part of a path, is taken, or its former agent is still being removed.
-            TypeError: an option that all agents share, or one beside an `A2AApp`.
+            ValueError: the name is not usable as a path segment, is in use, or its former agent is still being removed.
+            TypeError: an option is one that all agents share, or an option was given for an `A2AApp`.
         """
         if not _NAME.fullmatch(name) or name in _TAKEN:
             raise ValueError(
                 f"{name!r} cannot be the name of an agent: letters, digits and ._~- make one part of a path"
             )
-        seat = Seat(self._engine, name)
-        if self._seats.setdefault(name, seat) is not seat:
+        mount = Mount(self._engine, name)
+        if self._mounts.setdefault(name, mount) is not mount:
             raise ValueError(f"there is an agent named {name!r}; remove it first")
         try:
-            self._apps[name] = app = self._app(seat, agent, options)
+            self._apps[name] = app = self._app(mount, agent, options)
         except BaseException:
-            del self._seats[name]
+            del self._mounts[name]
             raise
+        self.register(app)
         return app
 
-    def _app(self, seat: Seat, agent: Any, options: dict[str, Any]) -> A2AApp:
+    def _app(self, mount: Mount, agent: Any, options: dict[str, Any]) -> A2AApp:
         if isinstance(agent, A2AApp):
             if options:
                 raise TypeError(f"an A2AApp has its own settings: {', '.join(options)} cannot be given beside it")
             return agent
         if shared := _SHARED & options.keys():
             raise TypeError(f"all agents of a host share {', '.join(sorted(shared))}: give it an A2AApp of its own")
-        url = f"{self._url}/{seat.name}" if self._url else None
-        return A2AApp(agent, url=url, seat=seat, **{**self._options, **options})
+        url = f"{self._url}/{mount.name}" if self._url else None
+        return A2AApp(agent, url=url, _mount=mount, **{**self._options, **options})
 
     def remove(self, name: str, *, timeout: float = 10.0) -> None:
-        """Serve an agent no more: its path answers 404 at once, its runs get `timeout` seconds, what is left of them fails.
+        """Stop serving an agent: its path answers 404 at once; runs that do not end within `timeout` seconds fail.
 
-        Returns when that is over. Its tasks stay in the store, and are there when it is added again under this name; an
-        `A2AApp` is closed.
+        Blocks until all runs have ended. The tasks remain in the store and are available when an agent is added under
+        the same name; an `A2AApp` is closed.
 
         Raises:
-            KeyError: there is no such agent.
+            KeyError: there is no agent of this name.
         """
         app = self._apps.pop(name)
+        self.deregister(app)
         app.close(timeout)
-        del self._seats[name]
+        del self._mounts[name]
 
-    def _executor_of(self, scope: Owner) -> Any | None:
-        seat = self._seats.get(Seat.named_by(scope))
-        return None if seat is None else seat.executor
+    def _executor_of(self, scope: Owner) -> AgentSpec | None:
+        mount = self._mounts.get(Mount.name_in(scope))
+        return None if mount is None else mount.executor
 
     def __getitem__(self, name: str) -> A2AApp:
         return self._apps[name]
@@ -195,7 +207,7 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
         return (self._pages if app is None else app.wsgi_app)(environ, start_response)
 
     def _page(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """What is said of all agents together."""
+        """The response for a path of the host itself."""
         request = Request(environ)
         request.trusted_hosts = self._trusted_hosts
         path, method = request.environ.get("PATH_INFO", ""), request.environ["REQUEST_METHOD"]
@@ -208,17 +220,18 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
                 404, f"there is no agent at {where}; agents are listed at {request.root_path}{LIST_PATH}"
             )
         elif method not in ("GET", "HEAD"):
-            response = only(method, "GET, HEAD, OPTIONS")
+            response = method_not_allowed(method, "GET, HEAD, OPTIONS")
         else:
-            response = self._list(request) if path == LIST_PATH else self._operators.respond(path)
-        return limited(environ, response(environ, start_response), self.limits.write_timeout)
+            response = self._list(request) if path == LIST_PATH else self._operators.respond(path, request)
+        connection = Connection(environ, lambda: False)
+        return connection.limit_body(environ, response(environ, start_response), self.limits.write_timeout)
 
     def _list(self, request: Request) -> Response:
         try:
             base = self._url or address_of(request).rstrip("/")
         except InvalidRequestError as error:
             return plain_error(error.http_status, error.message)
-        # The cards are JSON already, the same bytes as at their own paths.
+        # The cards are encoded already: the same bytes as at their own paths.
         entries = [
             _entry(name, base, app.card_text(request, f"{base}/{name}/")) for name, app in list(self._apps.items())
         ]
@@ -231,13 +244,13 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
     # -- the whole --
 
     @property
-    def alone(self) -> bool:
-        """Tasks of some agent live in the memory of this process: another one would not know them."""
-        return self._engine.store.workers is None or any(app.alone for app in self._mounted())
+    def single_process(self) -> bool:
+        """Whether tasks of an agent are in the memory of this process, so that other processes cannot read them."""
+        return self._engine.store.workers is None or any(app.single_process for app in self._mounted())
 
     @property
     def stores(self) -> dict[str, str]:
-        """For each agent, the path that all processes with its tasks have in common; nothing for tasks in memory."""
+        """For each agent, the path of the store that all processes with its tasks share; without agents in memory."""
         found: dict[str, str] = {}
         for app in list(self._apps.values()):
             found.update(app.stores)
@@ -245,47 +258,26 @@ class AgentHost(Closes, Mapping[str, A2AApp]):
 
     @property
     def running(self) -> int:
-        """Runs that this process has not ended."""
+        # Those of mounted agents are runs of the shared engine.
         return self._engine.running + sum(app.running for app in self._mounted())
 
-    def trouble(self) -> str:
-        """Why some agent can take no work now, in words that say nothing of the inside; ``""`` when all can."""
-        own = self._readiness.trouble(stopping=self._engine.draining)
-        return own or next(filter(None, (app.trouble() for app in self._mounted())), "")
+    def not_ready_reason(self) -> str:
+        """The reason why an agent cannot accept work now, without internals; ``""`` if all agents can."""
+        own = self._readiness.not_ready_reason(stopping=self._engine.draining)
+        return own or next(filter(None, (app.not_ready_reason() for app in self._mounted())), "")
 
     def reserve(self, threads: int) -> None:
-        """The server has so many threads: leave some free. See `A2AApp.reserve`."""
+        """Leave some of the `threads` of the server free; see `A2AApp.reserve`."""
         for app in self._mounted():
             app.reserve(threads)
         if self.limits.server_threads is None:
-            self._engine.places.reserve(threads)
-
-    def begin(self) -> None:
-        """Begin what goes on without requests. See `A2AApp.begin`, which also says what it raises."""
-        self._engine.begin()
-        for app in list(self._apps.values()):
-            app.begin()
-
-    def drain(self) -> None:
-        """Take no more work, but for what the runs that go on ask for: the first step of `close`. Idempotent."""
-        self._engine.drain()
-        for app in self._mounted():
-            app.drain()
-
-    def close(self, timeout: float = 10.0) -> None:
-        """Take no more runs, give the running ones `timeout` seconds together, end everything. Idempotent."""
-        deadline = time.monotonic() + timeout
-        self.drain()
-        self._engine.close(timeout)
-        for app in list(self._apps.values()):
-            app.close(max(0.0, deadline - time.monotonic()))
-        self._engine.release()
+            self._engine.thread_budget.reserve(threads)
 
     def _mounted(self) -> list[A2AApp]:
         """The apps with engines of their own."""
-        # One that is being removed has no seat any more.
-        seats = [(self._seats.get(name), app) for name, app in list(self._apps.items())]
-        return [app for seat, app in seats if seat is not None and seat.executor is None]
+        # An app that is being removed no longer has a mount.
+        mounts = [(self._mounts.get(name), app) for name, app in list(self._apps.items())]
+        return [app for mount, app in mounts if mount is not None and mount.executor is None]
 
 
 def _entry(name: str, base: str, card: bytes) -> bytes:

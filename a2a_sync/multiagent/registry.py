@@ -1,7 +1,7 @@
-"""`AgentRegistry`: agents by name, of this process and elsewhere, found by what they can do.
+"""`AgentRegistry`: agents by name, local and remote, found by their skills.
 
-It keeps what `Client` can call, cards, and when a remote agent was last heard of. Calls are the client's; which of several
-agents is taken is a function that can be given.
+It stores the clients of agents, their cards and the time of the last heartbeat of remote agents. A function can be
+passed that selects one of several agents.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from a2a_sync import urls
 from a2a_sync.card import AgentCard
 from a2a_sync.client import Client, TaskStream
-from a2a_sync.client.content import Content, as_message
-from a2a_sync.client.credentials import split_credentials
+from a2a_sync.client.arguments import Content, as_message
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.fork import renew_in_child
-from a2a_sync.errors import AgentError, TransportError, TransportTimeoutError
+from a2a_sync.errors import A2AError, AgentError, TransportError, TransportTimeoutError
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Role, Task, TaskState, TaskStatus, new_id
 
 logger = get_logger(__name__)
 
-#: Seconds after which a remote agent whose card could not be read is asked for it again.
+#: Seconds after which an unreadable card of a remote agent is requested again.
 _ASK_AGAIN = 5.0
-#: What cards may lead to by default.
+#: The default guard for the URLs in cards.
 _PUBLIC = URLGuard()
-#: What the description of an agent says that should be taken first.
+#: The text in the description of an agent that is preferred to others.
 _ALWAYS_ON = "always-on"
 
 
-class AgentNotFoundError(LookupError):
-    """No agent has this name, or can do this; the message names it."""
+class AgentNotFoundError(A2AError, LookupError):
+    """No agent has this name or skill; the message contains it."""
 
 
 @dataclass(slots=True, eq=False)
 class RegisteredAgent:
-    """What a registry knows of one agent.
+    """One agent of a registry.
 
-    ``heard`` is the monotonic time of its last sign of life; ``always_on``: it is taken before others; ``asked``: there is
-    somewhere to ask for its card.
+    ``heard`` is the monotonic time of its last heartbeat, ``always_on`` whether it is preferred to others, and
+    ``asked`` whether its card can be read from a URL.
     """
 
     name: str
@@ -56,34 +56,34 @@ class RegisteredAgent:
 
     @property
     def preferred(self) -> bool:
-        """It was registered as always on, or its card says so of itself."""
+        """Whether it was registered as always on, or its card says so."""
         if self.always_on is not None or self.card is None:
             return bool(self.always_on)
         return _ALWAYS_ON in self.card.description.lower()
 
 
-#: Takes one of several agents, of which there is at least one.
+#: Selects one of at least one agent.
 Choice = Callable[[Sequence[RegisteredAgent]], RegisteredAgent]
 
 
 def first(agents: Sequence[RegisteredAgent]) -> RegisteredAgent:
-    """The agent that was registered first among those that are always on, or else among all."""
+    """The first registered agent of those that are always on or, if there is none, of all."""
     return next((agent for agent in agents if agent.preferred), agents[0])
 
 
 class AgentRegistry(Closes):
-    """Agents by name, in the order in which they were registered. Safe from many threads; nothing is asked under a lock.
+    """Agents by name, in the order in which they were registered. Thread-safe; no agent is called under a lock.
 
     Parameters:
-        choose: which of several agents is taken; by default the first, and those that are always on before others.
-        expiry: seconds after which a remote agent that gave no sign of life (see `touch`) counts as gone; None: never.
-        card_timeout: seconds that reading the card of a remote agent may take. One that does not answer counts as one that
-            can do nothing, and is asked again some seconds later.
-        url_guard: judges the URLs in cards of remote agents, see `Client`; by default nothing in a private network is called but
-            the host and port of a URL that was registered. None: everything is.
-        clock: gives the time, in seconds.
+        choose: selects one of several agents; by default `first`.
+        expiry: seconds without a heartbeat (see `touch`) after which a remote agent expires; None: never.
+        card_timeout: seconds that reading the card of a remote agent may take. An agent that does not answer counts as
+            one without skills; its card is requested again after 5 seconds.
+        url_guard: checks the URLs in cards of remote agents, see `Client`. By default only the host and port of
+            registered URLs may be in a private network; None allows all URLs.
+        clock: returns the monotonic time in seconds.
 
-    Used with ``with``, or closed by `close`, which closes the clients it made and no agent.
+    Use it with ``with``, or call `close`, which closes the clients of the registry but no agents.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class AgentRegistry(Closes):
         renew_in_child(self)
 
     def renew(self) -> None:
-        """In a forked child: the parent's lock may never be released there. The agents are the same."""
+        """Replace the lock in a forked child, where that of the parent may never be released. The agents are kept."""
         self._lock = threading.Lock()
 
-    # -- who is there --
+    # -- registration --
 
     def register(
         self,
@@ -120,14 +120,15 @@ class AgentRegistry(Closes):
         age: float = 0.0,
         **options: Any,
     ) -> None:
-        """Add an agent, in place of one that had this name.
+        """Add an agent. It replaces an agent of the same name.
 
         Parameters:
-            target: what `Client` takes: an `Agent`, `AgentServer` or `A2AApp` of this process, a URL, or an `AgentCard`. Nothing is
-                asked of it yet.
-            card: the card of a remote agent, if you have it.
-            always_on: the agent is taken before others; by default its description decides.
-            age: how many seconds ago a remote agent gave its last sign of life.
+            name: the name of the agent in the registry.
+            target: a target of `Client`: an `Agent`, `AgentServer` or `A2AApp` of this process, a URL, or an
+                `AgentCard`. It is not called yet.
+            card: the card of a remote agent, if known.
+            always_on: whether the agent is preferred to others; by default its description decides.
+            age: seconds since the last heartbeat of a remote agent.
             options: those of `Client`.
 
         Raises:
@@ -135,7 +136,7 @@ class AgentRegistry(Closes):
         """
         remote = isinstance(target, (str, AgentCard))
         if remote and self._guard is not None and options.get("session") is None:
-            named = (split_credentials(target)[0],) if isinstance(target, str) else ()
+            named = (urls.split_credentials(target)[0],) if isinstance(target, str) else ()
             options.setdefault("url_guard", self._guard.trusting(*named))
         client = Client(target, **options)
         known = target if isinstance(target, AgentCard) else card
@@ -154,7 +155,7 @@ class AgentRegistry(Closes):
             before.client.close()
 
     def unregister(self, name: str) -> bool:
-        """Forget an agent; False if there was none."""
+        """Remove an agent; False if there was none of this name."""
         with self._lock:
             agent = self._agents.pop(name, None)
         if agent is not None:
@@ -162,7 +163,7 @@ class AgentRegistry(Closes):
         return agent is not None
 
     def _drop(self, agent: RegisteredAgent) -> bool:
-        """Forget this agent; False where another one has its name by now."""
+        """Remove this agent; False if another one has its name by now."""
         with self._lock:
             if self._agents.get(agent.name) is not agent:
                 return False
@@ -171,36 +172,37 @@ class AgentRegistry(Closes):
         return True
 
     def touch(self, name: str) -> bool:
-        """A remote agent gave a sign of life; False if there is none with this name, or it has expired."""
+        """Record a heartbeat of a remote agent; False if none has this name or it has expired."""
         agent = next((one for one in self._alive() if one.name == name and one.remote), None)
         if agent is not None:
             agent.heard = self._clock()
         return agent is not None
 
     def refresh(self) -> list[str]:
-        """Read the cards of all remote agents anew; the names of those that answered, for which this is a sign of life.
+        """Read the cards of all remote agents again and return the names of those that answered (a heartbeat).
 
-        Those that were registered by a card and no URL are not asked. One after the other: call it on a thread of yours, as often as agents should be looked after.
+        Agents that were registered by a card and no URL are skipped. The cards are read one after the other on the
+        calling thread; call it periodically on a thread of its own.
         """
         answered = []
-        for agent in self._everybody():
+        for agent in self._all_agents():
             if agent.remote and agent.asked and self._read_card(agent, refresh=True):
                 agent.heard = self._clock()
                 answered.append(agent.name)
         return answered
 
     def expire(self) -> list[str]:
-        """Forget the agents that have expired; their names. Without it they stay unseen, and `refresh` can revive them."""
-        everybody = self._everybody()
-        alive = self._alive(everybody)
-        return [agent.name for agent in everybody if agent not in alive and self._drop(agent)]
+        """Remove expired agents and return their names. Until then they are hidden, and `refresh` can restore them."""
+        agents = self._all_agents()
+        alive = self._alive(agents)
+        return [agent.name for agent in agents if agent not in alive and self._drop(agent)]
 
     def list_agents(self) -> list[str]:
         """The names of all agents."""
         return [agent.name for agent in self._alive()]
 
     def list_remote_agents(self) -> list[str]:
-        """The names of those that are not of this process."""
+        """The names of the agents outside this process."""
         return [agent.name for agent in self._alive() if agent.remote]
 
     def get_agent_card(self, name: str) -> AgentCard | None:
@@ -208,7 +210,7 @@ class AgentRegistry(Closes):
         agent = next((one for one in self._alive() if one.name == name), None)
         return None if agent is None else self._card(agent)
 
-    # -- who can do what --
+    # -- finding agents --
 
     def find_agents_with_skill(self, skill_id: str) -> list[str]:
         """The names of the agents whose card has a skill with exactly this id."""
@@ -219,15 +221,15 @@ class AgentRegistry(Closes):
         return [agent.name for agent in self._where(lambda card: any(tag in skill.tags for skill in card.skills))]
 
     def find_best_agent(self, skill_id: str) -> str | None:
-        """The agent to take for a skill; None if nobody has it."""
+        """The name of the agent to use for a skill; None if no agent has it."""
         able = self._able(skill_id)
         return self._choose(able).name if able else None
 
     def select_agent(self, names: Iterable[str]) -> str:
-        """The agent to take of some.
+        """The name of the agent to use of those in `names`.
 
         Raises:
-            AgentNotFoundError: none of them is there.
+            AgentNotFoundError: none of them is registered.
         """
         wanted = list(names)
         agents = [agent for agent in self._alive() if agent.name in wanted]
@@ -236,11 +238,11 @@ class AgentRegistry(Closes):
         return self._choose(sorted(agents, key=lambda agent: wanted.index(agent.name))).name
 
     def resolve(self, *, agent: str | None = None, skill: str | None = None) -> str:
-        """The agent that is meant, by its name or by what it can do.
+        """The name of an agent, given its name or a skill id.
 
         Raises:
-            ValueError: both are given, or none.
-            AgentNotFoundError: there is none; the message has the name or the skill.
+            ValueError: both are given, or neither.
+            AgentNotFoundError: there is no such agent; the message has the name or the skill.
         """
         if (agent is None) == (skill is None):
             raise ValueError("name either agent or skill, not both" if agent else "name an agent or a skill")
@@ -273,10 +275,10 @@ class AgentRegistry(Closes):
         return self._agent(name).client
 
     def submit_task(self, name: str, message: Content, **options: Any) -> Task | Message:
-        """`Client.send` to an agent, of this process or not.
+        """`Client.send` to an agent in this process or outside it.
 
-        A remote agent that cannot be reached, that answers with an error of HTTP or not in time gives a task that has
-        failed: its status says why, and its metadata has the ``agent``.
+        If a remote agent cannot be reached, answers with an HTTP error or not in time, a failed task is returned: its
+        status has the reason, and its metadata the ``agent``.
 
         Raises:
             AgentNotFoundError: there is no such agent.
@@ -318,12 +320,12 @@ class AgentRegistry(Closes):
 
     # -- within --
 
-    def _everybody(self) -> list[RegisteredAgent]:
+    def _all_agents(self) -> list[RegisteredAgent]:
         with self._lock:
             return list(self._agents.values())
 
     def _alive(self, among: list[RegisteredAgent] | None = None) -> list[RegisteredAgent]:
-        agents = self._everybody() if among is None else among
+        agents = self._all_agents() if among is None else among
         if self._expiry is None:
             return agents
         oldest = self._clock() - self._expiry
@@ -351,13 +353,13 @@ class AgentRegistry(Closes):
         return True
 
     def close(self) -> None:
-        """Forget all agents. Idempotent."""
-        for agent in self._everybody():
+        """Remove all agents and close their clients. Idempotent."""
+        for agent in self._all_agents():
             self.unregister(agent.name)
 
 
 def _failed(name: str, message: Content, error: TransportError, metadata: Any) -> Task:
-    """The task that stands for an agent's silence."""
+    """The failed task that is returned for an agent that does not answer."""
     sent = as_message(message)
     reason = f"timed out: {error.message}" if isinstance(error, TransportTimeoutError) else error.message
     task_id = error.task_id or new_id()

@@ -1,4 +1,4 @@
-"""Several agents of one process, started and ended together, under their names in one registry."""
+"""Several agents of one process, started and closed together and registered by name."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from a2a_sync.agent.agent import Agent
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.multiagent.events import AgentEvents
 from a2a_sync.multiagent.registry import AgentRegistry
-from a2a_sync.stores.base import TaskStore
 
 #: An agent, its class, or one of them with options of its own for `Agent.start`.
 Supervised: TypeAlias = Agent | type[Agent] | tuple[Agent | type[Agent], Mapping[str, Any]]
 
 
 class AgentSupervisor(Closes):
-    """Starts `agents` with the options of `Agent.start`, registers them by name, and ends them in the end.
+    """Starts `agents` with the options of `Agent.start`, registers them by name, and closes them with the supervisor.
 
     ``with AgentSupervisor([Greeter, (Counter, {"store": "sqlite:///tasks.db"})]) as agents: agents["greeter"].call("hi")``
 
     Parameters:
-        agents: agents or classes, each alone or with options of its own. The option ``name`` is the one in the registry.
-        registry: where they are registered; by default a new one: ``supervisor.registry``.
-        events: is told what happens to them.
-        options: for all of them; their own stand over these.
+        agents: agents or classes, each alone or in a pair with its options. The option ``name`` is the name in the
+            registry.
+        registry: the registry of the agents; by default a new one, ``supervisor.registry``.
+        events: receives the events of the agents.
+        options: options for all agents, overridden by the options of an agent.
 
     Raises:
-        ValueError: two have the same name, or would share a store: each would take the tasks of the other for its own.
+        ValueError: two agents have the same name, or the same store, in which they could not distinguish their tasks.
     """
 
     def __init__(
@@ -40,7 +40,6 @@ class AgentSupervisor(Closes):
     ) -> None:
         self.registry = registry if registry is not None else AgentRegistry()
         self._agents: dict[str, Agent] = {}
-        self._opened: list[TaskStore] = []
         given_agents = list(agents)
         if options.get("store") not in (None, "memory:") and len(given_agents) > 1:
             raise ValueError("each agent needs a store of its own: [(Agent, {'store': 'sqlite:///one.db'}), …]")
@@ -57,12 +56,8 @@ class AgentSupervisor(Closes):
         if name in self._agents:
             raise ValueError(f"two agents have the name {name!r}")
         if events is not None:
-            store = options.pop("store", None)
-            watched = events.watch(name, store=store)
-            if store is None or isinstance(store, str):
-                self._opened.append(watched["store"])
-            watched["interceptors"] += tuple(options.pop("interceptors", ()))
-            options |= watched
+            for option, added in events.watch(name).items():
+                options[option] = (*added, *options.get(option, ()))
         self._agents[name] = agent.start(**options)
         self.registry.register(name, agent)
 
@@ -70,22 +65,20 @@ class AgentSupervisor(Closes):
         """The agent of this name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no agent of this name.
         """
         return self._agents[name]
 
     def __iter__(self) -> Iterator[str]:
-        """The names."""
+        """The names of the agents."""
         return iter(self._agents)
 
     def __len__(self) -> int:
         return len(self._agents)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Take the agents out of the registry and end them; their runs get `timeout` seconds. Idempotent."""
+        """Unregister and close the agents; their runs get `timeout` seconds to end. Idempotent."""
         while self._agents:
             name, agent = self._agents.popitem()
             self.registry.unregister(name)
             agent.close(timeout)
-        while self._opened:
-            self._opened.pop().close()

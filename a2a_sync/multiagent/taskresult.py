@@ -14,10 +14,11 @@ RESULT_NAMES = ("result", "out")
 
 
 def get_task_result(task: Task | Message) -> str | None:
-    """The text of the one artifact or message of `task` that holds its result; None where none has text.
+    """The text of the one artifact or message of `task` that holds its result; None if none has text.
 
-    The first of these that has text: the last artifact with the name ``result`` or ``out``; the last message of the agent in the
-    history; the last artifact; the message of the status. Of a `Message`, its text. For all that a task answers, see `Task.text`.
+    The first of these that has text: the last artifact with the name ``result`` or ``out``; the last message of the
+    agent in the history; the last artifact; the message of the status. For a `Message`, its text. `Task.text` has the
+    text of the whole answer.
     """
     if isinstance(task, Message):
         return task.text or None

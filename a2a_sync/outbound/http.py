@@ -1,17 +1,19 @@
-"""HTTP requests that a server makes for a peer: to addresses that its guard lets pass, within limits, and no further.
+"""HTTP requests to URLs that peers name: only to addresses that a guard allows, and within limits.
 
-No redirects are followed, no proxies used, no cookies kept, no ``.netrc`` read, and an answer is never unpacked. What a
-webhook or a key set means is not known here; why a URL is refused, `urlguard` knows.
+Redirects are not followed, and proxies, cookies and ``.netrc`` are not used; responses are not decompressed. The rules for URLs are
+in `urlguard`. The client's own transport uses the guarded connections and the parser of ``Retry-After``.
 """
 
 from __future__ import annotations
 
 import http.client
 import io
+import math
 import os
 import socket
 import time
 from collections.abc import Iterable, Mapping
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from a2a_sync import urls
@@ -21,35 +23,35 @@ from a2a_sync.outbound.urlguard import Address, URLGuard
 if TYPE_CHECKING:
     import urllib3
 
-#: Connections that are kept: hosts, and for each of them.
-_HOSTS = 64
-_EACH = 4
+#: Idle connections: hosts, and connections of each host.
+_MAX_HOSTS = 64
+_MAX_IDLE_PER_HOST = 4
 #: Addresses of one host that are tried.
-_TRIES = 4
-_PIECE = 16 * 1024
+_MAX_ADDRESSES = 4
+_CHUNK_BYTES = 16 * 1024
 
 
-class NoAnswer(OSError):
-    """No answer came, or none within the limits. The message shows no URL. ``sent``: the host may have got the request."""
+class NoResponseError(OSError):
+    """No response within the limits. The message contains no URL. ``sent``: the host may have received the request."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
         self.sent = sent
 
 
-class OutboundAnswer(NamedTuple):
-    """What came back. ``headers`` do not mind case; ``whole`` says that all of the body came, within the limits."""
+class OutboundResponse(NamedTuple):
+    """A response. ``headers`` ignore case; ``complete``: all of the body arrived, within the limits."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    whole: bool
+    complete: bool
 
 
 class Outbound:
-    """Sends requests to where `guard` allows. Safe from many threads and across forks; connections are used again.
+    """Sends requests to URLs that `guard` allows, over reused connections. Safe from many threads and across forks.
 
-    `ca_certs` is a file of trusted certificates; by default the one named by ``REQUESTS_CA_BUNDLE``, else certifi's.
+    `ca_certs` is a file of trusted certificates; by default the one named by ``REQUESTS_CA_BUNDLE``, else that of certifi.
     """
 
     def __init__(self, guard: URLGuard, *, ca_certs: str | None = None) -> None:
@@ -59,7 +61,7 @@ class Outbound:
         renew_in_child(self)
 
     def renew(self) -> None:
-        """In a forked child: a connection must not be used by two processes."""
+        """In a forked child: a connection must not be shared by two processes."""
         self._pools = None
 
     def request(
@@ -70,28 +72,32 @@ class Outbound:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         timeout: float = 10.0,
-        most: int = 1024 * 1024,
-    ) -> OutboundAnswer:
-        """Send one request and read its answer, of whatever status. Blocks.
+        max_bytes: int = 1024 * 1024,
+    ) -> OutboundResponse:
+        """Send one request and read its response, of any status. Blocks.
 
         Parameters:
-            timeout: seconds, once each for connecting, for sending and for all of the answer, however slowly it drips. Looking
-                a name up takes as long as the system's resolver does.
-            most: bytes of the answer's body; what is longer is cut.
+            method: the HTTP method.
+            url: the URL, which the guard checks.
+            headers: headers of the request.
+            body: the body; None for none.
+            timeout: seconds, once each for connecting, for sending and for the whole response. Resolving a name is bounded by
+                the resolver of the system.
+            max_bytes: bytes of the response's body; a longer one is cut.
 
         Raises:
-            UnsafeURLError: the guard refuses the URL, or an address that it leads to. Nothing was connected to.
-            NoAnswer: the network failed, or time ran out before the head of the answer was there.
+            UnsafeURLError: the guard refuses the URL, or an address of its host. No connection was made.
+            NoResponseError: the network failed, or a limit was reached before the headers of the response.
         """
         from urllib3 import Timeout
         from urllib3 import exceptions as u3
 
         self._guard.check(url)
         read = urls.parse(url)
-        failed: NoAnswer | None = None
+        failed: NoResponseError | None = None
         try:
-            # The host that was judged is the one connected to: nothing else reads the URL.
-            answer = (
+            # The host that was checked is the one connected to: the URL is not parsed again.
+            response = (
                 self._pool_manager()
                 .connection_from_host(read.host, read.port, read.scheme)
                 .urlopen(
@@ -107,21 +113,23 @@ class Outbound:
                 )
             )
         except (u3.HTTPError, http.client.HTTPException, OSError) as error:
-            failed = _no_answer(error)
+            failed = _no_response(error)
         if failed is not None:
-            # Not chained: the errors of urllib3 show URLs, which can hold secrets.
+            # Not chained: the errors of urllib3 contain URLs, which can contain secrets.
             raise failed
         try:
-            content = answer.read(most + 1, decode_content=False)
-            return OutboundAnswer(answer.status, answer.headers, content[:most], whole=len(content) <= most)
+            content = response.read(max_bytes + 1, decode_content=False)
+            return OutboundResponse(
+                response.status, response.headers, content[:max_bytes], complete=len(content) <= max_bytes
+            )
         except (u3.HTTPError, http.client.HTTPException, OSError):
-            return OutboundAnswer(answer.status, answer.headers, b"", whole=False)
+            return OutboundResponse(response.status, response.headers, b"", complete=False)
         finally:
-            # A connection whose answer was read to its end has gone back by now.
-            answer.close()
+            # A connection whose response was read to its end is back in its pool.
+            response.close()
 
     def close(self) -> None:
-        """Close the connections that are kept. The object can be used again."""
+        """Close the idle connections. The object can be used again."""
         pools, self._pools = self._pools, None
         if pools is not None:
             pools.clear()
@@ -133,56 +141,75 @@ class Outbound:
             import urllib3
 
             trusted = self._ca_certs or os.environ.get("REQUESTS_CA_BUNDLE") or certifi.where()
-            pools = urllib3.PoolManager(_HOSTS, maxsize=_EACH, ca_certs=trusted)
-            pools.pool_classes_by_scheme = _pool_classes(self._guard)
+            pools = urllib3.PoolManager(_MAX_HOSTS, maxsize=_MAX_IDLE_PER_HOST, ca_certs=trusted)
+            pools.pool_classes_by_scheme = pool_classes(_BoundedConnection, guard=self._guard)
             self._pools = pools
         return pools
 
 
-def _pool_classes(guard: URLGuard) -> dict[str, Any]:
-    """Connections for both schemes that lead only where `guard` says, and keep time. Built late: urllib3 loads slowly."""
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that a ``Retry-After`` header asks to wait (RFC 9110, 10.2.3); None without one that can be read."""
+    value = headers.get("Retry-After", "").strip()
+    if value.isascii() and value.isdigit() and len(value) < 10:
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+# -- connections --------------------------------------------------------------------------------------------------------
+
+
+def pool_classes(mixin: type[GuardedConnection], **attributes: Any) -> dict[str, Any]:
+    """Connection pools of urllib3 by URL scheme, whose connections derive from `mixin` and have these class attributes.
+
+    The classes are made when they are needed, because importing urllib3 is slow.
+    """
     import urllib3
 
-    class Plain(_Guarded, urllib3.connection.HTTPConnection):  # type: ignore[misc]
-        pass
-
-    class Secure(_Guarded, urllib3.connection.HTTPSConnection):  # type: ignore[misc]
-        pass
-
-    class PlainPool(urllib3.HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(urllib3.HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    Plain.guard = Secure.guard = guard
-    return {"http": PlainPool, "https": SecurePool}
+    plain = type("PlainConnection", (mixin, urllib3.connection.HTTPConnection), attributes)
+    secure = type("SecureConnection", (mixin, urllib3.connection.HTTPSConnection), attributes)
+    return {
+        "http": type("PlainPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain}),
+        "https": type("SecurePool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure}),
+    }
 
 
-class _Guarded:
-    """What the connections of both schemes have in common. `timeout` is that of the step that comes next."""
+class GuardedConnection:
+    """Mixin for connections of urllib3: they connect only to addresses that `guard` allows; without one, to any.
 
-    guard: URLGuard
+    `timeout` is the limit for connecting, in seconds; all addresses of the host share it.
+    """
+
+    guard: URLGuard | None = None
     sock: Any
     timeout: Any
     port: Any
     socket_options: Any
     _dns_host: str
-    _sent_by = 0.0
 
     def _new_conn(self) -> socket.socket:
+        if self.guard is None:
+            plain: socket.socket = super()._new_conn()  # type: ignore[misc]
+            return plain
         from urllib3 import exceptions as u3
 
-        until = time.monotonic() + self.timeout
+        until = math.inf if self.timeout is None else time.monotonic() + self.timeout
         try:
-            # What is looked up here is what is connected to: nobody asks a name server twice.
-            addresses = self.guard.addresses(self._dns_host, self.port)
-            return _connected(addresses, until, self.socket_options or ())
+            # The addresses that are judged are the ones connected to: the name is not looked up a second time.
+            return _connect(self.guard.addresses(self._dns_host, self.port), until, self.socket_options or ())
         except TimeoutError as error:
-            raise u3.ConnectTimeoutError(self, "the connection did not stand in time") from error
+            raise u3.ConnectTimeoutError(self, "the connection was not established in time") from error
         except OSError as error:
             connection: Any = self
             raise u3.NewConnectionError(connection, f"no connection: {error.strerror or error}") from error
+
+
+class _BoundedConnection(GuardedConnection):
+    """A connection with one time limit each for connecting, sending and the whole answer. `timeout` is that of the next step."""
+
+    _sent_by = 0.0
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         self._sent_by = 0.0
@@ -192,18 +219,18 @@ class _Guarded:
         if self.sock is None:
             self.connect()  # type: ignore[attr-defined]
         self._sent_by = self._sent_by or time.monotonic() + self.timeout
-        for at in range(0, len(data), _PIECE):
-            self.sock.settimeout(_left(self._sent_by))
-            super().send(data[at : at + _PIECE])  # type: ignore[misc]
+        for at in range(0, len(data), _CHUNK_BYTES):
+            self.sock.settimeout(_seconds_left(self._sent_by))
+            super().send(data[at : at + _CHUNK_BYTES])  # type: ignore[misc]
 
     def response_class(self, sock: socket.socket, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
-        answer = http.client.HTTPResponse(sock, *args, **kwargs)
-        answer.fp = io.BufferedReader(_Timed(sock, answer.fp.detach(), time.monotonic() + self.timeout))
-        return answer
+        response = http.client.HTTPResponse(sock, *args, **kwargs)
+        response.fp = io.BufferedReader(_DeadlineReader(sock, response.fp.detach(), time.monotonic() + self.timeout))
+        return response
 
 
-class _Timed(io.RawIOBase):
-    """What a socket receives until a point in time."""
+class _DeadlineReader(io.RawIOBase):
+    """Reads from a socket until a point in time."""
 
     def __init__(self, sock: socket.socket, raw: Any, until: float) -> None:
         self._sock = sock
@@ -214,7 +241,7 @@ class _Timed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        self._sock.settimeout(_left(self._until))
+        self._sock.settimeout(_seconds_left(self._until))
         count: int | None = self._raw.readinto(buffer)
         return count
 
@@ -223,23 +250,25 @@ class _Timed(io.RawIOBase):
         super().close()
 
 
-def _left(until: float) -> float:
+def _seconds_left(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
-        raise TimeoutError("time ran out")
+        raise TimeoutError("the time limit was reached")
     return left
 
 
-def _connected(addresses: list[Address], until: float, options: Iterable[tuple[Any, ...]]) -> socket.socket:
-    """A connection to the first of `addresses` that takes one."""
+def _connect(addresses: list[Address], until: float, options: Iterable[tuple[Any, ...]]) -> socket.socket:
+    """A connection to the first of `addresses` that accepts one; the time is shared out among them."""
     failure: OSError = OSError("no address")
-    for address in addresses[:_TRIES]:
+    addresses = addresses[:_MAX_ADDRESSES]
+    for index, address in enumerate(addresses):
         sock = None
         try:
             sock = socket.socket(address.family, address.kind, address.protocol)
             for option in options:
                 sock.setsockopt(*option)
-            sock.settimeout(_left(until))
+            if until != math.inf:
+                sock.settimeout(_seconds_left(until) / (len(addresses) - index))
             sock.connect(address.sockaddr)
             return sock
         except OSError as error:
@@ -249,17 +278,19 @@ def _connected(addresses: list[Address], until: float, options: Iterable[tuple[A
     raise failure
 
 
-def _no_answer(error: Exception) -> NoAnswer:
-    """What went wrong, in one line that shows no URL: a URL can hold secrets."""
+def _no_response(error: Exception) -> NoResponseError:
+    """The failure in one line without URLs, which can contain secrets."""
     from urllib3 import exceptions as u3
 
     if isinstance(error, u3.NewConnectionError):
-        below = error.__cause__
-        return NoAnswer(f"could not connect: {getattr(below, 'strerror', None) or type(below).__name__}", sent=False)
+        cause = error.__cause__
+        return NoResponseError(
+            f"could not connect: {getattr(cause, 'strerror', None) or type(cause).__name__}", sent=False
+        )
     if isinstance(error, u3.ConnectTimeoutError):
-        return NoAnswer("the connection did not stand in time", sent=False)
+        return NoResponseError("the connection was not established in time", sent=False)
     if isinstance(error, u3.SSLError):
-        return NoAnswer("no TLS connection: the certificate or the protocol is not accepted", sent=False)
-    if isinstance(error, u3.TimeoutError) or any(isinstance(below, TimeoutError) for below in (error, *error.args)):
-        return NoAnswer("no answer came in time", sent=True)
-    return NoAnswer("the connection broke before an answer came", sent=True)
+        return NoResponseError("no TLS connection: the certificate or the TLS version is not accepted", sent=False)
+    if isinstance(error, u3.TimeoutError) or any(isinstance(one, TimeoutError) for one in (error, *error.args)):
+        return NoResponseError("no response arrived in time", sent=True)
+    return NoResponseError("the connection broke before a response arrived", sent=True)

@@ -1,9 +1,9 @@
-"""Which URLs a server may call because somebody else says so: webhooks, key sets, cards (spec 13.2, 14.1.1).
+"""Which URLs named by peers a server may call: webhooks, key sets, cards (spec 13.2, 14.1.1).
 
-A peer that names a URL makes this server send a request from inside its own network. So what is private, reserved or
-written in a misleading way is refused, twice: by its text when it is handed in (`URLGuard.check`, no network is used), and by
-its addresses when a connection is made (`URLGuard.addresses`; only what it gives is ever connected to, see `outbound`). What a
-name resolved to in between therefore does not matter. This room makes no connection.
+A peer that names a URL makes this server send a request from inside its own network (server-side request forgery). So private,
+reserved and ambiguous hosts are refused twice: by the text of the URL when it is received (`URLGuard.check`, without a network),
+and by the addresses when a connection is made (`URLGuard.addresses`). Connections are made only to the addresses that were checked,
+so a name that resolves differently later has no effect. This module makes no connection.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver: TypeAlias = Callable[..., Iterable[tuple[Any, Any, int, str, Any]]]
 
 _MAX_LENGTH = 2048
-#: What an operator can do about a private host.
+#: How an operator can allow a private host.
 _PERMIT = "URLGuard(allow=['the host']) permits it"
-#: Names that mean something inside a network only (RFC 6761, 6762, 8375 and custom).
+#: Names of private networks (RFC 6761, 6762, 8375 and custom).
 _LOCAL = (".localhost", ".localdomain", ".local", ".internal", ".intranet", ".private", ".corp", ".lan", ".home.arpa")
 
 _PRIVATE_V4 = tuple(
@@ -35,7 +35,7 @@ _PRIVATE_V4 = tuple(
         "10.0.0.0/8",
         "100.64.0.0/10",
         "127.0.0.0/8",
-        "168.63.129.16/32",  # public by its number, and the host of every virtual machine in Azure
+        "168.63.129.16/32",  # a public address, and the host of every virtual machine in Azure
         "169.254.0.0/16",
         "172.16.0.0/12",
         "192.0.0.0/24",
@@ -48,17 +48,17 @@ _PRIVATE_V4 = tuple(
         "224.0.0.0/3",
     )
 )
-#: The only IPv6 addresses that are routed everywhere, and those among them that are not.
+#: The globally routed IPv6 addresses, and the ranges among them that are not.
 _PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
 _PRIVATE_V6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20")))
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _6TO4 = ipaddress.IPv6Network("2002::/16")
-#: The middle of an interface id that holds an IPv4 address (ISATAP, RFC 5214).
+#: The middle of an interface id that contains an IPv4 address (ISATAP, RFC 5214).
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 class Address(NamedTuple):
-    """Where to connect to: what `socket.socket` and `socket.socket.connect` take."""
+    """An address to connect to: the arguments of `socket.socket` and `socket.socket.connect`."""
 
     family: int
     kind: int
@@ -67,18 +67,18 @@ class Address(NamedTuple):
 
 
 class URLGuard:
-    """Judges the URLs that a server is asked to call. Safe from many threads.
+    """Checks the URLs that peers ask a server to call. Safe from many threads.
 
     Parameters:
-        allow: what may be called though it is private: host names (``hooks.internal``; ``*.hooks.internal`` for all below
-            it), addresses and networks (``10.2.0.0/16``). An allowed name may have any address.
-        deny: what may not be called though it is public, in the same forms: addresses of your own, for example.
+        allow: private hosts that may be called: names (``hooks.internal``; ``*.hooks.internal`` for all below it), addresses and
+            networks (``10.2.0.0/16``). An allowed name may have any address.
+        deny: public hosts that may not be called, in the same forms; for example addresses of your own.
         schemes: ``("https",)`` refuses unencrypted calls.
-        ports: the only ports that may be called; None: all.
-        resolve: stands in for `socket.getaddrinfo`.
+        ports: the only ports that may be called; None allows all.
+        resolve: used in place of `socket.getaddrinfo`.
 
     Raises:
-        ValueError: an entry that is neither a name nor a network.
+        ValueError: an entry is neither a name nor an address nor a network.
     """
 
     def __init__(
@@ -90,19 +90,19 @@ class URLGuard:
         ports: Iterable[int] | None = None,
         resolve: Resolver | None = None,
     ) -> None:
-        self._allowed = _Places(allow)
-        self._denied = _Places(deny)
+        self._allowed = AddressRules(allow)
+        self._denied = AddressRules(deny)
         self._schemes = frozenset(schemes)
         self._ports = None if ports is None else frozenset(ports)
         self._resolve = resolve
-        #: Host and port of what is called in any case.
+        #: Hosts and ports that are always allowed.
         self._trusted: frozenset[tuple[str, int]] = frozenset()
 
     def check(self, url: str) -> None:
-        """See that the text of `url` names nothing that may not be called. A name is not looked up: see `addresses`.
+        """Check the text of `url`. A name is not resolved; see `addresses`.
 
         Raises:
-            UnsafeURLError: it does, or it is written in a way that two readers may understand differently.
+            UnsafeURLError: the URL may not be called, or two parsers may read it differently.
         """
         if not isinstance(url, str) or len(url) > _MAX_LENGTH:
             raise UnsafeURLError(f"must be text of at most {_MAX_LENGTH} characters")
@@ -111,35 +111,35 @@ class URLGuard:
             raise UnsafeURLError(f"must begin with {' or '.join(f'{one}://' for one in sorted(self._schemes))}")
         if (read.host, read.port) not in self._trusted:
             self._check_port(read.port)
-            self._check_host(_normal(read.host))
+            self._check_host(_normalize(read.host))
 
     def trusting(self, *named: str) -> URLGuard:
-        """This guard, which lets URLs through besides that have the host and port of one of those `named`.
+        """A copy of this guard that also allows the hosts and ports of the URLs `named`.
 
         Raises:
-            UnsafeURLError: one of them cannot be read.
+            UnsafeURLError: one of them cannot be parsed.
         """
         other = copy.copy(self)
         other._trusted = self._trusted | {urls.parse(url).origin[1:] for url in named}
         return other
 
     def addresses(self, host: str, port: int) -> list[Address]:
-        """Look `host` up: where a connection to it may go. Blocks as long as the resolver does.
+        """Resolve `host`: the addresses to which a connection may be made. Blocks as long as the resolver does.
 
         Raises:
-            UnsafeURLError: the host, or one of its addresses, may not be called.
-            OSError: it has no address.
+            UnsafeURLError: the host or one of its addresses may not be called.
+            OSError: the host has no address.
         """
         trusted = (host.strip("[]").lower(), port) in self._trusted
         if not trusted:
             self._check_port(port)
-        host = _normal(host)
+        host = _normalize(host)
         anywhere = not trusted and self._check_host(host)
         found = (self._resolve or socket.getaddrinfo)(host, port, 0, socket.SOCK_STREAM)
         addresses = [Address(family, kind, protocol, sockaddr) for family, kind, protocol, _, sockaddr in found]
         for address in () if trusted else addresses:
-            # One bad address among good ones is the sign of a name made for this.
-            self._check_address(_address(address.sockaddr[0]), named=anywhere)
+            # One private address among public ones is the sign of an attack.
+            self._check_address(_parse_address(address.sockaddr[0]), named=anywhere)
         if not addresses:
             raise OSError("the host has no address")
         return addresses
@@ -149,35 +149,35 @@ class URLGuard:
             raise UnsafeURLError("names a port that may not be called")
 
     def _check_host(self, host: str) -> bool:
-        """See that the name, or the address that it is, may be called; True where it is allowed by its name."""
+        """Check a name or an address literal; True if the host is allowed by its name."""
         address = urls.literal(host)
         if address is not None:
             self._check_address(_unmapped(address))
             return False
-        if self._denied.name(host):
+        if self._denied.matches_name(host):
             raise UnsafeURLError("names a host that may not be called")
-        if self._allowed.name(host):
+        if self._allowed.matches_name(host):
             return True
         if "." not in host or f".{host}".endswith(_LOCAL):
             raise UnsafeURLError("names a host of a private network", hint=_PERMIT)
         return False
 
     def _check_address(self, address: IPAddress, *, named: bool = False) -> None:
-        if any(map(self._denied.address, (address, *_within(address)))):
+        if any(map(self._denied.matches_address, (address, *_embedded_ipv4(address)))):
             raise UnsafeURLError("leads to an address that may not be called")
-        if not named and is_private(address) and not self._allowed.address(address):
+        if not named and is_private(address) and not self._allowed.matches_address(address):
             raise UnsafeURLError("leads to an address that is private or reserved", hint=_PERMIT)
 
 
-class _Places:
-    """Host names and networks, as a deployer lists them."""
+class AddressRules:
+    """A list of host names, addresses and networks."""
 
     def __init__(self, entries: Iterable[str]) -> None:
         if isinstance(entries, str):
             raise TypeError("give a list of hosts and networks, not one string")
         self._networks: list[IPNetwork] = []
         self._names: set[str] = set()
-        self._ends: list[str] = []
+        self._suffixes: list[str] = []
         for entry in entries:
             self._add(entry.strip().lower())
 
@@ -193,22 +193,22 @@ class _Places:
         if name == entry:
             self._names.add(name)
         else:
-            self._ends.append("." + name)
+            self._suffixes.append("." + name)
 
-    def name(self, host: str) -> bool:
+    def matches_name(self, host: str) -> bool:
         """`host` is listed by its name."""
-        return host in self._names or any(map(host.endswith, self._ends))
+        return host in self._names or any(map(host.endswith, self._suffixes))
 
-    def address(self, address: IPAddress) -> bool:
-        """`address` is in a network that is listed."""
+    def matches_address(self, address: IPAddress) -> bool:
+        """`address` is in a listed network."""
         return any(address.version == network.version and address in network for network in self._networks)
 
 
 def is_private(address: IPAddress) -> bool:
-    """`address` is not one that belongs to a single host of the public internet, however it is wrapped up."""
+    """`address` is not the public address of one host, in any of the forms that embed an IPv4 address."""
     if isinstance(address, ipaddress.IPv4Address):
         return any(address in network for network in _PRIVATE_V4)
-    inside = _within(address)
+    inside = _embedded_ipv4(address)
     if any(map(is_private, inside)):
         return True
     if inside and address in _NAT64:
@@ -216,30 +216,30 @@ def is_private(address: IPAddress) -> bool:
     return address not in _PUBLIC_V6 or any(address in network for network in _PRIVATE_V6)
 
 
-def _within(address: IPAddress) -> list[ipaddress.IPv4Address]:
-    """The IPv4 addresses that packets to an IPv6 address may end at."""
+def _embedded_ipv4(address: IPAddress) -> list[ipaddress.IPv4Address]:
+    """The IPv4 addresses that packets to an IPv6 address may be delivered to."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
     number = int(address)
     if address in _6TO4:
         return [ipaddress.IPv4Address(number >> 80 & 0xFFFFFFFF)]
-    # Translated and compatible ones have it at their end, as has the well-known prefix of NAT64.
+    # Translated and compatible addresses have it at their end, as does the well-known prefix of NAT64.
     if number >> 64 == 0 or address in _NAT64 or number >> 32 & 0xFFFFFFFF in _ISATAP:
         return [ipaddress.IPv4Address(number & 0xFFFFFFFF)]
     return []
 
 
-def _normal(host: str) -> str:
+def _normalize(host: str) -> str:
     return host.strip("[]").lower().removesuffix(".")
 
 
-def _address(text: str) -> IPAddress:
+def _parse_address(text: str) -> IPAddress:
     try:
         return _unmapped(ipaddress.ip_address(text))
     except ValueError:
-        raise UnsafeURLError("leads to an address that cannot be understood") from None
+        raise UnsafeURLError("leads to an address that cannot be parsed") from None
 
 
 def _unmapped(address: IPAddress) -> IPAddress:
-    """The IPv4 address that an IPv6 address maps: to the system the two are one and the same."""
+    """The IPv4 address that an IPv6 address maps, which the system treats as the same."""
     return getattr(address, "ipv4_mapped", None) or address

@@ -1,6 +1,6 @@
 """The four operations on push configurations, and the one that comes with a send: checks, then the store (spec 3.1.7-3.1.10).
 
-What is delivered to them, and how, is not known here.
+Delivery is the business of `delivery` and `outbox`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from a2a_sync.errors import (
     TaskNotFoundError,
     UnsafeURLError,
 )
-from a2a_sync.limits import Limits
 from a2a_sync.operations import CallContext, Webhook
-from a2a_sync.outbound.urlguard import URLGuard
-from a2a_sync.stores.base import Owner
-from a2a_sync.stores.webhooks import StoredWebhook, TooManyWebhooks, Webhooks
+from a2a_sync.push.options import PushOptions
+from a2a_sync.stores.base import Owner, StoredWebhook, TooManyWebhooks, Webhooks
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
     WEBHOOK_DISABLED,
@@ -36,30 +34,28 @@ from a2a_sync.types import (
 logger = get_logger(__name__)
 
 #: The longest id, token and credentials, in characters.
-_LONGEST_ID = 255
-_LONGEST_SECRET = 8192
+_MAX_ID_LENGTH = 255
+_MAX_SECRET_LENGTH = 8192
 _SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
-_MOST_SCHEMES = 10
+_MAX_SCHEMES = 10
 
 
 class PushConfigs:
-    """Push configurations as callers see them. Each operation takes the caller's scope first.
+    """The operations on push configurations. Each takes the owner of the task first.
 
-    `on_set` is called with scope and task when one was set by itself; one that comes with a send is set when its run begins.
+    `on_set` is called with owner and task id after `create`; a configuration that comes with a send is set when its run begins.
 
     Raises (from every operation):
         TaskNotFoundError: there is no such task, or no such configuration of it, in the scope.
-        InvalidParamsError: the request says something that cannot be.
+        InvalidParamsError: the request is invalid.
     """
 
-    def __init__(
-        self, webhooks: Webhooks, guard: URLGuard, limits: Limits, *, on_set: Callable[[Owner, str], None]
-    ) -> None:
+    def __init__(self, webhooks: Webhooks, options: PushOptions, *, on_set: Callable[[Owner, str], None]) -> None:
         self._webhooks = webhooks
-        self._guard = guard
+        self._guard = options.url_guard
         self._on_set = on_set
-        self._most = limits.push_configs
-        self.methods: Mapping[op.Operation, Callable[[Owner, Any, CallContext], Any]] = {
+        self._most = options.max_configs
+        self.methods: Mapping[op.AnyOperation, Callable[[Owner, Any, CallContext], Any]] = {
             op.CREATE_PUSH_CONFIG: self.create,
             op.GET_PUSH_CONFIG: self.get,
             op.LIST_PUSH_CONFIGS: self.list,
@@ -69,7 +65,7 @@ class PushConfigs:
     def create(
         self, scope: Owner, request: TaskPushNotificationConfig, context: CallContext
     ) -> TaskPushNotificationConfig:
-        """CreateTaskPushNotificationConfig (spec 3.1.7): added to the task, or in place of the one with its id."""
+        """CreateTaskPushNotificationConfig (spec 3.1.7): added to the task, or replaces the one with its id."""
         if not request.task_id:
             raise InvalidParamsError.at("taskId", "is required")
         self.check(request)
@@ -84,28 +80,28 @@ class PushConfigs:
     def get(
         self, scope: Owner, request: GetTaskPushNotificationConfigRequest, context: CallContext
     ) -> TaskPushNotificationConfig:
-        """GetTaskPushNotificationConfig (spec 3.1.8); without an id the task's first."""
+        """GetTaskPushNotificationConfig (spec 3.1.8); without an id the first one of the task."""
         for webhook in self._webhooks.of_task(scope, request.task_id):
             if request.id in ("", webhook.id):
-                return _shown(webhook)
+                return _as_config(webhook)
         raise TaskNotFoundError("Push notification configuration not found")
 
     def list(
         self, scope: Owner, request: ListTaskPushNotificationConfigsRequest, context: CallContext
     ) -> ListTaskPushNotificationConfigsResponse:
-        """ListTaskPushNotificationConfigs (spec 3.1.9): in the order in which they were added, by default all of them."""
+        """ListTaskPushNotificationConfigs (spec 3.1.9): in the order of their creation; all of them without a page size."""
         if request.page_size < 0:
             raise InvalidParamsError.at("pageSize", "must not be negative")
         after = _read_page_token(request.page_token)
         found = [known for known in self._webhooks.of_task(scope, request.task_id) if known.number > after]
         page = found[: request.page_size or None]
         return ListTaskPushNotificationConfigsResponse(
-            configs=tuple(map(_shown, page)),
+            configs=tuple(map(_as_config, page)),
             next_page_token=str(page[-1].number) if len(page) < len(found) else "",
         )
 
     def delete(self, scope: Owner, request: DeleteTaskPushNotificationConfigRequest, context: CallContext) -> None:
-        """DeleteTaskPushNotificationConfig (spec 3.1.10); a second time too."""
+        """DeleteTaskPushNotificationConfig (spec 3.1.10). Idempotent."""
         self._webhooks.delete(scope, request.task_id, request.id)
 
     # -- with a send --
@@ -113,9 +109,9 @@ class PushConfigs:
     def of_send(
         self, scope: Owner, config: TaskPushNotificationConfig, context: CallContext, task_id: str, *, create: bool
     ) -> Webhook:
-        """The webhook that a send on `task_id` brings, after `check`. Without an id it gets the task's.
+        """The webhook in a send on `task_id`, after `check`. Without an id it gets that of the task.
 
-        So a client that names its webhook in each message of a conversation is told of everything once.
+        So a client that names its webhook in each message of a conversation gets each notification once.
         """
         config = replace(config, id=config.id or task_id, task_id=task_id, tenant=scope.tenant, metadata={})
         if not create:
@@ -127,18 +123,18 @@ class PushConfigs:
     # -- checks --
 
     def check(self, config: TaskPushNotificationConfig, at: str = "") -> None:
-        """See that a configuration can be kept and used; `at` is where it stands in its request."""
+        """Check that a configuration can be stored and used; `at` is the path of the configuration in the request."""
         try:
             self._guard.check(config.url)
         except UnsafeURLError as refused:
             logger.warning("refused a webhook: its URL %s%s", refused, refused.hint and f" ({refused.hint})")
             raise InvalidParamsError.at(f"{at}url", str(refused)) from None
-        if len(config.id) > _LONGEST_ID or not config.id.isprintable():
-            raise InvalidParamsError.at(f"{at}id", f"must be at most {_LONGEST_ID} printable characters")
+        if len(config.id) > _MAX_ID_LENGTH or not config.id.isprintable():
+            raise InvalidParamsError.at(f"{at}id", f"must be at most {_MAX_ID_LENGTH} printable characters")
         _check_secret(config.token, f"{at}token")
         if config.authentication is not None:
             schemes = (config.authentication.scheme, *config.authentication.other_schemes)
-            if len(schemes) > _MOST_SCHEMES or not all(map(_SCHEME.fullmatch, schemes)):
+            if len(schemes) > _MAX_SCHEMES or not all(map(_SCHEME.fullmatch, schemes)):
                 raise InvalidParamsError.at(
                     f"{at}authentication.scheme", "must be the name of an HTTP scheme, or at most ten in 0.3"
                 )
@@ -149,35 +145,39 @@ class PushConfigs:
 
 
 class NoPushConfigs:
-    """The same for an agent that sends no push notifications: everything is refused (spec 3.3.4)."""
+    """The operations of an agent without push notifications: all are refused (spec 3.3.4)."""
 
     def __init__(self) -> None:
         operations = (op.CREATE_PUSH_CONFIG, op.GET_PUSH_CONFIG, op.LIST_PUSH_CONFIGS, op.DELETE_PUSH_CONFIG)
-        self.methods: Mapping[op.Operation, Callable[[Owner, Any, CallContext], Any]] = dict.fromkeys(
+        self.methods: Mapping[op.AnyOperation, Callable[[Owner, Any, CallContext], Any]] = dict.fromkeys(
             operations, self.refuse
         )
 
     def refuse(self, *_: object, **__: object) -> Any:
-        """What every operation does."""
+        """Every operation.
+
+        Raises:
+            PushNotificationNotSupportedError: always.
+        """
         raise PushNotificationNotSupportedError()
 
     check = of_send = refuse
 
 
-def _shown(webhook: StoredWebhook) -> TaskPushNotificationConfig:
+def _as_config(webhook: StoredWebhook) -> TaskPushNotificationConfig:
     if not webhook.disabled:
         return webhook.config
     return replace(webhook.config, metadata={WEBHOOK_DISABLED: webhook.disabled})
 
 
 def _check_secret(text: str, member: str) -> None:
-    """What goes into a header must fit into one."""
-    if len(text) > _LONGEST_SECRET or not (text.isascii() and text.isprintable()) or text != text.strip():
-        raise InvalidParamsError.at(member, f"must be at most {_LONGEST_SECRET} printable ASCII characters")
+    """Check that a text can be sent in a header."""
+    if len(text) > _MAX_SECRET_LENGTH or not (text.isascii() and text.isprintable()) or text != text.strip():
+        raise InvalidParamsError.at(member, f"must be at most {_MAX_SECRET_LENGTH} printable ASCII characters")
 
 
 def _read_page_token(token: str) -> int:
-    """The place of the last configuration that was shown."""
+    """The number of the last configuration on the page before."""
     if token and not (token.isascii() and token.isdigit() and len(token) < 10):
         raise InvalidParamsError.at("pageToken", "is not a token of this server")
     return int(token or 0)

@@ -1,6 +1,6 @@
-"""What is posted to a webhook: the body in the form of the version that it was set in, and the headers (spec 4.3.3).
+"""The notifications of a webhook: their bodies, in the version in which it was set, and their headers (spec 4.3.3).
 
-1.0 is told of each event, as in a stream. 0.3 is told of each new status by the whole task. Nothing is posted here.
+A webhook of 1.0 gets each event, as in a stream; one of 0.3 gets the whole task at each new status.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import NamedTuple, TypeAlias
 
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_TOKEN, VERSION
 from a2a_sync.codec import by_version
+from a2a_sync.errors import A2AError
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import StreamItem
-from a2a_sync.stores.base import StoredTask, TaskStore
-from a2a_sync.stores.webhooks import StoredWebhook
+from a2a_sync.stores.base import StoredTask, StoredWebhook, TaskStore
 from a2a_sync.telemetry import tracing
 from a2a_sync.types import JSON, Task, TaskPushNotificationConfig, TaskStatusUpdateEvent
 
-#: Metadata of a task that stands for something too large to be posted.
+#: Metadata of a task that replaces a notification that is too large.
 SHORTENED = "urn:a2a-sync:push:shortened"
 
 _MEDIA_TYPES = {"1.0": "application/a2a+json"}
@@ -26,14 +26,14 @@ _MEDIA_TYPES = {"1.0": "application/a2a+json"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushRequest:
-    """A notification that is due, as a sender gets it. Its repr shows neither secrets nor content.
+    """A notification that is due, as a sender gets it. Its repr shows neither secrets nor contents.
 
     Parameters:
         task_id: the task that it is about.
         config: the webhook: its URL, id, token and credentials.
         headers: the HTTP headers that a receiver expects, with credentials and signature.
         body: the JSON to deliver.
-        timeout: seconds that one delivery may take (`Limits.push_timeout`).
+        timeout: seconds that one delivery may take (`PushOptions.timeout`).
     """
 
     task_id: str
@@ -43,12 +43,12 @@ class PushRequest:
     timeout: float
 
 
-class PushRefusedError(Exception):
+class PushRefusedError(A2AError):
     """Raised by a sender of the application: a receiver refused a notification.
 
     Parameters:
         reason: a short text without secrets. It is logged, and the owner of the webhook can read it once that is disabled.
-        retry_after: seconds until the next attempt, at least; `Limits.push_longest_pause` at most.
+        retry_after: seconds until the next attempt, at least; `PushOptions.max_backoff` at most.
         permanent: no further attempt: the webhook is disabled at once.
     """
 
@@ -64,14 +64,14 @@ PushSender: TypeAlias = Callable[[PushRequest], None]
 
 
 class Notification(NamedTuple):
-    """One post: the number of the last entry that it tells of, and its body, None where there is nothing to tell."""
+    """One post: the number of the last entry that it covers, and its body, None where that entry is not posted."""
 
     number: int
     body: bytes | None
 
 
 class Notifications:
-    """Makes the bodies for one store's tasks; none is larger than `most` bytes, tasks carry `history` messages at most."""
+    """Makes the bodies for one store's tasks; none is larger than `most` bytes, tasks have at most `history` messages."""
 
     def __init__(self, store: TaskStore, *, most: int, history: int) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class Notifications:
         self._history = history
 
     def of_entry(self, webhook: StoredWebhook, entry: Entry) -> Notification:
-        """What a webhook is told of an entry of its task's log."""
+        """The notification of an entry of the task's log."""
         if not entry.streamed:
             return Notification(entry.number, None)
         if webhook.version != "0.3":
@@ -87,12 +87,12 @@ class Notifications:
             return Notification(entry.number, self._bounded(webhook, body, lambda: self._load(webhook).task))
         if not isinstance(entry.event, TaskStatusUpdateEvent):
             return Notification(entry.number, None)
-        # What else the task holds may be newer than its status here; the next notification is about that one.
+        # The rest of the task may be newer than this status; the next notification is about that.
         task = replace(self._load(webhook).task, status=entry.event.status)
         return Notification(entry.number, self._of_task(webhook, task))
 
     def of_task(self, webhook: StoredWebhook) -> Notification:
-        """The task as it is now."""
+        """A notification with the task as it is now."""
         stored = self._load(webhook)
         return Notification(stored.version, self._of_task(webhook, stored.task))
 
@@ -103,7 +103,7 @@ class Notifications:
         return self._bounded(webhook, _written(webhook, task), lambda: task)
 
     def _bounded(self, webhook: StoredWebhook, body: bytes, task: Callable[[], Task]) -> bytes:
-        """`body`, or where it is too large the task without what makes it so: its client can get it."""
+        """`body`, or where that is too large the task without artifacts and history: the client can read these."""
         if len(body) <= self._most:
             return body
         marked: dict[str, JSON] = {SHORTENED: len(body)}
@@ -122,7 +122,7 @@ def _written(webhook: StoredWebhook, task: Task) -> bytes:
 
 
 def headers(webhook: StoredWebhook, number: int) -> dict[str, str]:
-    """The headers of a notification that tells of entry `number`, with the secrets of the webhook."""
+    """The headers of the notification of entry `number`, with the secrets of the webhook."""
     config = webhook.config
     written = {
         **tracing.outgoing(),
@@ -133,7 +133,7 @@ def headers(webhook: StoredWebhook, number: int) -> dict[str, str]:
     if config.token:
         written[NOTIFICATION_TOKEN] = config.token
     authentication = config.authentication
-    # A scheme alone says nothing.
+    # A scheme alone is no authentication.
     if authentication is not None and authentication.credentials:
         written["Authorization"] = f"{authentication.scheme} {authentication.credentials}"
     return written

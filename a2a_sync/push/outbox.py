@@ -1,8 +1,8 @@
-"""When webhooks are told: after each entry of their tasks, after a pause, and after the process that told them has died.
+"""Schedules deliveries to webhooks: after each entry of their tasks, after a backoff, and after the process that held them has died.
 
-One thread decides, and looks at the store for it; the posts are made on others, one webhook at a time on each. A webhook
-whose receiver hangs takes one of them, and all those of one receiver, or of receivers in trouble, only some: so the rest
-goes on. Nothing here waits for a receiver, and no run waits for anything here.
+One thread schedules, and reads the store for that. The posts are made on other threads, one webhook at a time on each. A receiver
+that hangs blocks one of these, and all webhooks of one receiver, or of unreliable receivers, get only some of them, so the others go
+on. The scheduler waits for no receiver, and no run waits for the scheduler.
 """
 
 from __future__ import annotations
@@ -13,340 +13,340 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from a2a_sync.concurrency.background import start_thread
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.pool import WorkerPool
-from a2a_sync.concurrency.quotas import Quotas
-from a2a_sync.engine.hub import EventHub
+from a2a_sync.engine.components import Component
+from a2a_sync.engine.engine import Engine
 from a2a_sync.errors import AgentError, OverloadedError, TaskNotFoundError
-from a2a_sync.lifecycle import Entry
-from a2a_sync.limits import Limits
 from a2a_sync.push.delivery import Delivery, Turn
-from a2a_sync.push.line import Line
-from a2a_sync.stores.base import Owner, TaskStore
-from a2a_sync.stores.webhooks import StoredWebhook
+from a2a_sync.push.fairqueue import FairQueue
+from a2a_sync.push.options import PushOptions
+from a2a_sync.stores.base import Owner, StoredWebhook, TaskBatch
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.telemetry.tracing import outgoing, traced
 
 logger = get_logger(__name__)
 
-#: Another process that tells of an entry is most likely the one that tells the webhooks too: it gets so many seconds.
-_OTHERS_FIRST = 0.3
-#: A task that tells of many entries is looked at no more often than that, in seconds.
-_BREATH = 0.02
-#: Tasks that others tell of are looked at one by one, up to so many.
-_MANY = 50
-#: Webhooks that are read at once of those that are due.
-_SCAN = 1000
-#: When to look again after a fault of the store, in seconds.
+#: The process that stored an entry most likely delivers it as well: others wait so many seconds.
+_REMOTE_DELAY = 0.3
+#: The webhooks of a task with many entries are checked no more often than that, in seconds.
+_MIN_CHECK_INTERVAL = 0.02
+#: So many tasks that other processes have written to are checked one by one; more of them by a scan.
+_MAX_SINGLE_CHECKS = 50
+#: Due webhooks that a scan reads at once.
+_SCAN_LIMIT = 1000
+#: When to retry after a fault of the store, in seconds.
 _AFTER_FAULT = 5.0
-#: How long `Outbox.close` waits for the posts that go on, in seconds.
-_FAREWELL = 1.0
+#: How long `Outbox.close` waits for posts in progress, in seconds.
+_CLOSE_TIMEOUT = 1.0
 
 
-class _Ear:
-    """Listens to one task for the outbox."""
+class TaskListener:
+    """Requests a check of the webhooks of one task when that has new entries."""
 
-    __slots__ = ("_inbox", "looked", "near", "scope", "task_id", "trace", "waiting")
+    __slots__ = ("_mailbox", "checked_at", "local", "scope", "task_id", "trace", "waiting")
 
-    def __init__(self, inbox: _Inbox, scope: Owner, task_id: str) -> None:
-        self._inbox = inbox
+    def __init__(self, mailbox: _Mailbox, scope: Owner, task_id: str) -> None:
+        self._mailbox = mailbox
         self.scope = scope
         self.task_id = task_id
-        #: It is in the inbox.
+        #: It is in the mailbox.
         self.waiting = False
-        #: What was heard came from this process.
-        self.near = False
-        #: When it was looked at, or is going to be.
-        self.looked = float("-inf")
+        #: New entries were stored by this process.
+        self.local = False
+        #: When the task was checked, or is going to be.
+        self.checked_at = float("-inf")
         self.trace: dict[str, str] = {}
 
-    def offer(self, entries: Sequence[Entry], ended: bool) -> None:
-        self.call(near=bool(entries))
+    def offer(self, batch: TaskBatch) -> None:
+        self.request_check(local=batch.local and bool(batch.entries))
 
-    def call(self, *, near: bool) -> None:
-        """Have the task looked at."""
-        if near:
-            self.near = True
+    def hint(self) -> None:
+        self.request_check(local=False)
+
+    def request_check(self, *, local: bool) -> None:
+        """Have the scheduler check the webhooks of the task."""
+        if local:
+            self.local = True
             self.trace = outgoing() or self.trace
         if not self.waiting:
             self.waiting = True
-            self._inbox.put(self)
+            self._mailbox.put(self)
 
     def fail(self, error: AgentError) -> None:
-        """Nothing was stored, so there is nothing to tell."""
+        """Nothing was stored, so nothing is pending."""
 
     def stop(self) -> None:
-        """The outbox is closed by itself."""
+        """The outbox has a lifecycle of its own."""
 
 
-class _Inbox:
-    """What the deciding thread has to look at, put there by others."""
+class _Mailbox:
+    """Work for the scheduling thread, from other threads."""
 
     def __init__(self) -> None:
-        self.bell = threading.Event()
-        #: There is nothing to do right now.
-        self.quiet = threading.Event()
-        self.ears: deque[_Ear] = deque()
+        self.wake = threading.Event()
+        #: No work is pending.
+        self.idle = threading.Event()
+        self.listeners: deque[TaskListener] = deque()
         self.turns: deque[tuple[StoredWebhook, Turn]] = deque()
 
-    def put(self, ear: _Ear) -> None:
-        self.ears.append(ear)
-        self.quiet.clear()
-        self.bell.set()
+    def put(self, listener: TaskListener) -> None:
+        self.listeners.append(listener)
+        self.idle.clear()
+        self.wake.set()
 
     def end(self, webhook: StoredWebhook, turn: Turn) -> None:
         self.turns.append((webhook, turn))
-        self.bell.set()
+        self.wake.set()
 
 
-class Outbox:
-    """See the module. `enter` makes this process known as one that is alive, where the store is shared.
+class Outbox(Component):
+    """The component of `engine` that posts notifications. `count` is called with the outcome of each post.
 
-    The thread is started by `start` and `follow`; a forked child starts its own.
+    The webhooks that are due are read every `Limits.store_poll_interval` seconds. The thread is started by `start` and `follow`; a forked child starts its own.
     """
 
-    def __init__(
-        self,
-        store: TaskStore,
-        hub: EventHub,
-        delivery: Delivery,
-        limits: Limits,
-        quotas: Quotas,
-        *,
-        enter: Callable[[], None] | None = None,
-    ) -> None:
-        self._store = store
-        self._hub = hub
-        self._delivery = delivery
-        self._limits = limits
-        self._quotas = quotas
-        self._enter = enter
+    def __init__(self, engine: Engine, options: PushOptions, *, count: Callable[[str], None] | None = None) -> None:
+        self._store = engine.store
+        self._hub = engine.hub
+        self._delivery = Delivery(
+            engine.store, options, max_history_length=engine.limits.max_history_length, count=count
+        )
+        self._options = options
+        self._poll_interval = engine.limits.store_poll_interval
+        self._quotas = engine.quotas
+        self._join = engine.membership.join if engine.membership is not None else None
         self._closed = False
-        # A thread tells that its turn has ended a moment before it takes the next one.
-        most = limits.push_deliveries
-        self._pool = WorkerPool(threads=most, waiting=most, leftovers=0, name="a2a-push")
+        engine.runs.on_begun = self.follow
+        # The runs write what is still to be posted, so they end first.
+        engine.register(self, before=engine.runs)
+        # A thread reports the end of its turn a moment before it is free for the next one.
+        most = options.max_concurrent_deliveries
+        self._pool = WorkerPool(threads=most, max_queued=most, max_abandoned=0, name="a2a-push")
         self.renew()
         renew_in_child(self)
 
     def renew(self) -> None:
-        """Begin anew in a forked child."""
+        """In a forked child: the thread and its state are the parent's."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._inbox = _Inbox()
-        self._ears: dict[str, _Ear] = {}
+        self._mailbox = _Mailbox()
+        self._listeners: dict[str, TaskListener] = {}
         self._name = secrets.token_hex(4)
-        # From here on known to the deciding thread only.
-        self._line = Line(self._limits.push_deliveries, self._quotas)
+        # The rest is used by the scheduling thread only.
+        self._queue = FairQueue(self._options.max_concurrent_deliveries, self._quotas)
         self._timers: list[tuple[float, str, Owner]] = []
-        self._set: dict[str, float] = {}
+        self._check_times: dict[str, float] = {}
         self._next_scan = 0.0
 
     # -- from any thread --
 
-    def start(self) -> None:
-        """Tell what there is to tell from now on, if that has not begun. Cheap then."""
+    def start(self) -> bool:
         if self._thread is not None or self._closed:
-            return
+            return True
         with self._lock:
             if self._thread is None:
-                self._thread = start_thread("a2a-outbox", _decide, weakref.ref(self), self._inbox.bell)
+                self._thread = start_thread("a2a-outbox", _schedule, weakref.ref(self), self._mailbox.wake)
+            return self._thread is not None
 
     def follow(self, scope: Owner, task_id: str) -> None:
-        """A webhook of this task was set, or a run on it has begun: look at it now, and listen to it."""
-        self._listen(scope, task_id).call(near=True)
+        """Check the webhooks of this task now, and after each entry: one was set, or a run has begun."""
+        self._listen(scope, task_id).request_check(local=True)
         self.start()
 
-    def close(self, timeout: float = _FAREWELL) -> None:
-        """Tell nothing any more, after at most `timeout` seconds in which what can be told now is told. Idempotent.
+    def close(self, timeout: float = 10.0) -> None:
+        """Post what can be posted within a second, whatever `timeout` is, and nothing after that.
 
-        What is left is told by others that share the store, or after the next start.
+        The rest is delivered by other processes that share the store, or after the next start.
         """
         if self._thread is not None and not self._closed:
-            self._inbox.quiet.wait(timeout)
+            self._mailbox.idle.wait(_CLOSE_TIMEOUT)
             self._closed = True
-            self._inbox.bell.set()
-            self._thread.join(_FAREWELL)
-            # What is still posted is told again by somebody else, from here on.
+            self._mailbox.wake.set()
+            self._thread.join(_CLOSE_TIMEOUT)
+            # From here on other processes repeat the posts that are still in progress.
             try:
                 self._store.webhooks.release(self._holder())
             except Exception:
-                logger.exception("webhooks are still held; they are free when this process ends")
+                logger.exception("webhooks are still held; they are released when this process ends")
         self._closed = True
-        self._inbox.bell.set()
+        self._mailbox.wake.set()
         self._pool.close()
         with self._lock:
-            ears, self._ears = self._ears, {}
-        for ear in ears.values():
-            self._hub.remove(ear.task_id, ear)
+            listeners, self._listeners = self._listeners, {}
+        for listener in listeners.values():
+            self._hub.remove(listener.task_id, listener)
 
-    def _listen(self, scope: Owner, task_id: str) -> _Ear:
+    def _listen(self, scope: Owner, task_id: str) -> TaskListener:
         with self._lock:
-            ear = self._ears.get(task_id)
-            if ear is None:
-                ear = self._ears[task_id] = _Ear(self._inbox, scope, task_id)
-                self._hub.add(task_id, ear)
-        return ear
+            listener = self._listeners.get(task_id)
+            if listener is None:
+                listener = self._listeners[task_id] = TaskListener(self._mailbox, scope, task_id)
+                self._hub.add(task_id, listener)
+        return listener
 
-    def _ignore(self, task_id: str) -> None:
+    def _stop_listening(self, task_id: str) -> None:
         with self._lock:
-            ear = self._ears.pop(task_id, None)
-        if ear is not None:
-            self._hub.remove(task_id, ear)
+            listener = self._listeners.pop(task_id, None)
+        if listener is not None:
+            self._hub.remove(task_id, listener)
 
-    # -- the deciding thread --
+    # -- on the scheduling thread --
 
-    def decide(self) -> float | None:
-        """Look at what has come, and begin the turns that can begin; how long nothing more can be done. None: the end."""
+    def schedule(self) -> float | None:
+        """Handle pending work and begin the turns that can begin; the seconds until there is more to do. None: the thread ends."""
         if self._closed:
             return None
-        self._inbox.bell.clear()
+        self._mailbox.wake.clear()
         now = time.monotonic()
         self._end_turns(now)
-        self._hear(now)
+        self._take_requests(now)
         while self._timers and self._timers[0][0] <= now:
             moment, task_id, scope = heapq.heappop(self._timers)
-            if self._set.get(task_id) == moment:
-                del self._set[task_id]
-                self._look(scope, task_id)
+            if self._check_times.get(task_id) == moment:
+                del self._check_times[task_id]
+                self._check(scope, task_id)
         if now >= self._next_scan:
             self._scan(now)
         self._begin_turns()
-        self._note_quiet()
+        self._note_idle()
         next_ = min(self._next_scan, self._timers[0][0] if self._timers else self._next_scan)
         return max(0.0, next_ - time.monotonic())
 
-    def _note_quiet(self) -> None:
-        inbox = self._inbox
-        if self._line.idle:
-            inbox.quiet.set()
-            # What came in between was not counted.
-            if inbox.ears or inbox.turns:
-                inbox.quiet.clear()
+    def _note_idle(self) -> None:
+        mailbox = self._mailbox
+        if self._queue.idle:
+            mailbox.idle.set()
+            # Work may have come in between.
+            if mailbox.listeners or mailbox.turns:
+                mailbox.idle.clear()
 
-    def _hear(self, now: float) -> None:
-        """Have the tasks looked at that something was heard of; those of other processes later, and many of them by a scan."""
-        far = []
-        while self._inbox.ears:
-            ear = self._inbox.ears.popleft()
-            # From here on it may come again: it is looked at later than this.
-            ear.waiting = False
-            if ear.near:
-                ear.near = False
-                ear.looked = max(now, ear.looked + _BREATH)
-                self._look_at(ear.looked, ear.scope, ear.task_id)
+    def _take_requests(self, now: float) -> None:
+        """Schedule the requested checks; those of other processes' entries later, and many of them as one scan."""
+        remote = []
+        while self._mailbox.listeners:
+            listener = self._mailbox.listeners.popleft()
+            # From here on it may be requested again: the check comes after this.
+            listener.waiting = False
+            if listener.local:
+                listener.local = False
+                listener.checked_at = max(now, listener.checked_at + _MIN_CHECK_INTERVAL)
+                self._check_at(listener.checked_at, listener.scope, listener.task_id)
             else:
-                far.append(ear)
-        if len(far) > _MANY:
-            self._next_scan = min(self._next_scan, now + _OTHERS_FIRST)
+                remote.append(listener)
+        if len(remote) > _MAX_SINGLE_CHECKS:
+            self._next_scan = min(self._next_scan, now + _REMOTE_DELAY)
         else:
-            for ear in far:
-                self._look_at(now + _OTHERS_FIRST, ear.scope, ear.task_id)
+            for listener in remote:
+                self._check_at(now + _REMOTE_DELAY, listener.scope, listener.task_id)
 
-    def _look_at(self, moment: float, scope: Owner, task_id: str) -> None:
-        if self._set.get(task_id, moment + 1) > moment:
-            self._set[task_id] = moment
+    def _check_at(self, moment: float, scope: Owner, task_id: str) -> None:
+        if self._check_times.get(task_id, moment + 1) > moment:
+            self._check_times[task_id] = moment
             heapq.heappush(self._timers, (moment, task_id, scope))
 
-    def _look(self, scope: Owner, task_id: str) -> None:
-        """Find out which webhooks of a task are to be told something, and when; listen as long as there may be more."""
+    def _check(self, scope: Owner, task_id: str) -> None:
+        """Queue the webhooks of a task that have pending notifications; listen to the task while there may be more."""
         try:
             webhooks = self._store.webhooks.of_task(scope, task_id)
         except TaskNotFoundError:
             webhooks = ()
         except Exception:
-            logger.exception("the webhooks of a task cannot be read; it is tried again", extra={"task_id": task_id})
-            self._look_at(time.monotonic() + _AFTER_FAULT, scope, task_id)
+            logger.exception("the webhooks of a task cannot be read; this is retried", extra={"task_id": task_id})
+            self._check_at(time.monotonic() + _AFTER_FAULT, scope, task_id)
             return
         if any(webhook.open for webhook in webhooks):
             self._listen(scope, task_id)
         else:
-            self._ignore(task_id)
+            self._stop_listening(task_id)
         for webhook in webhooks:
-            # What another one holds is that one's business, or a scan's.
-            self._consider(webhook, free=webhook.holder in ("", self._holder()))
+            # A webhook that another process holds is left to that process, or to a scan.
+            self._queue_if_due(webhook, free=webhook.holder in ("", self._holder()))
 
     def _scan(self, now: float) -> None:
-        """Find what nobody tells: others have died, and this process was not always here."""
-        self._next_scan = now + self._limits.store_poll_interval
+        """Queue the due webhooks that no process delivers to, because it died or has not started yet."""
+        self._next_scan = now + self._poll_interval
         try:
-            found = self._store.webhooks.due(now_ms=_now_ms(), limit=_SCAN)
+            found = self._store.webhooks.due(now_ms=_now_ms(), limit=_SCAN_LIMIT)
         except Exception:
-            logger.exception("the webhooks that are due cannot be read; it is tried again")
+            logger.exception("the due webhooks cannot be read; this is retried")
             return
         for webhook in found:
-            self._consider(webhook, free=True)
+            self._queue_if_due(webhook, free=True)
 
-    def _consider(self, webhook: StoredWebhook, *, free: bool) -> None:
-        # After its turn it is looked at again in any case.
-        if webhook.behind and free and not self._line.active(webhook):
-            # A clock that was wrong makes nobody wait for longer than that.
-            wait = min((webhook.due_ms - _now_ms()) / 1000, self._limits.push_longest_pause)
+    def _queue_if_due(self, webhook: StoredWebhook, *, free: bool) -> None:
+        # A webhook in delivery is checked after its turn anyway.
+        if webhook.behind and free and not self._queue.active(webhook):
+            # After a step of the clock no webhook waits for longer than this.
+            wait = min((webhook.due_ms - _now_ms()) / 1000, self._options.max_backoff)
             if wait > 0:
-                self._look_at(time.monotonic() + wait, webhook.scope, webhook.task_id)
+                self._check_at(time.monotonic() + wait, webhook.scope, webhook.task_id)
             else:
-                self._line.add(webhook)
+                self._queue.add(webhook)
 
     # -- turns --
 
     def _begin_turns(self) -> None:
-        while (webhook := self._line.next()) is not None:
+        while (webhook := self._queue.next()) is not None:
             self._begin(webhook)
 
     def _begin(self, webhook: StoredWebhook) -> None:
         try:
-            if self._enter is not None:
-                self._enter()
+            if self._join is not None:
+                self._join()
             slot = self._pool.reserve()
         except Exception as error:
             if not isinstance(error, OverloadedError):
-                logger.exception("a webhook cannot be told now; it is tried again", extra={"task_id": webhook.task_id})
-            self._inbox.end(webhook, Turn(_AFTER_FAULT))
+                logger.exception("a delivery cannot begin now; it is retried", extra={"task_id": webhook.task_id})
+            self._mailbox.end(webhook, Turn(_AFTER_FAULT))
             return
-        ear = self._ears.get(webhook.task_id)
+        listener = self._listeners.get(webhook.task_id)
         try:
-            slot.submit(partial(self._take_turn, webhook, ear.trace if ear is not None else {}, self._inbox))
+            slot.submit(
+                partial(self._take_turn, webhook, listener.trace if listener is not None else {}, self._mailbox)
+            )
         except RuntimeError:
-            logger.exception("no thread to tell a webhook; it is tried again")
+            logger.exception("no thread for a delivery; it is retried")
             slot.release()
-            self._inbox.end(webhook, Turn(_AFTER_FAULT))
+            self._mailbox.end(webhook, Turn(_AFTER_FAULT))
 
-    def _take_turn(self, webhook: StoredWebhook, trace: dict[str, str], inbox: _Inbox) -> None:
+    def _take_turn(self, webhook: StoredWebhook, trace: dict[str, str], mailbox: _Mailbox) -> None:
         """On a thread of the pool."""
         turn = Turn(_AFTER_FAULT)
         try:
             with traced("A2A push notification", trace, kind="client", task_id=webhook.task_id):
-                turn = self._delivery.take_turn(webhook, self._holder(), stop=lambda: self._closed)
+                turn = self._delivery.deliver(webhook, self._holder(), stop=lambda: self._closed)
         finally:
-            inbox.end(webhook, turn)
+            mailbox.end(webhook, turn)
 
     def _holder(self) -> str:
         workers = self._store.workers
         return f"{workers.id}.{self._name}" if workers is not None else self._name
 
     def _end_turns(self, now: float) -> None:
-        while self._inbox.turns:
-            webhook, turn = self._inbox.turns.popleft()
-            self._line.end(webhook, took=turn.took)
-            # Also where nothing is left to tell: whether anything can come any more is to be seen.
-            self._look_at(now + (turn.again or 0.0), webhook.scope, webhook.task_id)
+        while self._mailbox.turns:
+            webhook, turn = self._mailbox.turns.popleft()
+            self._queue.end(webhook, took=turn.accepted)
+            # Also where nothing is pending: the check decides whether to go on listening to the task.
+            self._check_at(now + (turn.retry_in or 0.0), webhook.scope, webhook.task_id)
 
 
-def _decide(outbox: weakref.ref[Outbox], bell: threading.Event) -> None:
-    """The thread. It does not keep alive an app that nobody uses any more."""
+def _schedule(outbox: weakref.ref[Outbox], wake: threading.Event) -> None:
+    """The scheduling thread. It does not keep an unused app alive."""
     pause: float | None = 0.0
     while True:
-        bell.wait(pause)
+        wake.wait(pause)
         own = outbox()
         if own is None:
             return
         try:
-            pause = own.decide()
+            pause = own.schedule()
         except Exception:
-            logger.exception("the webhooks could not be looked after; it is tried again")
+            logger.exception("deliveries could not be scheduled; this is retried")
             pause = _AFTER_FAULT
         if pause is None:
             return

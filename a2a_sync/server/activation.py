@@ -1,6 +1,7 @@
-"""Which extensions a call activates, and what their hooks make of it and of the events of its run.
+"""Activates the extensions that a call requests, and calls their hooks for calls and for events of runs.
 
-The server's half only; what an extension is, is said in `extensions`. A call that asks for none passes through untouched.
+Unless an extension is required, a call that requests none is passed on unchanged. Extensions themselves are defined in
+`a2a_sync.agent.extensions`.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from a2a_sync.agent.executor import Event, RequestContext, as_executor
+from a2a_sync.agent.executor import Event, RequestContext
 from a2a_sync.agent.extensions import Extension
+from a2a_sync.agent.spec import AgentSpec, CancelHandler
 from a2a_sync.bindings.headers import extension_headers
 from a2a_sync.card import AgentExtension
 from a2a_sync.errors import ExtensionSupportRequiredError
-from a2a_sync.operations import Call, Endpoint
+from a2a_sync.operations import Call, Endpoint, RequestT, ResultT
 from a2a_sync.types import JSON, SendMessageRequest
 
 
 class Activation:
-    """The extensions of one app; of two with the same URI the first that has hooks counts.
+    """The extensions of one app. An extension with hooks replaces a declaration without hooks that has the same URI.
 
     Raises:
-        ValueError: two with hooks have the same URI.
+        ValueError: two extensions with hooks have the same URI.
     """
 
     def __init__(self, extensions: Iterable[Extension | AgentExtension]) -> None:
@@ -44,15 +46,18 @@ class Activation:
 
     @property
     def declared(self) -> tuple[AgentExtension, ...]:
-        """What the card says of them."""
+        """The declarations of the extensions that the card lists."""
         return tuple(extension.declaration() for extension in self._known.values() if extension.listed)
 
     # -- calls --
 
     def around(self, endpoint: Endpoint) -> Endpoint:
-        """`endpoint`, for calls whose extensions are activated first."""
+        """Wrap `endpoint`, so that the extensions of a call are activated before the call is executed.
 
-        def activated(call: Call) -> Any:
+        The wrapper raises `ExtensionSupportRequiredError` for a message that does not request a required extension.
+        """
+
+        def activated(call: Call[RequestT, ResultT]) -> ResultT:
             context = call.context
             if context.extensions or self._required or not context.headers.keys().isdisjoint(self._headers):
                 call = self._activated(call)
@@ -60,11 +65,11 @@ class Activation:
 
         return activated
 
-    def _activated(self, call: Call) -> Call:
-        """`call`, with what it has activated, after the hooks of these.
+    def _activated(self, call: Call[Any, Any]) -> Call[Any, Any]:
+        """Activate the extensions that `call` requests and return the call after their `on_request` hooks.
 
         Raises:
-            ExtensionSupportRequiredError: it sends a message, and leaves out what is required.
+            ExtensionSupportRequiredError: the call sends a message and does not request a required extension.
         """
         asked, headers = call.context.extensions, call.context.headers
         active: dict[str, JSON] = {}
@@ -96,40 +101,32 @@ class Activation:
 
     # -- runs --
 
-    def within(self, agent: Any) -> Any:
-        """What runs for `agent`, its events going through the hooks of the extensions that are active for each run."""
-        executor = as_executor(agent)
-        return _Extended(executor, self._listening) if self._listening else executor
+    def with_event_hooks(self, spec: AgentSpec) -> AgentSpec:
+        """A copy of `spec` whose events pass through the hooks of the extensions that are active for the run."""
+        if not self._listening:
+            return spec
 
-
-class _Extended:
-    """An executor like the one it is made from, but for its events."""
-
-    def __init__(self, executor: Any, listening: dict[str, Extension]) -> None:
-        self._executor = executor
-        self._listening = listening
-
-    def execute(self, context: RequestContext) -> Iterator[Event] | None:
-        hook = self._hook(context)
-        if hook is None:
-            events: Iterator[Event] | None = self._executor.execute(context)
-            return events
-        return _hooked(self._executor.execute(context.through(hook)), hook)
-
-    @property
-    def cancel(self) -> Callable[[RequestContext], None] | None:
-        handler: Callable[[RequestContext], None] | None = getattr(self._executor, "cancel", None)
-        if handler is None:
-            return None
-
-        def hooked(context: RequestContext) -> None:
+        def execute(context: RequestContext) -> Iterator[Event] | None:
             hook = self._hook(context)
-            handler(context if hook is None else context.through(hook))
+            if hook is None:
+                return spec.execute(context)
+            return _hooked(spec.execute(context.through(hook)), hook)
 
-        return hooked
+        def cancel_handler() -> CancelHandler | None:
+            handler = spec.cancel_handler()
+            if handler is None:
+                return None
+
+            def hooked(context: RequestContext) -> None:
+                hook = self._hook(context)
+                handler(context if hook is None else context.through(hook))
+
+            return hooked
+
+        return replace(spec, execute=execute, cancel_handler=cancel_handler)
 
     def _hook(self, context: RequestContext) -> Callable[[Event], Event] | None:
-        """What an event of this run goes through; None: nothing."""
+        """The function that each event of this run passes through; None if no active extension has an event hook."""
         active = [self._listening[uri] for uri in context.extensions if uri in self._listening]
         if not active:
             return None
@@ -140,9 +137,6 @@ class _Extended:
             return event
 
         return hook
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._executor, name)
 
 
 def _hooked(events: Iterator[Event] | None, hook: Callable[[Event], Event]) -> Iterator[Event] | None:

@@ -1,28 +1,32 @@
-"""The card of an app: what was given, and what follows from the app itself: addresses, versions, capabilities.
+"""The card of an app: what its author wrote, completed with addresses, versions and capabilities.
 
-A card cannot claim what its app does not do. How cards are asked for, written and cached is known to others.
+A card cannot claim what its app does not do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from a2a_sync.card import AgentCapabilities, AgentCard, AgentExtension, AgentInterface
-from a2a_sync.cardrules import LEFT_TO_THE_APP, validate_card
-
-BINDINGS = ("JSONRPC", "HTTP+JSON")
+from a2a_sync.agent.spec import AgentSpec
+from a2a_sync.bindings.registry import BINDINGS
+from a2a_sync.card import LEFT_TO_THE_APP, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, validate_card
 
 
-class OwnCard:
-    """Makes complete cards of an app, and checks them. `given` is the public one, as its author wrote it.
+class AppCard:
+    """Makes complete cards of an app, and checks them.
 
-    `url` is the address, if it is fixed. `interfaces` are what is served, binding and version. `extensions` are those of the app, over what cards say of them.
-    `extended`: there is an extended card. `push`: push notifications are sent. `secured` adds to a card what is asked of callers.
+    Parameters:
+        given: the public card as its author wrote it.
+        url: the address, if it is fixed.
+        interfaces: the bindings and versions that are served.
+        extensions: those of the app, which override those of the cards.
+        extended: there is an extended card.
+        push: push notifications are sent.
+        secured: adds the security schemes and requirements to a card.
 
     Raises:
-        InvalidCardError: here and from `completed`, naming each member that is wrong.
+        InvalidCardError: here and from `complete`; it names each member that is wrong.
     """
 
     def __init__(
@@ -42,7 +46,7 @@ class OwnCard:
         self._extended = extended
         self._push = push
         self._secured = secured
-        # An app can always stream; its author may not want it to.
+        # An app can always stream; its author may switch it off.
         self._streams = given.capabilities.streaming is not False
         self._public = self._with_capabilities(given)
 
@@ -53,20 +57,24 @@ class OwnCard:
 
     @property
     def capabilities(self) -> AgentCapabilities:
-        """What the app can do."""
+        """The capabilities of the app."""
         return self._public.capabilities
 
     @property
-    def asks_who_calls(self) -> bool:
+    def requires_credentials(self) -> bool:
         """Callers need credentials."""
         return bool(self._public.security_requirements)
 
     def public(self, address: str | None = None) -> AgentCard:
-        """The card for everybody, at `address`, or at the app's own; without addresses where there is neither."""
+        """The public card, at `address` or at the app's own; without interfaces where neither is known."""
         return self._at(self._public, address or self._url)
 
-    def completed(self, card: AgentCard, address: str | None = None) -> AgentCard:
-        """Another card of the same app, such as an extended one: at its own address, or at `address` where it has none."""
+    def complete(self, card: AgentCard, address: str | None = None) -> AgentCard:
+        """Another card of the same app, such as an extended one: at the app's own address, or at `address` where it has none.
+
+        Raises:
+            TypeError: `card` is not a card.
+        """
         if not isinstance(card, AgentCard):
             raise TypeError(f"a card is an AgentCard, not of type {type(card).__name__}")
         return self._at(self._with_capabilities(card), self._url or address)
@@ -74,10 +82,8 @@ class OwnCard:
     def _at(self, card: AgentCard, url: str | None) -> AgentCard:
         if not url:
             return card
-        # Paths of HTTP+JSON begin with a slash, and many clients put them behind the address as it is.
-        addresses = {"JSONRPC": url, "HTTP+JSON": url.rstrip("/")}
         interfaces = tuple(
-            AgentInterface(url=addresses[binding], protocol_binding=binding, protocol_version=version)
+            AgentInterface(url=BINDINGS[binding].interface_url(url), protocol_binding=binding, protocol_version=version)
             for binding, version in self._interfaces
         )
         return replace(card, supported_interfaces=interfaces)
@@ -91,34 +97,33 @@ class OwnCard:
             extensions=(*self._extensions, *others),
             extended_agent_card=True if self._extended else None,
         )
-        complete = replace(card, capabilities=able)
+        result = replace(card, capabilities=able)
         if self._secured is not None:
-            complete = self._secured(complete)
-        validate_card(complete, may_lack=LEFT_TO_THE_APP)
-        return complete
+            result = self._secured(result)
+        validate_card(result, may_lack=LEFT_TO_THE_APP)
+        return result
 
 
-def offering(versions: Iterable[str], bindings: Sequence[str]) -> list[tuple[str, str]]:
-    """What a card lists, binding and version: the preferred version first, and in each version the preferred binding.
+def list_interfaces(versions: Iterable[str], bindings: Sequence[str]) -> list[tuple[str, str]]:
+    """The interfaces of a card as (binding, version): the preferred version first, and in it the preferred binding.
 
     Raises:
-        ValueError: a binding that does not exist, or none at all.
+        ValueError: a binding does not exist, or there is none.
     """
-    if unknown := set(bindings) - set(BINDINGS):
-        raise ValueError(f"{unknown.pop()!r} is none of the bindings {BINDINGS}")
+    if unknown := set(bindings) - BINDINGS.keys():
+        raise ValueError(f"{unknown.pop()!r} is none of the bindings {', '.join(BINDINGS)}")
     offered = [(binding, version) for version in versions for binding in bindings]
     if not offered:
-        raise ValueError("nothing is left to serve: bindings is empty")
+        raise ValueError("nothing is left to serve: protocol_bindings is empty")
     return offered
 
 
-def described(agent: Any) -> AgentCard:
-    """What an agent says of itself.
+def describe_agent(agent: AgentSpec) -> AgentCard:
+    """The card by which an agent describes itself.
 
     Raises:
-        TypeError: it does not describe itself.
+        TypeError: the agent does not describe itself.
     """
-    describe: Callable[[], AgentCard] | None = getattr(agent, "describe", None)
-    if describe is None:
-        raise TypeError(f"A2AApp({type(agent).__name__}()) needs card=AgentCard(…): only an Agent describes itself")
-    return describe()
+    if agent.describe is None:
+        raise TypeError(f"A2AApp({agent.kind}()) needs card=AgentCard(…): only an Agent describes itself")
+    return agent.describe()

@@ -1,182 +1,127 @@
-"""All that serves the tasks of one store in one process: runs, those who follow them, neighbours, retention, webhooks.
+"""The engine of a server: with streams and threads of the server, push notifications and metrics.
 
-An app has an engine of its own. Several agents may share one: each then has a `Seat`, and its tasks are owned under the seat's
-name, so that they do not exist for the others. Nothing is known here of HTTP, cards and what an operation means.
+An app has an engine of its own. Several agents may share one: each then has a `Mount`, and its tasks are owned under the
+name of the mount, so that the others cannot see them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from a2a_sync.concurrency.quotas import Quotas
-from a2a_sync.engine.hub import EventHub
-from a2a_sync.engine.joined import Neighbours
-from a2a_sync.engine.retention import Sweeper
-from a2a_sync.engine.runs import Execution
+from a2a_sync.agent.spec import AgentSpec
+from a2a_sync.engine.components import Component
+from a2a_sync.engine.engine import Engine
+from a2a_sync.engine.hub import Observer
 from a2a_sync.errors import OverloadedError
 from a2a_sync.limits import Limits, OwnerQuota
-from a2a_sync.operations import OWNER_MARK, Call, Endpoint, owner_of
-from a2a_sync.push import PushOptions
+from a2a_sync.operations import OWNER_MARK, Call, Endpoint, RequestT, ResultT, owner_of
 from a2a_sync.push.configs import PushConfigs
+from a2a_sync.push.options import PushOptions
 from a2a_sync.push.outbox import Outbox
 from a2a_sync.server.metrics import Metrics
-from a2a_sync.server.places import Places
-from a2a_sync.stores import open_store
-from a2a_sync.stores.base import Owner, TaskStore
-from a2a_sync.telemetry.logs import get_logger
-
-logger = get_logger(__name__)
+from a2a_sync.server.responses import ResponseBudget
+from a2a_sync.server.threadbudget import ThreadBudget
+from a2a_sync.stores.base import Owner, PubSub, TaskBatch, TaskStore
 
 
-class Engine:
-    """Works on `store`, a `TaskStore` or a URL; one that was handed in is not closed with it.
+class ServerEngine(Engine):
+    """An `Engine` with what calls of a server need.
 
-    `executor_of` says whose code works for the tasks of a scope (None: nobody's). Nothing is started or opened before `start`.
+    Parameters:
+        store, limits, executor_of, quota, pubsub, debug: as for `Engine`.
+        metrics: counts the notifications, and shows open streams and runs past their end.
+        push: switches push notifications on, with these options or with the defaults (True).
+
+    Raises:
+        TypeError: `push` is something else.
     """
 
     def __init__(
         self,
         store: TaskStore | str | None,
         limits: Limits,
-        executor_of: Callable[[Owner], Any | None],
+        executor_of: Callable[[Owner], AgentSpec | None],
         *,
         metrics: Metrics | None = None,
         push: PushOptions | bool = False,
         quota: OwnerQuota | None = None,
+        pubsub: PubSub | None = None,
         debug: bool = False,
     ) -> None:
-        self.limits = limits
-        #: Callers see the tracebacks of unexpected exceptions.
-        self.debug = debug
-        if debug:
-            logger.warning("debug=True: callers see the tracebacks of exceptions; use it for development only")
-        self.quotas = Quotas(quota)
-        self.store = open_store(store)
-        self._owns_store = self.store is not store
-        self.hub = EventHub()
-        self.execution = Execution(executor_of, self.store, self.hub, limits, self.quotas, debug=debug)
-        self.places = Places(limits.max_open_streams, limits.server_threads, self.quotas)
-        self.sweeper = Sweeper(self.store, self.hub, limits)
-        workers = self.store.workers
-        self.neighbours = Neighbours(workers, self.hub, self.execution, limits) if workers is not None else None
-        self.metrics = metrics
+        super().__init__(store, limits, executor_of, quota=quota, pubsub=pubsub, debug=debug)
+        self.responses = ResponseBudget(limits.max_pending_response_bytes)
+        self.thread_budget = ThreadBudget(limits.max_open_streams, limits.server_threads, self.quotas)
         if metrics is not None:
-            metrics.watch(lingering=lambda: self.execution.lingering, streams=lambda: self.places.streams)
-        self._outbox: Outbox | None = None
+            metrics.watch(lingering=lambda: self.runs.lingering, streams=lambda: self.thread_budget.streams)
         self.push_configs: PushConfigs | None = None
         if push:
-            self.push_configs = self._push(PushOptions() if push is True else push)
-
-    def _push(self, push: PushOptions) -> PushConfigs:
-        if not isinstance(push, PushOptions):
-            raise TypeError(f"push takes True, False or PushOptions(…), not a {type(push).__name__}")
-        enter = self.neighbours.enter if self.neighbours is not None else None
-        count = self.metrics.count_notification if self.metrics is not None else None
-        outbox = self._outbox = push.outbox(self.store, self.hub, self.limits, self.quotas, enter=enter, count=count)
-        self.execution.on_begun = outbox.follow
-        return push.configs(self.store, self.limits, outbox)
-
-    @property
-    def running(self) -> int:
-        """Runs of this process that have not come back."""
-        return self.execution.running
-
-    @property
-    def draining(self) -> bool:
-        """No more work is taken."""
-        return self.execution.draining
-
-    def start(self) -> None:
-        """Begin what goes on beside the calls, if that has not begun. Cheap then."""
-        self.sweeper.start()
-        if self._outbox is not None:
-            self._outbox.start()
-
-    def begin(self) -> None:
-        """`start`, and look after the other processes of the store."""
-        self.start()
-        if self.neighbours is not None:
-            self.neighbours.meet()
-
-    def drain(self) -> None:
-        """Take no more work, but for what the runs that go on ask for. Idempotent."""
-        self.execution.drain()
-        if self.neighbours is not None:
-            self.neighbours.resign()
-
-    def close(self, timeout: float) -> None:
-        """`drain`, give the runs `timeout` seconds, fail what is left, end everything but the store. Idempotent."""
-        self.execution.close(timeout)
-        self.sweeper.close()
-        if self._outbox is not None:
-            self._outbox.close()
-        if self.neighbours is not None:
-            self.neighbours.close()
-
-    def release(self) -> None:
-        """Close the store, if it is the engine's own: the last step. Idempotent."""
-        if self._owns_store:
-            self.store.close()
+            options = PushOptions() if push is True else push
+            if not isinstance(options, PushOptions):
+                raise TypeError(f"push takes True, False or PushOptions(…), not a {type(push).__name__}")
+            outbox = Outbox(self, options, count=metrics.count_notification if metrics is not None else None)
+            self.push_configs = PushConfigs(self.store.webhooks, options, on_set=outbox.follow)
 
 
-class Seat:
-    """The place of one agent among several on one engine. ``executor`` is its code, once there is an app for it."""
+class Mount(Component):
+    """The place of one agent among several on one engine. ``executor`` is its code, set when its app is made."""
 
-    def __init__(self, engine: Engine, name: str) -> None:
+    def __init__(self, engine: ServerEngine, name: str) -> None:
         self.engine = engine
         self.name = name
-        self.executor: Any = None
-        self._left = False
+        self.executor: AgentSpec | None = None
+        self._closed = False
 
     @staticmethod
-    def named_by(scope: Owner) -> str:
-        """The name of the seat that a scope belongs to."""
-        return scope.id.partition(OWNER_MARK)[0]
+    def name_in(owner: Owner) -> str:
+        """The name of the mount that an owner belongs to."""
+        return owner.id.partition(OWNER_MARK)[0]
 
     def around(self, endpoint: Endpoint) -> Endpoint:
-        """`endpoint` for the tasks of this seat."""
+        """`endpoint` for the tasks of this mount."""
 
-        def seated(call: Call) -> Any:
-            if self._left:
+        def mounted(call: Call[RequestT, ResultT]) -> ResultT:
+            if self._closed:
                 raise OverloadedError("this agent is not served any more")
-            # Nobody's id has the mark in it, so none leads to another seat, or from an app beside it to one of these.
+            # No id of a caller contains the mark, so none leads to another mount, or from an app beside it to one of these.
             owner = f"{self.name}{OWNER_MARK}{owner_of(call.context)}"
             return endpoint(replace(call, context=replace(call.context, owner=owner)))
 
-        return seated
+        return mounted
+
+    def observer(self, observer: Observer) -> Observer:
+        """`observer` for the batches of this mount's tasks only."""
+
+        def observe(batch: TaskBatch) -> None:
+            # Another agent may have this name when this one has been removed.
+            if self.name_in(batch.owner) == self.name and not self._closed:
+                observer(batch)
+
+        return observe
 
     @property
     def running(self) -> int:
-        """Runs of this agent, in this process, that have not come back."""
-        return 0 if self.executor is None else len(self.engine.execution.runs_of(self.executor))
+        return 0 if self.executor is None else len(self.engine.runs.runs_of(self.executor))
 
     @property
     def draining(self) -> bool:
-        """No more work is taken."""
-        return self._left or self.engine.draining
+        return self._closed or self.engine.draining
 
-    def start(self) -> None:
-        """See `Engine.start`."""
-        self.engine.start()
-
-    def begin(self) -> None:
-        """See `Engine.begin`."""
-        self.engine.begin()
+    def start(self) -> bool:
+        """Start the engine."""
+        return self.engine.start()
 
     def drain(self) -> None:
-        """Take no more runs of this agent, but for what the runs that go on ask for. Idempotent."""
-        self.engine.execution.leave(self.executor)
+        """Accept no new runs of this agent."""
+        if self.executor is not None:
+            self.engine.runs.drain_agent(self.executor)
 
-    def close(self, timeout: float) -> None:
-        """`drain`, give its runs `timeout` seconds and fail what is left; the engine and its store go on. Idempotent.
+    def close(self, timeout: float = 10.0) -> None:
+        """Give the runs of this agent `timeout` seconds and fail the rest; the engine and its store stay open.
 
         Nothing is left to do where the engine itself stops.
         """
-        if not self._left and not self.engine.draining:
-            self.engine.execution.end(self.executor, timeout, "agent removed")
-            self._left = True
-
-    def release(self) -> None:
-        """The store is the engine's."""
+        if not self._closed and not self.engine.draining:
+            if self.executor is not None:
+                self.engine.runs.end_agent(self.executor, timeout, "agent removed")
+            self._closed = True

@@ -1,8 +1,8 @@
-"""The operations of the protocol over a store and an execution: checks, then work.
+"""The operations of the protocol: check a request, then work on the store and its runs.
 
-The handler is an endpoint: it takes a `Call` and gives a result, a stream or an `AgentError`. It knows no JSON, no HTTP
-status and no SQL. A streaming operation checks everything before it returns its stream, so an error still gets a proper
-answer. It blocks the calling thread and may be called from any.
+The handler is an endpoint: it takes a `Call`, and returns a result or a stream or raises an `AgentError`. It is
+independent of JSON, HTTP and SQL. A streaming operation makes all checks before it returns its stream, so that an error
+can still become a regular response. Calls block the calling thread and may come from any thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from a2a_sync import operations as op
 from a2a_sync.agent.modes import InputModes
 from a2a_sync.card import AgentCapabilities
 from a2a_sync.engine.hub import EventHub, PolledStream, SingleItemStream, Waiter
-from a2a_sync.engine.runs import Execution, Place
+from a2a_sync.engine.runs import RunManager, RunOn
 from a2a_sync.engine.streams import Streams, task_ended, trim_history
 from a2a_sync.errors import (
     InvalidParamsError,
@@ -25,14 +25,25 @@ from a2a_sync.errors import (
     UnsupportedOperationError,
 )
 from a2a_sync.limits import Limits
-from a2a_sync.operations import Call, CallContext, RunRequest, SendKey, StreamItem, owner_of
+from a2a_sync.operations import (
+    Call,
+    CallContext,
+    RequestT,
+    ResultT,
+    RunRequest,
+    SendKey,
+    StreamItem,
+    owner_of,
+)
 from a2a_sync.push.configs import NoPushConfigs, PushConfigs
 from a2a_sync.server.bounds import check_bounds, check_headers, check_query
 from a2a_sync.server.extended import ExtendedCard
 from a2a_sync.server.idempotency import check_same
 from a2a_sync.server.paging import read_page_token, since_ms, write_page_token
+from a2a_sync.server.responses import SMALL_RESPONSE_BYTES, ResponseBudget
 from a2a_sync.stores.base import (
     AlreadySent,
+    LargeResult,
     Owner,
     SentRun,
     StartedRun,
@@ -40,6 +51,7 @@ from a2a_sync.stores.base import (
     TaskBusy,
     TaskEnded,
     TaskHead,
+    TaskPage,
     TaskQuery,
     TaskStore,
 )
@@ -59,12 +71,26 @@ from a2a_sync.types import (
 
 
 class RequestHandler:
-    """See the module. One method per operation; calling the handler looks the operation up."""
+    """The endpoint of the server, with one method per operation.
+
+    Parameters:
+        store: holds the tasks.
+        runs: starts and cancels runs.
+        hub: reports new events of tasks to waiting calls and streams.
+        limits: the limits of the app.
+        capabilities: those of the agent card; streaming operations need ``streaming``.
+        input_modes: the media types that the agent accepts.
+        direct: whether the agent may answer with a message and no task.
+        headers: the names of the request headers that runs receive.
+        extended_card: the operation that returns the extended card; by default one without a card.
+        push: the operations on push configurations; by default they are refused.
+        responses: the memory budget of responses; by default a new one from ``limits.max_pending_response_bytes``.
+    """
 
     def __init__(
         self,
         store: TaskStore,
-        execution: Execution,
+        runs: RunManager,
         hub: EventHub,
         limits: Limits,
         capabilities: AgentCapabilities,
@@ -74,9 +100,10 @@ class RequestHandler:
         headers: tuple[str, ...] = (),
         extended_card: ExtendedCard | None = None,
         push: PushConfigs | None = None,
+        responses: ResponseBudget | None = None,
     ) -> None:
         self._store = store
-        self._execution = execution
+        self._runs = runs
         self._hub = hub
         self._streams = Streams(store, hub, limits)
         self._limits = limits
@@ -85,7 +112,8 @@ class RequestHandler:
         self._direct = direct
         self._headers = headers
         self._push = push or NoPushConfigs()
-        self._methods: dict[op.Operation, Callable[[Any, CallContext], Any]] = {
+        self._responses = responses or ResponseBudget(limits.max_pending_response_bytes)
+        self._methods: dict[op.AnyOperation, Callable[[Any, CallContext], Any]] = {
             op.SEND_MESSAGE: self.send_message,
             op.SEND_STREAMING_MESSAGE: self.send_streaming_message,
             op.GET_TASK: self.get_task,
@@ -96,22 +124,23 @@ class RequestHandler:
             **{operation: _scoped(method) for operation, method in self._push.methods.items()},
         }
 
-    def __call__(self, call: Call) -> Any:
-        """Do what the call says.
+    def __call__(self, call: Call[RequestT, ResultT]) -> ResultT:
+        """Execute the operation of `call` and return its result.
 
         Raises:
-            AgentError: as the specification's table of errors says.
-            StoreError: the store could not do its work.
+            AgentError: the operation failed with an error that the specification defines.
+            StoreError: the store failed.
         """
         method = self._methods.get(call.operation)
         if method is None:
             raise MethodNotFoundError(f"no operation {call.operation.name}")
-        return method(call.request, call.context)
+        result: ResultT = method(call.request, call.context)
+        return result
 
     # -- sending --
 
     def send_message(self, request: SendMessageRequest, context: CallContext) -> Task | Message:
-        """SendMessage (spec 3.1.1): start a run and wait until its task pauses, unless asked to return at once."""
+        """SendMessage (spec 3.1.1): start a run and, unless ``return_immediately``, wait until its task pauses."""
         self._check_send(request)
         scope = _scope(request.tenant, context)
         configuration = request.configuration
@@ -121,22 +150,22 @@ class RequestHandler:
         sent = self._sent(scope, key) if request.message.task_id else None
         if sent is None:
             run_request, create = self._run_request(scope, request, context, key)
-            place = Place.HERE if self._execution.on_run_thread() and not at_once else Place.POOL
-            if place is Place.HERE and context.deadline is not None:
-                # Of a run on its own thread the caller could not stop waiting.
-                place = Place.NESTED
+            run_on = RunOn.CALLER if self._runs.on_run_thread() and not at_once else RunOn.POOL
+            if run_on is RunOn.CALLER and context.deadline is not None:
+                # If the run occupied the caller's thread, the call could not end at its deadline.
+                run_on = RunOn.POOL_OR_CALLER
             with Waiter(self._hub, run_request.task_id) as waiter:
-                started = self._start(scope, run_request, create, context, wait=not at_once, place=place)
+                started = self._start(scope, run_request, create, context, wait=not at_once, run_on=run_on)
                 if isinstance(started, Message):
                     return started
                 if isinstance(started, StartedRun):
                     if at_once:
-                        return self._load(scope, run_request.task_id, history)
+                        return self._load(scope, run_request.task_id, history, context)
                     return self._await(waiter, scope, run_request.task_id, history, context)
             sent = started
         check_same(sent, key)
         with Waiter(self._hub, sent.task_id) as waiter:
-            stored = self._stored(scope, sent.task_id, history)
+            stored = self._stored(scope, sent.task_id, history, context)
             if at_once or stored.task.state.paused or not stored.running:
                 return stored.task
             return self._await(waiter, scope, sent.task_id, history, context)
@@ -151,11 +180,11 @@ class RequestHandler:
         sent = self._sent(scope, key) if request.message.task_id else None
         if sent is None:
             run_request, create = self._run_request(scope, request, context, key)
-            before = None if create else self._stored(scope, run_request.task_id, history)
+            before = None if create else self._stored(scope, run_request.task_id, history, context)
             subscription = self._streams.listen(run_request.task_id)
-            place = Place.NESTED if self._execution.on_run_thread() else Place.POOL
+            run_on = RunOn.POOL_OR_CALLER if self._runs.on_run_thread() else RunOn.POOL
             try:
-                started = self._start(scope, run_request, create, context, wait=True, place=place)
+                started = self._start(scope, run_request, create, context, wait=True, run_on=run_on)
                 if isinstance(started, StartedRun):
                     return self._streams.of_run(scope, started, before, subscription, history)
             except BaseException:
@@ -172,12 +201,13 @@ class RequestHandler:
         return None if key is None else self._store.sent(scope, key.key)
 
     def _check_send(self, request: SendMessageRequest) -> None:
-        if not request.message.parts:
+        parts = request.message.parts
+        if not parts:
             raise InvalidParamsError.at("message.parts", "must hold at least one part")
         if not request.message.message_id:
             raise InvalidParamsError.at("message.messageId", "must not be empty")
-        check_bounds(request, self._limits)
-        self._input_modes.check(request.message.parts, "message.parts")
+        check_bounds(request, parts, self._limits)
+        self._input_modes.check(parts, "message.parts")
         configuration = request.configuration
         if configuration is not None:
             _check_history_length(configuration.history_length, "configuration.historyLength")
@@ -189,7 +219,7 @@ class RequestHandler:
     def _run_request(
         self, scope: Owner, request: SendMessageRequest, context: CallContext, key: SendKey | None
     ) -> tuple[RunRequest, bool]:
-        """The run a send asks for, its message stamped with task and context; whether the task is new."""
+        """The run that `request` asks for, with task and context ids in its message, and whether the task is new."""
         message = request.message
         create = not message.task_id
         if create:
@@ -201,7 +231,7 @@ class RequestHandler:
         configuration, webhook = request.configuration, None
         if configuration is not None and (config := configuration.task_push_notification_config) is not None:
             webhook = self._push.of_send(scope, config, context, message.task_id, create=create)
-            # It holds credentials, which no run needs.
+            # It holds credentials, which runs do not need.
             configuration = replace(configuration, task_push_notification_config=None)
         headers = {name: context.headers[name] for name in self._headers if name in context.headers}
         check_headers(headers)
@@ -227,16 +257,16 @@ class RequestHandler:
             raise InvalidParamsError.at("message.contextId", "differs from the context of the task")
 
     def _start(
-        self, scope: Owner, request: RunRequest, create: bool, context: CallContext, *, wait: bool, place: Place
+        self, scope: Owner, request: RunRequest, create: bool, context: CallContext, *, wait: bool, run_on: RunOn
     ) -> StartedRun | SentRun | Message:
-        """Start a run, or find the one that was started for this send before."""
+        """Start a run, or return the one that an earlier attempt of this send has started."""
         try:
-            # A direct answer is stored nowhere, so it could not be given again.
+            # A direct answer is not stored, so a retry of the send with the same key could not return it.
             if create and self._direct and request.key is None:
-                return self._execution.start_direct(scope, request, place=place)
+                return self._runs.start_direct_run(scope, request, run_on=run_on)
             if create:
-                return self._execution.start(scope, request, create=True, place=place)
-            return self._start_when_free(scope, request, context, wait=wait, place=place)
+                return self._runs.start_run(scope, request, create=True, run_on=run_on)
+            return self._start_when_free(scope, request, context, wait=wait, run_on=run_on)
         except AlreadySent as known:
             return known.run
         except OverloadedError:
@@ -246,14 +276,14 @@ class RequestHandler:
             return sent
 
     def _start_when_free(
-        self, scope: Owner, request: RunRequest, context: CallContext, *, wait: bool, place: Place
+        self, scope: Owner, request: RunRequest, context: CallContext, *, wait: bool, run_on: RunOn
     ) -> StartedRun:
-        wait = wait and not self._execution.waits_for_itself(request.task_id)
+        wait = wait and not self._runs.waits_for_itself(request.task_id)
         deadline = time.monotonic() + (self._limits.busy_task_timeout if wait else 0.0)
         while True:
             with Waiter(self._hub, request.task_id, ended=True) as waiter:
                 try:
-                    return self._execution.start(scope, request, create=False, place=place)
+                    return self._runs.start_run(scope, request, create=False, run_on=run_on)
                 except TaskEnded:
                     raise task_ended(request.task_id, self._store.head(scope, request.task_id).status.state) from None
                 except TaskBusy:
@@ -263,37 +293,39 @@ class RequestHandler:
                             metadata={"taskId": request.task_id},
                             retry_after=1.0,
                         ) from None
-                waiter.wait(min(left, self._patience(context)))
+                waiter.wait(min(left, self._check_interval(context)))
             _leave_if_gone(context)
 
     def _await(self, waiter: Waiter, scope: Owner, task_id: str, history: int | None, context: CallContext) -> Task:
-        """The task when it has paused, or as it is when the bound on blocking sends is reached.
+        """The task when it has paused, or as it is after `Limits.blocking_send_timeout` seconds.
 
         Raises:
-            CallerGone: nobody waits for it any more.
-            AgentError: the run is over and its end could not be stored.
+            CallerGone: the caller has disconnected, or the server is stopping.
+            AgentError: the run has ended and its end could not be stored.
         """
         bound = self._limits.blocking_send_timeout
         deadline = None if bound is None else time.monotonic() + bound
         while True:
-            left = self._patience(context)
+            # What was read so far is not part of the response.
+            self._responses.release()
+            left = self._check_interval(context)
             if deadline is not None and (rest := deadline - time.monotonic()) < left:
                 left = rest
             if left <= 0 and deadline is not None and deadline <= time.monotonic():
-                return self._load(scope, task_id, history)
+                return self._load(scope, task_id, history, context)
             if waiter.wait(left):
-                told = waiter.task()
-                if told is not None and told.state.paused:
-                    return trim_history(told, self._history(history), self._limits)
-                stored = self._stored(scope, task_id, history)
-                # What woke us may have been the end of the run before ours. A server that stops answers with the task as
-                # it is: another one will end it.
+                task = waiter.task()
+                if task is not None and task.state.paused:
+                    return trim_history(task, self._history(history), self._limits)
+                stored = self._stored(scope, task_id, history, context)
+                # The wake-up may come from the end of an earlier run of the task. A stopping server returns the task as
+                # it is; another server will end it.
                 if stored.task.state.paused or not stored.running or waiter.stopped:
                     return stored.task
             _leave_if_gone(context)
 
-    def _patience(self, context: CallContext) -> float:
-        """Seconds until a call that waits looks whether its caller still does."""
+    def _check_interval(self, context: CallContext) -> float:
+        """Seconds until a waiting call checks again whether its caller has disconnected."""
         if context.deadline is None:
             return self._limits.disconnect_check_interval
         return max(0.0, min(self._limits.disconnect_check_interval, context.deadline - time.monotonic()))
@@ -303,14 +335,17 @@ class RequestHandler:
     def get_task(self, request: GetTaskRequest, context: CallContext) -> Task:
         """GetTask (spec 3.1.3)."""
         _check_history_length(request.history_length, "historyLength")
-        return self._load(_scope(request.tenant, context), request.id, request.history_length)
+        return self._load(_scope(request.tenant, context), request.id, request.history_length, context)
 
     def list_tasks(self, request: ListTasksRequest, context: CallContext) -> ListTasksResponse:
-        """ListTasks (spec 3.1.4): newest status first; the page token is bound to its filter."""
+        """ListTasks (spec 3.1.4): newest status first.
+
+        A page token is valid only with the filter that it was issued for.
+        """
         _check_history_length(request.history_length, "historyLength")
         check_query(request.tenant, request.context_id, request.page_token)
         size = 50 if request.page_size is None else request.page_size
-        # spec 3.1.4: up to 100 may be asked for, and a server may return fewer.
+        # spec 3.1.4: a client may request up to 100 tasks, and the server may return fewer.
         if not 1 <= size <= max(100, self._limits.max_page_size):
             raise InvalidParamsError.at("pageSize", f"must be between 1 and {max(100, self._limits.max_page_size)}")
         size = min(size, self._limits.max_page_size)
@@ -324,22 +359,31 @@ class RequestHandler:
             artifacts=bool(request.include_artifacts),
             max_bytes=self._limits.max_response_bytes,
         )
-        page = self._store.list(_scope(request.tenant, context), query)
+        page = self._page(_scope(request.tenant, context), query, context)
         token = write_page_token(request, page.next) if page.next is not None else ""
         return ListTasksResponse(tasks=page.tasks, next_page_token=token, page_size=size, total_size=page.total)
 
+    def _page(self, scope: Owner, query: TaskQuery, context: CallContext) -> TaskPage:
+        if context.gone is None:
+            return self._store.list(scope, query)
+        try:
+            return self._store.list(scope, replace(query, refuse_above=SMALL_RESPONSE_BYTES))
+        except LargeResult as large:
+            self._responses.reserve(large.size if query.max_bytes is None else min(large.size, query.max_bytes))
+            return self._store.list(scope, query)
+
     def subscribe_to_task(self, request: SubscribeToTaskRequest, context: CallContext) -> PolledStream:
-        """SubscribeToTask (spec 3.1.6): the task as it is, then what follows; or what followed `last_event_id`."""
+        """SubscribeToTask (spec 3.1.6): stream the current task and then its events, or those after `last_event_id`."""
         self._check_streaming()
         return self._streams.of_task(_scope(request.tenant, context), request.id, context.last_event_id)
 
     # -- cancelling --
 
     def cancel_task(self, request: CancelTaskRequest, context: CallContext) -> Task:
-        """CancelTask (spec 3.1.5): the task is `canceled` when this returns, whatever its run does."""
+        """CancelTask (spec 3.1.5): the task is `canceled` when this returns, even if its run has not ended yet."""
         scope = _scope(request.tenant, context)
-        self._execution.cancel(scope, request.id, request.metadata, context.principal)
-        return self._load(scope, request.id, None)
+        self._runs.cancel(scope, request.id, request.metadata, context.principal)
+        return self._load(scope, request.id, None, context)
 
     # -- shared --
 
@@ -350,12 +394,19 @@ class RequestHandler:
     def _history(self, wanted: int | None) -> int:
         return self._limits.max_history_length if wanted is None else min(wanted, self._limits.max_history_length)
 
-    def _load(self, scope: Owner, task_id: str, history: int | None) -> Task:
-        return self._stored(scope, task_id, history).task
+    def _load(self, scope: Owner, task_id: str, history: int | None, context: CallContext) -> Task:
+        return self._stored(scope, task_id, history, context).task
 
-    def _stored(self, scope: Owner, task_id: str, history: int | None) -> StoredTask:
-        most = self._limits.max_response_bytes
-        return self._store.load(scope, task_id, history=self._history(history), max_bytes=most)
+    def _stored(self, scope: Owner, task_id: str, history: int | None, context: CallContext) -> StoredTask:
+        most, wanted, load = self._limits.max_response_bytes, self._history(history), self._store.load
+        if context.gone is None:
+            # A call from inside this process: the response is not encoded and needs no budget.
+            return load(scope, task_id, history=wanted, max_bytes=most)
+        try:
+            return load(scope, task_id, history=wanted, max_bytes=most, refuse_above=SMALL_RESPONSE_BYTES)
+        except LargeResult as large:
+            self._responses.reserve(large.size)
+            return load(scope, task_id, history=wanted, max_bytes=most)
 
 
 def _scope(tenant: str, context: CallContext) -> Owner:
@@ -363,12 +414,12 @@ def _scope(tenant: str, context: CallContext) -> Owner:
 
 
 def _scoped(method: Callable[[Owner, Any, CallContext], Any]) -> Callable[[Any, CallContext], Any]:
-    """An operation that takes its caller's scope first."""
+    """Wrap `method`, whose first argument is the owner of the tasks, as a method of an operation."""
     return lambda request, context: method(_scope(request.tenant, context), request, context)
 
 
 class CallerGone(OverloadedError):
-    """Whoever asked has left or the server is stopping: nobody reads this answer. The task goes on."""
+    """The caller has disconnected, or the server is stopping, so the response is not read. The task continues."""
 
 
 def _leave_if_gone(context: CallContext) -> None:

@@ -1,7 +1,8 @@
-"""The extension of sends that may be repeated: by what one is known again.
+"""The extension of idempotent sends: a repeated send is recognized by its key and its fingerprint.
 
-That is the caller's key, and a fingerprint of what makes its content. Nothing is stored here. The message's id is not content (a caller that starts anew makes a new one), nor is what concerns
-the answer only: whether to wait or to stream, and how much history to send back.
+The key is the caller's, the fingerprint is a hash of the content. The message's id is not part of the content (a client that
+starts again makes a new one), nor is what concerns the response only: whether to wait or to stream, and how much history to
+send back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from a2a_sync.agent.extensions import Extension
 from a2a_sync.codec import by_version
 from a2a_sync.errors import InvalidParamsError
-from a2a_sync.operations import IDEMPOTENCY_KEY, IDEMPOTENT_SEND, Call, SendKey, is_idempotency_key
+from a2a_sync.operations import IDEMPOTENCY_KEY, IDEMPOTENT_SEND, AnyCall, SendKey, is_idempotency_key
 from a2a_sync.stores.base import SentRun
 from a2a_sync.types import SendMessageRequest
 
@@ -22,9 +23,9 @@ _CODEC = by_version("1.0")
 
 
 class IdempotentSend(Extension):
-    """Of all sends with the same ``Idempotency-Key`` header and the same content, one is run. The header alone asks for it.
+    """Of all sends with the same ``Idempotency-Key`` header and the same content, one is run. The header activates it.
 
-    `listed`: the card tells of it. An agent that answers without a task should not: such an answer is stored nowhere.
+    `listed`: the card lists it. The card of an agent that answers without a task should not: such an answer is not stored.
     """
 
     uri = IDEMPOTENT_SEND
@@ -35,8 +36,8 @@ class IdempotentSend(Extension):
         super().__init__()
         self.listed = listed
 
-    def on_request(self, call: Call) -> Call:
-        """Mark a send with its key.
+    def on_request(self, call: AnyCall) -> AnyCall:
+        """Add the key to the context of a send.
 
         Raises:
             InvalidParamsError: it is not 1 to 255 printable ASCII characters.
@@ -50,7 +51,7 @@ class IdempotentSend(Extension):
 
 
 def check_same(run: SentRun, key: SendKey | None) -> None:
-    """Let a send pass that is the one which began `run`.
+    """Check that a send has the key and the content of the one that began `run`.
 
     Raises:
         InvalidParamsError: it has other content.
@@ -66,5 +67,5 @@ def _fingerprint(request: SendMessageRequest) -> str:
         dict(request.metadata),
         list(configuration.accepted_output_modes) if configuration is not None else [],
     ]
-    # In a process, data may be something that JSON cannot say.
+    # Inside a process, data may be an object that JSON cannot represent.
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=repr).encode()).hexdigest()[:32]

@@ -1,15 +1,15 @@
-"""What an app does, in Prometheus's terms: ``A2AApp(agent, metrics=Metrics())`` counts, and serves ``/metrics``.
+"""Metrics of an app for Prometheus: ``A2AApp(agent, metrics=Metrics())`` counts calls and runs, and serves ``/metrics``.
 
 With several workers set ``PROMETHEUS_MULTIPROC_DIR`` to an empty folder before the server starts, as prometheus-client
-asks for; `a2a_sync.gunicorn` clears away what a dead worker leaves there.
+asks for; `a2a_sync.gunicorn` removes the files of dead workers.
 
 =================================  =========  ===========================================================
 ``a2a_calls_total``                counter    calls by ``operation`` and ``outcome`` (``ok`` or the error's reason)
 ``a2a_call_seconds``               histogram  time until a call was answered (a stream: until it began), by ``operation``
-``a2a_runs_total``                 counter    runs that came back, by ``outcome`` (``returned``, ``cancelled``, ``raised``)
+``a2a_runs_total``                 counter    runs that returned, by ``outcome`` (``returned``, ``cancelled``, ``raised``)
 ``a2a_run_seconds``                histogram  how long runs took
 ``a2a_runs_active``                gauge      runs whose code is being executed
-``a2a_runs_lingering``             gauge      runs past their end whose code has not come back (it never looks)
+``a2a_runs_lingering``             gauge      runs past their end whose code has not returned
 ``a2a_streams_open``               gauge      open streams
 ``a2a_notifications_total``        counter    posts to webhooks, by ``outcome`` (``delivered``; ``failed``, to be tried again;
                                               ``disabled``, the webhook with it)
@@ -27,7 +27,11 @@ from typing import Any
 from a2a_sync.agent.dialogue import WaitsForAnswer
 from a2a_sync.agent.executor import RequestContext, TaskCancelled
 from a2a_sync.errors import AgentError
-from a2a_sync.operations import Call, Endpoint
+from a2a_sync.operations import Call, Endpoint, RequestT, ResultT
+
+__all__ = [
+    "Metrics",
+]
 
 
 class Metrics:
@@ -57,13 +61,13 @@ class Metrics:
         self._streams = prometheus_client.Gauge("a2a_streams_open", "Open streams", **gauge)
 
     def count_notification(self, outcome: str) -> None:
-        """Counts one post to a webhook."""
+        """Count one post to a webhook."""
         self._notifications.labels(outcome).inc()
 
     def count_calls(self, endpoint: Endpoint) -> Endpoint:
         """`endpoint`, counted: an interceptor."""
 
-        def counted(call: Call) -> Any:
+        def counted(call: Call[RequestT, ResultT]) -> ResultT:
             began = time.perf_counter()
             outcome = "INTERNAL_ERROR"
             try:
@@ -82,7 +86,7 @@ class Metrics:
 
     @contextmanager
     def around_run(self, context: RequestContext) -> Iterator[None]:
-        """Counts the run within."""
+        """Count the run in the block."""
         began = time.perf_counter()
         outcome = "returned"
         self._active.inc()
@@ -102,13 +106,13 @@ class Metrics:
             self._run_seconds.observe(time.perf_counter() - began)
 
     def watch(self, *, lingering: Callable[[], int], streams: Callable[[], int]) -> None:
-        """Where to read what is not counted; asked when the page is made, and at each request for several workers."""
+        """Functions for the gauges that are not counted; called for each page."""
         self._read = (lingering, streams)
 
     _read: tuple[Callable[[], int], Callable[[], int]] = (lambda: 0, lambda: 0)
 
     def refresh(self) -> None:
-        """Take over what `watch` names."""
+        """Set the gauges of `watch`."""
         lingering, streams = self._read
         self._lingering.set(lingering())
         self._streams.set(streams())

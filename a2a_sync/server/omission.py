@@ -1,6 +1,6 @@
-"""Large parts of messages left out of the history that is sent back: whoever sent a file of ten megabytes still has it.
+"""Large parts of messages omitted from the history in responses: the caller that sent a file of ten megabytes still has it.
 
-Only what callers are shown is concerned. The store keeps everything, and agents see everything.
+The store keeps everything, and agents see everything.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from a2a_sync.engine.hub import PolledStream
 from a2a_sync.operations import Call, Endpoint, StreamItem
 from a2a_sync.types import DataPart, FilePart, ListTasksResponse, Message, Part, Task, TextPart
 
-#: Stands in the metadata of a part that was put in the place of another: its size in bytes.
+#: The metadata key of a placeholder with the size of the omitted part, in bytes.
 OMITTED = "a2a_sync/omitted"
 
 
-def slim(most: int, endpoint: Endpoint) -> Endpoint:
-    """`endpoint`, in whose tasks no part of the history has more than `most` bytes."""
+def omit_large_parts(most: int, endpoint: Endpoint) -> Endpoint:
+    """Wrap `endpoint`: in its results, placeholders replace the parts of the history that have more than `most` bytes."""
 
-    def answered(call: Call) -> Any:
+    def answered(call: Call[Any, Any]) -> Any:
         result = endpoint(call)
         if isinstance(result, Task):
-            return _slim_task(result, most)
+            return _omit_in_task(result, most)
         if isinstance(result, ListTasksResponse):
-            return replace(result, tasks=tuple(_slim_task(task, most) for task in result.tasks))
-        return _SlimStream(result, most) if call.operation.streaming else result
+            return replace(result, tasks=tuple(_omit_in_task(task, most) for task in result.tasks))
+        return _OmittingStream(result, most) if call.operation.streaming else result
 
     return answered
 
 
-class _SlimStream:
-    """A stream in which tasks come with a slim history; events have none."""
+class _OmittingStream:
+    """A stream whose tasks have placeholders in their history; its other events have no history."""
 
     def __init__(self, stream: PolledStream, most: int) -> None:
         self._stream = stream
@@ -49,27 +49,27 @@ class _SlimStream:
 
     def poll(self, timeout: float) -> list[StreamItem] | None:
         items = self._stream.poll(timeout)
-        return items and [self._slim(item) for item in items]
+        return items and [self._omit(item) for item in items]
 
     def __iter__(self) -> Iterator[StreamItem]:
-        return map(self._slim, self._stream)
+        return map(self._omit, self._stream)
 
     def close(self) -> None:
         self._stream.close()
 
-    def _slim(self, item: StreamItem) -> StreamItem:
-        return StreamItem(_slim_task(item.event, self._most), item.number) if isinstance(item.event, Task) else item
+    def _omit(self, item: StreamItem) -> StreamItem:
+        return StreamItem(_omit_in_task(item.event, self._most), item.number) if isinstance(item.event, Task) else item
 
 
-def _slim_task(task: Task, most: int) -> Task:
-    history = tuple(_slim_message(message, most) for message in task.history)
+def _omit_in_task(task: Task, most: int) -> Task:
+    history = tuple(_omit_in_message(message, most) for message in task.history)
     return task if history == task.history else replace(task, history=history)
 
 
-def _slim_message(message: Message, most: int) -> Message:
+def _omit_in_message(message: Message, most: int) -> Message:
     if all(_size(part) <= most for part in message.parts):
         return message
-    return replace(message, parts=tuple(part if _size(part) <= most else _stand_in(part) for part in message.parts))
+    return replace(message, parts=tuple(part if _size(part) <= most else _placeholder(part) for part in message.parts))
 
 
 def _size(part: Part) -> int:
@@ -80,7 +80,7 @@ def _size(part: Part) -> int:
     return len(jsontext.dumps(part.data))
 
 
-def _stand_in(part: Part) -> TextPart:
+def _placeholder(part: Part) -> TextPart:
     kind = "file" if isinstance(part, FilePart) else "data" if isinstance(part, DataPart) else "text"
     described = ", ".join(filter(None, (part.filename or kind, part.media_type, f"{_size(part)} bytes")))
     return TextPart(f"[left out: {described}]", metadata={**part.metadata, OMITTED: _size(part)})

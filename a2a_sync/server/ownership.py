@@ -1,35 +1,35 @@
-"""Whose tasks a call means: the caller's own, or what the app's author says, so that tasks can be shared.
+"""The owner of the tasks of a call: its caller, or the owner that the app's author returns, so that tasks can be shared.
 
-Stores keep tasks by tenant and owner, and what is another's does not exist for them. Sharing is therefore the same id for
-several callers; nothing else in the house knows of it.
+Stores hold tasks by tenant and owner, and the tasks of other owners do not exist for a call. Callers share tasks by having
+the same owner; no other module is concerned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from a2a_sync.operations import NAMED_MARK, OWNER_MARK, Call, Endpoint, Principal
+from a2a_sync.operations import NAMED_MARK, OWNER_MARK, AnyCall, Call, Endpoint, Principal, RequestT, ResultT
 
-#: Gives the owner of the tasks that a call means: an id in a namespace of its own, a caller as a `Principal`, or None for the
+#: Returns the owner of the tasks of a call: an id in a namespace of its own, a caller as a `Principal`, or None for the
 #: caller itself. May raise an `AgentError`.
-OwnerResolver: TypeAlias = Callable[[Call], str | Principal | None]
+OwnerResolver: TypeAlias = Callable[[AnyCall], str | Principal | None]
 
 
-def owned(owner: OwnerResolver, endpoint: Endpoint) -> Endpoint:
-    """`endpoint`, for tasks of whom `owner` names. It is asked before each operation, on the thread of the request."""
+def scope_to_owner(owner: OwnerResolver, endpoint: Endpoint) -> Endpoint:
+    """Wrap `endpoint`: its tasks are those of the owner that `owner` returns, on the thread of the request."""
 
-    def of_owner(call: Call) -> Any:
+    def of_owner(call: Call[RequestT, ResultT]) -> ResultT:
         named = owner(call)
         if named is None:
             return endpoint(call)
         if isinstance(named, Principal):
             return endpoint(replace(call, context=replace(call.context, owner=named.id)))
         if not isinstance(named, str):
-            raise TypeError(f"owner= gives the id of an owner, a Principal or None, not {type(named).__name__}")
+            raise TypeError(f"owner= returns the id of an owner, a Principal or None, not {type(named).__name__}")
         if OWNER_MARK in named or NAMED_MARK in named:
-            raise ValueError("owner= gave an id with a control character that no id may have")
+            raise ValueError("owner= returned an id with a control character that no id may have")
         return endpoint(replace(call, context=replace(call.context, owner=NAMED_MARK + named)))
 
     return of_owner

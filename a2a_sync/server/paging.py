@@ -1,6 +1,6 @@
-"""The page tokens of ListTasks: a place in the order of tasks, bound to the filter that it belongs to.
+"""The page tokens of ListTasks: a position in the order of tasks, bound to a filter.
 
-Opaque to clients and worthless to them: a token says nothing that its holder was not shown, and every query is scoped.
+Opaque to clients: a token contains nothing that its holder was not shown, and every query is limited to its owner.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def since_ms(moment: datetime | None) -> int | None:
 
 def write_page_token(request: ListTasksRequest, cursor: Cursor) -> str:
     """The token for what follows `cursor`, for the filter of `request`."""
-    body = json.dumps([cursor.time_ms, cursor.id, _filter_mark(request)], separators=(",", ":"))
+    body = json.dumps([cursor.time_ms, cursor.id, _filter_hash(request)], separators=(",", ":"))
     return base64.urlsafe_b64encode(body.encode()).rstrip(b"=").decode()
 
 
 def read_page_token(request: ListTasksRequest) -> Cursor | None:
-    """The place that the request's token stands for; None when it has none.
+    """The position in the request's token; None where it has none.
 
     Raises:
-        InvalidParamsError: it is no token of ours, or belongs to another filter.
+        InvalidParamsError: it is not a token of this server, or belongs to another filter.
     """
     if not request.page_token:
         return None
@@ -44,12 +44,12 @@ def read_page_token(request: ListTasksRequest) -> Cursor | None:
         task_id.encode()
     except (ValueError, TypeError, RecursionError):
         raise InvalidParamsError.at("pageToken", "is not a token of this server") from None
-    if mark != _filter_mark(request):
+    if mark != _filter_hash(request):
         raise InvalidParamsError.at("pageToken", "belongs to another filter")
     return Cursor(moment, task_id)
 
 
-def _filter_mark(request: ListTasksRequest) -> str:
-    """What a page token is bound to: everything that decides which tasks match."""
+def _filter_hash(request: ListTasksRequest) -> str:
+    """A hash of everything that decides which tasks match; page tokens are bound to it."""
     parts = (request.tenant, request.context_id, request.status.value, since_ms(request.status_timestamp_after))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""How often each caller may call: an interceptor. Numbers are per process, and nothing is stored."""
+"""A rate limit for each caller: an interceptor. It counts per process and stores nothing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import OverloadedError
-from a2a_sync.operations import Call, Endpoint
+from a2a_sync.operations import AnyCall, Call, Endpoint, RequestT, ResultT
 
-#: Callers that are remembered; those that have been quiet for longest are forgotten first.
-_CALLERS = 10_000
+#: The number of callers that are counted; the least recent is evicted first.
+_MAX_CALLERS = 10_000
 
 
 class RateLimit:
@@ -23,12 +22,14 @@ class RateLimit:
 
         A2AApp(agent, interceptors=[RateLimit(120)])
 
-    Who has been quiet may make that many at once, then one each `seconds` / `calls`. A caller is who was authenticated, else an
-    address of the network; calls inside the process are not counted. `key` is a function of a `Call` that says otherwise who
-    it is from; None: do not count it. Streams count once, when they begin.
+    A token bucket: an idle caller may make that many calls at once, then one each `seconds` / `calls`. The caller is the
+    authenticated principal, else the network address; calls inside the process are not counted. `key` is a function of a
+    `Call` that returns another key, or None for a call that is not counted. A stream counts once, when it begins.
     """
 
-    def __init__(self, calls: int, seconds: float = 60.0, *, key: Callable[[Call], str | None] | None = None) -> None:
+    def __init__(
+        self, calls: int, seconds: float = 60.0, *, key: Callable[[AnyCall], str | None] | None = None
+    ) -> None:
         if calls < 1 or not seconds > 0:
             raise ValueError("RateLimit takes a number of calls and of seconds, both positive")
         self._calls = calls
@@ -41,13 +42,13 @@ class RateLimit:
         self._free_at: OrderedDict[str, float] = OrderedDict()
 
     def renew(self) -> None:
-        """In a forked child: the parent's lock may never be released there. What was counted stays."""
+        """In a forked child: the parent's lock may never be released there. The counts stay."""
         self._lock = threading.Lock()
 
     def __call__(self, endpoint: Endpoint) -> Endpoint:
-        """The interceptor. The thread of a call is never held up."""
+        """The interceptor; it never waits."""
 
-        def limited(call: Call) -> Any:
+        def limited(call: Call[RequestT, ResultT]) -> ResultT:
             caller = self._key(call)
             if caller is not None and (wait := self._wait(caller)) > 0:
                 raise OverloadedError(
@@ -58,23 +59,23 @@ class RateLimit:
         return limited
 
     def _wait(self, caller: str) -> float:
-        """How long `caller` has to wait; 0 where the call may be made, and is counted."""
+        """The seconds until `caller` may call again; 0 where this call is allowed, and counted."""
         now = time.monotonic()
         with self._lock:
             free_at = max(now, self._free_at.get(caller, now)) + self._each
             wait = free_at - now - self._seconds
-            # A thousandth of a call: what adding up many times may have added.
+            # A thousandth of a call is the rounding error of many additions.
             if wait > self._each / 1000:
                 return wait
             self._free_at[caller] = free_at
             self._free_at.move_to_end(caller)
-            if len(self._free_at) > _CALLERS:
+            if len(self._free_at) > _MAX_CALLERS:
                 self._free_at.popitem(last=False)
         return 0.0
 
 
-def _caller(call: Call) -> str | None:
-    """Who calls; None where nobody outside does."""
+def _caller(call: AnyCall) -> str | None:
+    """The key of a caller; None for a call inside the process."""
     if call.context.principal is not None:
         return f"principal {call.context.principal.id}"
     return f"address {call.context.peer}" if call.context.peer else None

@@ -1,8 +1,8 @@
 """Signatures of cards, a JWS over the card's canonical form (spec 8.4), and of push notifications. Needs the extra
 ``a2a-sync[signing]``.
 
-`canonical` has the bytes of cards that are signed, `keys` the keys that sign, `card_signer` and `verifier` the two sides.
-No file and no socket is opened here: whoever verifies with a key set at a URL hands in how it is read.
+`canonical` has the bytes of cards that are signed, `keys` the private keys, `signer` and `verifier` the two sides. No file
+and no socket is opened here: a function that reads key sets at URLs is passed in.
 """
 
 from a2a_sync.signing.jwk import ALGORITHMS

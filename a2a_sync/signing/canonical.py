@@ -1,7 +1,7 @@
-"""The bytes that a signature of a card is made over (spec 8.4.1).
+"""The canonical bytes that the signature of a card covers (spec 8.4.1).
 
-Implementations differ on members that are empty: the specification keeps those that are required, the official SDKs drop
-every one. For 0.3 nothing is specified at all. So a card has up to two forms; where nothing in it is empty, they are one.
+Implementations differ in empty members: the specification keeps the required ones, the official SDKs remove all of
+them. For 0.3 no form is specified. A card therefore has up to two forms. For 1.0 they are equal if no member is empty.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from a2a_sync import jsontext
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import DecodeError, by_version
 
-#: Integers beyond it are not exact in JSON as the protocol has it: its numbers are doubles.
+#: The largest integer that is exact as a double, which is the type of all JSON numbers of the protocol.
 _EXACT = 2**53 - 1
-#: What a card of 0.3 says if it does not say it; the official SDK leaves it out of what it signs.
+#: Default values of members of a 0.3 card. The official SDK does not sign members that have these values.
 _DEFAULTS = {"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
 
 
 def version_of(document: Mapping[str, Any]) -> str:
-    """The version in which the JSON of a card is to be read. Cards for both are cards of 1.0, which say more."""
+    """The version whose codec reads the JSON of a card.
+
+    Cards for both versions are read as 1.0, which has more members.
+    """
     return "1.0" if "supportedInterfaces" in document else "0.3"
 
 
 def document_of(form: bytes, version: str) -> dict[str, Any]:
-    """The JSON of the card that a form of `canonical_forms` holds: that, and nothing else, is what its signature covers."""
+    """The JSON of the card in `form`, one of `canonical_forms`: exactly the members that a signature over it covers."""
     document: dict[str, Any] = jsontext.loads(form)
     schemes = document.get("securitySchemes")
     if version == "0.3" and isinstance(schemes, dict):
@@ -35,12 +38,12 @@ def document_of(form: bytes, version: str) -> dict[str, Any]:
 
 
 def canonical_forms(document: Mapping[str, Any], version: str) -> tuple[bytes, ...]:
-    """What signatures of this card may be over: the form of the specification, and where it differs that of the SDKs.
+    """The forms that signatures of this card may cover: that of the specification and, if different, that of the SDKs.
 
-    Of a card of 1.0 the members that 1.0 knows count, and no others.
+    For a card of 1.0 they hold only members that 1.0 defines.
 
     Raises:
-        ValueError: it is not a card, or holds what the canonical form cannot say.
+        ValueError: `document` is not a card, or holds a value that has no canonical form.
     """
     unsigned = {name: value for name, value in document.items() if name != "signatures"}
     try:
@@ -56,7 +59,7 @@ def canonical_forms(document: Mapping[str, Any], version: str) -> tuple[bytes, .
 
 def _forms_of_1_0(unsigned: dict[str, Any]) -> tuple[bytes, ...]:
     codec = by_version("1.0")
-    # Written anew, every member is there or not there as the specification's rules of presence say.
+    # Decoded and encoded again, so that members are present or absent by the presence rules of the specification.
     known = _in_doubles(codec.dump(codec.load(AgentCard, unsigned, strict=False)))
     return _jcs(known), _jcs(_pruned(known) or {})
 
@@ -73,7 +76,8 @@ def _without_type(scheme: Any) -> Any:
     return {name: value for name, value in scheme.items() if name != "type"} if isinstance(scheme, dict) else scheme
 
 
-#: The type of a scheme of 0.3 by a member that no other has; those of a client certificate have none.
+#: The type of a 0.3 security scheme by a member that only this type has. Schemes for client certificates have no such
+#: member.
 _TYPES = {"scheme": "http", "flows": "oauth2", "openIdConnectUrl": "openIdConnect", "name": "apiKey", "in": "apiKey"}
 
 
@@ -84,7 +88,7 @@ def _with_type(scheme: Any) -> Any:
 
 
 def _jcs(value: Any) -> bytes:
-    """`value` by RFC 8785."""
+    """`value` in the canonical form of RFC 8785."""
     import rfc8785
 
     written: bytes = rfc8785.dumps(value)
@@ -104,7 +108,7 @@ def _in_doubles(value: Any) -> Any:
 
 
 def _pruned(value: Any) -> Any:
-    """`value` without empty texts, lists and objects; None where nothing is left."""
+    """`value` without empty strings, lists and objects; None if nothing is left."""
     if isinstance(value, dict):
         return {name: left for name, item in value.items() if (left := _pruned(item)) is not None} or None
     if isinstance(value, list):

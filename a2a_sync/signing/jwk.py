@@ -1,7 +1,7 @@
-"""Public keys that somebody trusts: in which forms they come, what they are good for, and which keys of a key set they are.
+"""Trusted public keys: their forms, the algorithms that they fit, and their selection from a key set.
 
-One room for whoever checks signatures: of cards, of push notifications, of tokens. Reading files and sockets is not its
-business. Its functions load PyJWT and cryptography, of the extras ``jwt`` and ``signing``.
+Used by every check of a signature: of cards, of push notifications, of tokens. The functions load PyJWT and cryptography, of
+the extras ``jwt`` and ``signing``.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class TrustedKey:
 
 
 def trusted_keys(given: Any) -> tuple[TrustedKey, ...]:
-    """The keys in what somebody trusts: PEM text, a JWK, a key set, keys by their names, a list of these, or an object of
-    cryptography. Keys of a set that are for something else, or of no known kind, are passed over, as RFC 7517 wants it.
+    """The keys in what a user trusts: PEM text, a JWK, a key set, keys by their names, a list of these, or an object of
+    cryptography. Keys of a set that are for something else, or of no known kind, are ignored, as RFC 7517 requires.
 
     Raises:
         ValueError: it is none of these.
@@ -128,7 +128,7 @@ def _usable(key: TrustedKey, named: str = "") -> TrustedKey:
     able = algorithms_of(key.key)
     if not able:
         raise ValueError(
-            f"a trusted key {f'({key.kid}) ' if key.kid else ''}is of a kind that is not taken:"
+            f"a trusted key {f'({key.kid}) ' if key.kid else ''}is of a kind that is not supported:"
             f" EC on P-256, P-384 or P-521, Ed25519, or RSA of at least {_LEAST_BITS} bits"
         )
     chosen = tuple(one for one in able if named in ("", one))

@@ -1,97 +1,131 @@
-"""The public keys of an issuer, read from its URL when they are needed and kept for a while (RFC 7517).
+"""Key sets at URLs, read when they are needed and cached (RFC 7517): one cache for servers and clients.
 
-Tokens that name unknown keys cost nothing but a look: reading again is bounded in time. No lock is held while it goes on.
+A token that names an unknown key makes the set be read again, at most once per pause. No lock is held during a reading.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from typing import TypeAlias
 
+from a2a_sync import urls
 from a2a_sync.concurrency.fork import renew_in_child
-from a2a_sync.errors import UnavailableError
-from a2a_sync.outbound.http import NoAnswer, Outbound
+from a2a_sync.errors import TransportError, UnavailableError
+from a2a_sync.outbound.http import NoResponseError, Outbound
 from a2a_sync.signing.jwk import TrustedKey, named, read_key_set
 from a2a_sync.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
-#: How long keys are used without a look for newer ones, and how long if there is no way to get these. Seconds.
-_FRESH = 300.0
-_USABLE = 86400.0
-#: How long after one reading the next one may be at the earliest, when a key is missing, and when it has failed.
-_PAUSE = 60.0
-_PAUSE_FAILED = 10.0
+#: Reads the document at a URL. Raises `TransportError`, `NoResponseError` or `ValueError`.
+Fetch: TypeAlias = Callable[[str], bytes]
+
 _TIMEOUT = 5.0
-_MOST_BYTES = 512 * 1024
+_MAX_BYTES = 512 * 1024
 
 
 class KeySet:
-    """The keys at `url`, read through `outbound`. Safe from many threads and across forks."""
+    """The keys at `url`, as they were read last. Safe from many threads and across forks.
 
-    def __init__(self, url: str, outbound: Outbound) -> None:
-        self._url = url
-        self._outbound = outbound
+    Parameters:
+        url: where the key set is.
+        fetch: reads it; may be given with each call of `keys` instead.
+        refresh: seconds after which the keys are read again.
+        max_stale: seconds after that for which they are used as long as they cannot be read.
+        pause: seconds between two readings that a missing key causes.
+        failure_pause: seconds between a reading that failed and the next one.
+        exclusive: one thread reads, and the others use the keys of before or are refused. Servers need this: tokens that
+            anyone can forge would block all threads while an issuer hangs. Without it each thread reads for itself.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        fetch: Fetch | None = None,
+        *,
+        refresh: float = 300.0,
+        max_stale: float = 86400.0,
+        pause: float = 60.0,
+        failure_pause: float = 10.0,
+        exclusive: bool = True,
+    ) -> None:
+        self.url = url
+        self.refresh = refresh
+        self.max_stale = max_stale
+        self.pause = pause
+        self.failure_pause = failure_pause
+        self._fetch = fetch
+        self._exclusive = exclusive
         self._keys: tuple[TrustedKey, ...] = ()
         self._read_at = self._next_at = float("-inf")
         self.renew()
         renew_in_child(self)
 
     def renew(self) -> None:
-        """In a forked child: whoever was reading is not here."""
+        """In a forked child: the thread that was reading does not exist here."""
         self._lock = threading.Lock()
-        self._busy = False
+        self._reading = False
 
-    def keys(self, kid: str) -> tuple[TrustedKey, ...]:
+    def keys(self, kid: str, fetch: Fetch | None = None) -> tuple[TrustedKey, ...]:
         """The keys that may have signed a token which names `kid` (``""``: none). Blocks while they are read.
 
         Raises:
-            UnavailableError: there are none, and they cannot be read now, or another thread reads them at this moment.
+            UnavailableError: they cannot be read, or another thread reads them at the moment. Its cause is the failure.
         """
         now = time.monotonic()
         found = named(self._keys, kid)
-        if now >= self._read_at + _FRESH or (not found and now >= self._next_at):
-            self._read(must=not self._keys or not found)
+        failure: Exception | None = None
+        if now >= self._read_at + self.refresh or (not found and now >= self._next_at):
+            failure = self._read(fetch or self._fetch, needed=not found)
             found = named(self._keys, kid)
-        if not self._keys or now > self._read_at + _USABLE:
+        if now > self._read_at + self.refresh + self.max_stale:
             raise UnavailableError(
                 "the keys that tokens are checked with cannot be read; try again later", retry_after=10.0
-            )
+            ) from failure
         return found
 
-    def _read(self, *, must: bool) -> None:
-        """Read the keys, if it is time. One thread does it; `must`: the others cannot do without, and are refused.
-
-        They do not wait: tokens that anybody can make up would hold every thread of the server while an issuer hangs.
-        """
+    def _read(self, fetch: Fetch | None, *, needed: bool) -> Exception | None:
+        """Read the keys if a reading is due; the failure if it failed. `needed`: there is no key to go on with."""
         with self._lock:
-            if self._busy:
-                if must:
+            if self._reading and self._exclusive:
+                if needed:
                     raise UnavailableError(
                         "the keys that tokens are checked with are being read; try again", retry_after=1.0
                     )
-                return
+                return None
             if time.monotonic() < self._next_at:
-                return
-            self._busy = True
-            self._next_at = time.monotonic() + _PAUSE_FAILED
+                return None
+            self._reading = True
+            self._next_at = time.monotonic() + self.failure_pause
         try:
-            self._keys = self._fetched()
-            self._read_at = time.monotonic()
-            self._next_at = self._read_at + _PAUSE
-        except (NoAnswer, ValueError) as error:
-            logger.warning("the keys that tokens are checked with could not be read: %s", error)
+            if fetch is None:
+                raise ValueError(f"a function that reads {self.url} is missing")
+            keys = read_key_set(fetch(self.url))
+            if not keys:
+                raise ValueError("the key set has no key that can be used")
+        except (NoResponseError, TransportError, ValueError) as error:
+            logger.warning("the key set at %s could not be read: %s", urls.parse(self.url).shown, error)
+            return error
         finally:
             with self._lock:
-                self._busy = False
+                self._reading = False
+        self._keys = keys
+        self._read_at = time.monotonic()
+        self._next_at = self._read_at + self.pause
+        return None
 
-    def _fetched(self) -> tuple[TrustedKey, ...]:
-        answer = self._outbound.request(
-            "GET", self._url, headers={"Accept": "application/json"}, timeout=_TIMEOUT, most=_MOST_BYTES
+
+def fetch_with(outbound: Outbound) -> Fetch:
+    """Reads key sets through `outbound`."""
+
+    def fetch(url: str) -> bytes:
+        answer = outbound.request(
+            "GET", url, headers={"Accept": "application/json"}, timeout=_TIMEOUT, max_bytes=_MAX_BYTES
         )
-        if answer.status != 200 or not answer.whole:
+        if answer.status != 200 or not answer.complete:
             raise ValueError(f"HTTP {answer.status}, {len(answer.body)} bytes")
-        keys = read_key_set(answer.body)
-        if not keys:
-            raise ValueError("the key set has no key that can be used")
-        return keys
+        return answer.body
+
+    return fetch

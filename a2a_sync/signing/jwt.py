@@ -1,4 +1,4 @@
-"""The tokens that push notifications are signed with: whether they were made by somebody who is trusted, and not long ago."""
+"""Verification of the tokens that push notifications are signed with: their key, their issuer and their age."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from a2a_sync import urls
 from a2a_sync.outbound.http import Outbound
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.signing.jwk import ALGORITHMS, TrustedKey, named, trusted_keys
-from a2a_sync.signing.jwks import KeySet
+from a2a_sync.signing.jwks import KeySet, fetch_with
 from a2a_sync.signing.keys import need_libraries
 from a2a_sync.signing.notifications import audience
 
-#: By how much clocks may differ, in seconds.
+#: The accepted difference of clocks, in seconds.
 _LEEWAY = 30.0
 
 
@@ -37,20 +37,20 @@ class Signatures:
         if isinstance(keys, str) and "://" in keys:
             guard = guard or URLGuard([urls.parse(keys).host], schemes=["https"])
             guard.check(keys)
-            self._set = KeySet(keys, Outbound(guard))
+            self._set = KeySet(keys, fetch_with(Outbound(guard)))
         else:
             self._keys = trusted_keys(keys)
 
     @property
     def validity(self) -> float:
-        """For how long one signature can be accepted, in seconds: it may be dated ahead by the leeway, and be late by it."""
+        """How long a signature can be accepted, in seconds: the leeway applies to both of its ends."""
         return self._window + 2 * _LEEWAY
 
     def claims(self, token: str) -> Mapping[str, Any]:
-        """What the token says. Blocks while a key set is read.
+        """The claims of a token. Blocks while a key set is read.
 
         Raises:
-            ValueError: it was not made by somebody who is trusted, not here, not now.
+            ValueError: its key, issuer, audience or time is not accepted.
             UnavailableError: the key set cannot be read.
         """
         try:
@@ -71,7 +71,7 @@ class Signatures:
         raise ValueError(reason)
 
     def _candidates(self, kid: str, algorithm: str) -> Iterator[Any]:
-        """The keys that it may have been made with."""
+        """The keys that fit the header of a token."""
         for key in named(self._keys, kid) if self._set is None else self._set.keys(kid):
             if not key.objection(algorithm):
                 yield key.key

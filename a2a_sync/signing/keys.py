@@ -1,4 +1,4 @@
-"""Keys that sign. Only asymmetric ones: who can verify a card must not be able to sign one."""
+"""Private keys that sign. Only asymmetric ones: a verifier must not be able to sign."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from a2a_sync.signing.jwk import algorithms_of, from_jwk
 
 
-def need_libraries(who: str) -> Any:
+def need_libraries(feature: str) -> Any:
     """PyJWT.
 
     Raises:
@@ -19,7 +19,7 @@ def need_libraries(who: str) -> Any:
         import jwt
         import rfc8785  # noqa: F401
     except ImportError:
-        raise ImportError(f"{who} needs PyJWT, cryptography and rfc8785: pip install 'a2a-sync[signing]'") from None
+        raise ImportError(f"{feature} needs PyJWT, cryptography and rfc8785: pip install 'a2a-sync[signing]'") from None
     del cryptography
     return jwt
 
@@ -28,7 +28,7 @@ def private_key(given: Any) -> Any:
     """The private key in PEM text, in a JWK, or as an object of cryptography.
 
     Raises:
-        ValueError: it is none of these, is not private, or is of a kind that is not taken here. The key is not shown.
+        ValueError: it is none of these, is not private, or is of an unsupported kind. The error does not show the key.
     """
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -45,12 +45,12 @@ def private_key(given: Any) -> Any:
 
 
 class SigningKey:
-    """A private key with a name: what every signer is. Safe from many threads and across forks.
+    """A private key with a name: the base of every signer. Safe from many threads and across forks.
 
     Parameters:
         key: PEM text without a password, a JWK, or an object of the package cryptography: EC (P-256, P-384, P-521),
             Ed25519, or RSA.
-        kid: the name by which those who verify find the public key.
+        kid: the name by which verifiers select the public key.
         algorithm: for RSA keys, which allow several; ``RS256`` by default.
 
     Raises:
@@ -63,11 +63,13 @@ class SigningKey:
         self._key = private_key(key)
         able = algorithms_of(self._key)
         if not able:
-            raise ValueError("the key is of a kind that is not taken: EC, Ed25519, or RSA of at least 2048 bits")
+            raise ValueError(
+                "the key is of a kind that is not supported: use EC, Ed25519, or RSA of at least 2048 bits"
+            )
         if algorithm not in ("", *able):
             raise ValueError(f"the key is not one for {algorithm}; it is for {', '.join(able)}")
         if not kid:
-            raise ValueError("kid is empty: those who verify find the public key by it")
+            raise ValueError("kid is empty: verifiers select the public key by it")
         self.kid = kid
         self.algorithm = algorithm or able[0]
 
@@ -76,8 +78,8 @@ class SigningKey:
         """The public key as a JWK, to be published in a key set: ``{"keys": [signer.public_jwk]}``."""
         algorithm = self._jwt.get_algorithm_by_name(self.algorithm)
         jwk = algorithm.to_jwk(self._key.public_key(), as_dict=True)
-        told = {name: value for name, value in jwk.items() if name != "key_ops"}
-        return {**told, "kid": self.kid, "alg": self.algorithm, "use": "sig"}
+        members = {name: value for name, value in jwk.items() if name != "key_ops"}
+        return {**members, "kid": self.kid, "alg": self.algorithm, "use": "sig"}
 
     def _jws(self, payload: bytes, header: Mapping[str, Any]) -> str:
         """`payload`, signed, in the compact form."""

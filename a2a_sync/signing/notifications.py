@@ -1,4 +1,4 @@
-"""`NotificationSigner`: shows receivers of push notifications who has posted them, when, and what (spec 13.2)."""
+"""`NotificationSigner`: proves to receivers of push notifications their sender, time and content (spec 13.2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from a2a_sync import jsontext
 from a2a_sync.signing.keys import SigningKey
 
-#: How long a signature is good, in seconds. A post that is made again gets a new one.
+#: How long a signature is valid, in seconds. A repeated post gets a new one.
 LIFETIME = 300
 
 
@@ -17,8 +17,8 @@ class NotificationSigner(SigningKey):
     """Signs push notifications: ``PushOptions(signer=NotificationSigner(pem, kid="2026-1"))``.
 
     Each post carries a JSON Web Token with the time (``iat``, ``exp``), the notification (``jti``), where it goes (``aud``,
-    the webhook without its query) and a digest of its body (``request_body_sha256``). `issuer` is who signs (``iss``), the
-    URL of the agent for example. The rest is said at `SigningKey`.
+    the webhook without its query) and a digest of its body (``request_body_sha256``). `issuer` names the signer (``iss``), by the
+    URL of the agent for example. The other parameters are those of `SigningKey`.
     """
 
     def __init__(self, key: Any, *, kid: str, algorithm: str = "", issuer: str = "") -> None:

@@ -12,15 +12,15 @@ from a2a_sync.signing.keys import SigningKey
 
 #: Makes the signatures of a card from its JSON.
 Sign: TypeAlias = Callable[[Mapping[str, Any]], tuple[AgentCardSignature, ...]]
-_MOST_KEPT = 64
+_MAX_SIGNATURES = 64
 
 
 class CardSigner(SigningKey):
     """Signs cards with one private key: ``A2AApp(agent, url=…, card_signer=CardSigner(pem, kid="2026-1"))``.
 
     A card that was signed keeps its signature for as long as the signer lives, though most algorithms would make another one
-    each time. `jku` is the URL of a key set with the public key, told to those who verify. They use it only if they trust it.
-    The rest is said at `SigningKey`.
+    each time. `jku` is the URL of a key set with the public key, for verifiers, which use it only if they trust it. The other
+    parameters are those of `SigningKey`.
     """
 
     def __init__(self, key: Any, *, kid: str, algorithm: str = "", jku: str = "") -> None:
@@ -42,20 +42,20 @@ class CardSigner(SigningKey):
         if known is not None:
             return known
         protected, _, signature = self._jws(form, self._header).split(".")
-        if len(self._made) >= _MOST_KEPT:
-            # Extended cards may be another one for each caller.
+        if len(self._made) >= _MAX_SIGNATURES:
+            # Extended cards may differ for each caller.
             self._made.clear()
         return self._made.setdefault(form, AgentCardSignature(protected=protected, signature=signature))
 
 
-def together(signers: CardSigner | Sequence[CardSigner]) -> Sign:
-    """The signatures of all of `signers`, in their order: while keys change, the old one's and the new one's.
+def combine_signers(signers: CardSigner | Sequence[CardSigner]) -> Sign:
+    """A function that makes the signatures of all `signers`, in their order: during a key rotation, of the old and the new key.
 
     Raises:
-        TypeError: one of them is no signer.
+        TypeError: one of them is not a signer.
     """
     given = (signers,) if isinstance(signers, CardSigner) else tuple(signers)
     for one in given:
         if not callable(getattr(one, "sign", None)):
-            raise TypeError(f"signer takes a CardSigner, or several, not {type(one).__name__}")
+            raise TypeError(f"card_signer takes a CardSigner, or several, not {type(one).__name__}")
     return lambda document: tuple(signature for one in given for signature in one.sign(document))

@@ -1,35 +1,33 @@
-"""`CardVerifier`: sees that a card was signed by somebody who is trusted (spec 8.4.3)."""
+"""`CardVerifier`: verifies that a card was signed with a trusted key (spec 8.4.3)."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from a2a_sync import jsontext, urls
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import by_version
-from a2a_sync.errors import CardSignatureError, JSONParseError, TransportError, UnsafeURLError
+from a2a_sync.errors import CardSignatureError, JSONParseError, TransportError, UnavailableError, UnsafeURLError
 from a2a_sync.signing.canonical import canonical_forms, document_of, version_of
-from a2a_sync.signing.jwk import ALGORITHMS, TrustedKey, named, read_key_set, trusted_keys
+from a2a_sync.signing.jwk import ALGORITHMS, TrustedKey, named, trusted_keys
+from a2a_sync.signing.jwks import Fetch, KeySet
 from a2a_sync.signing.keys import need_libraries
 
-#: Reads what is at a URL: its body, if the answer is a success. Raises `TransportError`.
-Fetch: TypeAlias = Callable[[str], bytes]
-#: What may be trusted; see `CardVerifier`.
+#: Trusted keys in any form that `CardVerifier` accepts.
 Trusted: TypeAlias = Any
 
 _MOST_SIGNATURES = 16
-#: How long after a reading of a key set the next one may be at the earliest, where a key is missing in it. Seconds.
+#: The least number of seconds between two reads of a key set in which a key is missing.
 _PAUSE = 10.0
 
 
 class VerifiedCard(NamedTuple):
-    """What a signature vouches for: its protected header, and the JSON of the card that it was made over.
+    """The result of a verification: the protected header of a signature, and the JSON of the card that it covers.
 
-    ``document`` can lack members of the card that was given: those that the signature does not cover.
+    ``document`` lacks members of the given card that the signature does not cover.
     """
 
     header: Mapping[str, Any]
@@ -37,21 +35,21 @@ class VerifiedCard(NamedTuple):
 
 
 class CardVerifier:
-    """Trusts these keys: ``Client(url, card_verifier="https://keys.example.com/jwks.json")``.
+    """Verifies cards with trusted keys: ``Client(url, card_verifier="https://keys.example.com/jwks.json")``.
 
-    Safe from many threads; may be shared by clients, which then read a key set once.
+    Thread-safe. Clients may share a verifier and thereby its cached key sets.
 
     Parameters:
-        keys: the URL of a key set (https), a key set, a JWK, PEM text, keys by their names (``{"2026-1": pem}``), a list of
-            these; or a function that is given the protected header of a signature (``kid``, ``alg``, ``jku``) and gives one
-            of these, or None if it knows no key.
-        algorithms: those that are accepted. ``none`` and shared secrets never are.
-        jku: URLs of key sets that are used where a signature names them. No other is ever called.
-        refresh: seconds after which a key set at a URL is read again; a key that is no longer in it is not used any more.
-            A signature by an unknown key makes it be read earlier.
+        keys: the URL of a key set (https), a key set, a JWK, PEM text, keys by their names (``{"2026-1": pem}``), a
+            list of these; or a function that receives the protected header of a signature (``kid``, ``alg``, ``jku``)
+            and returns one of these, or None if it has no such key.
+        algorithms: the accepted signature algorithms. ``none`` and shared secrets are never accepted.
+        jku: URLs of key sets that are read if a signature names them. URLs that are not listed are never requested.
+        refresh: seconds after which a key set at a URL is read again; keys that were removed from it are no longer
+            trusted then. An unknown key id causes an earlier read.
 
     Raises:
-        ValueError: a key that cannot be used, an algorithm that is not accepted here, a URL that is not https.
+        ValueError: a key is unusable, an algorithm is not supported, a URL is not https, or no key is given.
         ImportError: the extra ``a2a-sync[signing]`` is not installed.
     """
 
@@ -67,12 +65,12 @@ class CardVerifier:
         if unknown := set(algorithms) - set(ALGORITHMS):
             raise ValueError(f"{min(unknown)!r} is none of the algorithms {', '.join(ALGORITHMS)}")
         self._algorithms = frozenset(algorithms)
-        self._jku = {url: _KeySet(url, refresh) for url in ([jku] if isinstance(jku, str) else jku)}
+        self._jku = {url: _key_set(url, refresh) for url in ([jku] if isinstance(jku, str) else jku)}
         self._ask: Callable[[Mapping[str, Any]], Any] | None = None
-        self._set: _KeySet | None = None
+        self._set: KeySet | None = None
         self._keys: tuple[TrustedKey, ...] = ()
         if isinstance(keys, str) and "://" in keys:
-            self._set = _KeySet(keys, refresh)
+            self._set = _key_set(keys, refresh)
         elif callable(keys):
             self._ask = keys
         else:
@@ -83,15 +81,21 @@ class CardVerifier:
     def verify(
         self, card: AgentCard | Mapping[str, Any], *, fetch: Fetch | None = None, agent: str = ""
     ) -> VerifiedCard:
-        """What the first signature that holds covers. The card is an object of 1.0, or its JSON of any version.
+        """Verify a card and return what its first valid signature covers.
 
-        Signatures of the official SDKs leave out what is empty, such as a security requirement without scopes. Anybody can
-        add that to a card, or take it away, so use the document that is returned and not the one that was given.
+        Blocks the calling thread if a key set is read.
 
-        `fetch` reads key sets at URLs; `agent` stands in the error.
+        Signatures of the official SDKs do not cover empty members, such as a security requirement without scopes. Such
+        members can be added to a card or removed from it, so use the returned document and not the one that was passed.
+
+        Parameters:
+            card: an `AgentCard`, or the JSON of a card of any version.
+            fetch: reads key sets at URLs; without it none are read.
+            agent: the name of the agent in errors.
 
         Raises:
-            CardSignatureError: none holds; it says of each one why.
+            CardSignatureError: the card is not signed, cannot be read, or no signature is valid; the text has the
+                reasons.
         """
         document = by_version("1.0").dump(card) if isinstance(card, AgentCard) else card
         signatures = document.get("signatures")
@@ -141,14 +145,14 @@ class CardVerifier:
         return True
 
     def _trusted(self, header: Mapping[str, Any], kid: str, fetch: Fetch | None) -> Iterator[TrustedKey]:
-        """The keys that the signature may have been made with."""
+        """The trusted keys with the key id `kid`, or without a key id."""
         yield from named(self._keys, kid)
         if self._ask is not None:
             given = self._ask(header)
             yield from () if given is None else named(trusted_keys(given), kid)
         jku = header.get("jku")
         for known in filter(None, (self._set, self._jku.get(jku) if isinstance(jku, str) else None)):
-            yield from known.keys(kid, fetch)
+            yield from _read_keys(known, kid, fetch)
 
     def _unknown(self, header: Mapping[str, Any], kid: str) -> str:
         jku = header.get("jku")
@@ -157,7 +161,7 @@ class CardVerifier:
 
 
 class _Refused(Exception):
-    """Why a signature does not count."""
+    """A signature is not accepted; the text is the reason."""
 
 
 def _texts(signature: Any) -> tuple[str, str]:
@@ -169,7 +173,7 @@ def _texts(signature: Any) -> tuple[str, str]:
 
 def _header(protected: str) -> dict[str, Any]:
     try:
-        # Without padding, as RFC 7515 has it.
+        # RFC 7515 omits the padding.
         text = base64.b64decode(protected + "=" * (-len(protected) % 4), altchars=b"-_", validate=True)
         header = jsontext.loads(text)
     except (binascii.Error, ValueError, JSONParseError):
@@ -181,42 +185,33 @@ def _header(protected: str) -> dict[str, Any]:
     return header
 
 
-class _KeySet:
-    """A key set at a URL, as it was read last. Unlike `auth.keyset` it trusts nothing that is older than its time: a client can
-    do without an agent, a server cannot do without its callers."""
+def _key_set(url: str, refresh: float) -> KeySet:
+    """The key set at `url`. Keys read more than `refresh` seconds ago are not used.
 
-    def __init__(self, url: str, refresh: float) -> None:
-        try:
-            scheme, host, _ = urls.parse(url).origin
-        except UnsafeURLError as error:
-            raise UnsafeURLError(f"the URL of a key set {error}") from None
-        if scheme != "https" and host not in ("localhost", "127.0.0.1", "::1"):
-            raise ValueError("the URL of a key set must begin with https://")
-        self.url = url
-        self._refresh = refresh
-        self._read: tuple[float, tuple[TrustedKey, ...]] = (float("-inf"), ())
+    A server uses older keys while the URL cannot be read, or it would refuse all callers; a client can refuse one
+    agent.
+    """
+    try:
+        scheme, host, _ = urls.parse(url).origin
+    except UnsafeURLError as error:
+        raise UnsafeURLError(f"the URL of a key set {error}") from None
+    if scheme != "https" and host not in ("localhost", "127.0.0.1", "::1"):
+        raise ValueError("the URL of a key set must begin with https://")
+    return KeySet(url, refresh=refresh, max_stale=0.0, pause=min(_PAUSE, refresh), failure_pause=0.0, exclusive=False)
 
-    def keys(self, kid: str, fetch: Fetch | None) -> tuple[TrustedKey, ...]:
-        """Those of this name. Blocks while the set is read; threads that meet here each read it.
 
-        Raises:
-            _Refused: it cannot be read.
-        """
-        at, keys = self._read
-        age = time.monotonic() - at
-        found = named(keys, kid)
-        if age >= self._refresh or (not found and age >= min(_PAUSE, self._refresh)):
-            if fetch is None:
-                raise _Refused(f"nothing here can read {self.url}")
-            keys = self._fetched(fetch)
-            self._read = (time.monotonic(), keys)
-            found = named(keys, kid)
-        return found
+def _read_keys(known: KeySet, kid: str, fetch: Fetch | None) -> tuple[TrustedKey, ...]:
+    """The keys with the key id `kid`.
 
-    def _fetched(self, fetch: Fetch) -> tuple[TrustedKey, ...]:
-        try:
-            return read_key_set(fetch(self.url))
-        except TransportError as error:
-            raise _Refused(f"the key set cannot be read: {error}") from error
-        except ValueError:
-            raise _Refused(f"what is at {self.url} is no key set") from None
+    Raises:
+        _Refused: the key set cannot be read.
+    """
+    try:
+        return known.keys(kid, fetch)
+    except UnavailableError as error:
+        if fetch is None:
+            raise _Refused(f"nothing here can read {known.url}") from None
+        cause = error.__cause__
+        if isinstance(cause, TransportError):
+            raise _Refused(f"the key set cannot be read: {cause}") from cause
+        raise _Refused(f"what is at {known.url} is no key set") from None

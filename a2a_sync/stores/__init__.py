@@ -1,38 +1,105 @@
-"""Where tasks live: the interface in `base`, and one module per backend.
-
-This room only chooses; a backend is imported when it is asked for.
-"""
+"""Stores of tasks. `base` defines the interface; each backend is a separate module that is imported on first use."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from a2a_sync.lazymodule import LazyModule
+from a2a_sync.lazymodule import LazyModule, lazy_names
 
 if TYPE_CHECKING:
     from a2a_sync.stores import base
+    from a2a_sync.stores.base import Contexts as Contexts
+    from a2a_sync.stores.base import Cursor as Cursor
+    from a2a_sync.stores.base import LogPage as LogPage
+    from a2a_sync.stores.base import Owner as Owner
+    from a2a_sync.stores.base import RunRevoked as RunRevoked
+    from a2a_sync.stores.base import RunToken as RunToken
+    from a2a_sync.stores.base import StartedRun as StartedRun
+    from a2a_sync.stores.base import StateConflict as StateConflict
+    from a2a_sync.stores.base import StoreConflict as StoreConflict
+    from a2a_sync.stores.base import StoredState as StoredState
+    from a2a_sync.stores.base import StoredTask as StoredTask
+    from a2a_sync.stores.base import StoredWebhook as StoredWebhook
+    from a2a_sync.stores.base import TaskBusy as TaskBusy
+    from a2a_sync.stores.base import TaskEnded as TaskEnded
+    from a2a_sync.stores.base import TaskExists as TaskExists
+    from a2a_sync.stores.base import TaskHead as TaskHead
+    from a2a_sync.stores.base import TaskPage as TaskPage
+    from a2a_sync.stores.base import TaskQuery as TaskQuery
     from a2a_sync.stores.base import TaskStore as TaskStore
+    from a2a_sync.stores.base import TooManyWebhooks as TooManyWebhooks
+    from a2a_sync.stores.base import Webhooks as Webhooks
     from a2a_sync.stores.memory import MemoryStore as MemoryStore
     from a2a_sync.stores.sqlite import SQLiteStore as SQLiteStore
     from a2a_sync.stores.sqlite.replay import SQLiteReplayCache as SQLiteReplayCache
 else:
     base = LazyModule("a2a_sync.stores.base")
 
-_HOME = {
-    "MemoryStore": "a2a_sync.stores.memory",
-    "SQLiteReplayCache": "a2a_sync.stores.sqlite.replay",
-    "SQLiteStore": "a2a_sync.stores.sqlite",
-    "TaskStore": "a2a_sync.stores.base",
+_MODULES = {
+    "a2a_sync.stores.base": (
+        "Contexts",
+        "Cursor",
+        "LogPage",
+        "Owner",
+        "RunRevoked",
+        "RunToken",
+        "StartedRun",
+        "StateConflict",
+        "StoreConflict",
+        "StoredState",
+        "StoredTask",
+        "StoredWebhook",
+        "TaskBusy",
+        "TaskEnded",
+        "TaskExists",
+        "TaskHead",
+        "TaskPage",
+        "TaskQuery",
+        "TaskStore",
+        "TooManyWebhooks",
+        "Webhooks",
+    ),
+    "a2a_sync.stores.memory": ("MemoryStore",),
+    "a2a_sync.stores.sqlite": ("SQLiteStore",),
+    "a2a_sync.stores.sqlite.replay": ("SQLiteReplayCache",),
 }
+
+__all__ = [
+    "Contexts",
+    "Cursor",
+    "LogPage",
+    "MemoryStore",
+    "Owner",
+    "RunRevoked",
+    "RunToken",
+    "SQLiteReplayCache",
+    "SQLiteStore",
+    "StartedRun",
+    "StateConflict",
+    "StoreConflict",
+    "StoredState",
+    "StoredTask",
+    "StoredWebhook",
+    "TaskBusy",
+    "TaskEnded",
+    "TaskExists",
+    "TaskHead",
+    "TaskPage",
+    "TaskQuery",
+    "TaskStore",
+    "TooManyWebhooks",
+    "Webhooks",
+    "open_store",
+]
+
 _ACCEPTED = "'memory:', 'sqlite:///relative.db', 'sqlite:////absolute.db', a TaskStore, or None"
 
 
 def open_store(store: base.TaskStore | str | None = None) -> base.TaskStore:
-    """The store that `store` names: a URL, a store as it is, or None for tasks in memory. No file is opened yet.
+    """Return the store for a URL, a store unchanged, or a new `MemoryStore` for None. No file is opened yet.
 
     Raises:
-        ValueError: it is none of these; the message says what is accepted.
+        ValueError: `store` is none of these; the message lists the accepted values.
     """
     if store is None or store == "memory:":
         from a2a_sync.stores.memory import MemoryStore
@@ -50,7 +117,4 @@ def open_store(store: base.TaskStore | str | None = None) -> base.TaskStore:
     return SQLiteStore(path)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+__getattr__ = lazy_names(__name__, _MODULES)

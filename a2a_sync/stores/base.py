@@ -1,49 +1,42 @@
-"""What every store offers: tasks as head rows and logs of numbered entries.
+"""The interface of a store: tasks as a head row and a log of numbered entries each, and the optional parts.
 
-The store is the truth. It judges three things only: whether the caller's scope owns the task, whether the task is
-terminal, and whether a run's token is still the current one. Which entries are legal is decided before, in `execution`.
-Every method may be called from any thread, takes no callbacks and holds no lock when it returns.
+The store is the source of truth. It checks three things only: whether the owner has the task, whether the task is terminal,
+and whether the token of a run is current. `engine.run` checks before which entries may follow which. Every method may be
+called from any thread, takes no callbacks and holds no lock when it returns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from a2a_sync.errors import TaskNotFoundError
-from a2a_sync.lazymodule import LazyModule
+from a2a_sync.errors import A2AError, TaskNotFoundError
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent, ends_run
-from a2a_sync.operations import RunRequest
+from a2a_sync.operations import RunRequest, Webhook
 from a2a_sync.types import (
     JSON,
     Message,
     Metadata,
     Task,
     TaskArtifactUpdateEvent,
+    TaskPushNotificationConfig,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
 )
 
-if TYPE_CHECKING:
-    from a2a_sync.stores import contexts as _contexts
-    from a2a_sync.stores import webhooks as _webhooks
-else:
-    _contexts = LazyModule("a2a_sync.stores.contexts")
-    _webhooks = LazyModule("a2a_sync.stores.webhooks")
-
 
 class Owner(NamedTuple):
-    """Whose tasks are meant: a tenant and an owner, both ``""`` where there are none. Another scope's tasks do not exist."""
+    """The owner of tasks: a tenant and an id, both ``""`` where there are none. Tasks of another owner do not exist for it."""
 
     tenant: str = ""
     id: str = ""
 
 
 class RunToken(NamedTuple):
-    """The right to append to one task, until the run ends or somebody interrupts it."""
+    """The right to append to one task, until the run ends or is interrupted."""
 
     task_id: str
     value: str
@@ -69,18 +62,20 @@ class TaskHead:
 class StartedRun:
     """A run that may write: its token, the task as it is now, and the entries just stored.
 
-    ``forgotten`` are the tasks that had to make room and waited for their client: whoever follows them must be told.
+    ``before`` is the state of the task before them; a new task was ``unspecified``.
+    ``evicted`` are the tasks that were evicted while they waited for their client; their streams must be ended.
     """
 
     token: RunToken
     head: TaskHead
     entries: tuple[Entry, ...]
-    forgotten: tuple[str, ...] = ()
+    before: TaskState = TaskState.UNSPECIFIED
+    evicted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTask:
-    """A folded task, the version it was folded at, and whether a run goes on."""
+    """A folded task, the number of the last entry in it, and whether a run holds its token."""
 
     task: Task
     version: int
@@ -102,7 +97,7 @@ class LogPage:
 
 
 class Cursor(NamedTuple):
-    """A place in the order of ListTasks: status time in milliseconds, then id, both descending."""
+    """A position in the order of ListTasks: status time in milliseconds, then id, both descending."""
 
     time_ms: int
     id: str
@@ -123,11 +118,12 @@ class TaskQuery:
     history: int | None = None
     artifacts: bool = False
     max_bytes: int | None = None
+    refuse_above: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPage:
-    """A page of tasks, the cursor behind it (None: the last page) and the number of all that match."""
+    """A page of tasks, the cursor of the next page (None: this is the last) and the number of tasks that match."""
 
     tasks: tuple[Task, ...]
     next: Cursor | None
@@ -136,12 +132,12 @@ class TaskPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """What is too old to keep. Times are milliseconds since 1970; None: nothing is.
+    """The ages at which a sweep removes and compacts tasks. Times are milliseconds since 1970; None: it does not.
 
-    They are compared with the moment at which a task's newest run ended; a task with a run is never touched. Terminal tasks
-    older than ``ended`` are removed, and tasks older than ``waiting`` that wait for their client. Of those older than
-    ``replay`` the log is compacted, if it has at least `COMPACT_FROM` entries more than after the last time. Runs that seem
-    to have ended after ``now`` ended while the clock was wrong: they count as ended now.
+    They are compared with the end of the newest run of a task; a task with a run is left alone. A sweep removes terminal
+    tasks older than ``ended``, and tasks older than ``waiting`` that wait for their client. It compacts the log of tasks
+    older than ``replay`` that have at least `COMPACT_FROM` entries more than after the last compaction. Runs whose end is
+    after ``now`` ended while the clock was wrong: they count as ended now.
     """
 
     now: int | None = None
@@ -151,25 +147,25 @@ class Expiry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """What one sweep did. ``more`` is left for the next; ``forgotten`` as in `StartedRun`."""
+class SweepResult:
+    """What one sweep did. ``more``: another sweep has work to do; ``evicted`` as in `StartedRun`."""
 
     removed: int
     compacted: int
     more: bool
-    forgotten: tuple[str, ...] = ()
+    evicted: tuple[str, ...] = ()
 
 
 #: Bytes of a page of a log that is read for a stream or a webhook; a larger entry is a page of its own.
 LOG_PAGE_BYTES = 1024 * 1024
 
-#: A shorter log is not compacted: its entries take little more room than their sum does.
+#: A shorter log is not compacted: its entries take little more space than the compacted form.
 COMPACT_FROM = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreQuota:
-    """How much a run that is started may add to a store: bytes of its task; tasks and bytes of its owner. None: no bound."""
+    """How much a new run may add to a store: bytes of its task; tasks and bytes of its owner. None: no bound."""
 
     max_task_bytes: int | None = None
     max_tasks: int | None = None
@@ -179,12 +175,12 @@ class StoreQuota:
 UNBOUNDED = StoreQuota()
 
 
-class StoreConflict(Exception):
+class StoreConflict(A2AError):
     """A write that the store refuses; nothing was stored."""
 
 
 class TaskExists(StoreConflict):
-    """A task with this id is there already (in whatever scope)."""
+    """A task with this id exists, of this owner or another one."""
 
 
 class TaskBusy(StoreConflict):
@@ -196,14 +192,22 @@ class TaskFull(StoreConflict):
 
 
 class OwnerFull(StoreConflict):
-    """The owner's tasks would hold more bytes than they may, and those without a run are too few to make room.
+    """The tasks of the owner would hold more bytes than they may, even after eviction of all that can be evicted.
 
-    ``forgotten`` are tasks that were evicted all the same and waited for their client, as in `StartedRun`.
+    ``evicted`` are tasks that were evicted nevertheless, as in `StartedRun`.
     """
 
-    def __init__(self, message: str, forgotten: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, evicted: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.forgotten = forgotten
+        self.evicted = evicted
+
+
+class LargeResult(StoreConflict):
+    """A read would return more bytes than the caller allows; ``size`` is how many."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size} bytes are more than were asked for")
+        self.size = size
 
 
 class TaskEnded(StoreConflict):
@@ -211,11 +215,11 @@ class TaskEnded(StoreConflict):
 
 
 class RunRevoked(StoreConflict):
-    """The token is no longer current: the task was cancelled, timed out, or taken over."""
+    """The token is no longer current: the task was cancelled, timed out, or resumed by another worker."""
 
 
 class SentRun(NamedTuple):
-    """What became of a send with a key: its task, the last entry stored with its start, and its fingerprint."""
+    """The outcome of a send with an idempotency key: its task, the last entry stored with its start, and its fingerprint."""
 
     task_id: str
     number: int
@@ -223,7 +227,7 @@ class SentRun(NamedTuple):
 
 
 class AlreadySent(StoreConflict):
-    """A send with this key was stored before; ``run`` says what became of it."""
+    """A send with this idempotency key was stored before; ``run`` is its outcome."""
 
     def __init__(self, run: SentRun) -> None:
         super().__init__(f"this send has begun a run on task {run.task_id}")
@@ -231,17 +235,70 @@ class AlreadySent(StoreConflict):
 
 
 class HeldRun(NamedTuple):
-    """A run that some worker holds the token of. ``left``: the worker has handed it over in good order."""
+    """A run of which a worker holds the token. ``left``: the worker has left the store and released the run."""
 
     scope: Owner
     token: RunToken
     left: bool = False
 
 
-class Workers(Protocol):
-    """The processes that share a store: who is alive, and what the dead have left behind.
+class TaskBatch(NamedTuple):
+    """What a process has stored for one task, in one step.
 
-    A worker is alive while its count goes up; clocks are not compared. Every run's token names its worker.
+    Parameters:
+        owner, task_id: the task. The owner of a task that was removed is empty.
+        entries: the new entries of its log, in order; none where only its run has ended, or the task was removed.
+        before: the state of the task before them; ``unspecified`` for a new one.
+        ended: no run holds the task's token now.
+        local: this process has stored it; False where it was received from another one.
+    """
+
+    owner: Owner
+    task_id: str
+    entries: Sequence[Entry] = ()
+    before: TaskState = TaskState.UNSPECIFIED
+    ended: bool = False
+    local: bool = True
+
+
+class PubSub(Protocol):
+    """Carries messages about new entries between the processes that share a store.
+
+    Messages may be lost, repeated or late, and those of several processes may come in any order: they only say when to read
+    the log, which is the truth. No method may block or raise. Any thread may call them. A forked child inherits no
+    subscription, and calls `start` before anything else.
+    """
+
+    @property
+    def healthy(self) -> bool:
+        """Messages of other processes arrive now. While it is False the store is polled at short intervals."""
+
+    def start(self, on_message: Callable[[str, TaskBatch | None], None], on_gap: Callable[[], None]) -> None:
+        """Receive messages in this process from now on, if that has not begun. May be called often.
+
+        Parameters:
+            on_message: to be called for each task that another process has written to, with its id and the batch, or None
+                where the message does not carry it. Not for the messages of this object.
+            on_gap: to be called when messages may have been lost, as after a connection was lost.
+        """
+
+    def publish(self, batch: TaskBatch) -> None:
+        """Send a stored batch to the other processes."""
+
+    def subscribe(self, task_id: str) -> None:
+        """Messages about this task are wanted, until `unsubscribe` was called as often. An implementation may send all."""
+
+    def unsubscribe(self, task_id: str) -> None:
+        """See `subscribe`."""
+
+    def close(self) -> None:
+        """Send and receive no more. Idempotent."""
+
+
+class Workers(Protocol):
+    """The processes that share a store: which are alive, and which runs a dead one has left. An optional part.
+
+    A worker is alive while its heartbeat count goes up; clocks are not compared. The token of every run names its worker.
     """
 
     @property
@@ -249,20 +306,23 @@ class Workers(Protocol):
         """This process, in tokens; another one after a fork."""
 
     @property
-    def meeting_place(self) -> str:
-        """A path that all processes which share the store have in common."""
+    def store_id(self) -> str:
+        """Names the store: the same text in all processes that share it, and in no other."""
+
+    def pubsub(self) -> PubSub | None:
+        """A new connection for messages to the others; None where the store has no way to send them."""
 
     def mark(self) -> object:
-        """A value that is another one after every write of any process; None where it cannot be told. Cheap."""
+        """A value that differs after every write of any process; None where the store cannot know. Cheap."""
 
     def beat(self) -> None:
-        """This process is alive: count one up. It enters the worker first, if need be.
+        """Increment the heartbeat count of this process; the first call adds the worker.
 
-        Must not wait for other threads of the process; under gevent it is called on a real one.
+        It must not wait for other threads of the process; under gevent it is called on a native thread.
         """
 
     def leave(self) -> None:
-        """This process starts no more runs, and what it still holds may be taken over at once."""
+        """This process starts no more runs; other workers may resume at once what it still holds."""
 
     def beats(self) -> dict[str, int]:
         """The counts of all workers; -1 for those that have left."""
@@ -274,33 +334,176 @@ class Workers(Protocol):
         """The token is current."""
 
     def adopt(self, run: HeldRun, request: RunRequest, events: Sequence[LogEvent]) -> StartedRun:
-        """Take a run over: store `request` and `events` with a token of this worker in place of the run's.
+        """Resume a run of another worker: store `request` and `events`, and replace its token by one of this worker.
 
         Raises:
-            RunRevoked: somebody else was quicker.
+            RunRevoked: another worker has resumed it, or it has ended.
         """
 
-    def dismiss(self, worker: str) -> None:
-        """Forget a worker that holds no run."""
+    def deregister(self, worker: str) -> None:
+        """Remove a worker that holds no run."""
+
+
+# -- optional parts: webhooks, contexts --
+
+
+#: The cursor of a webhook that begins with the task as it is.
+SNAPSHOT = -1
+
+
+class TooManyWebhooks(A2AError):
+    """The task has as many webhooks as it may have; nothing was stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredWebhook:
+    """A webhook as it is stored: a push configuration, and how far its deliveries have got.
+
+    Attributes:
+        number: its position among the webhooks of its task.
+        version: the protocol version in which it was set; notifications are written in it.
+        revision: how often it was set.
+        cursor: the number of the last entry that was delivered.
+        head: the number of the last entry of the task.
+        tries: failed deliveries of the next entry.
+        due_ms: when the next attempt is due, in milliseconds since 1970.
+        disabled: why deliveries have stopped; empty while they have not.
+        open: entries may still come, or are still to be delivered.
+        holder: the deliverer that has claimed it; empty while none has.
+    """
+
+    scope: Owner
+    config: TaskPushNotificationConfig
+    number: int
+    version: str
+    revision: int
+    cursor: int
+    head: int
+    tries: int = 0
+    due_ms: int = 0
+    disabled: str = ""
+    open: bool = True
+    holder: str = ""
+
+    @property
+    def behind(self) -> bool:
+        """There are entries to deliver."""
+        return self.open and self.cursor < self.head
+
+    @property
+    def task_id(self) -> str:
+        """The id of its task."""
+        return self.config.task_id
+
+    @property
+    def id(self) -> str:
+        """Its id among the webhooks of the task."""
+        return self.config.id
+
+
+class Webhooks(Protocol):
+    """The webhooks of tasks. All methods raise as those of `TaskStore` do.
+
+    A webhook is deleted with its task. Its cursor is a position in the log of the task, so the log holds what is still to be
+    delivered; `push` decides when. The webhook of a send is stored by `TaskStore.start_run` in the same transaction, with a
+    cursor before the run. A log is not compacted while one of its webhooks is behind.
+
+    One deliverer at a time claims a webhook. The claims of a worker that has died (see `Workers`) are void.
+    """
+
+    def put(self, scope: Owner, webhook: Webhook, *, most: int) -> None:
+        """Add a webhook to its task, or replace the one with its id.
+
+        A new one begins with the task as it is (`SNAPSHOT`). A replaced one keeps its number and its cursor; it is enabled
+        again and has no failed tries.
+
+        Raises:
+            TooManyWebhooks: it would be one more than `most`.
+        """
+
+    def of_task(self, scope: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
+        """All webhooks of a task, in the order in which they were added."""
+
+    def delete(self, scope: Owner, task_id: str, webhook_id: str) -> None:
+        """Remove a webhook; no error where it does not exist."""
+
+    def due(self, *, now_ms: int, limit: int = 100) -> tuple[StoredWebhook, ...]:
+        """Webhooks of all owners that are behind, due and not claimed: one of each owner in turn.
+
+        The webhooks of one owner are in the order in which they are due.
+        """
+
+    def claim(self, webhook: StoredWebhook, holder: str) -> StoredWebhook | None:
+        """Claim a webhook, or renew the claim; returns it as it is now. None: another deliverer has claimed it, or it is not behind.
+
+        In a shared store `holder` begins with the id of a worker that is alive, and a dot.
+        """
+
+    def settle(self, webhook: StoredWebhook, *, release: bool = False) -> bool:
+        """Store ``cursor``, ``tries``, ``due_ms`` and ``disabled`` of a claimed webhook; with `release` end the claim.
+
+        False, and nothing is stored, where it was removed, was set again, or has been claimed by another deliverer.
+        """
+
+    def release(self, holder: str) -> None:
+        """End all claims of `holder`; what it settles later is refused."""
+
+
+class StoredState(NamedTuple):
+    """A state as JSON text, and its version: how often it was set."""
+
+    body: bytes = b"{}"
+    version: int = 0
+
+
+class StateConflict(StoreConflict):
+    """The state of the context is not the expected version; ``current`` is the state."""
+
+    def __init__(self, current: StoredState) -> None:
+        super().__init__(f"the state of the context has version {current.version}")
+        self.current = current
+
+
+class Contexts(Protocol):
+    """The state of each context: small, and shared by the runs of all its tasks.
+
+    A context belongs to one owner; the same id of another owner is another context. Its state is removed with its last task.
+    `agent.state` decides what a state holds, and how runs that change it at the same time merge.
+    """
+
+    def state(self, scope: Owner, context_id: str) -> StoredState:
+        """The state of a context; empty where it was never set or the context does not exist."""
+
+    def set_state(self, token: RunToken, body: bytes, *, expected: int) -> None:
+        """Replace the state of the context of the token's task, if its version is `expected`; its version is then one more.
+
+        Raises:
+            StateConflict: another run has changed it.
+            RunRevoked: the token is not current, or the task is gone.
+        """
+
+
+# -- the store --
 
 
 class TaskStore(Protocol):
-    """One backend. Reads and writes raise `TaskNotFoundError` for tasks outside the scope, `StoreError` for faults."""
+    """One backend. All methods raise `TaskNotFoundError` for tasks that the owner does not have, `StoreError` for faults.
 
-    #: Other processes see the same tasks.
-    shared: bool
+    `scope` is the owner of the tasks. The parts are attributes: `webhooks` and `contexts` are required, `workers` is None
+    in a store that one process uses.
+    """
 
     @property
     def workers(self) -> Workers | None:
-        """The processes that do; None where the store is not shared."""
+        """The processes that share the store; None where it is not shared."""
 
     @property
-    def webhooks(self) -> _webhooks.Webhooks:
-        """Where push notifications of its tasks go."""
+    def webhooks(self) -> Webhooks:
+        """The webhooks of its tasks: where push notifications go."""
 
     @property
-    def contexts(self) -> _contexts.Contexts:
-        """What the tasks of one context have in common."""
+    def contexts(self) -> Contexts:
+        """The state of each context, which its tasks share."""
 
     def start_run(
         self,
@@ -311,32 +514,32 @@ class TaskStore(Protocol):
         create: bool,
         quota: StoreQuota = UNBOUNDED,
     ) -> StartedRun:
-        """Begin a run on ``request.task_id``: store the request and `events` (the user's message first) in one step.
+        """Begin a run on ``request.task_id``: store the request and `events` (the user's message first) in one transaction.
 
-        With `create` the task is made; otherwise it must exist. The key of the request is kept as long as the task, and so
-        is its webhook, unless it is deleted or replaced.
+        With `create` the task is added; otherwise it must exist. The idempotency key of the request and its webhook are kept
+        as long as the task, unless the webhook is deleted or replaced.
 
-        Tasks without a run are evicted where `quota` or the store's own bound asks for it: of those of one owner the task
-        that ended first, then the one that has waited longest for its client; for the store's bound, of the owner that has
-        most tasks. An owner is what `quota_owner` makes of a scope, whatever its tenant.
+        Where `quota` or the store's own bound is reached, tasks without a run are evicted: of one owner the task that ended
+        first, then the one that has waited longest for its client; for the store's bound, of the owner that has most tasks.
+        Quotas count by the id of the owner, over all its tenants.
 
         Raises:
-            AlreadySent: the scope has a send with the request's key; this is judged first.
-            TaskExists: the task was to be created and is there already.
+            AlreadySent: the owner has a send with the key of the request; this is checked first.
+            TaskExists: the task was to be created and exists.
             TaskBusy: a run holds the token.
             TaskEnded: the task is terminal.
             TaskFull, OwnerFull: it is more than `quota` allows.
         """
 
     def sent(self, scope: Owner, key: str) -> SentRun | None:
-        """What became of the scope's send with this key; None when there was none."""
+        """The outcome of the owner's send with this idempotency key; None when there was none."""
 
     def append(
         self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, max_task_bytes: int | None = None
     ) -> tuple[Entry, ...]:
-        """Append for the holder of `token`; `end` frees the token in the same step. `events` may be empty.
+        """Append for the holder of `token`; `end` frees the token in the same transaction. `events` may be empty.
 
-        An event that ends its run (`lifecycle.ends_run`: a terminal state, a question) frees it in any case.
+        An event that ends its run (`lifecycle.ends_run`: a terminal state, a question) frees the token in any case.
 
         Raises:
             RunRevoked: the token is not current, or the task is gone.
@@ -344,17 +547,17 @@ class TaskStore(Protocol):
         """
 
     def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
-        """Append without a token and void the current one (cancel, time limit, lost worker).
+        """Append without a token and revoke the current one (cancel, time limit, lost worker).
 
         Raises:
             TaskEnded: the task is terminal.
         """
 
     def head(self, scope: Owner, task_id: str) -> TaskHead:
-        """The task without its log: one cheap read."""
+        """The task without its log, by one cheap read."""
 
     def request(self, scope: Owner, task_id: str) -> RunRequest | None:
-        """What the run that holds the token was started with; None when no run does."""
+        """The request of the run that holds the token; None when there is no run."""
 
     def load(
         self,
@@ -364,10 +567,14 @@ class TaskStore(Protocol):
         history: int | None = None,
         artifacts: bool = True,
         max_bytes: int | None = None,
+        refuse_above: int | None = None,
     ) -> StoredTask:
         """The folded task. `history` is how many of the newest messages to include (None: all).
 
-        Of these, only the newest are read that fit into `max_bytes` beside what else the task holds, which is never cut.
+        Older messages are left out where the task would have more than `max_bytes`; the rest of the task is never cut.
+
+        Raises:
+            LargeResult: more than `refuse_above` bytes are stored of the task; nothing was read.
         """
 
     def log(
@@ -375,23 +582,27 @@ class TaskStore(Protocol):
     ) -> LogPage:
         """At most `limit` entries with numbers above `after`, in order; of a compacted part, its messages.
 
-        The page ends before the entry with which it would hold more than `max_bytes`, but not before its first entry.
+        The page ends before the entry with which it would hold more than `max_bytes`, but has at least one entry.
         """
 
     def list(self, scope: Owner, query: TaskQuery) -> TaskPage:
-        """A page of the scope's tasks, newest status first."""
+        """A page of the owner's tasks, newest status first.
+
+        Raises:
+            LargeResult: more than ``query.refuse_above`` bytes are stored of the tasks of the page; none was read.
+        """
 
     def delete(self, scope: Owner, task_id: str) -> None:
         """Remove a task with everything that belongs to it."""
 
-    def sweep(self, expiry: Expiry, *, limit: int = 100) -> Swept:
-        """Remove and compact what has expired, at most `limit` tasks of each: what one call does is bounded.
+    def sweep(self, expiry: Expiry, *, limit: int = 100) -> SweepResult:
+        """Remove and compact what has expired, at most `limit` tasks of each, so that one call is bounded.
 
-        Compacting changes nothing of what `head`, `load`, `list` and `request` give, but for ``TaskHead.compacted``.
+        Compaction changes nothing in the results of `head`, `load`, `list` and `request` but ``TaskHead.compacted``.
         """
 
     def close(self) -> None:
-        """Free connections and files. Idempotent; the store opens them again when used again."""
+        """Close connections and files. Idempotent; the store opens them again when it is used again."""
 
 
 # -- what all stores share ----------------------------------------------------------------------------------------------
@@ -399,10 +610,10 @@ class TaskStore(Protocol):
 
 @dataclass(slots=True)
 class Outcome:
-    """What a batch of events does to a task's head.
+    """The effect of a batch of events on the head of a task.
 
-    ``status`` is the newest of the batch (None: unchanged), ``metadata`` what its status events add to the task's,
-    ``artifacts`` how many artifact events it holds, ``ends`` whether one of them ends the run.
+    ``status`` is the newest one (None: unchanged), ``metadata`` is what status events add to that of the task, ``artifacts``
+    is the number of artifact events, and ``ends`` says whether one of the events ends the run.
     """
 
     status: TaskStatus | None = None
@@ -412,7 +623,7 @@ class Outcome:
 
 
 def outcome(events: Iterable[LogEvent]) -> Outcome:
-    """What `events` do, one after the other."""
+    """The effect of `events` in their order."""
     result = Outcome()
     for event in events:
         if isinstance(event, TaskStatusUpdateEvent):
@@ -425,7 +636,7 @@ def outcome(events: Iterable[LogEvent]) -> Outcome:
 
 
 def folded(head: TaskHead, history: Iterable[Message], artifacts: ArtifactFold) -> Task:
-    """The task that a head and the parts of its log that were read add up to."""
+    """The task made of a head and the parts of its log that were read."""
     return Task(
         id=head.id,
         context_id=head.context_id,
@@ -437,12 +648,12 @@ def folded(head: TaskHead, history: Iterable[Message], artifacts: ArtifactFold) 
 
 
 def not_found(task_id: str) -> TaskNotFoundError:
-    """The one answer for tasks that do not exist and tasks of another scope (spec 3.3.2, 13.1)."""
+    """The one error for tasks that do not exist and tasks of another owner (spec 3.3.2, 13.1)."""
     return TaskNotFoundError(f"Task not found: {task_id[:100]}")
 
 
 def time_ms(moment: datetime | None) -> int:
-    """Milliseconds since 1970, cut, not rounded; 0 for None. ListTasks orders by it."""
+    """Milliseconds since 1970, rounded down; 0 for None. ListTasks orders by it."""
     if moment is None:
         return 0
     return int(moment.timestamp()) * 1000 + moment.microsecond // 1000

@@ -1,7 +1,7 @@
-"""Tasks in this process's memory: gone with it, and invisible to every other process.
+"""Tasks in the memory of one process. They are lost when it exits, and other processes do not see them.
 
-For tests, scripts, and servers of one process whose tasks need not survive it. Reads take no lock (see `records`).
-Nothing here may cost more per write when more tasks are stored.
+For tests, scripts and single-process servers whose tasks need not be durable. Reads take no lock (see `records`). The cost
+of a write must not depend on the number of stored tasks.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from a2a_sync.stores.base import (
     UNBOUNDED,
     AlreadySent,
     Expiry,
+    LargeResult,
     LogPage,
     Owner,
     OwnerFull,
@@ -29,7 +30,7 @@ from a2a_sync.stores.base import (
     StartedRun,
     StoredTask,
     StoreQuota,
-    Swept,
+    SweepResult,
     TaskBusy,
     TaskEnded,
     TaskExists,
@@ -52,14 +53,13 @@ _UNSPECIFIED = TaskStatus(state=TaskState.UNSPECIFIED)
 class MemoryStore:
     """A `TaskStore` in memory, for one process.
 
-    Beyond `max_tasks`, tasks of the owner that has most of them are evicted: those that ended first, then those that have
-    waited longest for their client; a task with a run never is. Safe to use from any thread.
+    Above `max_tasks`, tasks of the owner with the most tasks are evicted: first the one that ended first, then the one that
+    has waited longest for its client. A task with a run is never evicted. Safe to use from any thread.
 
     Raises:
         ValueError: `max_tasks` is below 1.
     """
 
-    shared = False
     workers = None
 
     def __init__(self, *, max_tasks: int = 10_000) -> None:
@@ -94,9 +94,12 @@ class MemoryStore:
             if create and task_id in self._tasks:
                 raise TaskExists(f"task {task_id} exists")
             held = None if create else self._startable(scope, task_id)
-            _refuse_large(task_id, size if held is None else held.bytes + size, quota.max_task_bytes)
-            forgotten = self._make_room(scope, size, quota, create=create, but=task_id)
+            total = size if held is None else held.bytes + size
+            if quota.max_task_bytes is not None and total > quota.max_task_bytes:
+                raise _too_large(task_id, total, quota.max_task_bytes)
+            evicted = self._evict_surplus(scope, size, quota, create=create, but=task_id)
             record = held or self._create(scope, request)
+            before = record.head.status.state
             record.token = str(next(self._tokens))
             token = RunToken(task_id, record.token)
             record.request = request
@@ -109,7 +112,7 @@ class MemoryStore:
                 key, fingerprint = request.key
                 record.keys += (key,)
                 record.owned.sends[key] = SentRun(task_id, record.head.version, fingerprint)
-            return StartedRun(token=token, head=record.head, entries=entries, forgotten=forgotten)
+            return StartedRun(token=token, head=record.head, entries=entries, before=before, evicted=evicted)
 
     def sent(self, scope: Owner, key: str) -> SentRun | None:
         """See `TaskStore.sent`."""
@@ -123,7 +126,8 @@ class MemoryStore:
         size = sum(map(event_size, events))
         with self._lock:
             record = self._held(token)
-            _refuse_large(token.task_id, record.bytes + size, max_task_bytes)
+            if max_task_bytes is not None and record.bytes + size > max_task_bytes:
+                raise _too_large(token.task_id, record.bytes + size, max_task_bytes)
             return self._write(record, events, size, end=end)
 
     def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
@@ -140,7 +144,7 @@ class MemoryStore:
             self._remove(self._find(scope, task_id))
 
     def close(self) -> None:
-        """Nothing to free: the tasks stay as long as the store."""
+        """Does nothing: the tasks are kept as long as the store object."""
 
     def _create(self, scope: Owner, request: RunRequest) -> Record:
         task_id = request.task_id
@@ -182,7 +186,7 @@ class MemoryStore:
     # -- eviction -----------------------------------------------------------------------------------------------------
 
     def _queue(self, record: Record) -> None:
-        """Put the task where `_oldest` looks for it; tasks with a run are in no queue."""
+        """Add the task to the queue that `_oldest` reads; tasks with a run are in no queue."""
         task_id, account = record.head.id, record.owned.account
         if record.token:
             account.waiting.pop(task_id, None)
@@ -192,28 +196,28 @@ class MemoryStore:
         else:
             account.waiting[task_id] = None
 
-    def _make_room(self, scope: Owner, size: int, quota: StoreQuota, *, create: bool, but: str) -> tuple[str, ...]:
-        """Evict what is too much once a run on the task `but` has begun; the ids of those that waited for their client."""
+    def _evict_surplus(self, scope: Owner, size: int, quota: StoreQuota, *, create: bool, but: str) -> tuple[str, ...]:
+        """Evict tasks other than `but` until a run of `size` bytes fits; the ids of those that waited for their client."""
         account = self._accounts.of(quota_owner(scope.id))
-        forgotten: tuple[str, ...] = ()
+        evicted: tuple[str, ...] = ()
         if create and quota.max_tasks is not None:
             while account.tasks >= quota.max_tasks and (record := self._oldest(account, but)) is not None:
-                forgotten += self._remove(record)
+                evicted += self._remove(record)
         if quota.max_bytes is not None:
             while account.bytes + size > quota.max_bytes:
                 if (record := self._oldest(account, but)) is None:
-                    raise OwnerFull(f"the tasks of one owner hold {account.bytes} bytes already", forgotten)
-                forgotten += self._remove(record)
+                    raise OwnerFull(f"the tasks of one owner hold {account.bytes} bytes already", evicted)
+                evicted += self._remove(record)
         while create and len(self._tasks) >= self._max_tasks and (record := self._oldest_of_largest()) is not None:
-            forgotten += self._remove(record)
-        return forgotten
+            evicted += self._remove(record)
+        return evicted
 
     def _oldest_of_largest(self) -> Record | None:
-        """The task of the owner that has most, among those that have one without a run."""
+        """The task to evict of the owner with the most tasks, among owners that have a task without a run."""
         return next(filter(None, map(self._oldest, self._accounts.largest_first())), None)
 
     def _oldest(self, account: Account, but: str = "") -> Record | None:
-        """The task of an owner that is evicted first."""
+        """The task of an owner that is to be evicted next."""
         while account.ended:
             record = self._tasks.get(account.ended[0])
             if record is not None and record.terminal:
@@ -222,7 +226,7 @@ class MemoryStore:
         return next((self._tasks[task_id] for task_id in account.waiting if task_id != but), None)
 
     def _remove(self, record: Record) -> tuple[str, ...]:
-        """Remove a task with everything that belongs to it; its id, if it waited for its client."""
+        """Remove a task and all its data; returns its id if it waited for its client."""
         task_id, owned = record.head.id, record.owned
         account = owned.account
         waited = task_id in account.waiting
@@ -238,28 +242,28 @@ class MemoryStore:
             account.ended = deque(task_id for task_id in account.ended if task_id in self._tasks)
         return (task_id,) if waited else ()
 
-    def sweep(self, expiry: Expiry, *, limit: int = 100) -> Swept:
+    def sweep(self, expiry: Expiry, *, limit: int = 100) -> SweepResult:
         """See `TaskStore.sweep`."""
         with self._lock:
             records = list(self._tasks.values())
         removed = compacted = 0
-        forgotten: tuple[str, ...] = ()
-        # Looked through without the lock; under it only what is cheap.
+        evicted: tuple[str, ...] = ()
+        # Tasks are checked without the lock, which is held for cheap steps only.
         for record in records:
             if max(removed, compacted) >= limit:
-                return Swept(removed=removed, compacted=compacted, more=True, forgotten=forgotten)
-            record.set_right(expiry.now)
+                return SweepResult(removed=removed, compacted=compacted, more=True, evicted=evicted)
+            record.clamp_end_time(expiry.now)
             if record.expired(expiry):
                 with self._lock:
                     if record.expired(expiry) and self._tasks.get(record.head.id) is record:
-                        forgotten += self._remove(record)
+                        evicted += self._remove(record)
                         removed += 1
             elif record.compactable(expiry):
                 compacted += self._replace(record, record.compact())
-        return Swept(removed=removed, compacted=compacted, more=False, forgotten=forgotten)
+        return SweepResult(removed=removed, compacted=compacted, more=False, evicted=evicted)
 
     def _replace(self, record: Record, compacted: Record) -> bool:
-        """Swap the one for the other, unless the task has gone on or is gone."""
+        """Replace `record` by `compacted`, unless the task has changed or was removed."""
         task_id, version = record.head.id, compacted.head.version
         with self._lock:
             if record.token or record.head.version != version or self._tasks.get(task_id) is not record:
@@ -286,9 +290,12 @@ class MemoryStore:
         history: int | None = None,
         artifacts: bool = True,
         max_bytes: int | None = None,
+        refuse_above: int | None = None,
     ) -> StoredTask:
         """See `TaskStore.load`."""
         record = self._find(scope, task_id)
+        if refuse_above is not None and record.bytes > refuse_above:
+            raise LargeResult(record.bytes)
         head = record.head
         task = record.fold(head, history, artifacts, max_bytes)
         return StoredTask(task=task, version=head.version, running=head.running)
@@ -315,6 +322,8 @@ class MemoryStore:
             records = [record for record in records if record.order < after]
         records.sort(key=_order, reverse=True)
         page = records[: query.size]
+        if query.refuse_above is not None and (size := sum(record.bytes for record in page)) > query.refuse_above:
+            raise LargeResult(size)
         tasks = _within(page, query)
         page = page[: len(tasks)]
         return TaskPage(
@@ -331,7 +340,7 @@ class MemoryStore:
 
 
 def _within(page: Sequence[Record], query: TaskQuery) -> tuple[Task, ...]:
-    """The tasks of a page, until it holds as many bytes as it may."""
+    """The tasks of a page, up to the byte limit of the query."""
     left = query.max_bytes
     if left is not None and sum(record.bytes for record in page) <= left:
         left = None
@@ -346,9 +355,8 @@ def _within(page: Sequence[Record], query: TaskQuery) -> tuple[Task, ...]:
     return tuple(tasks)
 
 
-def _refuse_large(task_id: str, size: int, most: int | None) -> None:
-    if most is not None and size > most:
-        raise TaskFull(f"task {task_id} would hold {size} bytes, more than {most}")
+def _too_large(task_id: str, size: int, most: int) -> TaskFull:
+    return TaskFull(f"task {task_id} would hold {size} bytes, more than {most}")
 
 
 def _matches(record: Record, query: TaskQuery) -> bool:

@@ -1,19 +1,18 @@
-"""The contexts of a `MemoryStore`. Each scope holds its own, by id; the store's lock is held by whoever changes them."""
+"""The contexts of a `MemoryStore`, by owner and id. Writers hold the lock of the store."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-from a2a_sync.stores.base import Owner, RunToken
-from a2a_sync.stores.contexts import StateConflict, StoredState
+from a2a_sync.stores.base import Owner, RunToken, StateConflict, StoredState
 from a2a_sync.stores.records import Owned, Record
 
 _NOTHING = StoredState()
 
 
 class MemoryContexts:
-    """The `Contexts` of the store whose lock this is; `held` is how it finds the record of a run's token."""
+    """The `Contexts` of the store that `lock` belongs to; `held` returns the record for a current token."""
 
     def __init__(self, lock: threading.Lock, scopes: dict[Owner, Owned], held: Callable[[RunToken], Record]) -> None:
         self._lock = lock

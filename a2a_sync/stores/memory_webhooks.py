@@ -1,4 +1,4 @@
-"""The webhooks of a `MemoryStore`. Each task's record holds its own, as a tuple that writers replace under the store's lock."""
+"""The webhooks of a `MemoryStore`. The record of a task has a tuple of them, replaced under the store's lock."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from dataclasses import replace
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.operations import Webhook
-from a2a_sync.stores.base import Owner
+from a2a_sync.stores.base import SNAPSHOT, Owner, StoredWebhook, TooManyWebhooks
 from a2a_sync.stores.records import Record
-from a2a_sync.stores.webhooks import SNAPSHOT, StoredWebhook, TooManyWebhooks
 
 
 class MemoryWebhooks:
-    """The `Webhooks` of the store whose lock and tasks these are; `find` is how it finds the record of a task."""
+    """The `Webhooks` of the store that `lock` and `tasks` belong to; `find` returns the record of a task."""
 
     def __init__(self, lock: threading.Lock, tasks: Mapping[str, Record], find: Callable[[Owner, str], Record]) -> None:
         self._lock = lock
@@ -94,7 +93,7 @@ class MemoryWebhooks:
 
 
 def set_webhook(record: Record, webhook: Webhook, cursor: int) -> None:
-    """Add a webhook that begins after `cursor`, or replace the one with its id. The store's lock is held."""
+    """Add a webhook that starts after `cursor`, or replace the one with its id. The caller holds the lock of the store."""
     config, version = webhook
     known = next((known for known in record.webhooks if known.id == config.id), None)
     if known is not None:
@@ -118,6 +117,6 @@ def _swap(record: Record, webhook: StoredWebhook) -> None:
 
 
 def _now(record: Record) -> tuple[StoredWebhook, ...]:
-    """The webhooks of a task, with the number of its last entry."""
+    """The webhooks of a task, with the number of its last entry as ``head``."""
     head = record.head.version
     return tuple(replace(webhook, head=head) for webhook in record.webhooks)

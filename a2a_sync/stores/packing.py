@@ -1,9 +1,9 @@
-"""Events in the form in which very many of them are kept in memory: plain tuples of strings, numbers and times.
+"""The compact form of events in memory: plain tuples of strings, numbers and times.
 
-The garbage collector looks at every object that may be part of a cycle, again and again, and a server with some thousand
-stored tasks would stand still for it. It leaves alone tuples that hold no such object, so an event is taken apart when it
-is stored and put together when it is read. Ids that are the task's are left out. What is rare in an event (metadata, a
-file, a data part) is kept as it is and costs that event this advantage, nothing else.
+The garbage collector traverses every object that may be part of a cycle; with some thousand stored tasks its pauses become
+noticeable. It does not track tuples that contain only atomic values, so events are converted to such tuples when they are
+stored and converted back when they are read. Ids that equal those of the task are omitted. Rare members (metadata, files,
+data parts) are stored as objects; only the events that have them remain tracked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from a2a_sync.types import (
     TextPart,
 )
 
-#: A packed event begins with its kind.
+#: The first item of a packed event is its kind.
 Packed: TypeAlias = tuple[Any, ...]
 MESSAGE, STATUS, ARTIFACT = range(3)
 _ROLES = {role.value: role for role in Role}
@@ -35,7 +35,7 @@ _RARE_IN_ARTIFACTS = ("name", "description", "metadata", "extensions")
 
 
 def pack(event: LogEvent, task_id: str, context_id: str) -> Packed:
-    """`event` of the task, in its stored form."""
+    """The packed form of an event of the task with these ids."""
     ids = None if event.task_id == task_id and event.context_id == context_id else (event.task_id, event.context_id)
     if isinstance(event, Message):
         return _pack_message(event, ids)
@@ -43,7 +43,7 @@ def pack(event: LogEvent, task_id: str, context_id: str) -> Packed:
     if isinstance(event, TaskStatusUpdateEvent):
         status = event.status
         said = None if status.message is None else pack(status.message, task_id, context_id)
-        return (STATUS, ids, status.state.value, status.timestamp, said, metadata)
+        return (STATUS, ids, status.state._value_, status.timestamp, said, metadata)
     made = event.artifact
     rare = (made.name, made.description, made.metadata or None, made.extensions)
     return (
@@ -110,11 +110,11 @@ _UNPACK: tuple[Callable[[Packed, str, str], LogEvent], ...] = (unpack_message, _
 def _pack_message(message: Message, ids: tuple[str, str] | None) -> Packed:
     rare = (message.metadata or None, message.extensions, message.reference_task_ids)
     parts = _pack_parts(message.parts)
-    return (MESSAGE, ids, message.role.value, message.message_id, parts, rare if any(rare) else None)
+    return (MESSAGE, ids, message.role._value_, message.message_id, parts, rare if any(rare) else None)
 
 
 def _pack_parts(parts: tuple[Part, ...]) -> tuple[Part | str, ...] | str:
-    """One text alone, which is the usual thing, is kept without a tuple around it."""
+    """Pack parts. A single text, the most frequent case, is stored without a tuple around it."""
     packed = tuple([_pack_part(part) for part in parts])
     return packed[0] if len(packed) == 1 and isinstance(packed[0], str) else packed
 

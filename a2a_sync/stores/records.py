@@ -1,4 +1,4 @@
-"""One task of a `MemoryStore`: its head, its log, what is left of a part of it that was compacted; and what an owner has."""
+"""The data of a `MemoryStore`: a record for each task with its head and log, and the tasks and bytes of each owner."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from a2a_sync.stores.base import (
     Outcome,
     Owner,
     SentRun,
+    StoredState,
+    StoredWebhook,
     TaskHead,
     folded,
     time_ms,
 )
-from a2a_sync.stores.contexts import StoredState
 from a2a_sync.stores.packing import ARTIFACT, MESSAGE, Packed, pack, unpack, unpack_artifact, unpack_message
-from a2a_sync.stores.webhooks import StoredWebhook
 from a2a_sync.types import Artifact, Message, Task
 
 
 class Account:
-    """What one owner has stored, the agents of a host and all tenants together: see `quota_owner`."""
+    """The tasks and bytes of one owner, summed over all tenants and all agents of a host: see `quota_owner`."""
 
     __slots__ = ("bytes", "ended", "name", "tasks", "waiting")
 
@@ -39,22 +39,22 @@ class Account:
         self.name = name
         self.tasks = 0
         self.bytes = 0
-        #: Ids in the order in which their tasks ended, with some of tasks deleted since.
+        #: Ids in the order in which the tasks ended. It may contain ids of tasks that were deleted since.
         self.ended: deque[str] = deque()
         self.waiting: OrderedDict[str, None] = OrderedDict()
 
 
 class Accounts:
-    """The accounts of all owners, by name and by how many tasks they have. No step costs more when there are more."""
+    """The accounts of all owners, by name and by number of tasks. No operation gets slower with more owners."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Account] = {}
-        #: Those with so many tasks, the one that has got its newest first first.
+        #: Accounts by number of tasks, each group in the order in which the accounts reached that number.
         self._by_tasks: dict[int, dict[str, Account]] = {}
         self._most = 0
 
     def of(self, name: str) -> Account:
-        """The account of an owner; a new one is kept when it gets a task."""
+        """The account of an owner. A new one is stored when its first task is added."""
         return self.by_name.get(name) or Account(name)
 
     def change(self, account: Account, tasks: int) -> None:
@@ -75,13 +75,13 @@ class Accounts:
             self._most = new
 
     def largest_first(self) -> Iterator[Account]:
-        """Those with most tasks first."""
+        """All accounts with tasks, those with the most tasks first."""
         for tasks in range(self._most, 0, -1):
             yield from self._by_tasks.get(tasks, {}).values()
 
 
 class Owned:
-    """The tasks of one scope, its sends by their keys, and its contexts: the ids of their tasks, and their states."""
+    """The tasks of one owner, its sends by idempotency key, and its contexts: the ids of their tasks, and their states."""
 
     __slots__ = ("account", "contexts", "scope", "sends", "states", "tasks")
 
@@ -90,12 +90,12 @@ class Owned:
         self.account = account
         self.tasks: dict[str, Record] = {}
         self.sends: dict[str, SentRun] = {}
-        # Most contexts have one task: its id stands for a set of one.
+        # Most contexts have one task; its id is stored without a set.
         self.contexts: dict[str, str | dict[str, None]] = {}
         self.states: dict[str, StoredState] = {}
 
     def add(self, record: Record) -> None:
-        """A new task."""
+        """Add a task."""
         task_id, context_id = record.head.id, record.head.context_id
         self.tasks[task_id] = record
         known = self.contexts.get(context_id)
@@ -107,7 +107,7 @@ class Owned:
             known[task_id] = None
 
     def remove(self, record: Record) -> None:
-        """Forget a task, and its context with the last one."""
+        """Remove a task, and the state of its context with the last task of the context."""
         task_id, context_id = record.head.id, record.head.context_id
         del self.tasks[task_id]
         for key in record.keys:
@@ -127,7 +127,7 @@ class Owned:
 
 
 class Base(NamedTuple):
-    """What is left of a compacted part of a log: its messages, with their numbers, and what its artifacts added up to."""
+    """The remains of the compacted part of a log: its messages with their numbers, and its folded artifacts."""
 
     messages: tuple[Entry, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
@@ -137,9 +137,9 @@ _NOTHING = Base()
 
 
 class Record:
-    """One task. ``events`` follow what ``base`` stands for, and only grow; ``head`` says how many of them count.
+    """One task. ``events`` are the entries after ``base`` and are only appended to; ``head`` says how many are valid.
 
-    Writers hold the store's lock. Readers hold none, and take the head first. Compacting makes another record.
+    Writers hold the lock of the store. Readers hold no lock and read the head first. Compaction creates a new record.
     """
 
     __slots__ = (
@@ -167,23 +167,23 @@ class Record:
         self.artifacts = 0
         self.bytes = 0
         self.order = Cursor(0, head.id)
-        #: When its newest run ended, in seconds since 1970.
+        #: The end of the newest run, in seconds since 1970.
         self.rest = 0.0
-        #: Of the sends that have begun its runs.
+        #: Idempotency keys of the sends that started its runs.
         self.keys: tuple[str, ...] = ()
-        self.token = ""  # nobody may append yet  # nosec B105
+        self.token = ""  # no run holds the task yet  # nosec B105
         self.request: RunRequest | None = None
         self.webhooks: tuple[StoredWebhook, ...] = ()
 
     @property
     def terminal(self) -> bool:
-        """It has ended for good."""
+        """The task is in a terminal state."""
         return self.head.status.state.terminal
 
     # -- writing --
 
     def take(self, events: Sequence[LogEvent], size: int, change: Outcome, *, running: bool) -> None:
-        """Add `events`, of `size` bytes, and replace the head, in this order."""
+        """Append `events`, of `size` bytes, then replace the head. Readers rely on this order."""
         old = self.head
         self.bytes += size
         self.owned.account.bytes += size
@@ -205,7 +205,7 @@ class Record:
         )
 
     def compact(self) -> Record:
-        """The same task with nothing of its log but messages, and the sum of its artifacts."""
+        """A record of the same task that keeps only the messages of its log, and its folded artifacts."""
         head = self.head
         messages = tuple(entry for entry in self._entries(head, 0, head.version) if isinstance(entry.event, Message))
         base = Base(messages, self._fold_artifacts(head).artifacts())
@@ -218,18 +218,18 @@ class Record:
     # -- age --
 
     def expired(self, expiry: Expiry) -> bool:
-        """It is to be removed."""
+        """A sweep with `expiry` removes the task."""
         return self._rests_since(expiry.ended if self.terminal else expiry.waiting)
 
     def compactable(self, expiry: Expiry) -> bool:
-        """Its log is to be compacted, and is long enough to be worth it."""
+        """A sweep with `expiry` compacts the log: it is long enough, old enough, and no webhook still needs it."""
         head = self.head
         if head.version - head.compacted < COMPACT_FROM or not self._rests_since(expiry.replay):
             return False
         return not any(webhook.open and webhook.cursor < head.version for webhook in self.webhooks)
 
-    def set_right(self, now: int | None) -> None:
-        """Its run cannot have ended after `now`."""
+    def clamp_end_time(self, now: int | None) -> None:
+        """Set the end of the newest run to `now` where it is later (the clock was wrong)."""
         if now is not None and self.rest * 1000 > now:
             self.rest = now / 1000
 
@@ -254,7 +254,7 @@ class Record:
         )
 
     def fold(self, head: TaskHead, history: int | None, artifacts: bool, max_bytes: int | None = None) -> Task:
-        """The task as it was at `head`, with the newest messages that fit into `max_bytes`."""
+        """The task as of `head`, with the newest messages that fit into `max_bytes`."""
         fold = self._fold_artifacts(head) if artifacts and self.artifacts else ArtifactFold()
         wanted = self.messages if history is None else min(history, self.messages)
         newest = list(itertools.islice(self._messages_backwards(head), max(wanted, 0)))

@@ -1,6 +1,6 @@
-"""The stored form of a `RunRequest`: what a run needs on whatever worker it runs, in the JSON of protocol 1.0.
+"""The stored form of a `RunRequest`, in the JSON of protocol 1.0, from which any worker can resume a run.
 
-What must not lie in a database is left out: the webhook of a send holds credentials, and no run needs it.
+The webhook of a send is omitted: it contains credentials, which must not be stored here, and no run needs it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CODEC = by_version("1.0")
 
 
 def dump(request: RunRequest, *, message: bool = True) -> dict[str, Any]:
-    """`request` as JSON; without `message` the message is left out, because the log has it."""
+    """`request` as JSON; with ``message=False`` the message is omitted, because the log has it."""
     value: dict[str, Any] = {}
     if message:
         value["message"] = _CODEC.dump(request.message)
@@ -39,7 +39,7 @@ def dump(request: RunRequest, *, message: bool = True) -> dict[str, Any]:
 
 
 def load(value: dict[str, Any], message: Message | None = None) -> RunRequest:
-    """The request that `dump` wrote; `message` is the one that was left out."""
+    """The request that `dump` wrote; `message` is the omitted message."""
     configuration, principal = value.get("configuration"), value.get("principal")
     return RunRequest(
         message=message or _CODEC.load(Message, value["message"], strict=False),

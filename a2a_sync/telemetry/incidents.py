@@ -1,4 +1,4 @@
-"""An unexpected exception: the caller gets an id (with ``debug`` a traceback too), the log everything under that id."""
+"""Unexpected exceptions: the caller receives an id (with ``debug`` also a traceback), and the log has the details under that id."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from a2a_sync.errors import InternalError
 from a2a_sync.types import new_id
 
-#: The end of a traceback that is shown, in characters.
+#: The most characters of a traceback, from its end.
 _MAX_TRACEBACK = 16_000
 
-#: Called with the message of each incident of this process and its exception. Testing clients put functions here.
+#: Functions called with the message and the exception of each incident of this process; used by testing clients.
 observers: list[Callable[[str, BaseException], None]] = []
 
 
@@ -26,9 +26,9 @@ def incident(
     error: BaseException | None = None,
     debug: bool = False,
 ) -> InternalError:
-    """Log `what` with `extra` and the traceback of `error` (None: the exception being handled), and make the caller's error.
+    """Log `what` with `extra` and the traceback of `error` (None: the exception being handled); the error for the caller.
 
-    The error shows an id that the log record has too; with `debug` it shows the traceback as well.
+    The error contains an id that is also in the log record, and with `debug` the traceback.
     """
     number = new_id()[-8:]
     caught = error or sys.exception()

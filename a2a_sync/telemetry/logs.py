@@ -1,8 +1,8 @@
-"""Which call, task and context a log record belongs to: on every record of the library, and on yours if you like.
+"""The call, task and context of log records.
 
-The library logs through `logging` below the name ``a2a_sync`` and configures nothing. Each of its records has the
-attributes ``method``, ``task_id`` and ``context_id`` (``""`` where there is none). To have them on records of your own
-code in a run, add a `ContextFilter` to your handler::
+The library logs through `logging` below the name ``a2a_sync`` and configures nothing. Each of its records has the attributes
+``method``, ``task_id`` and ``context_id`` (``""`` if there is none). To add them to the records of your own code in a run, add a
+`ContextFilter` to your handler::
 
     handler.addFilter(ContextFilter())
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s [%(method)s task=%(task_id)s]"))
@@ -15,45 +15,49 @@ import logging
 from collections.abc import MutableMapping
 from typing import Any, NamedTuple
 
+__all__ = [
+    "ContextFilter",
+]
 
-class Place(NamedTuple):
-    """The call and the run that the current code belongs to. It follows context variables into threads and coroutines."""
+
+class LogContext(NamedTuple):
+    """The call and the run of the current code. It is passed to threads and coroutines with the context variables."""
 
     method: str = ""
     task_id: str = ""
     context_id: str = ""
 
 
-_NOWHERE = Place()
-_place: contextvars.ContextVar[Place] = contextvars.ContextVar("a2a_sync_place", default=_NOWHERE)
+_EMPTY = LogContext()
+_current: contextvars.ContextVar[LogContext] = contextvars.ContextVar("a2a_sync_log_context", default=_EMPTY)
 
 
-class placed:
-    """Say where the code within belongs; what is None stays as it was."""
+class log_context:
+    """Set the context of log records in a ``with`` block; arguments that are None stay as they are outside."""
 
-    # On the way of every call, where a generator would take three times as long.
-    __slots__ = ("_here", "_token")
+    # Used by every call; a generator would take three times as long.
+    __slots__ = ("_context", "_token")
 
     def __init__(self, method: str | None = None, task_id: str | None = None, context_id: str | None = None) -> None:
-        around = _place.get()
-        self._here = Place(
-            around.method if method is None else method,
-            around.task_id if task_id is None else task_id,
-            around.context_id if context_id is None else context_id,
+        outer = _current.get()
+        self._context = LogContext(
+            outer.method if method is None else method,
+            outer.task_id if task_id is None else task_id,
+            outer.context_id if context_id is None else context_id,
         )
 
     def __enter__(self) -> None:
-        self._token = _place.set(self._here)
+        self._token = _current.set(self._context)
 
     def __exit__(self, *_: object) -> None:
-        _place.reset(self._token)
+        _current.reset(self._token)
 
 
 class ContextFilter(logging.Filter):
-    """Puts ``method``, ``task_id`` and ``context_id`` on every record that passes; keeps those that it has."""
+    """Adds ``method``, ``task_id`` and ``context_id`` to every record that does not have them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        for name, value in _place.get()._asdict().items():
+        for name, value in _current.get()._asdict().items():
             if not hasattr(record, name):
                 setattr(record, name, value)
         return True
@@ -61,10 +65,13 @@ class ContextFilter(logging.Filter):
 
 class _Logger(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        kwargs["extra"] = {**_place.get()._asdict(), **(kwargs.get("extra") or {})}
+        kwargs["extra"] = {**_current.get()._asdict(), **(kwargs.get("extra") or {})}
         return msg, kwargs
 
 
-def get_logger(name: str) -> logging.LoggerAdapter[logging.Logger]:
-    """The library's logger of this name; ``extra=`` stands over what the current place says."""
-    return _Logger(logging.getLogger(name), {})
+def get_logger(module: str) -> logging.LoggerAdapter[logging.Logger]:
+    """The logger of the folder that `module` is in (``a2a_sync.engine``); ``extra=`` overrides the current context.
+
+    There is one logger for each folder, so moving code between modules does not change a configuration of logging.
+    """
+    return _Logger(logging.getLogger(".".join(module.split(".")[:2])), {})

@@ -1,12 +1,14 @@
-"""Everything for testing agents, programs that call agents, and stores; without a network where none is wanted.
+"""Tools for testing agents, programs that call agents, and stores, with or without a network.
 
-Names are loaded on first use, and pytest only by `plugin` and `storecontract`. Nothing of the library itself imports this.
+Names are loaded on first use; only `plugin` and `storecontract` import pytest. The library itself does not import this
+package.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from a2a_sync.lazymodule import lazy_names
 
 _MODULES = {
     "a2a_sync.testing.cuts": ("CutStreams",),
@@ -16,7 +18,6 @@ _MODULES = {
     "a2a_sync.testing.servers": ("LiveServer", "gunicorn_server", "socket_server"),
     "a2a_sync.testing.wsgi": ("WSGIAdapter", "wsgi_session"),
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Cut",
@@ -50,8 +51,4 @@ if TYPE_CHECKING:
     from a2a_sync.testing.wsgi import wsgi_session as wsgi_session
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -1,4 +1,4 @@
-"""Streams that are cut on their way, after as many events as a test says, whoever serves them."""
+"""Streams that break after a number of events that the test sets, for any server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Counts:
-    """How many events each next stream may have; None: all."""
+    """The number of events of each next stream; None for all."""
 
     def __init__(self, counts: Iterable[int]) -> None:
         self._lock = threading.Lock()
@@ -27,10 +27,10 @@ class _Counts:
 
 
 class CutStreams:
-    """A WSGI middleware around `app` (ours or any other) that breaks the connections of event streams.
+    """A WSGI middleware around `app`, which may be any application, that breaks the connections of event streams.
 
-    The first stream breaks after ``after[0]`` events, the next one after ``after[1]``, and so on; those that follow are left
-    alone, as is everything that is no stream. 0 breaks a stream before its first event. From any thread::
+    The first stream breaks after ``after[0]`` events, the next one after ``after[1]``, and so on; further streams and
+    other responses are unchanged. 0 breaks a stream before its first event. Thread-safe::
 
         session = wsgi_session(CutStreams(app, 2))
     """
@@ -53,7 +53,7 @@ class CutStreams:
 
 
 class _Broken:
-    """A body that breaks after so many events; ``close`` reaches the application's."""
+    """A body that breaks after `after` events; ``close`` closes the application's body."""
 
     def __init__(self, body: Iterable[bytes], after: int) -> None:
         self._body = body
@@ -80,7 +80,7 @@ class _Broken:
 
 
 class CutCalls:
-    """An app or agent as a client in the same process sees it, its streams ended as `CutStreams` breaks them."""
+    """A target for clients in the same process whose streams end as those of `CutStreams` break."""
 
     def __init__(self, target: Any, after: Iterable[int]) -> None:
         self._target = target
@@ -93,7 +93,7 @@ class CutCalls:
     def endpoint(self) -> Endpoint:
         endpoint: Endpoint = self._target.endpoint()
 
-        def cutting(call: Call) -> Any:
+        def cutting(call: Call[Any, Any]) -> Any:
             result = endpoint(call)
             after = self._counts.next() if call.operation.streaming else None
             return result if after is None else _Ended(result, after)
@@ -102,7 +102,7 @@ class CutCalls:
 
 
 class _Ended:
-    """A stream that ends after so many events."""
+    """A stream that ends after `after` events."""
 
     def __init__(self, stream: EventStream, after: int) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test sets it: a week goes by at once."""
+"""A clock that advances only when a test advances it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from types import TracebackType
 
 from a2a_sync.concurrency import clock
 
-#: Nothing here waits longer, in seconds of the real clock.
+#: The longest wait of a test, in seconds of the real clock.
 _PATIENCE = 10.0
-#: How often those who wait look at this clock.
+#: Interval in seconds at which waiting threads check this clock.
 _LOOK = 0.002
-#: Threads that look after something take breaths that are no part of any plan.
+#: Shorter waits, in seconds, of threads other than agents use the real clock.
 _BREATH = 1.0
-#: The threads of an app that look after something by this clock.
+#: The names of the periodic threads of an app that use this clock.
 _KEEPERS = ("a2a-sweep", "a2a-watchdog")
 _PUT_IN = ("time_ns", "monotonic", "wait", "sleep")
 
 
 class _Wait:
-    """Somebody who waits for this clock, and on which thread."""
+    """A wait for this clock, and its thread."""
 
     def __init__(self, due: timedelta, *, agent: bool) -> None:
         self.due = due
@@ -32,11 +32,12 @@ class _Wait:
 
 
 class FakeClock:
-    """Stands in for the clock of the library while its ``with`` block lasts, in the whole process.
+    """Replaces the clock of the library in the whole process, within its ``with`` block.
 
-    Tasks get their times from it; their age (`Limits.terminal_task_ttl` and its like), the limits of runs (`Limits.run_timeout`,
-    `Limits.run_idle_timeout`) and ``context.sleep`` go by it. Heartbeats, pauses between attempts and time-outs of calls do not.
-    Make it before the app. `now` is where it begins; real time by default. From any thread, one at a time::
+    It is used for the times of tasks, their age (for example `Limits.terminal_task_ttl`), the limits of runs
+    (`Limits.run_timeout`, `Limits.run_idle_timeout`) and ``context.sleep``, but not for heartbeats, backoff and
+    timeouts of calls. Create it before the app. `now` is its first time; by default the real time. Any thread may use
+    it, one at a time::
 
         with FakeClock() as clock, client_of(agent) as client:
             task = client.send("wait an hour", return_immediately=True)
@@ -46,7 +47,7 @@ class FakeClock:
 
     Raises:
         ValueError: `now` has no time zone.
-        RuntimeError: (``with``) there is one already.
+        RuntimeError: (``with``) another one is active.
     """
 
     def __init__(self, now: datetime | None = None) -> None:
@@ -63,7 +64,7 @@ class FakeClock:
 
     @property
     def now(self) -> datetime:
-        """The time of day, in UTC. Set, it jumps, as if somebody had set the machine's clock: nobody's wait ends by that."""
+        """The time of day, in UTC. Setting it, like setting the clock of the machine, ends no wait."""
         return self._now
 
     @now.setter
@@ -73,9 +74,13 @@ class FakeClock:
         self._now = value.astimezone(UTC)
 
     def advance(self, by: float | timedelta) -> None:
-        """Let time go by, in seconds. Whose time has come has been woken when this returns.
+        """Advance the clock, by seconds or a timedelta. Returns when all waits that are due have ended.
 
-        What the library itself does then (removing old tasks, ending runs past their limit) has been done, too.
+        Periodic work of the library that is due (removing old tasks, ending runs past their limit) is then done, too.
+
+        Raises:
+            ValueError: `by` is negative.
+            AssertionError: this takes more than 10 seconds.
         """
         passing = by if isinstance(by, timedelta) else timedelta(seconds=by)
         if passing < timedelta(0):
@@ -85,13 +90,13 @@ class FakeClock:
             self._now += passing
             self._passed += passing
             woken = [waiting for waiting in self._waiting if waiting.due <= self._passed]
-        self._await(lambda: all(self._is_done(waiting) for waiting in woken), "those who were woken go on")
+        self._await(lambda: all(self._is_done(waiting) for waiting in woken), "the woken threads continue")
 
     def await_sleeper(self, count: int = 1) -> None:
-        """Wait until so many agents are in ``context.sleep``.
+        """Wait until at least `count` agents are in ``context.sleep``.
 
         Raises:
-            AssertionError: there were less for 10 seconds.
+            AssertionError: this takes more than 10 seconds.
         """
         self._await(lambda: len(self._sleepers()) >= count, f"{count} agents sleep")
 
@@ -103,9 +108,11 @@ class FakeClock:
         return (passed.days * 86_400 + passed.seconds) * 1_000_000_000 + passed.microseconds * 1000
 
     def monotonic(self) -> float:
-        """See `a2a_sync.concurrency.clock`. Rounded down to a multiple of 2**-20: differences of such numbers are exact.
+        """See `a2a_sync.concurrency.clock`.
 
-        Otherwise a run that sleeps for as long as its time limit would be past the limit now and then.
+        Rounded down to a multiple of 2**-20, because differences of those are exact.
+
+        Otherwise a run that sleeps for as long as its time limit would sometimes exceed the limit.
         """
         return (self._passed // timedelta(microseconds=1) * 2**20 // 10**6) / 2**20
 
@@ -136,13 +143,13 @@ class FakeClock:
         return [waiting for waiting in list(self._waiting) if waiting.agent]
 
     def _is_settled(self) -> bool:
-        """The threads that look after something have come so far that they wait: else they would miss what goes by now."""
+        """Whether all periodic threads of the app wait for this clock; others would miss the advance."""
         waiting = {waiting.thread for waiting in list(self._waiting)}
         own = {thread for thread in threading.enumerate() if thread.name in _KEEPERS} - self._earlier
         return own <= waiting
 
     def _is_done(self, waiting: _Wait) -> bool:
-        """An agent has woken; a thread that looks after something has looked, and waits again."""
+        """Whether an agent has woken, or a periodic thread has done its work and waits again."""
         if waiting.agent or not waiting.over:
             return waiting.over
         return not waiting.thread.is_alive() or any(again.thread is waiting.thread for again in list(self._waiting))
@@ -159,7 +166,7 @@ class FakeClock:
             raise RuntimeError("there is a fake clock already")
         self._real = {name: getattr(clock, name) for name in _PUT_IN}
         self._over = False
-        # Those that wait for the machine's clock.
+        # Threads that already wait for the real clock.
         self._earlier = set(threading.enumerate())
         for name in _PUT_IN:
             setattr(clock, name, getattr(self, name))

@@ -1,6 +1,6 @@
-"""Fixtures for pytest: all begin with ``a2a_``, and nothing of the library is loaded before one of them is asked for.
+"""Fixtures for pytest. Their names begin with ``a2a_``; the library is loaded when a test requests one of them.
 
-pytest finds this by itself where the package is installed; ``-p no:a2a_sync.testing.plugin`` switches it off.
+pytest loads this plugin automatically if the package is installed; ``-p no:a2a_sync.testing.plugin`` disables it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytest.register_assert_rewrite("a2a_sync.testing.storecontract")
 
 @pytest.fixture
 def a2a_clock() -> Iterator[FakeClock]:
-    """A `FakeClock`, which begins at the real time and stands still. Name it before the fixtures that make apps."""
+    """A `FakeClock`, which begins at the real time. Request it before the fixtures that create apps."""
     from a2a_sync.testing.fakeclock import FakeClock
 
     with FakeClock() as clock:
@@ -30,7 +30,10 @@ def a2a_clock() -> Iterator[FakeClock]:
 
 @pytest.fixture
 def a2a_client() -> Iterator[Callable[..., Client]]:
-    """A function that makes clients: ``a2a_client(agent)``, with the parameters of `client_of`. They are closed after the test."""
+    """A function that creates clients:
+
+    ``a2a_client(agent)``, with the parameters of `client_of`. Closed after the test.
+    """
     with ExitStack() as stack:
 
         def make(target: Any, over: str = "local", **options: Any) -> Client:

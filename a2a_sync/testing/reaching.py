@@ -1,4 +1,4 @@
-"""Clients of what is tested: in the same process, over its WSGI application, or over a real socket; and what they were told."""
+"""Clients of the tested agent, in the same process, over WSGI or over a real socket; and outlines of answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from a2a_sync.telemetry import incidents
 from a2a_sync.testing.cuts import CutCalls, CutStreams
 from a2a_sync.types import Message, StreamResponse, Task, TaskStatusUpdateEvent
 
-#: Where nothing is far away, nobody need wait long.
+#: Short retries, because local servers answer quickly.
 QUICK = Retry(max_elapsed=10.0, initial_backoff=0.01, max_backoff=0.1)
 WAYS = ("local", "wsgi", "socket")
 
@@ -30,23 +30,24 @@ def client_of(
     debug: bool = False,
     **options: Any,
 ) -> Iterator[Client]:
-    """A client of `target`, closed when the block ends, as is the app that was made for an agent.
+    """A client of `target`. It is closed when the block ends, as is the app that was created for an agent.
 
     Parameters:
-        target: an `Agent` or an `A2AApp`; any WSGI application, but over ``"local"``; or a URL, which is called as it is.
-        over: ``"local"`` calls it without JSON and HTTP; ``"wsgi"`` writes and reads both, and calls the application on the
-            calling thread; ``"socket"`` serves it on loopback.
-        cut_after: the first stream is cut after so many events; several numbers: the next ones, too. The client takes them up
-            again; cut after 0, it sends the message again by its key, but not over ``"local"``, where no message is ever lost.
-        raises: an unexpected exception of the agent, of whatever type, is raised by the call or the stream that shows its
-            task as failed; once, so the task can be read afterwards. `PublicError` and `AgentError` are answers and are not raised.
-        debug: of the app that is made for an agent, see `A2AApp`: failed tasks show the traceback.
-        options: those of `Client`. Pauses between two attempts are short, unless ``retry`` says otherwise.
+        target: an `Agent` or an `A2AApp`; any WSGI application, except over ``"local"``; or a URL.
+        over: ``"local"`` calls the target without JSON and HTTP; ``"wsgi"`` encodes and decodes both and calls the
+            application on the calling thread; ``"socket"`` serves it on loopback.
+        cut_after: the number of events after which the first stream is cut, or several numbers for the next streams.
+            The client resumes them. After 0 events it sends the message again with its key, except over ``"local"``,
+            where no message is lost.
+        raises: whether an unexpected exception of the agent is raised, once, by the call or stream that shows its task
+            as failed. `PublicError` and `AgentError` are answers and are not raised.
+        debug: an option of the app that is created for an agent, see `A2AApp`: failed tasks show the traceback.
+        options: those of `Client`. The backoff is short unless ``retry`` is given.
 
     Raises:
-        TypeError: the agent cannot be served: see `A2AApp`.
-        ValueError: there is no such way; `target` is a URL, which neither `cut_after` nor `raises` reaches; `debug` with
-            anything but an agent.
+        TypeError: the agent cannot be served, see `A2AApp`.
+        ValueError: `over` has another value; `cut_after` or `raises` is used with a URL, or `debug` with a target other
+            than an agent.
     """
     counts = (cut_after,) if isinstance(cut_after, int) else tuple(cut_after)
     if over not in WAYS:
@@ -69,7 +70,7 @@ def client_of(
 def _reach(
     target: Any, over: str, counts: tuple[int, ...], debug: bool, options: dict[str, Any], stack: ExitStack
 ) -> Any:
-    """What a client is given to call `target`."""
+    """The target and options of a client that calls `target`."""
     if isinstance(target, Agent):
         from a2a_sync.wsgi.app import A2AApp
 
@@ -90,7 +91,7 @@ def _reach(
 
 
 class _HandlerErrors:
-    """An interceptor that raises what the agent's code has raised, where a task or an error shows the incident's message."""
+    """An interceptor that raises the exception of the agent's code if a task or an error shows its incident."""
 
     def __init__(self) -> None:
         self._errors: dict[str, BaseException] = {}
@@ -103,7 +104,7 @@ class _HandlerErrors:
         incidents.observers.remove(self._errors.__setitem__)
 
     def __call__(self, endpoint: Endpoint) -> Endpoint:
-        def raising(call: Call) -> Any:
+        def raising(call: Call[Any, Any]) -> Any:
             try:
                 result = endpoint(call)
             except AgentError as error:
@@ -117,7 +118,7 @@ class _HandlerErrors:
         return raising
 
     def check(self, shown: Any) -> None:
-        """Raise the exception that `shown`, an event or a result, stands for."""
+        """Raise the exception whose incident `shown`, an event or a result, reports."""
         if isinstance(shown, (Task, TaskStatusUpdateEvent)) and shown.status.message is not None:
             self._raise(shown.status.message.text)
 
@@ -144,9 +145,9 @@ class _RaisingStream:
 
 
 def outline(events: Iterable[StreamResponse]) -> list[str]:
-    """One string for each event of a stream: the states of its task (with their texts), and the pieces of its artifacts.
+    """One string per event of a stream: the states of its task (with their texts) and the chunks of its artifacts.
 
-    Events without text are left out, and so is an event that completes an artifact by repeating all of its pieces::
+    Events without text are omitted, as is an event that completes an artifact by repeating all of its chunks::
 
         assert outline(client.stream("go")) == ["working", "working: counting", "1 ", "2 ", "completed"]
     """
@@ -166,6 +167,6 @@ def _line(event: StreamResponse, known: dict[str, str]) -> str:
     artifact = event.artifact
     before, text = known.get(artifact.artifact_id, ""), artifact.text
     known[artifact.artifact_id] = before + text if event.append else text
-    # A stream that was joined late has seen the last pieces only.
+    # A stream that began late has only the last chunks.
     repeats = event.last_chunk and not event.append and before and text.endswith(before)
     return "" if repeats else text

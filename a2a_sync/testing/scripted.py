@@ -1,4 +1,4 @@
-"""An agent that does what a test says: for programs that call agents, and for what is hard to bring about otherwise."""
+"""An agent that follows a script, for tests of programs that call agents and of situations that are hard to produce."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from a2a_sync.agent.results import AuthRequired, Failed, InputRequired, Rejected
 from a2a_sync.engine.hub import Subscription
 from a2a_sync.types import Message
 
-#: Nothing here waits for a test longer, in seconds.
+#: The longest wait for a test, in seconds.
 _PATIENCE = 30.0
-#: Nor for the streams that a cut ends: those that nobody reads do not end.
+#: The longest wait for streams that a cut ends, in seconds: streams without a reader do not end.
 _CUT_PATIENCE = 5.0
 _LOOK = 0.002
 _ENDINGS = (InputRequired, AuthRequired, Rejected, Failed, Message)
@@ -24,16 +24,16 @@ _ENDINGS = (InputRequired, AuthRequired, Rejected, Failed, Message)
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A step: wait so many seconds, or until the task is cancelled (`RequestContext.sleep`)."""
+    """A step: wait for a number of seconds, or until the task is cancelled (`RequestContext.sleep`)."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A step: wait until the test says `release`, for 30 seconds at most, or until the task is cancelled.
+    """A step: wait until the test calls `release`, for 30 seconds at most, or until the task is cancelled.
 
-    ``reached`` is set when the agent has come here::
+    ``reached`` is set when the agent has reached this step::
 
         hold = Hold()
         task = a2a_client(ScriptedAgent([hold, "done"])).send("go", return_immediately=True)
@@ -45,24 +45,23 @@ class Hold:
     _released: threading.Event = field(default_factory=threading.Event)
 
     def release(self) -> None:
-        """Let the agent go on, here and at each further pass. From any thread."""
+        """Let the agent continue, now and whenever it reaches this step again. Thread-safe."""
         self._released.set()
 
     def _pass(self, context: RequestContext) -> None:
         context.on_cancel(self._released.set)
         self.reached.set()
         if not self._released.wait(_PATIENCE):
-            raise AssertionError(f"nobody released the hold within {_PATIENCE:g} seconds")
+            raise AssertionError(f"the hold was not released within {_PATIENCE:g} seconds")
         context.check_cancelled()
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A step: every stream that is open on the task ends here, and the task goes on: as a server that restarts, or a proxy
-    that has waited for too long, would do it.
+    """A step: end every open stream of the task, as a restarting server or a proxy does. The task continues.
 
-    A client takes its stream up again where it was cut; without ``retry`` it raises `StreamInterruptedError`. The next step waits
-    until the streams have been read up to here, for 5 seconds at most.
+    A client resumes its stream where it was cut; without ``retry`` it raises `StreamInterruptedError`. The next step
+    waits until the streams have been read up to this step, for 5 seconds at most.
     """
 
     def _do(self, context: RequestContext) -> None:
@@ -77,17 +76,18 @@ class Cut:
 
 
 class ScriptedAgent(Agent):
-    """Answers the first message with the first of `turns`, the second with the second, and all that follow with the last one.
+    """Answers the first message with the first of `turns`, the second with the second, and further ones with the last.
 
     A turn is one step or a list of steps. A step is
 
-    - whatever a handler may yield or return: text, a part, data, an `Artifact`, an event, `InputRequired`, a `Message` …;
-    - an exception: it is raised. Only of a `PublicError` and an `AgentError` does the client read the text;
+    - a value that a handler may yield or return: text, a part, data, an `Artifact`, an event, `InputRequired`, a
+      `Message` …;
+    - an exception, which is raised. Its text is shown to the client only for a `PublicError` or an `AgentError`;
     - a `Pause`, a `Hold` or a `Cut`;
-    - a function: it is called with the run's `RequestContext`, and what it returns is a step, unless it is None.
+    - a function, which is called with the run's `RequestContext`; its result is a step, unless it is None.
 
-    Text, parts and data are chunks of one artifact, as they are of a handler that yields. What ends a run is its turn's last
-    step. `attributes` are those of `Agent`. Messages are counted per agent and process, from any thread::
+    Text, parts and data are chunks of one artifact, as for a generator handler. A step that ends the run must be the
+    last of its turn. `attributes` are those of `Agent`. Messages are counted per agent and process. Thread-safe::
 
         ScriptedAgent("Hello!")
         ScriptedAgent(["one ", Cut(), "two"])
@@ -110,11 +110,11 @@ class ScriptedAgent(Agent):
 
     @property
     def received(self) -> tuple[Message, ...]:
-        """The messages that were sent to it, in the order in which their runs began."""
+        """The messages that the agent has received, in the order in which their runs began."""
         return tuple(self._received)
 
     def handle_message(self, message: Message, context: RequestContext) -> Any:
-        """Do the next turn. On the run's thread."""
+        """Execute the next turn, on the thread of the run."""
         with self._counting:
             self._received.append(message)
             turn = self._turns[min(len(self._received), len(self._turns)) - 1]
@@ -122,7 +122,7 @@ class ScriptedAgent(Agent):
 
 
 def _only(turn: list[Any], context: RequestContext) -> Any:
-    """What a turn of one step returns: an answer without a task is possible only so."""
+    """The result of a turn of one step; only such a turn can answer without a task."""
     result = _do(turn[0], context) if turn else None
     return _play([result], context) if _is_chunk(result) else result
 
@@ -138,12 +138,12 @@ def _play(turn: list[Any], context: RequestContext) -> Generator[Any, None, Any]
 
 
 def _is_chunk(value: Any) -> bool:
-    """A client that streams sees it come before the end."""
+    """Whether a streaming client receives `value` before the end."""
     return isinstance(value, str)
 
 
 def _do(step: Any, context: RequestContext) -> Any:
-    """Do one step; what is left to be sent of it."""
+    """Execute one step and return the value to send, if any."""
     match step:
         case BaseException():
             raise step

@@ -1,4 +1,4 @@
-"""Real servers on loopback: in this process over a real socket, or gunicorn in processes of its own. Every wait is bounded."""
+"""Real servers on loopback: in this process, or gunicorn in processes of its own. All waits are bounded."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _PATIENCE = 20.0
 
 @contextmanager
 def socket_server(app: WSGIApplication) -> Iterator[str]:
-    """Serve `app`, an object of this process, on a free port of loopback; gives the URL, without a slash at its end.
+    """Serve `app`, an object of this process, on a free port of loopback; yields the URL, without a trailing slash.
 
-    Each request has a thread of its own. Requests that have not ended when the block ends are left to themselves.
+    Each request has a thread of its own. The end of the block does not wait for requests that have not ended.
     """
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Quiet(WSGIRequestHandler):
         def log(self, type: str, message: str, *args: Any) -> None:
-            """Tests show their own failures."""
+            """Do nothing: tests report their own failures."""
 
     server = make_server(HOST, 0, app, threaded=True, request_handler=Quiet)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="a2a-testing-server", daemon=True)
@@ -46,7 +46,7 @@ def socket_server(app: WSGIApplication) -> Iterator[str]:
 
 
 class LiveServer:
-    """A server process and where it listens. ``url`` has no slash at its end."""
+    """A server process and its URL. ``url`` has no trailing slash."""
 
     def __init__(self, url: str, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
         self.url = url
@@ -55,7 +55,7 @@ class LiveServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port, for tests that speak to the socket themselves."""
+        """Host and port, for tests that use the socket directly."""
         parts = urlsplit(self.url)
         return parts.hostname or HOST, parts.port or 80
 
@@ -66,20 +66,20 @@ class LiveServer:
 
     @property
     def log(self) -> str:
-        """All that the server has written to its standard output and error so far."""
+        """The standard output and error of the server so far."""
         number = self._output.fileno()
-        # Read at a place of our own: the server writes on at the one it shares with us.
+        # Read at an explicit offset, because the server shares the file offset and continues to write at it.
         return os.pread(number, os.fstat(number).st_size, 0).decode(errors="replace")
 
     def await_answer(self, seconds: float = _PATIENCE) -> None:
         """Wait until the server answers HTTP, whatever the answer.
 
         Raises:
-            AssertionError: it ended, or did not answer in time; with its output.
+            AssertionError: the server ended, or did not answer within `seconds`; the text has its output.
         """
         deadline = time.monotonic() + seconds
         while not self._answers(max(0.1, deadline - time.monotonic())):
-            # Waiting for its end is the pause between two attempts.
+            # Waiting for the end of the process is the pause between two attempts.
             code = self._ended(0.05)
             if code is not None or time.monotonic() > deadline:
                 raise AssertionError(f"the server does not answer (exit code {code}):\n{self.log}")
@@ -102,10 +102,10 @@ class LiveServer:
             return None
 
     def terminate(self, seconds: float = 15.0) -> int:
-        """Ask the server to stop, as a service manager does, and give its exit code. Idempotent.
+        """Stop the server with SIGTERM, as a service manager does, and return its exit code. Idempotent.
 
         Raises:
-            AssertionError: it did not stop in time and was killed; with its output.
+            AssertionError: it did not stop within `seconds` and was killed; the text has its output.
         """
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -115,7 +115,7 @@ class LiveServer:
         return int(self._process.returncode)
 
     def kill(self) -> None:
-        """End the server and its workers at once; they are alone in a process group of their own."""
+        """Kill the server and its workers, which have a process group of their own."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -133,10 +133,18 @@ def live_server(
     listener: socket.socket | None = None,
     folder: Path | None = None,
 ) -> Iterator[LiveServer]:
-    """Run `command`, which serves HTTP at `url`; it answers when the block begins and is gone when the block ends.
+    """Run `command`, which serves HTTP at `url`. The server answers when the block begins, and is stopped when it ends.
 
-    `folder` is where it runs, else here. `listener` is a socket that the command inherits under its own number; it is closed
-    here.
+    Parameters:
+        command: the program and its arguments.
+        url: the URL that the server answers at.
+        environment: the environment of the process.
+        wait: seconds to wait for the first answer.
+        listener: a socket that the process inherits with its file descriptor; it is closed in this process.
+        folder: the working directory of the process; by default the current one.
+
+    Raises:
+        AssertionError: the server ended or did not answer in time.
     """
     variables = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
     with tempfile.TemporaryFile() as output:
@@ -151,7 +159,7 @@ def live_server(
             start_new_session=True,
         )
         if listener is not None:
-            # From here on only the server's own copy listens: when it is gone, connections are refused.
+            # Only the copy of the server listens from now on: connections are refused when the server has ended.
             listener.close()
         server = LiveServer(url, process, output)
         try:
@@ -170,16 +178,16 @@ def gunicorn_server(
     wait: float = _PATIENCE,
     folder: Path | None = None,
 ) -> Iterator[LiveServer]:
-    """Serve ``module:attribute`` with gunicorn on a free port of loopback; `options` are gunicorn's own.
+    """Serve ``module:attribute`` with gunicorn on a free port of loopback; `options` are those of gunicorn.
 
-    Without options it has one worker with eight threads. Modules are found from `folder`, where the server runs, and where
-    this process finds them::
+    Without options it has one worker with eight threads. Modules are imported from `folder`, the working directory of
+    the server, and from the import path of this process::
 
         with gunicorn_server("greeter:app", "--threads", "32") as server:
             Client(server.url).send("Ada")
     """
     path = os.pathsep.join([str(folder or Path.cwd()), *filter(None, sys.path)])
-    # The socket is made here and handed over, so no other process can take the port in between.
+    # The server inherits a bound socket, so that no other process can bind the port in between.
     with socket.create_server((HOST, 0), backlog=1024) as listener:
         command = [sys.executable, "-m", "gunicorn", "--bind", f"fd://{listener.fileno()}", "--no-control-socket"]
         command += ["--graceful-timeout", "5", target, *(options or ("--threads", "8"))]

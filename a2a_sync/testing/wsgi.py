@@ -3,7 +3,7 @@
     session = wsgi_session(app)
     with Client("http://agent.test", session=session) as client: ...
 
-The application runs on the thread of its caller. Nothing is known here of agents and tasks.
+The application runs on the calling thread. The module is independent of agents and tasks.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from werkzeug.test import EnvironBuilder
 class WSGIAdapter(BaseAdapter):
     """A transport for `requests` that calls a WSGI application on the calling thread.
 
-    Bodies are not collected: each chunk that the application yields is a read, and closing the response closes the
-    application's iterable, as a server does when a client leaves. A `ConnectionError` that the application raises while it
-    is read breaks the connection.
+    Bodies are not buffered: each chunk that the application yields is one read, and closing the response closes the
+    iterable of the application, as a server does when a client disconnects. A `ConnectionError` that the application
+    raises while it is read breaks the connection.
     """
 
     def __init__(self, app: WSGIApplication) -> None:
@@ -34,7 +34,7 @@ class WSGIAdapter(BaseAdapter):
         self._app = app
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
-        """One request. Arguments about time-outs, proxies and certificates mean nothing here."""
+        """Send one request. Arguments for timeouts, proxies and certificates are ignored."""
         body = request.body or b""
         builder = EnvironBuilder(
             method=request.method or "GET",
@@ -66,11 +66,11 @@ class WSGIAdapter(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there are no open connections."""
 
 
 def _run(app: WSGIApplication, environ: dict[str, Any]) -> tuple[str, HTTPHeaderDict, Iterator[bytes], Any]:
-    """Call the app and read up to its first chunk, by which it has named its status."""
+    """Call the app and read its first chunk, before which it has to call ``start_response``."""
     named: list[tuple[str, list[tuple[str, str]]]] = []
 
     def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
@@ -138,7 +138,7 @@ class _Body(io.RawIOBase):
 
 
 def wsgi_session(app: WSGIApplication, *prefixes: str) -> requests.Session:
-    """A session whose requests to `prefixes` (``http://`` and ``https://`` unless given) go into `app`."""
+    """A session whose requests to `prefixes` (by default ``http://`` and ``https://``) call `app`."""
     session = requests.Session()
     adapter = WSGIAdapter(app)
     for prefix in prefixes or ("http://", "https://"):

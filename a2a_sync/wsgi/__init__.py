@@ -1,5 +1,1 @@
-"""One HTTP request and its answer, as PEP 3333 has them: who may call from where, bodies, streams, documents, bindings.
-
-What an operation means is known to the handler, which paths there are to the app. Nothing is loaded here: each name is
-imported from its own module.
-"""
+"""An agent as a WSGI application (PEP 3333): requests, responses, streams, the card as a document, and its pages."""

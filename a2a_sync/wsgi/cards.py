@@ -1,7 +1,7 @@
 """The public card as a document: bytes made once per address and form, with validators for caches (spec 8.2, 8.6).
 
-An app that serves one version gives that version's card. One that serves two gives a document that is valid in both: the
-card of the newer one with the members of the older beside them. Whoever names a version gets the pure form of it.
+An app that serves one version sends that version's card. One that serves several sends a document that is valid in all: the
+card of the newest with the members of the older ones beside them. A request that names a version gets the pure form of it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from a2a_sync.signing.signer import Sign
 
 CARD_PATH = "/.well-known/agent-card.json"
-#: Where agents and clients of protocol 0.2 and early 0.3 have it.
+#: The path of agents and clients of protocol 0.2 and early 0.3.
 OLD_CARD_PATH = "/.well-known/agent.json"
-#: Where the public keys are of what an app signs (RFC 7517).
+#: The public keys of what an app signs (RFC 7517).
 KEYS_PATH = "/.well-known/jwks.json"
 _MAX_AGE = 300
-_MOST_DOCUMENTS = 64
+_MAX_DOCUMENTS = 64
 _CONDITIONS = ("HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH")
 
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """The bytes of a card with their headers; a WSGI application that answers with them."""
+    """The bytes of a card with their headers, as a WSGI application."""
 
     body: bytes
     headers: tuple[tuple[str, str], ...]
@@ -47,7 +47,7 @@ class _Document:
 
 
 def key_set(jwks: Iterable[Mapping[str, Any]]) -> WSGIApplication:
-    """Answers with the key set that holds these keys, of two with one name the first."""
+    """The document of a key set with these keys; of two with the same name, the first."""
     keys = list({jwk["kid"]: dict(jwk) for jwk in reversed(list(jwks))}.values())[::-1]
     body = jsontext.dumps({"keys": keys})
     headers = (("Content-Type", "application/json"), ("Content-Length", str(len(body))))
@@ -55,17 +55,20 @@ def key_set(jwks: Iterable[Mapping[str, Any]]) -> WSGIApplication:
 
 
 class CardDocument:
-    """Answers requests for the card. `card` makes the card for an address (the URL of the app, with a slash at its end).
+    """Responds to requests for the card.
 
-    `codecs` are the versions that are served. `fixed` says that the address does not come from whatever host the request
-    names; only then may shared caches keep the answer. `vary` are the headers that it depends on nevertheless. `sign` makes
-    signatures for the JSON of a card, once for each version in a document.
+    Parameters:
+        card: makes the card for an address (the URL of the app, with a slash at its end).
+        versions: the protocol versions that are served.
+        fixed: the address does not come from the Host header of the request; only then may shared caches store the card.
+        vary: the headers that the document depends on nevertheless.
+        sign: makes signatures for the JSON of a card, once for each version in a document.
     """
 
     def __init__(
         self,
         card: Callable[[str], AgentCard],
-        codecs: Mapping[str, Codec],
+        versions: Iterable[str],
         *,
         fixed: bool,
         vary: tuple[str, ...] = (),
@@ -73,7 +76,8 @@ class CardDocument:
     ) -> None:
         self._card = card
         self._sign = sign
-        # The newest first: its members stand where two forms meet.
+        codecs = {version: by_version(version) for version in versions}
+        # The newest first: its members win where two forms differ.
         self._forms: dict[str, tuple[Codec, ...]] = {version: (codec,) for version, codec in codecs.items()}
         self._all = tuple(codecs[version] for version in sorted(codecs, reverse=True))
         self._caching = f"{'public' if fixed else 'private'}, max-age={_MAX_AGE}"
@@ -93,7 +97,7 @@ class CardDocument:
         return self._document(address, self._form(request)).body
 
     def _form(self, request: Request) -> tuple[Codec, ...]:
-        """The codecs to write in: one where the caller names a version that is served."""
+        """The codecs to write in: one where the request names a version that is served."""
         in_query = request.args.get(VERSION, "") if request.query_string else ""
         named = named_versions(request.headers.get(VERSION) or in_query)
         return self._forms.get(named.pop(), self._all) if len(named) == 1 else self._all
@@ -102,7 +106,7 @@ class CardDocument:
         known = self._documents.get((address, form))
         if known is not None:
             return known
-        body, validator = self._written(self._card(address), form)
+        body, validator = self._write(self._card(address), form)
         headers = (
             ("Content-Type", "application/json"),
             ("Content-Length", str(len(body))),
@@ -112,16 +116,16 @@ class CardDocument:
         )
         document = _Document(body, headers)
         with self._lock:
-            # Addresses come from Host headers: whoever sends many of them may not fill the memory.
-            if len(self._documents) >= _MOST_DOCUMENTS:
+            # Addresses come from Host headers: many of them must not fill the memory.
+            if len(self._documents) >= _MAX_DOCUMENTS:
                 self._documents.clear()
             self._documents[address, form] = document
         return document
 
-    def _written(self, card: AgentCard, form: tuple[Codec, ...]) -> tuple[bytes, str]:
+    def _write(self, card: AgentCard, form: tuple[Codec, ...]) -> tuple[bytes, str]:
         """The bytes of the document, and its validator."""
-        forms = [codec.dump(_with_signatures_of(codec, card)) for codec in form]
-        document = reduce(_merged, forms)
+        forms = [codec.dump(_drop_other_signatures(codec, card)) for codec in form]
+        document = reduce(_merge, forms)
         if len(forms) > 1:
             _repeat_in_schemes(document)
         if self._sign is None:
@@ -129,13 +133,13 @@ class CardDocument:
             return body, f'"{_digest(body)}"'
         made = [signature for one in forms for signature in self._sign(one)]
         document["signatures"] = [by_version("1.0").dump(signature) for signature in made]
-        # Each process signs for itself and may get other bytes; what is signed, and with which keys, is the same for all.
+        # Each process signs by itself and may get other bytes; what is signed, and with which keys, is the same for all.
         same = {**document, "signatures": [signature.protected for signature in made]}
         return jsontext.dumps(document), f'W/"{_digest(jsontext.dumps(same))}"'
 
 
-def _with_signatures_of(codec: Codec, card: AgentCard) -> AgentCard:
-    """`card`, without the signatures that its author has put there where they are not over the form of `codec`."""
+def _drop_other_signatures(codec: Codec, card: AgentCard) -> AgentCard:
+    """`card`, without the signatures of its author where they do not cover the form of `codec`."""
     return card if codec.version == "1.0" else replace(card, signatures=())
 
 
@@ -143,19 +147,19 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def _merged(first: Any, second: Any) -> Any:
-    """What both say, and what only one of them says; where they differ, `first` stands."""
+def _merge(first: Any, second: Any) -> Any:
+    """The members of both; where they differ, those of `first`."""
     if isinstance(first, dict) and isinstance(second, dict):
-        both = {name: _merged(first[name], second[name]) for name in first.keys() & second.keys()}
+        both = {name: _merge(first[name], second[name]) for name in first.keys() & second.keys()}
         return {**second, **first, **both}
     if isinstance(first, list) and isinstance(second, list):
-        pairs = [_merged(*pair) for pair in zip(first, second, strict=False)]
+        pairs = [_merge(*pair) for pair in zip(first, second, strict=False)]
         return [*pairs, *first[len(pairs) :], *second[len(pairs) :]]
     return first
 
 
 def _repeat_in_schemes(document: dict[str, Any]) -> None:
-    """Say in each scheme's members of 0.3 all that 1.0 says of it: the official SDK reads these where it finds them."""
+    """Repeat the members of each scheme of 1.0 in the form of 0.3, which the official SDK reads where it is present."""
     for scheme in document.get("securitySchemes", {}).values():
         for name in [name for name in scheme if name.endswith("SecurityScheme")]:
-            scheme.update(_merged({key: value for key, value in scheme.items() if key != name}, scheme[name]))
+            scheme.update(_merge({key: value for key, value in scheme.items() if key != name}, scheme[name]))

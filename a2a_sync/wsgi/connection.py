@@ -1,10 +1,11 @@
-"""The socket under a WSGI request, as far as the server shows it: has the client gone, and how long may a write take.
+"""The socket under a WSGI request, where the server shows it: whether the client has closed it, and time limits of writes.
 
-Servers hand the socket over in ``environ`` (gunicorn, Werkzeug); where they do not, heartbeats find a lost client.
+Servers pass the socket in ``environ`` (gunicorn, Werkzeug). Where they do not, keepalive comments detect a lost client.
 """
 
 from __future__ import annotations
 
+import re
 import select
 import socket
 import struct
@@ -13,24 +14,38 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from a2a_sync.auth.request import PeerCertificate
+
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
 
 #: The value of ``SO_LINGER`` with which closing a connection resets it.
 RESET = struct.pack("ii", 1, 0)
-_KEYS = ("gunicorn.socket", "werkzeug.socket")
-#: In the environ of a request whose body was read to its end.
+_SOCKET_KEYS = ("gunicorn.socket", "werkzeug.socket")
+_GONE_KEYS = ("a2a_sync.gone", "waitress.client_disconnected")
+#: The key in the environ of a request whose body was read to its end.
 BODY_READ = "a2a_sync.body_read"
-#: An answer is written in pieces of so many bytes, each with a time limit of its own.
+#: A response is written in pieces of this many bytes, each with a time limit of its own.
 _PIECE = 256 * 1024
-#: Up to so many bytes of a body that the app did not read are taken, and not awaited, so that the connection can be kept.
-_SMALL = 64 * 1024
+#: Up to this many bytes of an unread request body are read without waiting, so that the connection can be kept.
+_SMALL_BODY = 64 * 1024
 _NO_WAIT = 0.0
-_SAYS_GONE = ("a2a_sync.gone", "waitress.client_disconnected")
+#: The short names of attributes in a distinguished name (RFC 4514, section 3).
+_ATTRIBUTES = {
+    "commonName": "CN",
+    "countryName": "C",
+    "emailAddress": "emailAddress",
+    "domainComponent": "DC",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+    "userId": "UID",
+}
 
 
 def _native_poll() -> Any:
-    """The unpatched `select.poll`: gevent's own does not know RDHUP, and a poll of zero seconds never waits."""
+    """The unpatched `select.poll`: gevent's does not know RDHUP, and a poll of zero seconds never waits."""
     monkey = sys.modules.get("gevent.monkey")
     if monkey is not None and monkey.is_module_patched("select"):
         return monkey.get_original("select", "poll")
@@ -38,46 +53,63 @@ def _native_poll() -> Any:
 
 
 _RDHUP = getattr(select, "POLLRDHUP", 0)
-_GONE = _RDHUP | getattr(select, "POLLHUP", 0) | getattr(select, "POLLERR", 0)
+_HANGUP = _RDHUP | getattr(select, "POLLHUP", 0) | getattr(select, "POLLERR", 0)
 
 
-def _first(environ: dict[str, Any], keys: tuple[str, ...]) -> Any:
+def _first(environ: WSGIEnvironment, keys: tuple[str, ...]) -> Any:
     for key in keys:
         if key in environ:
             return environ[key]
     return None
 
 
-def _asks_to_close(environ: dict[str, Any]) -> bool:
+def _asks_to_close(environ: WSGIEnvironment) -> bool:
     connection = environ.get("HTTP_CONNECTION")
     if not connection:
         return environ.get("SERVER_PROTOCOL") == "HTTP/1.0"
-    said = {word.strip().lower() for word in connection.split(",")}
-    return "close" in said or (environ.get("SERVER_PROTOCOL") == "HTTP/1.0" and "keep-alive" not in said)
+    options = {option.strip().lower() for option in connection.split(",")}
+    return "close" in options or (environ.get("SERVER_PROTOCOL") == "HTTP/1.0" and "keep-alive" not in options)
 
 
 class Connection:
-    """The client's end of one request."""
+    """The client's connection during one request. `stopping` returns whether the app is closed."""
 
-    __slots__ = ("_asked_to_close", "_before", "_limited", "_said_gone", "_socket", "_stopping")
+    __slots__ = (
+        "_client_gone",
+        "_closes_after",
+        "_limited",
+        "_socket",
+        "_stopping",
+        "_timeout_before",
+        "received",
+        "waits_for_writes",
+    )
 
-    def __init__(self, environ: dict[str, Any], stopping: Callable[[], bool]) -> None:
-        self._asked_to_close = _asks_to_close(environ)
-        self._socket: socket.socket | None = _first(environ, _KEYS)
-        self._said_gone: Callable[[], bool] | None = _first(environ, _SAYS_GONE)
+    def __init__(self, environ: WSGIEnvironment, stopping: Callable[[], bool]) -> None:
+        self._closes_after = _asks_to_close(environ)
+        self._socket: socket.socket | None = _first(environ, _SOCKET_KEYS)
+        self._client_gone: Callable[[], bool] | None = _first(environ, _GONE_KEYS)
         host_stops: Callable[[], bool] | None = environ.get("a2a_sync.stopping")
         self._stopping = stopping if host_stops is None else lambda: stopping() or host_stops()
+        #: A write blocks until the client has read: the server shows its socket and does not buffer.
+        self.waits_for_writes = self._socket is not None and not self._shows("buffers_writes")
+        #: The server has received the whole request: no read waits.
+        self.received = self._shows("received")
         self._limited = False
-        self._before: float | None = None
+        self._timeout_before: float | None = None
+
+    def limit_body(self, environ: WSGIEnvironment, body: Iterable[bytes], seconds: float) -> Iterable[bytes]:
+        """`body`, of which the client must read every piece within `seconds`, where writes wait for the client."""
+        return LimitedBody(environ, body, self, seconds) if self.waits_for_writes else body
 
     def gone(self) -> bool:
-        """The client has closed its side, or the server is stopping. Never waits and never reads."""
+        """The client has closed its side, or the server is stopping. Neither waits nor reads."""
         return self._stopping() or self.closed()
 
     def closed(self) -> bool:
-        """The client has closed its side, as far as can be told."""
-        if self._said_gone is not None:
-            return bool(self._said_gone())
+        """The client has closed its side, as far as the server shows it."""
+        if self._client_gone is not None:
+            return bool(self._client_gone())
         poll = _native_poll()
         if self._socket is None or poll is None:
             return False
@@ -87,116 +119,122 @@ class Connection:
                 return True
             poller = poll()
             poller.register(number, _RDHUP)
-            return any(mask & _GONE for _, mask in poller.poll(0))
+            return any(mask & _HANGUP for _, mask in poller.poll(0))
         except (OSError, ValueError):
             return True
 
-    @property
-    def waits_for_writes(self) -> bool:
-        """A write holds the thread until the client has read: the server shows its socket and does not buffer."""
-        return self._socket is not None and not getattr(self._socket, "buffers_writes", False)
-
     def limit(self, seconds: float) -> None:
-        """Let a read from a client that is silent, or a write to one that does not read, fail after `seconds`.
+        """Let each read from a silent client, and each write to one that does not read, fail after `seconds`.
 
         `restore` undoes it.
         """
         if self._socket is not None and not self._limited:
             try:
-                self._before = self._socket.gettimeout()
+                self._timeout_before = self._socket.gettimeout()
                 self._socket.settimeout(seconds)
                 self._limited = True
             except OSError:
-                pass  # it is closed, which `closed` tells
+                pass  # it is closed, which `closed` reports
 
-    def cut(self) -> None:
-        """End the connection, whatever is still on its way."""
+    def restore(self) -> None:
+        """Restore the timeout that the socket had before `limit`, for the next request on it."""
+        if self._socket is not None and self._limited:
+            self._limited = False
+            try:
+                self._socket.settimeout(self._timeout_before)
+            except OSError:
+                pass
+
+    def abort(self) -> None:
+        """Reset the connection; what is still on its way is lost. From any thread."""
         if self._socket is not None:
             try:
-                # Closing resets it then: what the client has not read would stay in the system's memory.
+                # Closing resets it then: what the client has not read would stay in the memory of the system.
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                 self._socket.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass  # it has ended
 
-    def read_no_more(self) -> None:
-        """Where the client asked for no more than this answer: let nothing wait for what it might still send.
+    def shutdown_read(self) -> None:
+        """Where the client closes after this response: do not wait for anything that it might still send.
 
-        Gunicorn lingers on its main thread for every connection that it closes, up to two seconds each, and answers nobody
-        meanwhile. To be called when the request was read whole, else the client may lose the end of its answer.
+        Gunicorn lingers on its main thread for every connection that it closes, up to two seconds each, and accepts no
+        other meanwhile. Only for requests that were read whole: else the client may lose the end of its response.
         """
-        if self._asked_to_close and self._socket is not None:
-            try:
-                if not hasattr(self._socket, "getpeercert"):
-                    self._socket.shutdown(socket.SHUT_RD)
-            except OSError:
-                pass  # it has ended
-
-    def restore(self) -> None:
-        """Give the socket the time-out back that `limit` found, for the next request on it."""
-        if self._socket is not None and self._limited:
-            self._limited = False
-            try:
-                self._socket.settimeout(self._before)
-            except OSError:
-                pass
+        if self._closes_after:
+            self._shutdown(socket.SHUT_RD)
 
     def shutdown_write(self) -> None:
-        """Tell the client that nothing follows this answer: its connection cannot be used again. Not with TLS.
+        """End the response so that the client does not use the connection again. Not with TLS.
 
-        The server must still see what the client goes on sending as part of this request, or it would take it for the next one.
+        The server must still see what the client goes on sending of this request, or it would parse it as the next one.
         """
-        if self._socket is not None and not hasattr(self._socket, "getpeercert"):
+        self._shutdown(socket.SHUT_WR)
+
+    def _shutdown(self, how: int) -> None:
+        if self._socket is not None:
             try:
-                self._socket.shutdown(socket.SHUT_WR)
+                if not hasattr(self._socket, "getpeercert"):
+                    self._socket.shutdown(how)
             except OSError:
                 pass  # it has ended
+
+    def _shows(self, name: str) -> bool:
+        """Whether the server's socket has a true attribute of this name."""
+        try:
+            return bool(getattr(self._socket, name, False))
+        except OSError:  # every attribute of a closed socket of gevent
+            return False
 
 
 class LimitedBody:
-    """The body of an answer, of which a client must take every piece within `seconds`; see `limited`."""
+    """The body of a response, of which the client must read every piece within `seconds`.
 
-    __slots__ = ("_body", "_connection", "_environ", "_handed_over", "_seconds")
+    Its writes fail when the client reads nothing for that long. A request body that was not read is not awaited. For servers
+    whose writes wait (`Connection.waits_for_writes`).
+    """
+
+    __slots__ = ("_body", "_connection", "_environ", "_seconds", "_written_at")
 
     def __init__(self, environ: WSGIEnvironment, body: Iterable[bytes], connection: Connection, seconds: float) -> None:
         self._environ = environ
         self._body = body
         self._connection = connection
         self._seconds = seconds
-        self._handed_over: float | None = None
+        self._written_at: float | None = None
 
     def __iter__(self) -> Iterator[bytes]:
         self._connection.limit(self._seconds)
         for data in self._body:
             for start in range(0, len(data), _PIECE):
-                self._handed_over = time.monotonic()
+                self._written_at = time.monotonic()
                 yield data if len(data) <= _PIECE else data[start : start + _PIECE]
-            self._handed_over = None
+            self._written_at = None
 
     def close(self) -> None:
-        """Called by the server when the answer was written, or could not be."""
+        """Called by the server when the response was written, or could not be."""
         try:
             close = getattr(self._body, "close", None)
             if close is not None:
                 close()
         finally:
             self._connection.restore()
-            since = self._handed_over
+            since = self._written_at
             if since is not None and time.monotonic() - since >= self._seconds * 0.9:
-                # A server that ends connections politely would wait for this client once more.
-                self._connection.cut()
+                # A server that closes connections gracefully would wait for this client once more.
+                self._connection.abort()
             elif has_body(self._environ) and not self._environ.get(BODY_READ):
                 self._finish_input()
 
     def _finish_input(self) -> None:
-        """Take what the client has sent of its body; what has not arrived is not awaited, and its connection is closed."""
+        """Read what the client has sent of its body; what has not arrived is not awaited, and its connection is closed."""
         length = self._environ.get("CONTENT_LENGTH", "")
-        if length.isdigit() and int(length) <= _SMALL:
+        if length.isdigit() and int(length) <= _SMALL_BODY:
             self._connection.limit(_NO_WAIT)
             try:
                 if len(self._environ["wsgi.input"].read(int(length))) == int(length):
                     return
-            except Exception:  # servers have errors of their own for what does not come  # nosec B110
+            except Exception:  # servers raise errors of their own for what does not come  # nosec B110
                 pass
             finally:
                 self._connection.restore()
@@ -208,10 +246,27 @@ def has_body(environ: WSGIEnvironment) -> bool:
     return environ.get("CONTENT_LENGTH", "") not in ("", "0") or "HTTP_TRANSFER_ENCODING" in environ
 
 
-def limited(environ: WSGIEnvironment, body: Iterable[bytes], seconds: float) -> Iterable[bytes]:
-    """`body`, whose writes fail when the client reads nothing for `seconds`; a request body that was not read is not awaited.
+def peer_certificate(environ: WSGIEnvironment) -> PeerCertificate | None:
+    """The client certificate that the server has verified; None where it asked for none, or did not verify it.
 
-    For servers that hold a thread while they write, and show their socket; elsewhere `body` itself.
+    The server's socket is asked first, then ``SSL_CLIENT_VERIFY`` and ``SSL_CLIENT_S_DN``.
     """
-    connection = Connection(environ, lambda: False)
-    return LimitedBody(environ, body, connection, seconds) if connection.waits_for_writes else body
+    try:
+        ask = getattr(_first(environ, _SOCKET_KEYS), "getpeercert", None)
+        details = ask() if ask is not None else None
+    except (OSError, ValueError):
+        details = None  # the connection is closed
+    if details:
+        return PeerCertificate(_distinguished_name(details), details)
+    if environ.get("SSL_CLIENT_VERIFY") == "SUCCESS":
+        return PeerCertificate(str(environ.get("SSL_CLIENT_S_DN", "")))
+    return None
+
+
+def _distinguished_name(certificate: dict[str, Any]) -> str:
+    pairs = [pair for relative in certificate.get("subject", ()) for pair in relative]
+    return ",".join(f"{_ATTRIBUTES.get(name, name)}={_escaped(value)}" for name, value in reversed(pairs))
+
+
+def _escaped(value: str) -> str:
+    return re.sub(r'([,+"\\<>;=])', r"\\\1", value)

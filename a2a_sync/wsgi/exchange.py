@@ -1,22 +1,25 @@
-"""One HTTP request and its answer, as every binding needs them: body, version, surroundings in; bytes or a stream out.
+"""One HTTP request and its response, as every binding needs them: caller, body, version and call context in; a result,
+an error or a stream out.
 
-It knows ``environ``, limits and content types. Which operation is asked for, and in which codec, is the binding's business.
+It knows the environ, limits and content types. Which operation is meant, and in which codec, is up to the binding.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from http import HTTPStatus
-from urllib.parse import quote, unquote_to_bytes
-from wsgiref.types import StartResponse, WSGIEnvironment
+from typing import Protocol
+from urllib.parse import parse_qs, quote, unquote_to_bytes
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.exceptions import SecurityError
+from werkzeug.sansio.utils import get_content_length
 from werkzeug.urls import iri_to_uri
 from werkzeug.wrappers import Request
 
-from a2a_sync.auth.policy import principal_in
+from a2a_sync.auth.request import AuthRequest
 from a2a_sync.bindings.headers import VERSION, named_extensions
 from a2a_sync.bindings.sse import frame
 from a2a_sync.codec import Codec
@@ -31,142 +34,189 @@ from a2a_sync.errors import (
     RequestTooLargeError,
 )
 from a2a_sync.limits import Limits
-from a2a_sync.operations import Call, CallContext, Principal
+from a2a_sync.operations import CallContext, Endpoint, Principal
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
-from a2a_sync.wsgi.connection import BODY_READ, Connection, has_body
-from a2a_sync.wsgi.slowbodies import SlowBodies
+from a2a_sync.wsgi.bodydeadline import BodyDeadline
+from a2a_sync.wsgi.connection import BODY_READ, Connection, has_body, peer_certificate
+from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.streaming import EVENT_STREAM, Envelope, EventStreamBody
 from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
 
 logger = get_logger(__name__)
 
+#: The key of the environ under which a web framework puts the caller that it has authenticated.
+PRINCIPAL = "a2a_sync.principal"
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {413: "Content Too Large"}
-#: What may stand in a path as it is; a percent sign belongs to what is encoded already.
-_AS_IT_IS = "/%:@!$&'()*+,;="
-#: The longest URL, in characters, that an app takes for its own address; cards repeat it for every interface.
-_LONGEST_ADDRESS = 1024
+#: Characters that are not encoded in a path; a percent sign is part of what is encoded already.
+_SAFE_IN_PATH = "/%:@!$&'()*+,;="
+#: The longest URL, in characters, that is accepted as an app's own address; cards repeat it for every interface.
+_MAX_ADDRESS_LENGTH = 1024
 _ORIGIN = re.compile(r"[^:/?#]+://[^/?#]*")
-#: A body up to this size is read even of callers who are refused: closing before it has come would cost them the answer.
-_SMALL = 64 * 1024
+#: A body up to this size is read of a refused request too: closing the connection earlier would lose the response.
+_SMALL_BODY = 64 * 1024
+
+
+class BindingService(Protocol):
+    """The server's half of a binding over HTTP, for all versions of one app. A row of the registry names its class."""
+
+    def __init__(self, endpoint: Endpoint, codecs: Mapping[str, Codec], http: HTTPOptions) -> None:
+        """`codecs` by version, the preferred one first; `endpoint` answers the calls."""
+
+    def respond(self, exchange: Exchange) -> Iterable[bytes] | None:
+        """The response to a request; None where its path is none of this binding. Never raises."""
 
 
 @lru_cache(1024)
 def _header_name(key: str) -> str:
-    """The lower-case name of the header that stands in the environ as `key`."""
+    """The lower-case name of the header that the environ has under `key`."""
     return key[5:].replace("_", "-").lower()
 
 
 class Exchange:
-    """A request that was not read yet and the way to answer it. Used on the server's request thread.
+    """One request, parsed once, and the means to respond to it. Used on the request's thread.
 
-    `admit` says who is calling, or refuses the request.
-    `slow` is told of bodies that are read.
+    Parameters:
+        environ, start_response: of WSGI.
+        connection: the client's connection.
+        limits: those of the app.
+        authenticate: returns the caller of a request, or raises.
+        body_deadline: ends connections whose bodies take too long.
     """
 
     def __init__(
         self,
-        request: Request,
+        environ: WSGIEnvironment,
         start_response: StartResponse,
         connection: Connection,
         limits: Limits,
-        admit: Callable[[WSGIEnvironment], Principal | None] = principal_in,
-        slow: SlowBodies | None = None,
+        authenticate: Callable[[AuthRequest], Principal | None],
+        body_deadline: BodyDeadline,
     ) -> None:
-        self._request = request
+        self.environ = environ
+        #: The HTTP method.
+        self.method: str = environ["REQUEST_METHOD"]
+        #: By name in lower case.
+        self.headers = {_header_name(key): value for key, value in environ.items() if key.startswith("HTTP_")}
+        #: The media type of the body, in lower case; empty where the request does not have one.
+        self.media_type = environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
         self._start_response = start_response
         self._connection = connection
         self._limits = limits
-        self._admit = admit
-        self._slow = slow
-        self._added: dict[str, str] = {}
-        environ = request.environ
-        self._read_whole = not has_body(environ)
+        self._authenticate = authenticate
+        self._body_deadline = body_deadline
+        self._response_headers: dict[str, str] = {}
+        self._body_read = not has_body(environ)
+
+    @cached_property
+    def request(self) -> Request:
+        """The request as Werkzeug reads it."""
+        return Request(self.environ)
 
     # -- the request --
 
     @property
-    def verb(self) -> str:
-        """The HTTP method."""
-        return self._request.method
-
-    @property
     def path(self) -> str:
-        """The path from the app's own address on, percent-encoded as it came where the server tells."""
-        return _path(self._request.environ)
+        """The path from the app's own address on, percent-encoded as it was sent where the server shows that."""
+        return _path(self.environ)
 
     @property
     def query(self) -> str:
         """The query, percent-encoded."""
-        return quote(self._request.query_string, safe=_AS_IT_IS + "?~")
+        return quote(self.environ.get("QUERY_STRING", "").encode("latin-1"), safe=_SAFE_IN_PATH + "?~")
 
-    @property
-    def media_type(self) -> str:
-        """The media type of the body; empty where nothing is said."""
-        return self._request.mimetype
-
-    @property
+    @cached_property
     def accepted(self) -> dict[str, float]:
         """The media ranges of ``Accept``, in lower case and without parameters, and their qualities (0: refused).
 
-        Empty where the header is missing or cannot be read: then any media type is accepted.
+        Empty where the header is missing or malformed: any media type is accepted then.
         """
-        ranges = self._request.accept_mimetypes
+        ranges = self.request.accept_mimetypes
         return {value.partition(";")[0].strip().lower(): quality for value, quality in ranges}
 
-    def admit(self) -> None:
-        """Find out who is calling: before the body is read, and before any `context`.
+    @property
+    def requested_version(self) -> str:
+        """The protocol version that the request names, in a header or in the query; empty where it names none."""
+        named: str = self.headers.get("a2a-version", "").strip()
+        if named or not self.environ.get("QUERY_STRING"):
+            return named
+        query: str = self.environ["QUERY_STRING"]
+        return parse_qs(query).get(VERSION, [""])[0].strip()
+
+    @property
+    def wants_events(self) -> bool:
+        """The client accepts event streams and does not name JSON beside them."""
+        named = [media_type for media_type, quality in self.accepted.items() if quality]
+        return EVENT_STREAM in named and not any("json" in media_type for media_type in named)
+
+    def authenticate(self) -> None:
+        """Find out the caller: before the body is read, and before `context`.
 
         Raises:
-            UnauthenticatedError, PermissionDeniedError: nobody who may.
+            UnauthenticatedError, PermissionDeniedError: the request is refused.
         """
+        environ = self.environ
+        before_proxies = environ.get("werkzeug.proxy_fix.orig") or environ
+        request = AuthRequest(
+            self.headers,
+            query_string=environ.get("QUERY_STRING", ""),
+            peer_address=environ.get("REMOTE_ADDR", ""),
+            connection_address=before_proxies.get("REMOTE_ADDR", ""),
+            principal=environ.get(PRINCIPAL),
+            certificate=lambda: peer_certificate(environ),
+            environ=environ,
+        )
         try:
-            self._principal = self._admit(self._request.environ)
+            self._principal = self._authenticate(request)
         except AgentError:
-            if 0 < (self._request.content_length or 0) <= _SMALL:
-                self._read_on()
+            if 0 < (self.request.content_length or 0) <= _SMALL_BODY:
+                self._discard_body()
             raise
 
-    def _read_on(self) -> None:
+    def _discard_body(self) -> None:
         try:
-            self.body()
+            self.read_body()
         except AgentError:
-            pass  # whatever it is, it is not for us
+            pass  # the request is refused in any case
 
-    def body(self) -> bytes:
-        """The body; what is not JSON by its own account, or too large, is not read.
+    def read_body(self) -> bytes:
+        """The body. One that is not declared as JSON, or is too large, is not read.
 
         Raises:
-            ContentTypeNotSupportedError, RequestTooLargeError: so.
+            ContentTypeNotSupportedError: it is not declared as JSON.
+            RequestTooLargeError: it is larger than `Limits.max_body_bytes`.
             JSONParseError: it broke off or stalled.
         """
-        content_type = self._request.mimetype
+        content_type = self.media_type
         if content_type and content_type != "application/json" and not content_type.endswith("+json"):
             raise ContentTypeNotSupportedError(f"Content-Type {shown(content_type)} is not JSON; send application/json")
-        most, length = self._limits.max_body_bytes, self._request.content_length
+        most = self._limits.max_body_bytes
+        length = get_content_length(self.environ.get("CONTENT_LENGTH"), self.environ.get("HTTP_TRANSFER_ENCODING"))
         if (length or 0) > most:
             raise RequestTooLargeError(f"the body is larger than {most} bytes")
         if length == 0:
             return b""
-        self._connection.limit(self._limits.body_idle_timeout)
-        ticket = None if self._slow is None else self._slow.begin(self._connection)
+        ticket = None
+        if not self._connection.received:
+            self._connection.limit(self._limits.body_idle_timeout)
+            ticket = self._body_deadline.begin(self._connection)
         try:
-            body = self._unframed(most + 1) if length is None else self._read(length)
+            body = self._read_unsized(most + 1) if length is None else self._read(length)
         except Exception as error:
-            # Servers have errors of their own for malformed chunks, silence and clients that leave half-way.
+            # Servers raise errors of their own for malformed chunks, silence and clients that leave half-way.
             logger.info("a body could not be read: %r", error)
             raise JSONParseError("Invalid JSON: the body ended early, stalled or was not framed as announced") from None
         finally:
-            if self._slow is not None:
-                self._slow.end(ticket)
-            self._connection.restore()
-        self._read_whole = self._request.environ[BODY_READ] = len(body) <= most
-        if not self._read_whole:
+            if ticket is not None:
+                self._body_deadline.end(ticket)
+                self._connection.restore()
+        self._body_read = self.environ[BODY_READ] = len(body) <= most
+        if not self._body_read:
             raise RequestTooLargeError(f"the body is larger than {most} bytes")
         return body
 
     def _read(self, length: int) -> bytes:
-        source = self._request.environ["wsgi.input"]
+        source = self.environ["wsgi.input"]
         body: bytes = source.read(length)
         while len(body) < length:
             more = source.read(length - len(body))
@@ -175,44 +225,31 @@ class Exchange:
             body += more
         return body
 
-    def _unframed(self, most: int) -> bytes:
-        """A body of unknown length; it is cut at `most` without a word."""
-        self._request.max_content_length = most
-        return self._request.get_data(cache=False)
-
-    @property
-    def named_version(self) -> str:
-        """What the caller says of the protocol's version, in a header or in the query; empty where it says nothing."""
-        request = self._request
-        return request.headers.get(VERSION, "").strip() or request.args.get(VERSION, "").strip()
-
-    @property
-    def wants_events(self) -> bool:
-        """The caller accepts event streams and does not name JSON beside them."""
-        named = [media_type for media_type, quality in self.accepted.items() if quality]
-        return EVENT_STREAM in named and not any("json" in media_type for media_type in named)
+    def _read_unsized(self, most: int) -> bytes:
+        """A body of unknown length, cut at `most` bytes."""
+        self.request.max_content_length = most
+        return self.request.get_data(cache=False)
 
     def context(self, version: str, *, addressed: bool = False) -> CallContext:
-        """What surrounds a call that is made in `version`; `addressed`: with the app's own address.
+        """The context of a call that is made in `version`; `addressed`: with the app's own address.
 
         Raises:
-            InvalidRequestError: the request does not say where the app is.
+            InvalidRequestError: the request does not show the address.
         """
-        headers = {_header_name(key): value for key, value in self._request.environ.items() if key.startswith("HTTP_")}
-        last = headers.get("last-event-id", "")
+        last = self.headers.get("last-event-id", "")
         return CallContext(
-            headers=headers,
+            headers=self.headers,
             principal=self._principal,
-            extensions=named_extensions(headers, version),
-            answer_headers=self._added,
+            extensions=named_extensions(self.headers, version),
+            answer_headers=self._response_headers,
             version=version,
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=self._connection.gone,
-            address=address_of(self._request) if addressed else "",
-            peer=self._request.environ.get("REMOTE_ADDR", ""),
+            address=address_of(self.request) if addressed else "",
+            peer=self.environ.get("REMOTE_ADDR", ""),
         )
 
-    # -- the answer --
+    # -- the response --
 
     def answer(
         self,
@@ -222,8 +259,16 @@ class Exchange:
         media_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> Iterable[bytes]:
-        """A whole answer; `error` is what it tells, if it tells one. Status 204 goes without a body, as do answers to HEAD."""
-        lines = [*(headers or {}).items(), *self._added.items()]
+        """A complete response. Status 204 has no body, nor have responses to HEAD.
+
+        Parameters:
+            status: the HTTP status.
+            body: the bytes of the body.
+            error: the error that the body holds, for its headers.
+            media_type: that of the body.
+            headers: sent besides those of the call.
+        """
+        lines = [*(headers or {}).items(), *self._response_headers.items()]
         if status != HTTPStatus.NO_CONTENT:
             lines += [("Content-Type", media_type), ("Content-Length", str(len(body)))]
         if error is not None and error.retry_after:
@@ -231,29 +276,33 @@ class Exchange:
         if error is not None and error.challenges:
             lines += [("WWW-Authenticate", challenge) for challenge in error.challenges]
         self._start_response(f"{status} {_PHRASES.get(status, 'Error')}", lines)
-        if self._read_whole:
-            self._connection.read_no_more()
-        return [] if status == HTTPStatus.NO_CONTENT or self.verb == "HEAD" else [body]
+        if self._body_read:
+            self._connection.shutdown_read()
+        return [] if status == HTTPStatus.NO_CONTENT or self.method == "HEAD" else [body]
 
     def event(self, data: bytes) -> Iterable[bytes]:
-        """An answer that is a stream of one event, which stands for nothing in a task's log."""
+        """A response that is a stream of one event, which is no entry of a task's log."""
         body = frame(data)
-        self._start_response("200 OK", [*STREAM_HEADERS, *self._added.items(), ("Content-Length", str(len(body)))])
+        lines = [*STREAM_HEADERS, *self._response_headers.items(), ("Content-Length", str(len(body)))]
+        self._start_response("200 OK", lines)
         return [body]
 
-    def stream(self, begin: Callable[[], PolledStream], envelope: Envelope, codec: Codec) -> Iterable[bytes]:
-        """The answer to a streaming operation. `begin` makes the stream; what it raises passes through, unanswered."""
-        stream = begin()
+    def stream(self, stream: PolledStream, envelope: Envelope, codec: Codec) -> Iterable[bytes]:
+        """The response to a streaming operation; `stream` is closed with it."""
         try:
-            self._start_response("200 OK", [*STREAM_HEADERS, *self._added.items()])
+            self._start_response("200 OK", [*STREAM_HEADERS, *self._response_headers.items()])
         except BaseException:
             stream.close()
             raise
         return EventStreamBody(stream, envelope, codec, self._connection, self._limits)
 
+    def respond_with(self, response: WSGIApplication) -> Iterable[bytes]:
+        """The response of another WSGI application, such as one of Werkzeug's."""
+        return response(self.environ, self._start_response)
+
 
 def address_of(request: Request) -> str:
-    """Where the app is, by the account of a request to it: a URL with a slash at its end.
+    """The address of the app that a request was sent to: a URL with a slash at its end.
 
     Raises:
         InvalidRequestError: the request names no host, or one that is not served here.
@@ -261,18 +310,18 @@ def address_of(request: Request) -> str:
     try:
         if request.host:
             address = iri_to_uri(request.root_url)
-            if len(address) <= _LONGEST_ADDRESS:
+            if len(address) <= _MAX_ADDRESS_LENGTH:
                 return address
-            raise InvalidRequestError(f"the address of this app must have at most {_LONGEST_ADDRESS} characters")
+            raise InvalidRequestError(f"the address of this app must have at most {_MAX_ADDRESS_LENGTH} characters")
     except SecurityError:
         raise InvalidRequestError("this host is not served here") from None
     except UnicodeError:
-        pass  # no such name can be looked up
+        pass  # such a name cannot be looked up
     raise InvalidRequestError("the request names no host that a URL could be made of")
 
 
 def _path(environ: WSGIEnvironment) -> str:
-    """WSGI gives paths decoded, in which ``a%2Fb`` and ``a/b`` are one; most servers say besides what was sent."""
+    """WSGI decodes paths, so that ``a%2Fb`` and ``a/b`` are the same; most servers show what was sent as well."""
     decoded: bytes = environ.get("PATH_INFO", "").encode("latin-1")
     sent = str(environ.get("REQUEST_URI") or environ.get("RAW_URI") or "")
     if not sent.startswith("/"):
@@ -280,15 +329,15 @@ def _path(environ: WSGIEnvironment) -> str:
     raw = sent.partition("?")[0].encode("latin-1", "replace")
     whole = unquote_to_bytes(raw)
     if not decoded.startswith(b"/") or not whole.endswith(decoded):
-        # Something on the way has rewritten one of the two.
-        return quote(decoded, safe=_AS_IT_IS.replace("%", ""))
+        # One of the two was rewritten on the way.
+        return quote(decoded, safe=_SAFE_IN_PATH.replace("%", ""))
     at = before = 0
     while before < len(whole) - len(decoded):
         at += 3 if raw[at : at + 1] == b"%" and len(unquote_to_bytes(raw[at : at + 3])) == 1 else 1
         before += 1
-    return quote(raw[at:], safe=_AS_IT_IS)
+    return quote(raw[at:], safe=_SAFE_IN_PATH)
 
 
-def internal_error(call: Call | None = None, *, debug: bool = False) -> InternalError:
-    """The `incident` of a request. Call it while handling the exception."""
-    return incident(logger, "request failed", {"method": call.operation.name if call else ""}, debug=debug)
+def internal_error() -> InternalError:
+    """The `incident` of a request that failed outside its call. Call it while handling the exception."""
+    return incident(logger, "request failed", {"method": ""})

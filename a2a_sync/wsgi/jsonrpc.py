@@ -1,11 +1,9 @@
-"""JSON-RPC over WSGI, the server's half: one request in, one answer or one stream out (spec 9).
-
-It chooses the codec, joins it with the JSON-RPC envelope and hands the call on. WSGI itself is `exchange`'s business.
-"""
+"""The server's half of JSON-RPC over WSGI: one request in, one response or one stream out (spec 9)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from a2a_sync.bindings import jsonrpc
 from a2a_sync.bindings.headers import UNNAMED, named_versions
@@ -14,37 +12,43 @@ from a2a_sync.codec.fields import shown
 from a2a_sync.errors import AgentError, VersionNotSupportedError
 from a2a_sync.operations import Call, Endpoint
 from a2a_sync.wsgi.exchange import Exchange, internal_error
+from a2a_sync.wsgi.options import HTTPOptions
+from a2a_sync.wsgi.pages import method_not_allowed
+
+_PATHS = ("/", "")
 
 
 class JsonRpcService:
-    """Answers JSON-RPC requests with what `endpoint` gives. `codecs` are the versions that are served, preferred first."""
+    """Responds to JSON-RPC requests, which are posted to the app's own address; see `BindingService`."""
 
-    def __init__(self, endpoint: Endpoint, codecs: Mapping[str, Codec]) -> None:
+    def __init__(self, endpoint: Endpoint, codecs: Mapping[str, Codec], http: HTTPOptions) -> None:
         self._endpoint = endpoint
         self._codecs = codecs
 
-    def respond(self, exchange: Exchange) -> Iterable[bytes]:
-        """Answer one request. Blocks for as long as the call takes; never raises."""
+    def respond(self, exchange: Exchange) -> Iterable[bytes] | None:
+        """The response to one request; None for other paths. Blocks as long as the call takes; never raises."""
+        if exchange.environ.get("PATH_INFO", "") not in _PATHS:
+            return None
+        if exchange.method != "POST":
+            return exchange.respond_with(method_not_allowed(exchange.method, "POST, OPTIONS"))
         rpc_id: jsonrpc.RpcId = None
         codec = next(iter(self._codecs.values()))
         streams = False
         try:
-            exchange.admit()
-            rpc = jsonrpc.read_request(exchange.body())
+            exchange.authenticate()
+            rpc = jsonrpc.read_request(exchange.read_body())
             rpc_id = rpc.id
-            codec = self._codec(rpc.method, exchange.named_version)
+            codec = self._codec(rpc.method, exchange.requested_version)
             operation = codec.operation(rpc.method)
             # The official clients of 0.3 read nothing but a stream where they asked for one, errors included.
             streams = operation.streaming and codec.version == "0.3"
-            call = Call(
-                operation,
-                codec.load_request(operation, rpc.params),
-                exchange.context(codec.version, addressed=operation.addressed),
-            )
+            request = codec.load_request(operation, rpc.params)
+            context = exchange.context(codec.version, addressed=operation.addressed)
+            call: Call[Any, Any] = Call(operation, request, context)
+            result = self._endpoint(call)
             if operation.streaming:
-                return exchange.stream(lambda: self._endpoint(call), jsonrpc.EventEnvelope(rpc_id), codec)
-            body = jsonrpc.write_result(rpc_id, codec.dump_result(operation, self._endpoint(call)))
-            return exchange.answer(200, body)
+                return exchange.stream(result, jsonrpc.EventEnvelope(rpc_id), codec)
+            return exchange.answer(200, jsonrpc.write_result(rpc_id, codec.dump_result(operation, result)))
         except jsonrpc.RpcError as invalid:
             rpc_id, error = invalid.id, invalid.error
         except AgentError as caught:
@@ -56,22 +60,31 @@ class JsonRpcService:
             return exchange.event(body)
         return exchange.answer(error.rpc_http_status, body, error)
 
-    def _codec(self, method: str, named: str) -> Codec:
-        """The codec whose version the method is of, if the caller names that version too.
+    def _codec(self, method: str, requested: str) -> Codec:
+        """The codec of the requested version, if it has the method.
 
         Raises:
-            MethodNotFoundError: the method is of no version.
-            VersionNotSupportedError: the two differ, or the version is not served here.
+            MethodNotFoundError: no version has the method.
+            VersionNotSupportedError: the requested version is not served here, or does not have the method.
         """
-        codec = by_method(method)
-        if codec.version in self._codecs and (named_versions(named) or {UNNAMED}) == {codec.version}:
+        codec = self._codecs.get(requested)
+        if codec is not None and codec.knows(method):
             return codec
+        versions = named_versions(requested) or {UNNAMED}
+        codec = self._codecs.get(versions.pop()) if len(versions) == 1 else None
+        if codec is not None and codec.knows(method):
+            return codec
+        codec = next((one for one in self._codecs.values() if one.knows(method)), None) or by_method(method)
         served = ", ".join(self._codecs)
         wanted = codec.version if codec.version in self._codecs else next(iter(self._codecs))
         raise VersionNotSupportedError(
             f"{method} is a method of protocol {codec.version}"
             + ("" if codec.version in self._codecs else ", which is not served here")
-            + (f", and the request names version {shown(named)}" if named else ", and the request names no version")
+            + (
+                f", and the request names version {shown(requested)}"
+                if requested
+                else ", and the request names no version"
+            )
             + f"; send the header 'A2A-Version: {wanted}' (served: {served})",
             metadata={"supportedVersions": served},
         )

@@ -1,8 +1,7 @@
-"""Which web pages may call an app: those of its own site, and those of the origins that it names (CORS); nobody else's.
+"""The web pages that may call an app: those of its own site, and those of the origins that it allows (CORS).
 
-A browser sends what any page asks it to send, from inside its visitor's network and with the visitor's cookies; what it
-keeps from the page is the answer, which is too late. Programs are not concerned: they send none of the headers that are
-looked at here. Nothing is known here of what a request means.
+A browser sends what any page asks it to send, from inside its visitor's network and with the visitor's cookies; it withholds
+the response only, which is too late. Programs are not affected: they do not send the headers that are checked here.
 """
 
 from __future__ import annotations
@@ -13,30 +12,30 @@ from typing import Any
 from urllib.parse import urlsplit
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-#: What a page of another site is told.
+#: The error of a page of another site.
 REFUSED = "a page of another site may not call this agent from its visitor's browser"
-#: How long a browser may remember what it was told, in seconds.
+#: How long a browser may cache the result of a preflight request, in seconds.
 _MAX_AGE = "600"
-#: Headers of answers that a page may read besides those that every page may.
+#: Response headers that a page may read besides those that every page may.
 _EXPOSED = "A2A-Extensions, ETag, Retry-After, WWW-Authenticate, X-A2A-Extensions"
 _ANY = "*"
-#: The longest origin, and the longest list of headers, that an answer repeats, in characters.
-_LONGEST_ORIGIN = 512
-_LONGEST_LIST = 1024
+#: The longest origin, and the longest list of headers, that a response repeats, in characters.
+_MAX_ORIGIN_LENGTH = 512
+_MAX_LIST_LENGTH = 1024
 _NAMES = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]*")
-_LOOKING = ("GET", "HEAD", "OPTIONS")
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class Origins:
     """`allowed` are origins, such as ``https://app.example.com``; ``*`` is every one.
 
     Raises:
-        ValueError: one that is no origin.
+        ValueError: one of them is not an origin.
     """
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
         if isinstance(allowed, str):
-            raise TypeError("cors takes a list of origins, not one string")
+            raise TypeError("cors_origins takes a list, not one string")
         self._allowed = frozenset(map(_origin, allowed))
 
     def __bool__(self) -> bool:
@@ -44,22 +43,22 @@ class Origins:
 
     def allow(self, origin: str) -> bool:
         """Pages of `origin` may call."""
-        return len(origin) <= _LONGEST_ORIGIN and (_ANY in self._allowed or origin.lower() in self._allowed)
+        return len(origin) <= _MAX_ORIGIN_LENGTH and (_ANY in self._allowed or origin.lower() in self._allowed)
 
     def refuse(self, environ: WSGIEnvironment) -> bool:
-        """A page of another site, which is not allowed here, has had its visitor's browser send this."""
+        """The request comes from a page of another site that is not allowed."""
         if "HTTP_ORIGIN" not in environ and "HTTP_SEC_FETCH_SITE" not in environ:
             return False
-        if environ["REQUEST_METHOD"] in _LOOKING or (self._allowed and self.allow(environ.get("HTTP_ORIGIN", ""))):
+        if environ["REQUEST_METHOD"] in _SAFE_METHODS or (self._allowed and self.allow(environ.get("HTTP_ORIGIN", ""))):
             return False
         site = environ.get("HTTP_SEC_FETCH_SITE")
         if site is not None:
             return site not in ("same-origin", "none")
-        # Browsers that do not say it (they do over TLS, and to this machine) name the page's origin.
+        # Browsers that do not send it (they do over TLS, and to this machine) send the page's origin.
         return bool(environ["HTTP_ORIGIN"].partition("://")[2] != environ.get("HTTP_HOST"))
 
     def around(self, app: WSGIApplication) -> WSGIApplication:
-        """`app`, whose answers may be read by pages of the allowed origins. It answers their browsers' questions itself."""
+        """`app`, whose responses may be read by pages of the allowed origins; preflight requests are answered here."""
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             origin = environ.get("HTTP_ORIGIN", "")
@@ -75,9 +74,9 @@ class Origins:
 
 
 def _permission(environ: WSGIEnvironment) -> list[tuple[str, str]]:
-    """What a page may send: the verbs of the protocol, and the headers that it asks for. Never the visitor's cookies."""
+    """What a page may send: the methods of the protocol, and the headers that it asks for. Never the visitor's cookies."""
     wanted = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "")
-    allowed = len(wanted) <= _LONGEST_LIST and _NAMES.fullmatch(wanted)
+    allowed = len(wanted) <= _MAX_LIST_LENGTH and _NAMES.fullmatch(wanted)
     return [
         ("Access-Control-Allow-Methods", "GET, POST, DELETE"),
         ("Access-Control-Allow-Headers", wanted if allowed else ""),
@@ -100,5 +99,5 @@ def _origin(text: str) -> str:
         return text
     parts = urlsplit(text.rstrip("/"))
     if not parts.scheme or not parts.netloc or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError(f"{text!r} is no origin: one is a scheme and a host, such as 'https://app.example.com'")
+        raise ValueError(f"{text!r} is not an origin: it has a scheme and a host, such as 'https://app.example.com'")
     return parts.geturl().lower()

@@ -1,97 +1,80 @@
-"""Pages for those who run a server: is the process alive, can it work, what has it done.
+"""Responses that belong to no operation: health, metrics, and errors of paths, methods and hosts that are not served.
 
-``/healthz`` says that the process answers. ``/readyz`` says whether it can take work: the store can be read and written, and
-the app is not closing. ``/metrics`` is there when the app was given `Metrics`. None of them tells anything of tasks or callers;
-still, a public server's proxy need not pass them on.
+``/healthz`` reports that the process responds. ``/readyz`` reports whether it can accept work: the store can be read and
+written, and the app is not closing. ``/metrics`` is served where the app has `Metrics`. None of them shows anything of tasks
+or callers; still, the proxy of a public server need not pass them on.
 """
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 
-from werkzeug.wrappers import Response
+from werkzeug.exceptions import SecurityError
+from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
-from a2a_sync.concurrency.fork import renew_in_child
-from a2a_sync.server.engine import Engine
+from a2a_sync.bindings import http_json
+from a2a_sync.bindings.routes import LONGEST_VERB, V03_PREFIX
+from a2a_sync.codec import by_version
+from a2a_sync.codec.fields import shown
+from a2a_sync.errors import MethodNotFoundError
 from a2a_sync.server.metrics import Metrics
-from a2a_sync.stores.base import Owner, TaskQuery, TaskStore
-from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.wsgi.cards import CARD_PATH
 
-logger = get_logger(__name__)
-
-#: Pages that say nothing but that the process is well; whoever watches it may call it by any name.
+#: Pages without content, served under any host name, as load balancers ask for them.
 HEALTH = ("/healthz", "/readyz")
-
-#: How long a look at the store is good for, in seconds.
-_PROBE_INTERVAL = 1.0
 
 
 class OperatorPages:
-    """Answers GET and HEAD for the paths in `paths`. `trouble` says why no work can be taken now, ``""`` when it can."""
+    """The pages for operators, at `paths`. `not_ready_reason` returns why no work can be accepted, ``""`` when it can."""
 
-    def __init__(self, trouble: Callable[[], str], metrics: Metrics | None) -> None:
-        self._trouble = trouble
+    def __init__(self, not_ready_reason: Callable[[], str], metrics: Metrics | None) -> None:
+        self._not_ready_reason = not_ready_reason
         self._metrics = metrics
         self.paths = (*HEALTH, *(("/metrics",) if metrics is not None else ()))
 
-    def respond(self, path: str) -> Response:
-        """The page at one of the paths."""
+    def respond(self, path: str, request: Request) -> Response:
+        """The page at one of the paths, for GET and HEAD."""
         if path == "/metrics" and self._metrics is not None:
             body, content_type = self._metrics.page()
             return Response(body, content_type=content_type)
-        trouble = self._trouble() if path == "/readyz" else ""
-        body = jsontext.dumps({"status": trouble or "ok"})
-        response = Response(body, status=503 if trouble else 200, content_type="application/json")
+        reason = self._not_ready_reason() if path == "/readyz" else ""
+        body = jsontext.dumps({"status": reason or "ok"})
+        response = Response(body, status=503 if reason else 200, content_type="application/json")
         response.headers["Cache-Control"] = "no-store"
         return response
 
 
-class Readiness:
-    """Whether work can be taken that is kept in the store of `engine`. From any thread; a forked child begins anew.
-
-    The store is read, and a shared one is written (this process's heartbeat), at most once a second: callers are not known, and
-    each write is one that the agent's own have to wait for.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.renew()
-        renew_in_child(self)
-
-    def renew(self) -> None:
-        """Know nothing yet."""
-        self._found = "the store has not been tried yet"
-        self._until = 0.0
-
-    def trouble(self, *, stopping: bool) -> str:
-        """Why no work can be taken now, in words that say nothing of the inside; ``""`` when it can."""
-        if stopping:
-            return "stopping"
-        if self._engine.execution.pool.exhausted:
-            return "every thread is held by a run past its time limit"
-        if time.monotonic() >= self._until:
-            # Others are given what was found last meanwhile: a locked store is waited for.
-            self._until = math.inf
-            try:
-                self._found = _store_trouble(self._engine.store)
-            finally:
-                self._until = time.monotonic() + _PROBE_INTERVAL
-        return self._found
+def method_not_allowed(method: str, allowed: str) -> Response:
+    """The response to a method that a path does not support; the one to OPTIONS, which every path does."""
+    if method == "OPTIONS":
+        response = Response(status=204, headers={"Allow": allowed})
+        del response.headers["Content-Type"]
+        return response
+    response = plain_error(405, f"{method[:LONGEST_VERB]} is not answered here; allowed: {allowed}")
+    response.headers["Allow"] = allowed
+    return response
 
 
-def _store_trouble(store: TaskStore) -> str:
+def host_is_served(request: Request) -> bool:
+    """The request names one of its trusted hosts."""
     try:
-        store.list(Owner("", "\0readiness"), TaskQuery(size=1))
-    except Exception:
-        logger.exception("not ready: the store cannot be read")
-        return "the store cannot be read"
-    try:
-        if store.workers is not None:
-            store.workers.beat()
-    except Exception:
-        logger.exception("not ready: the store cannot be written")
-        return "the store cannot be written"
-    return ""
+        return bool(request.host)
+    except SecurityError:
+        return False
+
+
+def path_not_found(request: Request) -> Response:
+    """The error of a path that is not served, as HTTP+JSON writes it (spec 11.6), in the form of 0.3 below its prefix."""
+    path, prefix = request.environ.get("PATH_INFO", ""), request.root_path
+    codec = by_version("0.3" if path.startswith(f"/{V03_PREFIX}/") else "1.0", "HTTP+JSON")
+    error = MethodNotFoundError(
+        f"there is nothing at {shown(prefix + request.path)}; the card is at {prefix}{CARD_PATH}"
+    )
+    return Response(http_json.write_error(error, codec), status=404, content_type="application/json")
+
+
+def plain_error(status: int, message: str) -> Response:
+    """An error in JSON outside the protocol."""
+    body = jsontext.dumps({"error": {"code": status, "message": message}})
+    return Response(body, status=status, content_type="application/json")

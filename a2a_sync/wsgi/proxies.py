@@ -1,6 +1,6 @@
-"""What reverse proxies in front of an app say of the request they got: its scheme, its host, the prefix they took away.
+"""What reverse proxies in front of an app report of the request that they got: its scheme, its host, the prefix they removed.
 
-Anybody can send the same headers, so only those are believed that a given number of proxies have added.
+Any client can send the same headers, so only the values that a given number of proxies have added are trusted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-#: The headers that say what the address of the app is.
+#: The headers that the address of the app depends on.
 ADDRESS_HEADERS = ("X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix")
 _MOUNT = "a2a_sync.mount"
 
@@ -23,20 +23,20 @@ class TrustedProxies:
     """
 
     def __init__(self, app: WSGIApplication, hops: int) -> None:
-        """Raises ValueError: there cannot be so many proxies."""
+        """Raises ValueError: the number of proxies is not positive."""
         if hops < 1:
-            raise ValueError(f"trusted_proxies is how many there are, not {hops}")
+            raise ValueError(f"trusted_proxies is the number of proxies, not {hops}")
         self._app = app
-        self._fix = ProxyFix(self._below, x_for=hops, x_proto=hops, x_host=hops, x_prefix=hops)
+        self._fix = ProxyFix(self._below_proxies, x_for=hops, x_proto=hops, x_host=hops, x_prefix=hops)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI interface; changes `environ`."""
-        # The fix puts the prefix in the place of the path that the app is mounted at; it belongs before it.
+        # ProxyFix replaces the path that the app is mounted at with the prefix, which belongs before it.
         environ[_MOUNT] = environ.get("SCRIPT_NAME", "")
         environ["SCRIPT_NAME"] = ""
         return self._fix(environ, start_response)
 
-    def _below(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def _below_proxies(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         prefix = environ["SCRIPT_NAME"].strip("/")
         environ["SCRIPT_NAME"] = ("/" + prefix if prefix else "") + environ.pop(_MOUNT)
         if environ["wsgi.url_scheme"] not in ("http", "https"):

@@ -1,7 +1,7 @@
-"""Server-sent events over WSGI: an iterable of frames that notices clients that left and servers that stop.
+"""Server-sent events over WSGI: an iterable of frames that ends when the client has left or the server stops.
 
 The body is an object with ``close``, not a generator: Python does not run the ``finally`` of a generator that was never
-started, and WSGI servers call ``close`` in any case. It is iterated on the server's request thread.
+started, and WSGI servers call ``close`` in any case. It is iterated on the request's thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEADERS = [
 
 
 class Envelope(Protocol):
-    """What a binding puts around the events of a stream. ``error_event`` is the name of an event that tells an error."""
+    """What a binding puts around the events of a stream. ``error_event`` is the name of an event that holds an error."""
 
     @property
     def error_event(self) -> str: ...
@@ -46,7 +46,7 @@ class Envelope(Protocol):
 
 
 class EventStreamBody:
-    """The body of one streaming answer."""
+    """The body of one streaming response."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class EventStreamBody:
         self._closed = False
 
     def __iter__(self) -> Iterator[bytes]:
-        # Jittered, so that streams opened together do not come back together.
+        # Jittered, so that streams opened together do not end together.
         end = time.monotonic() + self._limits.max_stream_age * random.uniform(0.9, 1.0)
         # Servers send the headers with the first bytes, so a stream that has no event yet begins with a comment.
         written, tick = -self._limits.stream_keepalive_interval, 0.0
@@ -72,7 +72,7 @@ class EventStreamBody:
             while (items := self._stream.poll(tick)) is not None:
                 tick = self._limits.disconnect_check_interval
                 if items:
-                    yield from self._joined(items)
+                    yield from self._frames(items)
                     written = time.monotonic()
                     if written < end:
                         continue
@@ -90,27 +90,28 @@ class EventStreamBody:
         except Exception:
             yield self._error(incident(logger, "a stream failed", {}))
 
-    def _joined(self, items: list[StreamItem]) -> Iterator[bytes]:
+    def _frames(self, items: list[StreamItem]) -> Iterator[bytes]:
         """The frames of `items`, joined into few writes of bounded size."""
+        wrap, encode = self._envelope.wrap, self._codec.encode_item
         frames: list[bytes] = []
-        size = 0
+        left = _MAX_WRITE_BYTES
         for item in items:
-            data = frame(self._envelope.wrap(self._codec.encode_item(item)), item.number)
-            if size and size + len(data) > _MAX_WRITE_BYTES:
+            data = frame(wrap(encode(item)), item.number)
+            left -= len(data)
+            if left < 0 and frames:
                 yield b"".join(frames)
-                frames, size = [], 0
+                frames, left = [], _MAX_WRITE_BYTES - len(data)
             frames.append(data)
-            size += len(data)
         yield b"".join(frames)
 
     def _error(self, error: AgentError) -> bytes:
         return frame(self._envelope.wrap_error(error, self._codec), event=self._envelope.error_event)
 
     def close(self) -> None:
-        """Stop listening. The task goes on."""
+        """Unsubscribe. The task goes on."""
         if not self._closed:
             self._closed = True
             try:
-                self._connection.read_no_more()
+                self._connection.shutdown_read()
             finally:
                 self._stream.close()

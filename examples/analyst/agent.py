@@ -1,4 +1,4 @@
-"""The agent itself: takes the file out of the message, tells how far it is, hands out three artifacts."""
+"""The agent: reads the file of the message, reports its progress, returns three artifacts."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections import Counter
 WIDTH, HEIGHT = 760, 460
 LEFT, TOP, BOTTOM, MARGIN = 64, 52, 60, 20
 
-#: Okabe and Ito's colours, which colour-blind readers can tell apart; more groups than colours start over.
+#: Okabe and Ito's colours, which colour-blind readers can distinguish; more groups than colours start over.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 
 _NOT_XML = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

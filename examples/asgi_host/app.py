@@ -34,7 +34,7 @@ agent = ASGIApp(A2AApp(Words()))
 
 @asynccontextmanager
 async def lifespan(service: FastAPI) -> AsyncIterator[None]:
-    """A host's lifespan is not told to what is mounted in it, so the host closes the agent."""
+    """A mounted application receives no lifespan events, so the host closes the agent."""
     yield
     await agent.close()
 

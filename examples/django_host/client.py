@@ -1,4 +1,4 @@
-"""Tell the agent something as a user of the project.
+"""Send the agent a text as a user of the project.
 
 python examples/django_host/client.py http://127.0.0.1:8000/agents/notes ada ada-secret "remember to buy milk"
 """

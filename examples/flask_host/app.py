@@ -37,19 +37,17 @@ agents = blueprint(agent, name="notes", principal=lambda: g.user)
 
 @agents.before_request
 def login_required() -> None:
-    """Anybody may read the card; to be answered, one has to be known."""
+    """The card is public; calls need a caller."""
     if g.user is None and request.method == "POST":
         raise Unauthorized(www_authenticate=WWWAuthenticate("bearer"))
 
 
 site.register_blueprint(agents, url_prefix="/agents/notes")
-# The settings for gunicorn call this when the worker stops.
-site.close = agent.close  # type: ignore[attr-defined]
 
 
 @site.get("/")
 def home() -> Any:
-    """The notes of whoever has logged in."""
+    """The notes of the user who has logged in."""
     if g.user is None:
         return redirect("/login")
     return render_template("home.html", user=g.user, notes=notes_of(g.user))

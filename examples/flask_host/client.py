@@ -1,4 +1,4 @@
-"""Tell the agent something as the user whose token it is.
+"""Send the agent a text as the user whose token it is.
 
 python examples/flask_host/client.py http://127.0.0.1:8000/agents/notes ada-secret "remember to buy milk"
 """

@@ -19,9 +19,7 @@ class Notes(Agent):
     """Keeps a list of notes for each user."""
 
     name = "notes"
-    skills = [
-        AgentSkill(id="notes", name="Notes", description="Remembers, and tells what it remembers", tags=["notes"])
-    ]
+    skills = [AgentSkill(id="notes", name="Notes", description="Stores notes and lists them", tags=["notes"])]
 
     def handle_message(self, message: Message, context: RequestContext) -> str | Rejected:
         """``remember …`` adds a note; anything else lists them."""

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from a2a_sync import A2AApp, Agent, AgentRegistry, AgentSkill, Message, RequestContext
+from a2a_sync import A2AApp, Agent, AgentSkill, Message, RequestContext
+from a2a_sync.multiagent import AgentRegistry
 
 
 class Planner(Agent):
@@ -35,7 +36,7 @@ class Planner(Agent):
 
 
 def registry() -> AgentRegistry:
-    """The agents whose addresses stand in ``OUTING_AGENTS``, with blanks between them."""
+    """The agents whose URLs are in ``OUTING_AGENTS``, separated by blanks."""
     found = AgentRegistry()
     for url in os.environ.get("OUTING_AGENTS", "").split():
         found.register(url, url)

@@ -10,7 +10,7 @@ _PLACES = ((4, "the small tower"), (20, "the botanical garden"), (200, "the open
 weather = Agent(
     "weather",
     description="Knows the weather of the weekend",
-    skills=[AgentSkill.of("forecast", "Tells the weather of a day", tags=["weather"], examples=["Saturday"])],
+    skills=[AgentSkill.of("forecast", "Forecasts the weather of a day", tags=["weather"], examples=["Saturday"])],
 )
 places = Agent(
     "places",
@@ -25,7 +25,7 @@ def forecast(message: Message, context: RequestContext) -> str:
     for word in message.text.lower().split():
         if word.strip(".,") in _FORECASTS:
             return f"{word.strip('.,').capitalize()}: {_FORECASTS[word.strip('.,')]}"
-    return "Nobody knows."
+    return "Unknown."
 
 
 @places.message

@@ -1,4 +1,4 @@
-"""The reservations of the examples over a store that the environment names, as a server of several workers."""
+"""The agent of examples/reservation.py over a store from the environment, for servers with several workers."""
 
 from __future__ import annotations
 

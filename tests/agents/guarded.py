@@ -1,10 +1,11 @@
-"""An agent that knows its callers by a token or a key, for tests with clients of others. Ada may not cancel, Grace may."""
+"""An agent that authenticates callers by a token or an API key. Ada lacks the scope to cancel, Grace has it."""
 
 from __future__ import annotations
 
 import os
 
-from a2a_sync import A2AApp, Agent, AgentCard, ApiKeyAuth, BearerAuth, Principal
+from a2a_sync import A2AApp, Agent, AgentCard
+from a2a_sync.auth import ApiKeyAuth, BearerAuth, Principal
 
 agent = Agent("guarded")
 agent.message(lambda message, context: f"hello {context.user.id}")

@@ -1,6 +1,6 @@
-"""What slow clients are sent to: ``gunicorn tests.agents.large:app``. ``large N`` is answered with N bytes.
+"""The agent for slow clients: ``gunicorn tests.agents.large:app``. ``large N`` is answered with N bytes.
 
-`LARGE_LIMITS` holds members of `Limits` as JSON.
+`LARGE_LIMITS` holds fields of `Limits` as JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ agent = Agent("large")
 
 @agent.message
 def answer(message: Message, context: RequestContext) -> Iterator[str]:
-    """As many bytes as are asked for, in pieces of a megabyte at most, or the text itself."""
+    """The requested number of bytes in chunks of at most a megabyte, or the text."""
     word, _, size = message.text.partition(" ")
     left = int(size) if word == "large" else 0
     if not left:

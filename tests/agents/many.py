@@ -1,4 +1,4 @@
-"""A host of several agents over a store that the environment names, for servers of several workers."""
+"""A host of several agents over a store from the environment, for servers with several workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from a2a_sync.server.metrics import Metrics
 
 
 def named(name: str, **attributes: Any) -> Agent:
-    """An agent that says its name before what it was told; ``wait`` makes it wait."""
+    """Answers with its name and the text; ``wait`` runs until it is cancelled."""
     agent = Agent(name, description=f"The agent {name}", **attributes)
 
     @agent.message

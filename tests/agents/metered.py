@@ -12,7 +12,7 @@ agent = Agent("metered", description="Is counted")
 
 @agent.message
 def answer(message: Message, context: RequestContext) -> str:
-    """Answer at once."""
+    """Answers immediately."""
     return "counted"
 
 

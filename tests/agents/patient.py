@@ -1,4 +1,4 @@
-"""An agent whose runs wait until they are cancelled, with the limits that everybody gets."""
+"""An agent whose runs wait until they are cancelled, with the default limits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""An agent that several users share: the header ``X-Caller`` names the caller, ``wait`` runs until it is cancelled.
+"""An agent with several users: the header ``X-Caller`` names the caller, ``wait`` runs until it is cancelled.
 
-Tasks are kept in `SHARED_STORE`, at most `SHARED_MAX_TASKS`.
+Tasks are stored in `SHARED_STORE`, at most `SHARED_MAX_TASKS`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from a2a_sync import A2AApp, Agent, InputRequired, Limits, SQLiteStore
+from a2a_sync.auth.request import AuthRequest
 
 agent = Agent("shared", description="an agent that several users share")
 
@@ -26,9 +27,8 @@ def handle(message: Any, context: Any) -> Any:
     return rest or word
 
 
-def caller(environ: dict[str, Any]) -> str | None:
-    named: str | None = environ.get("HTTP_X_CALLER")
-    return named
+def caller(request: AuthRequest) -> str | None:
+    return request.headers.get("x-caller")
 
 
 path = os.environ.get("SHARED_STORE", "").removeprefix("sqlite:///")

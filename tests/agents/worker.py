@@ -1,6 +1,7 @@
-"""An agent that tells of the process it runs in and does what processes find hard: ``gunicorn tests.agents.worker:app``.
+"""An agent that reports its process and blocks it in several ways: ``gunicorn tests.agents.worker:app``.
 
-``flask_app`` is the same inside a Flask application. Tasks are kept in `WORKER_STORE`; `WORKER_BEAT` is `Limits.worker_heartbeat_interval`.
+``flask_app`` is the same agent in a Flask application. Tasks are stored in `WORKER_STORE`; `WORKER_BEAT` is
+`Limits.worker_heartbeat_interval`.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-# On purpose before anything could patch: what a user's program loads.
+# Imported before gevent can patch, as a user's program might.
 import urllib3.util.ssl_
 
 from a2a_sync import A2AApp, Agent, InputRequired, Limits, Message, RequestContext
 
-#: The process that this module was loaded in.
+#: The process that imported this module.
 LOADED_IN = os.getpid()
 
 
 class Worker(Agent):
     name = "worker"
-    description = "Tells of its process"
+    description = "Reports its process"
 
     def handle_message(self, message: Message, context: RequestContext) -> Any:
         command, _, argument = message.text.partition(" ")
         return getattr(self, f"do_{command}")(argument, context)
 
-    def do_tell(self, argument: str, context: RequestContext) -> dict[str, Any]:
+    def do_info(self, argument: str, context: RequestContext) -> dict[str, Any]:
         return {
             "pid": os.getpid(),
             "loaded_in": LOADED_IN,
@@ -41,19 +42,19 @@ class Worker(Agent):
         return InputRequired("And then?")
 
     def do_wait(self, argument: str, context: RequestContext) -> str:
-        """Wait for a cancel, and tell who waits. The next attempt does not wait."""
+        """Report the process and wait for a cancel. The second attempt does not wait."""
         context.update(f"waiting in {os.getpid()}")
         if context.attempt == 1:
             context.sleep(float(argument or 60))
         return f"attempt {context.attempt}"
 
     def do_hang(self, argument: str, context: RequestContext) -> None:
-        """Wait without ever looking."""
+        """Wait without checking for a cancel."""
         context.update(f"hanging in {os.getpid()}")
         threading.Event().wait(60)
 
     def do_burn(self, argument: str, context: RequestContext) -> str:
-        """Calculate for some seconds, without letting any greenlet have its turn."""
+        """Compute for some seconds without switching to another greenlet."""
         context.update(f"burning in {os.getpid()}")
         end = time.monotonic() + float(argument)
         while time.monotonic() < end:
@@ -75,13 +76,13 @@ class Worker(Agent):
 
 
 class Retrying(Worker):
-    """May be run again."""
+    """The same agent with retries after the loss of a worker."""
 
     on_worker_lost = "retry"
 
 
 class OnThreads(Worker):
-    """Runs an event loop of its own in a handler that is not ``async def``."""
+    """Runs its own event loop in a synchronous handler."""
 
     native_thread = True
 

@@ -1,4 +1,4 @@
-"""Who gets in, by which credentials, and what is said to those who do not. Through the WSGI app, as peers see it."""
+"""Authentication: accepted credentials, and the responses to all others. Through the WSGI app, as peers see it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, AgentCard, Client
 from a2a_sync.auth.policy import Authenticator, FrameworkAuth
+from a2a_sync.auth.request import AuthRequest
 from a2a_sync.auth.schemes import ApiKeyAuth, BasicAuth, BearerAuth, MTLSAuth
 from a2a_sync.card import (
     ClientCredentialsOAuthFlow,
@@ -41,7 +42,7 @@ def served(auth: Any = None, **options: Any) -> Iterator[Peer]:
         yield Peer(app)
 
 
-def who(peer: Peer, headers: dict[str, str] | None = None, **options: Any) -> Any:
+def caller_of(peer: Peer, headers: dict[str, str] | None = None, **options: Any) -> Any:
     answer = peer.call("SendMessage", message(), headers=headers, **options)
     assert answer.status == 200, answer.body
     return answer.result["task"]["artifacts"][0]["parts"][0]["data"]
@@ -114,9 +115,9 @@ EVERY_WAY = pytest.mark.parametrize(("auth", "right", "wrong", "challenge"), WAY
 
 
 @EVERY_WAY
-def test_right_credentials_say_who_calls(auth: Any, right: Any, wrong: Any, challenge: str) -> None:
+def test_right_credentials_identify_the_caller(auth: Any, right: Any, wrong: Any, challenge: str) -> None:
     with served(auth) as peer:
-        assert who(peer, **right)["id"] == "ada"
+        assert caller_of(peer, **right)["id"] == "ada"
 
 
 @EVERY_WAY
@@ -144,9 +145,7 @@ def test_wrong_credentials_are_refused(
 
 
 @EVERY_WAY
-def test_the_card_and_the_pages_for_operators_are_for_everybody(
-    auth: Any, right: Any, wrong: Any, challenge: str
-) -> None:
+def test_the_card_and_the_pages_for_operators_are_public(auth: Any, right: Any, wrong: Any, challenge: str) -> None:
     with served(auth) as peer:
         assert [peer.request("GET", path).status for path in (CARD, "/healthz", "/readyz")] == [200, 200, 200]
 
@@ -182,12 +181,12 @@ def test_a_key_that_is_given_twice_is_refused() -> None:
 
 
 @pytest.mark.parametrize("said", [None, "", Principal(id="")])
-def test_nobody_is_known_by_an_empty_id(said: Any) -> None:
+def test_an_empty_id_is_no_caller(said: Any) -> None:
     with served(BearerAuth(lambda token: said)) as peer:
         assert peer.call("SendMessage", message(), headers=bearer("x")).status == 401
 
 
-def test_a_check_that_breaks_lets_nobody_in_and_tells_nothing() -> None:
+def test_a_check_that_breaks_refuses_every_caller_and_shows_nothing() -> None:
     def broken(token: str) -> str:
         raise RuntimeError(f"no database for {token}")
 
@@ -201,7 +200,7 @@ def test_a_check_that_breaks_lets_nobody_in_and_tells_nothing() -> None:
 
 def test_a_principal_reaches_the_agent_with_all_that_is_known() -> None:
     with served(BearerAuth({"t": ADA})) as peer:
-        assert who(peer, bearer("t")) == {"id": "ada", "scopes": ["read", "write"], "claims": {"team": "engines"}}
+        assert caller_of(peer, bearer("t")) == {"id": "ada", "scopes": ["read", "write"], "claims": {"team": "engines"}}
 
 
 def test_a_body_is_not_read_before_its_sender_is_known() -> None:
@@ -235,49 +234,49 @@ KEY = ApiKeyAuth({"k": Principal(id="key", scopes=("b",), claims={"y": 2, "z": 2
 
 def test_either_of_two_ways_is_enough() -> None:
     with served(TOKEN | KEY) as peer:
-        assert who(peer, bearer("t"))["id"] == "ada"
-        assert who(peer, {"X-Key": "k"})["id"] == "key"
-        assert who(peer, {**bearer("wrong"), "X-Key": "k"})["id"] == "key"
+        assert caller_of(peer, bearer("t"))["id"] == "ada"
+        assert caller_of(peer, {"X-Key": "k"})["id"] == "key"
+        assert caller_of(peer, {**bearer("wrong"), "X-Key": "k"})["id"] == "key"
         refused = peer.call("SendMessage", message(), headers={"X-Key": "wrong"})
 
     assert refused.status == 401
     assert len(refused.headers.getlist("WWW-Authenticate")) == 2
 
 
-def test_both_of_two_ways_are_needed_and_the_first_says_who_it_is() -> None:
+def test_both_of_two_ways_are_needed_and_the_first_identifies_the_caller() -> None:
     with served(TOKEN & KEY) as peer:
         for some in ({}, bearer("t"), {"X-Key": "k"}, {**bearer("t"), "X-Key": "wrong"}):
             assert peer.call("SendMessage", message(), headers=some).status == 401
-        known = who(peer, {**bearer("t"), "X-Key": "k"})
+        known = caller_of(peer, {**bearer("t"), "X-Key": "k"})
 
     assert known == {"id": "ada", "scopes": ["a", "b"], "claims": {"x": 1, "y": 1, "z": 2}}
 
 
 def test_and_holds_for_each_side_of_an_or() -> None:
     with served(KEY & (TOKEN | BasicAuth({"ada": "pw"}))) as peer:
-        assert who(peer, {"X-Key": "k", **bearer("t")})["id"] == "key"
-        assert who(peer, {"X-Key": "k", **basic("ada", "pw")})["id"] == "key"
+        assert caller_of(peer, {"X-Key": "k", **bearer("t")})["id"] == "key"
+        assert caller_of(peer, {"X-Key": "k", **basic("ada", "pw")})["id"] == "key"
         assert peer.call("SendMessage", message(), headers=bearer("t")).status == 401
 
 
-def test_a_function_over_environ_is_a_way_too_alone_and_combined() -> None:
-    def logged_in(environ: dict[str, Any]) -> str | None:
-        return environ.get("REMOTE_USER")
+def test_a_function_of_the_request_authenticates_too_alone_and_combined() -> None:
+    def logged_in(request: AuthRequest) -> str | None:
+        return request.environ.get("REMOTE_USER")
 
     with served(logged_in) as peer:
-        assert who(peer, environ={"REMOTE_USER": "ada"})["id"] == "ada"
+        assert caller_of(peer, environ={"REMOTE_USER": "ada"})["id"] == "ada"
         refused = peer.call("SendMessage", message())
     assert (refused.status, refused.headers.getlist("WWW-Authenticate")) == (401, [])
 
     with served(logged_in | KEY) as peer:
-        assert who(peer, environ={"REMOTE_USER": "ada"})["id"] == "ada"
-        assert who(peer, {"X-Key": "k"})["id"] == "key"
+        assert caller_of(peer, environ={"REMOTE_USER": "ada"})["id"] == "ada"
+        assert caller_of(peer, {"X-Key": "k"})["id"] == "key"
 
 
 def test_the_login_of_a_host_can_be_asked_for() -> None:
     with served(FrameworkAuth() | KEY) as peer:
-        assert who(peer, environ={"a2a_sync.principal": "ada"})["id"] == "ada"
-        assert who(peer, {"X-Key": "k"}, environ={"a2a_sync.principal": None})["id"] == "key"
+        assert caller_of(peer, environ={"a2a_sync.principal": "ada"})["id"] == "ada"
+        assert caller_of(peer, {"X-Key": "k"}, environ={"a2a_sync.principal": None})["id"] == "key"
         assert peer.call("SendMessage", message(), environ={"a2a_sync.principal": ""}).status == 401
 
 
@@ -291,27 +290,27 @@ def test_a_way_of_ones_own_is_a_class() -> None:
         name = "stamp"
         scheme = HTTPAuthSecurityScheme(scheme="Stamp")
 
-        def authenticate(self, environ: dict[str, Any]) -> Principal | None:
-            if "HTTP_STAMP" not in environ:
+        def authenticate(self, request: AuthRequest) -> Principal | None:
+            if "stamp" not in request.headers:
                 return None
-            if environ["HTTP_STAMP"] != "right":
+            if request.headers["stamp"] != "right":
                 raise UnauthenticatedError("the stamp is forged")
             return Principal(id="ada")
 
     with served(Stamped()) as peer:
-        assert who(peer, {"Stamp": "right"})["id"] == "ada"
+        assert caller_of(peer, {"Stamp": "right"})["id"] == "ada"
         refused = peer.call("SendMessage", message(), headers={"Stamp": "x"})
     assert refused.error["message"] == "the stamp is forged"
     assert refused.headers["WWW-Authenticate"] == 'Stamp realm="agent"'
 
 
 @pytest.mark.parametrize("auth", ["t0ken", ("ada", "pw"), 7, BearerAuth])
-def test_what_knows_nobody_is_no_auth(auth: Any) -> None:
+def test_an_object_without_authenticate_is_no_auth(auth: Any) -> None:
     with pytest.raises(TypeError, match="auth takes"):
         A2AApp(Known(), auth=auth)
 
 
-def test_mistakes_in_the_ways_are_told_at_once() -> None:
+def test_invalid_schemes_are_reported_at_once() -> None:
     with pytest.raises(ValueError, match="one of header="):
         ApiKeyAuth({"k": "ada"}, header="X", cookie="y")
     with pytest.raises(ValueError, match="one of header="):
@@ -377,9 +376,9 @@ def test_an_operation_asks_for_its_scopes() -> None:
 
 def test_a_way_asks_for_scopes_of_its_own() -> None:
     with served(BearerAuth(SCOPED, scopes=["write"]) | KEY) as peer:
-        assert who(peer, bearer("rw"))["id"] == "ada"
+        assert caller_of(peer, bearer("rw"))["id"] == "ada"
         assert peer.call("SendMessage", message(), headers=bearer("r")).status == 403
-        assert who(peer, {"X-Key": "k"})["id"] == "key"
+        assert caller_of(peer, {"X-Key": "k"})["id"] == "key"
 
 
 # -- both bindings, both versions ---------------------------------------------------------------------------------------
@@ -471,7 +470,7 @@ def test_what_clients_cannot_do_is_not_in_the_card() -> None:
     assert card(FrameworkAuth(), card=own)["securityRequirements"] == [{"schemes": {"sso": {}}}]
 
 
-def test_a_card_that_asks_for_what_nobody_looks_at_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_card_whose_requirements_are_not_checked_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     asking = AgentCard(
         name="asking",
         description="",
@@ -482,7 +481,7 @@ def test_a_card_that_asks_for_what_nobody_looks_at_is_warned_of(caplog: pytest.L
     with served(TOKEN, card=asking), served():
         assert not caplog.records
     with served(card=asking):
-        assert "the card of 'asking' asks for credentials, and this app looks at none" in caplog.text
+        assert "the card of 'asking' requires credentials, and this app checks none" in caplog.text
 
 
 def test_an_extended_card_says_it_too_and_needs_a_caller() -> None:
@@ -494,3 +493,26 @@ def test_an_extended_card_says_it_too_and_needs_a_caller() -> None:
     assert refused.status == 401
     assert given["name"] == "more"
     assert given["securityRequirements"] == [{"schemes": {"apiKey": {}}}]
+
+
+@pytest.mark.parametrize("returned", ["", "\x1eteam red", "\x1fred", Principal(id=""), Principal(id="\x1eteam red")])
+def test_an_authenticator_cannot_return_the_owner_of_other_tasks(returned: Any) -> None:
+    class Stamped(Authenticator):
+        name = "stamp"
+
+        def authenticate(self, request: AuthRequest) -> Any:
+            return returned
+
+    with served(Stamped()) as peer:
+        assert peer.call("SendMessage", message()).status == 401
+
+
+def test_an_authenticator_may_return_an_id_as_text() -> None:
+    class Stamped(Authenticator):
+        name = "stamp"
+
+        def authenticate(self, request: AuthRequest) -> str:
+            return "ada"
+
+    with served(Stamped()) as peer:
+        assert caller_of(peer)["id"] == "ada"

@@ -13,10 +13,12 @@ import pytest
 import requests
 from werkzeug.serving import make_server
 
-from a2a_sync import A2AApp, AgentCard, AgentInterface, Client
+from a2a_sync import A2AApp, AgentCard, Client
 from a2a_sync.auth.schemes import MTLSAuth
+from a2a_sync.card import AgentInterface
 from a2a_sync.errors import AgentError, ConnectError
-from tests.auth.test_admission import Known, served, who
+from a2a_sync.wsgi.options import HTTPOptions
+from tests.auth.test_admission import Known, caller_of, served
 from tests.certificates import Authority
 from tests.wsgi import message
 
@@ -79,27 +81,27 @@ def proxied(**options: Any) -> MTLSAuth:
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", ""])
 def test_a_proxy_on_this_machine_is_believed(address: str) -> None:
     with served(proxied()) as peer:
-        assert who(peer, BEHIND, environ={"REMOTE_ADDR": address})["id"] == "CN=ada"
+        assert caller_of(peer, BEHIND, environ={"REMOTE_ADDR": address})["id"] == "CN=ada"
 
 
 @pytest.mark.parametrize("address", ["10.0.0.7", "2001:db8::1", "unix:x"])
-def test_nobody_else_is(address: str) -> None:
+def test_no_other_proxy_is_trusted(address: str) -> None:
     with served(proxied()) as peer:
         assert peer.call("SendMessage", message(), headers=BEHIND, environ={"REMOTE_ADDR": address}).status == 401
 
 
 def test_proxies_elsewhere_are_named() -> None:
     with served(proxied(proxies=["10.0.0.0/8"])) as peer:
-        assert who(peer, BEHIND, environ={"REMOTE_ADDR": "10.0.0.7"})["id"] == "CN=ada"
+        assert caller_of(peer, BEHIND, environ={"REMOTE_ADDR": "10.0.0.7"})["id"] == "CN=ada"
         assert peer.call("SendMessage", message(), headers=BEHIND, environ={"REMOTE_ADDR": "127.0.0.1"}).status == 401
 
 
-def test_it_is_the_proxy_that_counts_and_not_whom_it_speaks_for() -> None:
+def test_it_is_the_proxy_that_counts_and_not_the_forwarded_address() -> None:
     headers = {**BEHIND, "X-Forwarded-For": "127.0.0.1"}
-    with served(proxied(), trusted_proxies=1) as peer:
+    with served(proxied(), http=HTTPOptions(trusted_proxies=1)) as peer:
         assert peer.call("SendMessage", message(), headers=headers, environ={"REMOTE_ADDR": "10.0.0.7"}).status == 401
         headers["X-Forwarded-For"] = "8.8.8.8"
-        assert who(peer, headers, environ={"REMOTE_ADDR": "127.0.0.1"})["id"] == "CN=ada"
+        assert caller_of(peer, headers, environ={"REMOTE_ADDR": "127.0.0.1"})["id"] == "CN=ada"
 
 
 @pytest.mark.parametrize("headers", [{**BEHIND, "X-Client-Verify": "NONE"}, {"X-Client-Subject": "CN=ada"}, {}])
@@ -118,7 +120,7 @@ def test_variables_of_the_server_do_not_stand_in_for_the_header_that_is_asked_fo
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 def test_a_client_takes_verify_and_cert_as_requests_does(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What the environment says does not count where the client is told.
+    # The environment is ignored if the client has settings.
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", requests.certs.where())
     certificate = authority.issue("eve")
     with A2AApp(Known(), auth=MTLSAuth()) as app, serving(app, authority) as url:

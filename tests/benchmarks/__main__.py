@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks [SUITE …]``: measure, print the table, fail where a "must" is not met by far."""
+"""``python -m tests.benchmarks [SUITE …]``: measure, print the table, exit with 1 if a row misses its "must" by a fifth."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main() -> int:
         begun = time.monotonic()
         for row in SUITES[name]():
             rows.append(row)
-            print(_told(row), flush=True)
+            print(_format(row), flush=True)
         print(f"  ({name}: {time.monotonic() - begun:.0f} s)", file=sys.stderr, flush=True)
     if options.json:
         with open(options.json, "a", encoding="utf-8") as file:
@@ -44,19 +44,19 @@ def _description() -> str:
     return f"Compare this library with its peers and a bare server, on one core each. Suites: {suites}."
 
 
-def _told(row: Row) -> str:
+def _format(row: Row) -> str:
     sign = "≥" if row.least else "≤"
     verdict = "goal" if row.meets(row.goal) else "must" if row.meets(row.must) else "BELOW" if row.must else "-"
     bounds = [f"{sign} {bound:g}" if bound else "-" for bound in (row.must, row.goal)]
-    return _line(row.name, f"{row.ratio:.2f}" if row.ratio >= 0.02 else f"{row.ratio:.4f}", *bounds, verdict, row.told)
+    return _line(row.name, f"{row.ratio:.2f}" if row.ratio >= 0.02 else f"{row.ratio:.4f}", *bounds, verdict, row.shown)
 
 
-def _line(name: str, ratio: str, must: str, goal: str, verdict: str, told: str) -> str:
-    return f"{name:<66}{ratio:>8}{must:>8}{goal:>8}  {verdict:<6} {told}"
+def _line(name: str, ratio: str, must: str, goal: str, verdict: str, shown: str) -> str:
+    return f"{name:<66}{ratio:>8}{must:>8}{goal:>8}  {verdict:<6} {shown}"
 
 
 def _far_off(row: Row) -> bool:
-    """Below four fifths of what must be reached: no noise explains that."""
+    """Whether a row is below four fifths of its "must", which noise does not explain."""
     if row.must is None:
         return False
     return row.ratio < 0.8 * row.must if row.least else row.ratio > row.must / 0.8

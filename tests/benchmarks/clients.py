@@ -1,4 +1,4 @@
-"""What clients cost: import times, and processor time per call, each in a process of its own on the generator's core."""
+"""Costs of clients: import times, and processor time per call, each in a separate process on the generator's core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.benchmarks.servers import GENERATOR_CORE
 CALLERS = Path(__file__).parent / "callers"
 
 
-def _told(environment: str, *arguments: str) -> float:
+def _seconds(environment: str, *arguments: str) -> float:
     process = subprocess.run(
         [environments.python(environment), *arguments],
         check=True,
@@ -26,11 +26,11 @@ def _told(environment: str, *arguments: str) -> float:
 
 
 def import_seconds(environment: str, modules: str) -> Callable[[], float]:
-    """A measurement of how long a fresh interpreter takes to import `modules`."""
+    """A function that measures the import of `modules` in a new interpreter."""
     code = f"import time; begun = time.perf_counter()\nimport {modules}\nprint(time.perf_counter() - begun)"
-    return lambda: _told(environment, "-c", code)
+    return lambda: _seconds(environment, "-c", code)
 
 
 def cpu_per_call(environment: str, url: str, operation: str, text: str, calls: int = 60) -> float:
-    """Seconds of processor time per call of a library's own client (see `callers/`)."""
-    return _told(environment, str(CALLERS / f"{environment}.py"), url, operation, text, str(calls))
+    """Seconds of processor time per call of a library's client (see `callers/`)."""
+    return _seconds(environment, str(CALLERS / f"{environment}.py"), url, operation, text, str(calls))

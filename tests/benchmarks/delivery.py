@@ -1,4 +1,4 @@
-"""How long an event takes to a subscriber in its own process and to one in another, and what waiting costs."""
+"""Delay of an event to subscribers in the same and in another process, and the cost of an idle wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDLE = 10.0
 
 
 def delivery() -> Iterator[Row]:
-    """Events to another process on the same SQLite file, and an idle pair of processes with a stream open at each."""
+    """Events to another process on the same SQLite file, and two idle processes with an open stream each."""
     with tempfile.TemporaryDirectory(prefix="a2a-bench-") as folder, ExitStack() as stack:
         setup = servers.gunicorn(servers.OURS, STORE=f"sqlite:///{folder}/shared.db")
         here, there = (stack.enter_context(Server(setup)) for _ in range(2))
@@ -58,7 +58,7 @@ def _read(url: str, task_id: str, delays: list[float]) -> None:
 
 
 def _idle(stack: ExitStack, here: Server, there: Server) -> Row:
-    """Processor time of both servers while a stream is open at each and nothing happens, as a share of one core."""
+    """The processor time of both servers with an open idle stream each, as a share of one core."""
     client = stack.enter_context(Client(here.url))
     task = client.send(f"sleep:{IDLE * 3}", return_immediately=True)
     assert isinstance(task, Task)
@@ -70,7 +70,7 @@ def _idle(stack: ExitStack, here: Server, there: Server) -> Row:
         before = server.cpu()
         time.sleep(IDLE)
         shares.append((server.cpu() - before) / IDLE)
-    told = " and ".join(f"{share:.2%}" for share in shares)
+    shown = " and ".join(f"{share:.2%}" for share in shares)
     return Row(
-        "idle with an open stream, share of a core", max(shares), told=f"{told} of a core", **at_most(0.01, None)
+        "idle with an open stream, share of a core", max(shares), shown=f"{shown} of a core", **at_most(0.01, None)
     )

@@ -1,6 +1,6 @@
-"""Where the compared libraries live: each peer in a virtual environment of its own, made on first use.
+"""The virtual environments of the compared libraries, one for each peer, created on first use.
 
-They are put under `.venv-bench/` at the root of the repository, which ignores itself; delete it to get newer versions.
+They are in `.venv-bench/` at the root of the repository, which git ignores; delete it to install newer versions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 HOME = Path(__file__).parents[2] / ".venv-bench"
 
-#: What each environment holds. Ours is the one this runs in; it has the bare floor too.
+#: The packages of each environment. This library and the bare server use the running interpreter.
 PEERS = {
     "sdk": ("a2a-sdk[http-server,sqlite]", "uvicorn"),
     "fasta": ("fasta2a", "uvicorn"),
@@ -20,7 +20,7 @@ PEERS = {
 
 
 def python(name: str) -> str:
-    """The interpreter of an environment; makes the environment if it is not there."""
+    """The interpreter of an environment, which is created if it does not exist."""
     if name == "ours":
         return sys.executable
     folder = HOME / name
@@ -36,12 +36,12 @@ def python(name: str) -> str:
 
 
 def versions() -> str:
-    """What is compared, in one line."""
+    """The compared versions, in one line."""
     wanted = {"ours": "gunicorn", "sdk": "a2a-sdk", "fasta": "fasta2a"}
-    told = [f"CPython {sys.version.split()[0]}"]
+    described = [f"CPython {sys.version.split()[0]}"]
     for name, package in wanted.items():
         code = f"from importlib.metadata import version; print('{package}', version('{package}'))"
-        told.append(
+        described.append(
             subprocess.run([python(name), "-c", code], check=True, capture_output=True, text=True).stdout.strip()
         )
-    return ", ".join(told)
+    return ", ".join(described)

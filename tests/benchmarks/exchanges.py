@@ -1,4 +1,4 @@
-"""What the generator asks agents, and what it takes for a right answer (protocol 1.0, JSON-RPC)."""
+"""Requests of the generator, and the checks of their responses (protocol 1.0, JSON-RPC)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _result(number: int, body: bytearray) -> dict[str, Any]:
 
 
 def send(note: Callable[[dict[str, Any]], None] | None = None) -> Exchange:
-    """A blocking send of a text of its own (about 64 characters), echoed by a completed task; `note` gets the task."""
+    """A blocking send of a unique text (about 64 characters), echoed by a completed task; `note` receives the task."""
     text = f"a question of the length that questions have, it is number {next(_numbers)}"
     number, request = _post("SendMessage", {"message": _message(text)})
 
@@ -92,7 +92,7 @@ def stream(chunks: int) -> Callable[[], Exchange]:
 
 
 def _follow(number: int, body: bytearray) -> tuple[str, str]:
-    """The text that a stream's artifact events add up to, and the last state it tells."""
+    """The text of a stream's artifact events, and the last state."""
     text, state = [], ""
     for line in body.split(b"\n"):
         if line.startswith(b"data:"):
@@ -105,7 +105,7 @@ def _follow(number: int, body: bytearray) -> tuple[str, str]:
 
 
 def held(seconds: float) -> Callable[[], Exchange]:
-    """Streamed sends to an agent that is silent for so long before it answers."""
+    """Streamed sends to an agent that waits this long before it answers."""
 
     def ask() -> Exchange:
         number, request = _post("SendStreamingMessage", {"message": _message(f"sleep:{seconds}")})
@@ -138,9 +138,9 @@ def card() -> Exchange:
 
 
 def turn(task: dict[str, Any], *, history: int | None = 0) -> Exchange:
-    """One more turn of `task` (an empty dict: the first of a new one, which is then filled in).
+    """Another turn of `task`; an empty dict starts a new task and is filled in.
 
-    `history` is how many messages are asked back (None: all there are).
+    `history` is the requested number of messages (None: all).
     """
     ids = {"taskId": task["id"], "contextId": task["contextId"]} if task else {}
     params: dict[str, Any] = {"message": _message("turn: and then?", **ids)}

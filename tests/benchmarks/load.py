@@ -1,7 +1,7 @@
-"""The load generator: keep-alive connections that ask one question after the other, and check every answer.
+"""The load generator: keep-alive connections with one request at a time, and a check of every response.
 
-One thread and one selector, so that it stays on one core. It knows HTTP/1.1 as far as the servers here speak it; what is
-asked and what counts as a right answer comes from `exchanges`.
+One thread and one selector, so that it stays on one core. It implements as much of HTTP/1.1 as these servers use. Requests
+and checks are in `exchanges`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
 class WrongAnswer(Exception):
-    """A server answered something else than it was asked for."""
+    """A server's response failed its check."""
 
 
 class Exchange(NamedTuple):
-    """A request's bytes, and what its answer's body must pass (`check` raises otherwise)."""
+    """The bytes of a request, and the check of the response's body, which raises if it fails."""
 
     request: bytes
     check: Callable[[bytearray], None]
@@ -31,9 +31,9 @@ class Exchange(NamedTuple):
 
 @dataclass
 class Sample:
-    """What one stretch of load gave. Times are seconds; `firsts` are times to the first event of a stream.
+    """The results of one stretch of load, in seconds; `firsts` are times to the first event of a stream.
 
-    ``answers`` counts the warm-up too, ``cpu`` is the processor time per answer that the server used, where it was taken.
+    `answers` includes the warm-up; `cpu` is the server's processor time per response, if measured.
     """
 
     seconds: float = 0.0
@@ -44,7 +44,7 @@ class Sample:
 
     @property
     def rate(self) -> float:
-        """Answers per second."""
+        """Responses per second."""
         return len(self.latencies) / self.seconds
 
     @property
@@ -54,7 +54,7 @@ class Sample:
 
     @property
     def p99(self) -> float:
-        """The latency that one in a hundred exceeds."""
+        """The 99th percentile of the latency."""
         return sorted(self.latencies)[int(len(self.latencies) * 0.99)]
 
     @property
@@ -67,7 +67,7 @@ _buffer = bytearray(1 << 20)
 
 
 class _Connection:
-    """One connection and the exchange that is going on over it."""
+    """A connection and its current exchange."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address, timeout=10)
@@ -91,7 +91,7 @@ class _Connection:
             pass
 
     def read(self) -> bool:
-        """Take what has come; True when the answer is complete."""
+        """Process received bytes; return whether the response is complete."""
         size = self.socket.recv_into(_buffer)
         if not size:
             raise WrongAnswer(f"the server closed the connection after {bytes(self.received[:500])!r}")
@@ -116,7 +116,7 @@ class _Connection:
         return True
 
     def body(self) -> bytearray:
-        """The body of the complete answer."""
+        """The body of a complete response."""
         if self.ends_at:
             del self.received[: self.body_at]
             return self.received
@@ -141,13 +141,13 @@ def drive(
     limit: float = 60.0,
     on_all_begun: Callable[[], None] | None = None,
 ) -> Sample:
-    """Ask for `seconds` (or for so many `exchanges`, then without warm-up) over `connections` connections.
+    """Send requests for `seconds`, or a number of `exchanges` without warm-up, over `connections` connections.
 
-    What begins within the first `warm` seconds is checked and not counted. `on_all_begun` is called once when every
-    connection has had its first event.
+    Exchanges that start in the first `warm` seconds are checked and not counted. `on_all_begun` is called once when every
+    connection has received its first event.
 
     Raises:
-        WrongAnswer: an answer was wrong, or it took longer than `limit` seconds in all.
+        WrongAnswer: a response was wrong, or the load took longer than `limit` seconds.
     """
     sample = Sample()
     selector = selectors.DefaultSelector()

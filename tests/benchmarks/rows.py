@@ -1,7 +1,7 @@
-"""The rows of the table: what is measured, against whom, and what must be reached.
+"""The rows of the table: measurements, comparisons, and required ratios.
 
-Every suite starts the servers it compares, alternates short stretches of load between them (A B A B …) and gives the
-median of the ratios of neighbouring stretches: the speed of a machine drifts, the ratio of two moments does not.
+Each suite starts the compared servers, alternates short stretches of load between them (A B A B …) and reports the median of
+the ratios of neighbouring stretches: the speed of a machine drifts, the ratio of two neighbouring measurements does not.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ MANY, FEW = 100_000, 1_000
 
 @dataclass(frozen=True)
 class Row:
-    """One ratio. `bounds` are "must" and "goal" (None: there is none); with `least` they are lower bounds."""
+    """A ratio with its bounds "must" and "goal" (None: no bound), which are lower bounds if `least` is set."""
 
     name: str
     ratio: float
     least: bool
     must: float | None
     goal: float | None
-    told: str
+    shown: str
 
     def meets(self, bound: float | None) -> bool | None:
-        """Whether the ratio is on the right side of `bound`."""
+        """Whether the ratio satisfies `bound`."""
         if bound is None:
             return None
         return self.ratio >= bound if self.least else self.ratio <= bound
@@ -50,13 +50,13 @@ def at_most(must: float | None, goal: float | None) -> dict[str, Any]:
 
 
 def ratio(ours: Iterable[float], theirs: Iterable[float]) -> float:
-    """The median of the ratios of what was measured side by side."""
+    """The median of the ratios of neighbouring measurements."""
     return statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
 
 
 def row(name: str, ours: list[float], theirs: list[float], unit: str, bounds: dict[str, Any]) -> Row:
-    told = f"{_shown(statistics.median(ours))} : {_shown(statistics.median(theirs))} {unit}".rstrip()
-    return Row(name, ratio(ours, theirs), told=told, **bounds)
+    shown = f"{_shown(statistics.median(ours))} : {_shown(statistics.median(theirs))} {unit}".rstrip()
+    return Row(name, ratio(ours, theirs), shown=shown, **bounds)
 
 
 def _shown(value: float) -> str:
@@ -64,7 +64,7 @@ def _shown(value: float) -> str:
 
 
 def alternate(*steps: Callable[[], Sample], rounds: int = ROUNDS) -> list[list[Sample]]:
-    """The samples of each step; the steps take turns."""
+    """The samples of each step, measured in turns."""
     taken: list[list[Sample]] = [[] for _ in steps]
     for _ in range(rounds):
         for samples, step in zip(taken, steps, strict=True):
@@ -77,9 +77,9 @@ def load(server: Server, ask: Callable[[], Exchange], **bounds: Any) -> Callable
 
 
 def throughput(name: str, ours: list[Sample], theirs: list[Sample], bounds: dict[str, Any], size: int = 0) -> Row:
-    """A row about answers per second (about megabytes, where `size` says how many bytes an answer stands for).
+    """A row of responses per second, or of megabytes per second if `size` is the size of a response.
 
-    The ratio of the processor time is told beside it: it is the same on an idle machine and steady on a busy one.
+    The ratio of processor times is printed as well: it is equal on an idle machine and more stable on a busy one.
     """
     scale, unit = (size / 1e6, "MB a second") if size else (1, "a second")
     rates = [[sample.rate * scale for sample in samples] for samples in (ours, theirs)]
@@ -118,7 +118,7 @@ def sqlite() -> Iterator[Row]:
 
 
 def stream() -> Iterator[Row]:
-    """Streamed sends of ten chunks (12 or 13 events with the task and its states), and their first event alone."""
+    """Streamed sends of ten chunks (12 or 13 events with the task and its states), and their first event."""
     with ExitStack() as stack:
         started = list(running(stack, servers.MEMORY, servers.SDK, servers.FASTA))
         ours, sdk, fasta = alternate(*(load(s, exchanges.stream(CHUNKS)) for s in started))
@@ -130,7 +130,7 @@ def stream() -> Iterator[Row]:
 
 
 def echo() -> Iterator[Row]:
-    """Large texts there and back."""
+    """Large texts in both directions."""
     for size, connections, seconds in ((1_000_000, 4, 1.5), (10_000_000, 2, 3.0)):
         with ExitStack() as stack:
             steps = [
@@ -182,7 +182,7 @@ def gunicorn_with(count: int, **variables: str) -> Setup:
 
 
 def turns() -> Iterator[Row]:
-    """The turns of one long task against first turns of new tasks, in pairs."""
+    """Turns of one long task, compared in pairs with first turns of new tasks."""
     for name, setup in (("memory", servers.MEMORY), ("SQLite", servers.SQLITE)):
         with Server(setup) as server:
             old: dict[str, Any] = {}
@@ -198,7 +198,7 @@ def turns() -> Iterator[Row]:
 
 
 def history() -> Iterator[Row]:
-    """A turn of a task that has 1,000 messages, and gives them all back."""
+    """A turn of a task with 1,000 messages, all of which are returned."""
     with ExitStack() as stack:
         steps = []
         for server in running(stack, servers.MEMORY, servers.SDK):
@@ -210,7 +210,7 @@ def history() -> Iterator[Row]:
 
 
 def chunks() -> Iterator[Row]:
-    """Streams of many chunks into one artifact, on SQLite: the cost must grow with their number, not its square."""
+    """Streams of many chunks into one artifact, on SQLite: the cost must be linear in their number."""
     few, many = 8_000, 32_000
     with Server(servers.SQLITE) as server:
         steps = [partial(drive, server.port, exchanges.stream(n), connections=1, exchanges=1) for n in (many, few)]
@@ -219,7 +219,7 @@ def chunks() -> Iterator[Row]:
 
 
 def stored() -> Iterator[Row]:
-    """The same sends with many and with few tasks stored."""
+    """The same sends with many and with few stored tasks."""
     for name, url in (("memory", ""), ("SQLite", "sqlite:///{folder}/ours.db")):
         with ExitStack() as stack:
             setups = [gunicorn_with(count, STORE=url) for count in (MANY, FEW)]
@@ -232,7 +232,7 @@ def stored() -> Iterator[Row]:
 
 
 def memory() -> Iterator[Row]:
-    """What one more task costs in memory."""
+    """Memory per additional task."""
     before, after = 2_000, 12_000
     with ExitStack() as stack:
         each = []
@@ -246,7 +246,7 @@ def memory() -> Iterator[Row]:
 
 
 def held() -> Iterator[Row]:
-    """A thousand streams open at once; all must end well, and what each costs in memory."""
+    """A thousand concurrent streams, all of which must end correctly, and the memory of each."""
     count = 1_000
     per_stream = {
         name: _held_each(setup, count)
@@ -257,8 +257,8 @@ def held() -> Iterator[Row]:
         )
     }
     for name, goal in (("gthread", None), ("gevent", 0.4)):
-        told = f"{count:,} streams on {name} / a2a-sdk, memory each"
-        yield row(told, [per_stream[name]], [per_stream["sdk"]], "KB", at_most(0.75, goal))
+        shown = f"{count:,} streams on {name} / a2a-sdk, memory each"
+        yield row(shown, [per_stream[name]], [per_stream["sdk"]], "KB", at_most(0.75, goal))
 
 
 def _held_each(setup: Setup, count: int, silent: float = 6.0) -> float:
@@ -275,11 +275,11 @@ def _held_each(setup: Setup, count: int, silent: float = 6.0) -> float:
         return (peak[0] - base) / count / 1024
 
 
-# -- processes that start and clients -----------------------------------------------------------------------------------
+# -- start-up and clients -----------------------------------------------------------------------------------------------
 
 
 def imports() -> Iterator[Row]:
-    """Import times of fresh interpreters."""
+    """Import times in new interpreters."""
     sdk = import_seconds("sdk", "a2a.server.routes, a2a.server.request_handlers, a2a.server.tasks, a2a.client")
     server = import_seconds("ours", "a2a_sync.wsgi.app, a2a_sync.agent.agent, a2a_sync.stores.sqlite")
     client = import_seconds("ours", "a2a_sync.client")
@@ -293,7 +293,7 @@ def imports() -> Iterator[Row]:
 
 
 def clients() -> Iterator[Row]:
-    """What one call costs the client in processor time, against a bare server."""
+    """Processor time of a client's call, against a bare server."""
     with Server(servers.FLOOR) as server:
         for name, text, bounds in (
             ("send", "a short question", at_most(0.9, 0.7)),

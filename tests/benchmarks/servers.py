@@ -1,4 +1,4 @@
-"""Starts the servers that are compared, each on the servers' core, and stops what it started."""
+"""Starts the compared servers on their core, and stops them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SERVER_CORE, GENERATOR_CORE = _CORES[0], _CORES[-1]
 
 @dataclass(frozen=True)
 class Setup:
-    """How to serve one agent: the environment (a name of `environments`), the command after its Python, variables."""
+    """The command of an agent: environment (a name of `environments`), command after its Python, variables."""
 
     environment: str
     command: tuple[str, ...]
@@ -41,7 +41,7 @@ def gunicorn(app: str, *, threads: int = 16, worker: str = "gthread", **variable
 
 
 def uvicorn(environment: str, app: str, **variables: str) -> Setup:
-    """An ASGI agent on one uvicorn process, as it comes."""
+    """An ASGI agent on one uvicorn process with defaults."""
     return Setup(environment, ("-m", "uvicorn", app, "--log-level", "error", "--no-access-log"), variables)
 
 
@@ -55,7 +55,7 @@ FASTA = uvicorn("fasta", "fasta:app")
 
 
 class Server:
-    """One running server; a context manager. It answers when the ``with`` block begins."""
+    """A running server; a context manager. It accepts requests when the ``with`` block starts."""
 
     def __init__(self, setup: Setup, *, patience: float = 60.0) -> None:
         self._folder = tempfile.mkdtemp(prefix="a2a-bench-")
@@ -74,7 +74,7 @@ class Server:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        # Threads and workers that follow inherit it.
+        # Inherited by its threads and workers.
         os.sched_setaffinity(self._process.pid, {SERVER_CORE})
         try:
             self._await(patience)
@@ -95,18 +95,18 @@ class Server:
                 time.sleep(0.05)
             else:
                 return
-        raise RuntimeError(f"the server did not start: {self._told()}")
+        raise RuntimeError(f"the server did not start: {self._output()}")
 
-    def _told(self) -> str:
-        """The end of what the server wrote."""
+    def _output(self) -> str:
+        """The end of the server's output."""
         return (Path(self._folder) / "log").read_text(errors="replace")[-3000:]
 
     def memory(self) -> int:
-        """Bytes of memory of the server and its children: what is theirs alone, and their share of the rest."""
+        """The memory of the server and its children in bytes: private pages, and their share of common ones."""
         return sum(_proportional(pid) for pid in _family(self._process.pid))
 
     def cpu(self) -> float:
-        """Seconds of processor time that the server and its children have used."""
+        """The processor time of the server and its children in seconds."""
         ticks = 0
         for pid in _family(self._process.pid):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -114,14 +114,14 @@ class Server:
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def load(self, ask: Callable[[], Exchange], *, connections: int = 16, seconds: float = 1.0) -> Sample:
-        """Put this server under load for a while."""
+        """Send load to this server for a while."""
         before = self.cpu()
         sample = drive(self.port, ask, connections=connections, seconds=seconds)
         sample.cpu = (self.cpu() - before) / sample.answers
         return sample
 
     def stop(self) -> None:
-        """End the server and remove its files."""
+        """Stop the server and remove its files."""
         try:
             os.killpg(self._process.pid, signal.SIGTERM)
             self._process.wait(3)
@@ -142,7 +142,7 @@ class Server:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            print(f"{' '.join(self._command)} wrote:\n{self._told()}", file=sys.stderr)
+            print(f"{' '.join(self._command)} wrote:\n{self._output()}", file=sys.stderr)
         self.stop()
 
 
@@ -160,5 +160,5 @@ def _proportional(pid: int) -> int:
 
 
 def pin_generator() -> None:
-    """Keep this process on the generator's core."""
+    """Pin this process to the generator's core."""
     os.sched_setaffinity(0, {GENERATOR_CORE})

@@ -44,8 +44,8 @@ from a2a_sync.operations import (
     SUBSCRIBE_TO_TASK,
 )
 from tests import wire_examples
-from tests.forgetting import forgotten, wraps_itself
 from tests.strategies import REQUESTS, RESULTS
+from tests.v03_loss import after_v03, has_compat_wrapper
 
 V10 = by_version("1.0")
 V03 = by_version("0.3", "HTTP+JSON")
@@ -89,15 +89,15 @@ def test_every_operation_s_request_and_answer_survive_build_and_parse(operation,
     if codec is V03 and operation is LIST_TASKS:
         return
 
-    @settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(max_examples=settings.default.max_examples, suppress_health_check=list(HealthCheck), deadline=None)
     @given(REQUESTS[operation.request].filter(sayable), RESULTS[operation.name])
     def survives(sent, answered):
         if operation is CREATE_PUSH_CONFIG and not sent.task_id:
             return
         if codec is V03:
-            if wraps_itself((sent, answered)):
+            if has_compat_wrapper((sent, answered)):
                 return
-            sent, answered = forgotten(sent, proto=True), forgotten(answered, proto=True)
+            sent, answered = after_v03(sent, proto=True), after_v03(answered, proto=True)
             if operation is CREATE_PUSH_CONFIG:
                 sent = dataclasses.replace(sent, id=sent.id or sent.task_id)
             if operation is GET_EXTENDED_CARD:

@@ -271,7 +271,7 @@ def test_an_error_that_is_nothing_is_none():
         b"\xff\xfe",
     ],
 )
-def test_what_is_no_answer_is_told_from_an_error_of_the_agent(body):
+def test_what_is_no_answer_is_distinguished_from_an_error_of_the_agent(body):
     with pytest.raises(DecodeError) as caught:
         read_response(body, V10)
     assert not isinstance(caught.value, AgentError)

@@ -1,6 +1,6 @@
 import pytest
 
-from a2a_sync.bindings.routes import ROUTES, Paths, WrongVerbError, write_path
+from a2a_sync.bindings.routes import Paths, WrongVerbError, routes_of, write_path
 from a2a_sync.errors import InvalidParamsError
 from a2a_sync.operations import (
     CANCEL_TASK,
@@ -21,9 +21,9 @@ BOTH, NEW, OLD = Paths(("1.0", "0.3")), Paths(("1.0",)), Paths(("0.3",))
 CONFIGS = "/tasks/t/pushNotificationConfigs"
 
 
-@pytest.mark.parametrize("version", ROUTES)
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
 def test_every_operation_has_one_row(version):
-    assert sorted(route.operation.name for route in ROUTES[version]) == sorted(OPERATIONS)
+    assert sorted(route.operation.name for route in routes_of(version)) == sorted(OPERATIONS)
 
 
 # -- finding ------------------------------------------------------------------------------------------------------
@@ -130,10 +130,11 @@ def test_a_path_is_of_a_version_even_if_nothing_is_there(path, version):
         (CONFIGS + "/c", "POST", "GET, DELETE, HEAD, OPTIONS"),
     ],
 )
-def test_another_verb_is_told_which_there_are(path, verb, allowed):
+def test_another_verb_gets_the_allowed_ones(path, verb, allowed):
     with pytest.raises(WrongVerbError) as caught:
         BOTH.find(path).operation(verb)
     assert (caught.value.http_status, caught.value.allowed) == (405, allowed)
+    assert caught.value.grpc_status == "UNIMPLEMENTED"
 
 
 def test_a_path_that_is_not_utf_8_names_its_member():
@@ -152,14 +153,14 @@ def test_a_tenant_that_cannot_stand_in_front_stays_among_the_params(tenant):
     assert (path, params) == ("/tasks/t", {"tenant": tenant})
 
 
-@pytest.mark.parametrize("version", ROUTES)
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
 @pytest.mark.parametrize("id", ["", ".", ".."])
 def test_an_id_that_no_path_can_hold_is_refused(id, version):
     with pytest.raises(InvalidParamsError):
         write_path(version, GET_TASK, {"id": id})
 
 
-@pytest.mark.parametrize("version", ROUTES)
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda operation: operation.name)
 def test_what_is_written_is_found_again(operation, version):
     params = {"id": "a/b:cancel", "taskId": "é%", "tenant": "x/y"}

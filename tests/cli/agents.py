@@ -23,8 +23,8 @@ from a2a_sync import (
     TaskStatus,
     TaskStatusUpdateEvent,
     TextPart,
-    create_agent_card,
 )
+from a2a_sync.card import create_agent_card
 
 HOSTILE = "\x1b[31mred\x1b[0m \x9b2Jclear \x07bell \u202eright\u202c\rover"
 MARKDOWN = "# Title\x1b[2J\n\n| a | b |\n| --- | --- |\n| 1 | [here](http://127.0.0.1:1/secret) |\n"
@@ -40,7 +40,7 @@ class Actor(Agent):
     """Does what the first word of the message says."""
 
     name = "actor"
-    description = "Does what it is told"
+    description = "Does what it is asked"
     input_modes = ("*/*",)
 
     def handle_message(self, message: Message, context: RequestContext) -> object:
@@ -98,7 +98,7 @@ class Actor(Agent):
         yield Artifact(name="a note", parts=(TextPart("note", media_type="text/markdown"),))
 
 
-#: What the actor tells those who ask for more.
+#: The question of the actor.
 INSIDER = create_agent_card("insider", "Knows more", skills={"know": "Knows"})
 
 

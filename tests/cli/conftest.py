@@ -35,7 +35,7 @@ def served(app: A2AApp, wrap: Callable[[Any], Any] = lambda inner: inner) -> Ite
 
 @pytest.fixture(scope="package")
 def url() -> Iterator[str]:
-    """An agent that does what it is told, on a real socket."""
+    """An agent that does what it is asked, on a real socket."""
     with served(A2AApp(Actor(), extended_card=INSIDER)) as address:
         yield address
 

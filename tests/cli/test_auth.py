@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from click.testing import Result
 
-from a2a_sync import A2AApp, ApiKeyAuth, BearerAuth
+from a2a_sync import A2AApp
+from a2a_sync.auth import ApiKeyAuth, BearerAuth
 from tests.cli.agents import Actor
 from tests.cli.conftest import served
 from tests.push.receiver import LOOPBACK
@@ -33,7 +34,7 @@ def test_every_command_calls_with_the_credentials(run: Run, guarded_url: str, mo
     assert run("card", guarded_url).exit_code == 0
 
 
-def test_who_gave_none_or_wrong_ones_is_told_how(run: Run, guarded_url: str) -> None:
+def test_missing_or_wrong_credentials_are_reported_with_the_options_to_give_them(run: Run, guarded_url: str) -> None:
     for options in ((), ("--auth", "wr0ng")):
         refused = run("list", guarded_url, *options)
         assert refused.exit_code == 1

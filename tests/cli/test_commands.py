@@ -108,7 +108,7 @@ def test_a_conversation_can_be_continued_by_its_context(run: Run, url: str) -> N
 
 
 def test_an_unknown_task_is_refused_by_the_agent(run: Run, url: str) -> None:
-    result = run("send", url, "--task", "nobody", "hello")
+    result = run("send", url, "--task", "no-task", "hello")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "Error: " in result.stderr
 
@@ -247,7 +247,7 @@ def test_the_extended_card_is_shown_where_there_is_one(run: Run, url: str, direc
     assert "extended card" in result.stdout
     assert json.loads(run("card", url, "--extended", "--json").stdout)["name"] == "insider"
     missing = run("card", direct_url, "--extended")
-    assert (missing.exit_code, "promises no extended card" in missing.stderr) == (1, True)
+    assert (missing.exit_code, "announces no extended card" in missing.stderr) == (1, True)
 
 
 def test_a_task_is_shown_again(run: Run, url: str) -> None:
@@ -255,7 +255,7 @@ def test_a_task_is_shown_again(run: Run, url: str) -> None:
     result = run("get", url, task_id(sent))
     assert (result.exit_code, result.stdout) == (0, sent.stdout)
     assert json.loads(run("get", url, task_id(sent), "--json").stdout)["id"] == task_id(sent)
-    assert run("get", url, "nobody").exit_code == 1
+    assert run("get", url, "no-task").exit_code == 1
 
 
 def test_artifacts_of_a_task_can_be_saved_later(run: Run, url: str, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from a2a_sync import A2AApp, Client
 from tests.cli.agents import Actor
 from tests.cli.conftest import served
 from tests.live import ROOT
-from tests.servers.test_gunicorn import begin, tell_all
+from tests.servers.test_gunicorn import begin, worker_infos
 
 pytestmark = pytest.mark.live
 
@@ -101,10 +101,10 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_several_workers_serve_one_agent(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKER_STORE", f"sqlite:///{tmp_path}/tasks.db")
     with serve("tests.agents.worker:app", "--workers", "2", *options) as (server, url):
-        told = tell_all(SimpleNamespace(url=url), 2)  # type: ignore[arg-type]
+        infos = worker_infos(SimpleNamespace(url=url), 2)  # type: ignore[arg-type]
         with Client(url) as client, Client(url) as another:
             task_id, process = begin(client, "wait")
-            assert process in told
+            assert process in infos
             assert another.cancel_task(task_id).state == "canceled"
             assert client.send("tls").text == "SSLContext"
         server.terminate()
@@ -223,7 +223,7 @@ def test_ctrl_c_cancels_the_task_on_the_server(server_url: str, how: str) -> Non
 
 
 def await_running(client: Client, context_id: str) -> None:
-    """Wait until the context has a task whose run has begun to work, told by its stream."""
+    """Wait until the context has a task whose run has begun to work, as its stream shows."""
     deadline = time.monotonic() + PATIENCE
     while not (tasks := client.list_tasks(context_id=context_id).tasks):
         assert time.monotonic() < deadline

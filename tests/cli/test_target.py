@@ -56,11 +56,11 @@ def test_what_cannot_be_served_is_said_in_one_sentence(target: str, problem: str
     assert problem in str(caught.value)
 
 
-def test_a_module_that_fails_is_told_from_one_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "needs_more.py").write_text("import a_package_nobody_has\n")
+def test_a_failing_module_is_distinguished_from_a_missing_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "needs_more.py").write_text("import a_missing_package\n")
     (tmp_path / "breaks.py").write_text("1 / 0\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(TargetError, match="importing 'needs_more' failed: No module named 'a_package_nobody_has'"):
+    with pytest.raises(TargetError, match="importing 'needs_more' failed: No module named 'a_missing_package'"):
         build("needs_more:app")
     with pytest.raises(TargetError, match="importing 'breaks' failed: ZeroDivisionError"):
         build("breaks:app")

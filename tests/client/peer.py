@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from a2a_sync import AgentCapabilities, AgentCard, AgentInterface
+from a2a_sync import AgentCard
+from a2a_sync.card import AgentCapabilities, AgentInterface
 
 #: Longer than anything here may take: a test that reaches it has failed.
 PATIENCE = 10.0

@@ -11,7 +11,7 @@ import pytest
 
 from a2a_sync import Client, Retry
 from a2a_sync.card import AgentCard, AgentInterface
-from a2a_sync.client.cards import candidates, choose_interface
+from a2a_sync.client.cards import card_urls, choose_interface
 from a2a_sync.errors import CardNotFoundError, ConnectError, VersionNotSupportedError
 from tests.client.peer import PATIENCE, Asked, Line, Script, peer, results, task
 
@@ -28,13 +28,13 @@ def answers(value: Any, code: int = 200, **headers: str) -> Script:
 
 
 def test_where_a_card_is_looked_for() -> None:
-    assert candidates("http://a.test") == [f"http://a.test{NEW}", f"http://a.test{OLD}", "http://a.test"]
-    assert candidates("http://a.test/x/?k=1#f") == [
+    assert card_urls("http://a.test") == [f"http://a.test{NEW}", f"http://a.test{OLD}", "http://a.test"]
+    assert card_urls("http://a.test/x/?k=1#f") == [
         f"http://a.test/x{NEW}",
         f"http://a.test/x{OLD}",
         "http://a.test/x/?k=1#f",
     ]
-    assert candidates("http://a.test/my-card.json?v=2")[0] == "http://a.test/my-card.json?v=2"
+    assert card_urls("http://a.test/my-card.json?v=2")[0] == "http://a.test/my-card.json?v=2"
 
 
 @pytest.mark.parametrize("path", ["/agent" + NEW, "/agent" + OLD, "/agent"])

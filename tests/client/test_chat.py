@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import Agent, Client, InputRequired, Message, Role, StreamInterruptedError, Task, TaskState, TextPart
+from a2a_sync import Agent, Client, InputRequired, Message, Role, Task, TaskState, TextPart
+from a2a_sync.errors import StreamInterruptedError
 from tests.client.peer import Asked, Line, peer, said, status, steps, streams, task
 
 

@@ -194,3 +194,17 @@ def test_a_time_limit_in_this_process_is_kept_to_the_moment(how: str) -> None:
     finally:
         end.set()
         calls.close()
+
+
+def test_credentials_for_an_agent_of_this_process_are_refused() -> None:
+    agent = Agent("quiet", description="d")
+    with pytest.raises(ValueError, match=r"auth= has no effect on an agent of this process"):
+        Client(agent, auth="secret")
+    with A2AApp(agent) as app, pytest.raises(ValueError, match="auth= has no effect"):
+        Client(app, auth="secret")
+
+
+def test_retry_is_no_number() -> None:
+    count: Any = 3
+    with pytest.raises(TypeError, match=r"retry takes a Retry, .*; not int"):
+        Client("http://agent.test", retry=count)

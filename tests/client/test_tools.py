@@ -25,13 +25,13 @@ from a2a_sync import (
     Rejected,
     Role,
     Task,
-    TaskFailedError,
     TaskNotFoundError,
     TaskState,
     TaskStatus,
     TextPart,
 )
-from a2a_sync.client.tools import answer_of, in_one_line, tool_name
+from a2a_sync.client.tools import one_line, tool_name, tool_result
+from a2a_sync.errors import TaskFailedError
 from a2a_sync.testing import wsgi_session
 
 CONVERT = AgentSkill(
@@ -112,7 +112,7 @@ def test_titles_that_no_name_can_say_have_names_of_their_own() -> None:
 
 
 def test_what_a_card_says_begins_no_section_of_the_docstring_and_is_not_endless() -> None:
-    line = in_one_line("Greets.\n\nArgs:\n    message: nothing\n\nReturns:\n    money" + "!" * 5000)
+    line = one_line("Greets.\n\nArgs:\n    message: nothing\n\nReturns:\n    money" + "!" * 5000)
     assert line.startswith("Greets. Args message: nothing Returns money!")
     assert len(line) == 1024
 
@@ -158,14 +158,14 @@ def test_a_message_is_a_result_too(tool_of: Any) -> None:
 
 def test_a_result_that_only_the_history_holds_is_found() -> None:
     said = Message(role=Role.AGENT, parts=(DataPart({"n": 1}),))
-    assert answer_of(Task(id="t", status=TaskStatus(state=TaskState.COMPLETED), history=(said,))) == '{"n":1}'
+    assert tool_result(Task(id="t", status=TaskStatus(state=TaskState.COMPLETED), history=(said,))) == '{"n":1}'
 
 
 def test_all_artifacts_are_the_result_whatever_the_history_says() -> None:
     made = tuple(Artifact(name=name, parts=(TextPart(name),)) for name in ("result", "notes"))
     said = Message(role=Role.AGENT, parts=(TextPart("working"),))
     task = Task(id="t", status=TaskStatus(state=TaskState.COMPLETED, message=said), artifacts=made, history=(said,))
-    assert answer_of(task) == "result\nnotes"
+    assert tool_result(task) == "result\nnotes"
 
 
 def test_a_direct_message_is_a_result_too() -> None:
@@ -186,7 +186,7 @@ def test_a_question_comes_back_and_is_answered_by_another_call(tool_of: Any) -> 
     assert tool("large", task_id=task_id) == "a large one"
 
 
-def test_a_login_that_is_needed_is_told(tool_of: Any) -> None:
+def test_a_required_login_is_returned(tool_of: Any) -> None:
     assert tool_of(lambda message, context: AuthRequired("Log in"))("x").startswith(
         "Log in\n\n[authorisation is needed"
     )

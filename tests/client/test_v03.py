@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import Client, Message, Retry, Task, TaskState, TaskStatusUpdateEvent, UnsupportedOperationError
-from a2a_sync.errors import InvalidParamsError, TaskNotFoundError
+from a2a_sync import Client, Message, Retry, Task, TaskState, TaskStatusUpdateEvent
+from a2a_sync.errors import InvalidParamsError, TaskNotFoundError, UnsupportedOperationError
 from tests.client.peer import Asked, Line, Peer, Script, peer, results, steps, streams
 
 pytestmark = pytest.mark.timeout(30)
@@ -74,7 +74,7 @@ def test_every_call_has_the_old_name_and_header() -> None:
     assert {asked.headers["a2a-version"] for asked in server.asked} == {"0.3"}
 
 
-def test_who_blocks_is_said_in_every_send() -> None:
+def test_every_send_says_whether_it_blocks() -> None:
     table = {"message/send": results(old_task("completed")), "message/stream": streams(*DONE)}
     with talking(table, streaming=False) as (server, client):
         client.send("hi")
@@ -261,7 +261,7 @@ def test_a_task_that_can_no_longer_be_followed_is_looked_at(code: int, as_event:
 
 @pytest.mark.parametrize("as_event", [True, False])
 @pytest.mark.parametrize("code", [-32001, -32602])
-def test_a_send_waits_for_a_working_task_that_nobody_may_follow(code: int, as_event: bool) -> None:
+def test_a_send_polls_a_working_task_that_refuses_subscriptions(code: int, as_event: bool) -> None:
     table = {
         "message/stream": cut(*DONE[:2]),
         "tasks/resubscribe": refuses(code, as_event=as_event),

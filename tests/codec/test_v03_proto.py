@@ -23,8 +23,8 @@ from a2a_sync.operations import (
     StreamItem,
 )
 from tests import strategies, wire_examples
-from tests.forgetting import forgotten, wraps_itself
 from tests.strategies import EVENTS, EVERY_TYPE, REQUESTS, RESULTS
+from tests.v03_loss import after_v03, has_compat_wrapper
 from tests.wire_examples import canonical
 
 PROTO = by_version("0.3", "HTTP+JSON")
@@ -140,11 +140,11 @@ SAYABLE = {
 @pytest.mark.parametrize("cls", SAYABLE, ids=lambda cls: getattr(cls, "__name__", str(cls)))
 def test_every_object_keeps_what_the_dialect_can_say(cls):
     @QUICK
-    @given(SAYABLE[cls].filter(lambda obj: not wraps_itself(obj)))
+    @given(SAYABLE[cls].filter(lambda obj: not has_compat_wrapper(obj)))
     def keeps(obj):
         text = dumps(PROTO.dump(obj))
         loaded = PROTO.load(cls, loads(text), strict=False)
-        assert loaded == forgotten(obj, proto=True)
+        assert loaded == after_v03(obj, proto=True)
         assert PROTO.load(cls, loads(dumps(PROTO.dump(loaded))), strict=False) == loaded
 
     keeps()
@@ -152,8 +152,8 @@ def test_every_object_keeps_what_the_dialect_can_say(cls):
 
 @pytest.mark.parametrize("operation", SPOKEN, ids=lambda operation: operation.name)
 def test_every_operation_s_request_and_result_survive(operation):
-    requests = REQUESTS[operation.request].filter(lambda request: not wraps_itself(request))
-    results = RESULTS[operation.name].filter(lambda result: not wraps_itself(result))
+    requests = REQUESTS[operation.request].filter(lambda request: not has_compat_wrapper(request))
+    results = RESULTS[operation.name].filter(lambda result: not has_compat_wrapper(result))
     if operation is GET_EXTENDED_CARD:
         results = st.none()
 
@@ -162,24 +162,24 @@ def test_every_operation_s_request_and_result_survive(operation):
     def survives(request, result):
         if operation is not CREATE_PUSH_CONFIG or request.task_id:
             written = loads(dumps(PROTO.dump_request(operation, request)))
-            expected = forgotten(request, proto=True)
+            expected = after_v03(request, proto=True)
             if operation is CREATE_PUSH_CONFIG:
                 expected = dataclasses.replace(expected, id=expected.id or expected.task_id)
             assert PROTO.load_request(operation, written) == expected
         if result is not None:
             written = loads(dumps(PROTO.dump_result(operation, result)))
-            assert PROTO.load_result(operation, written) == forgotten(result, proto=True)
+            assert PROTO.load_result(operation, written) == after_v03(result, proto=True)
 
     survives()
 
 
 @settings(suppress_health_check=list(HealthCheck), deadline=None)
-@given(EVENTS.filter(lambda one: not wraps_itself(one)))
+@given(EVENTS.filter(lambda one: not has_compat_wrapper(one)))
 def test_every_event_survives_and_says_whether_it_is_the_last(sent):
     item = StreamItem(sent, 1)
     value = loads(PROTO.encode_item(item))
     assert len(value) == 1
-    assert PROTO.load_event(value) == forgotten(sent, proto=True)
+    assert PROTO.load_event(value) == after_v03(sent, proto=True)
     assert PROTO.ends_stream(value) == ends_run(sent)
 
 
@@ -351,22 +351,22 @@ def test_ids_of_any_letters_come_back_out_of_a_name(ids):
 
 
 @QUICK
-@given(strategies.REQUESTS[t.SendMessageRequest].filter(lambda request: not wraps_itself(request)))
+@given(strategies.REQUESTS[t.SendMessageRequest].filter(lambda request: not has_compat_wrapper(request)))
 def test_a_send_in_the_other_dialect_is_understood(request):
     written = loads(dumps(KIND.dump_request(SEND_MESSAGE, request)))
-    assert PROTO.load_request(SEND_MESSAGE, written) == forgotten(request)
+    assert PROTO.load_request(SEND_MESSAGE, written) == after_v03(request)
 
 
 @QUICK
-@given(EVENTS.filter(lambda one: not wraps_itself(one)))
+@given(EVENTS.filter(lambda one: not has_compat_wrapper(one)))
 def test_an_answer_in_the_other_dialect_is_understood(answer):
     written = loads(dumps(KIND.dump_event(answer)))
-    assert PROTO.load_event(written) == forgotten(answer)
+    assert PROTO.load_event(written) == after_v03(answer)
     assert PROTO.ends_stream(written) == ends_run(answer)
     if isinstance(answer, t.Task):
-        assert PROTO.load_result(GET_TASK, written) == forgotten(answer)
+        assert PROTO.load_result(GET_TASK, written) == after_v03(answer)
     if isinstance(answer, (t.Task, t.Message)):
-        assert PROTO.load_result(SEND_MESSAGE, written) == forgotten(answer)
+        assert PROTO.load_result(SEND_MESSAGE, written) == after_v03(answer)
 
 
 def test_the_proto_s_own_names_are_read():
@@ -430,7 +430,7 @@ PARAMS = st.recursive(
 )
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=3 * settings.default.max_examples, suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.sampled_from(SPOKEN), PARAMS)
 def test_no_params_cause_anything_but_invalid_params(operation, params):
     try:
@@ -439,10 +439,10 @@ def test_no_params_cause_anything_but_invalid_params(operation, params):
         return
     event("accepted")
     again = PROTO.load_request(operation, loads(dumps(PROTO.dump_request(operation, request))))
-    assert again == forgotten(request, proto=True)
+    assert again == after_v03(request, proto=True)
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=3 * settings.default.max_examples, suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.sampled_from([t.StreamResponse, t.SendMessageResponse, t.Task, t.TaskPushNotificationConfig]), PARAMS)
 def test_no_answer_causes_anything_but_an_invalid_answer(cls, value):
     with contextlib.suppress(DecodeError):

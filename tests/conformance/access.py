@@ -1,4 +1,4 @@
-"""Section E: who may do what, and what lists show to whom."""
+"""Section E: authentication, authorization, and the visibility of tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _two(at: Speaker) -> tuple[Speaker, Speaker]:
 
 
 def _params(method: str, id: str) -> dict[str, Any]:
-    """Params with which an operation is about one task."""
+    """Params of an operation on a given task."""
     if method.startswith("Send"):
         return message("echo", taskId=id)
     if "Push" in method:
@@ -34,10 +34,10 @@ def _params(method: str, id: str) -> dict[str, Any]:
 _ON_A_TASK = [name.method for name in NAMES if _params(name.method, "x")]
 
 
-# -- who comes in -------------------------------------------------------------------------------------------------------
+# -- authentication -----------------------------------------------------------------------------------------------------
 
 
-@E.line("V1-AUTH-01", Level.MUST, "without credentials, or with wrong ones, nothing is done")
+@E.line("V1-AUTH-01", Level.MUST, "a request without valid credentials has no effect")
 def credentials_are_needed(at: Speaker) -> None:
     secured = at.on("secured")
     for wrong in (None, "Bearer wrong", "Bearer", "Basic x", f"bearer-{USERS['ada']}", f"Bearer {USERS['ada']}x"):
@@ -49,14 +49,14 @@ def credentials_are_needed(at: Speaker) -> None:
     assert secured.as_user("ada").task("echo")["artifacts"]
 
 
-@E.line("V1-AUTH-02", Level.SHOULD, "who is refused is told which scheme to use")
-def the_scheme_is_told(at: Speaker) -> None:
+@E.line("V1-AUTH-02", Level.SHOULD, "a refusal names the scheme to use")
+def a_refusal_names_the_scheme(at: Speaker) -> None:
     reply = at.on("secured").send("echo")
     assert reply.status == 401
     assert reply.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-@E.line("V1-AUTH-03", Level.MUST, "who lacks a right is refused as such")
+@E.line("V1-AUTH-03", Level.MUST, "a missing permission is refused as such")
 def rights_are_needed(at: Speaker) -> None:
     ada, bob = _two(at)
     task = bob.begin(f"hold {new_name()}")
@@ -68,7 +68,7 @@ def rights_are_needed(at: Speaker) -> None:
     assert state_of(ada.ask("CancelTask", {"id": own["id"]}).result) == "CANCELED"
 
 
-@E.line("V1-AUTH-04", Level.MUST, "another's task is not found, whatever is asked of it")
+@E.line("V1-AUTH-04", Level.MUST, "a task of another caller is not found by any operation")
 def another_s_task_is_not_found(at: Speaker) -> None:
     ada, bob = _two(at)
     asked = bob.task("ask")
@@ -78,13 +78,13 @@ def another_s_task_is_not_found(at: Speaker) -> None:
     assert text_of(bob.task("large", taskId=asked["id"])) == "large"
 
 
-@E.line("V1-AUTH-05", Level.MUST_NOT, "nothing tells another's task from one that does not exist")
-def nothing_tells_them_apart(at: Speaker) -> None:
+@E.line("V1-AUTH-05", Level.MUST_NOT, "a task of another caller cannot be distinguished from one that does not exist")
+def tasks_of_others_look_unknown(at: Speaker) -> None:
     ada, bob = _two(at)
-    theirs, nobody_s = bob.task("ask")["id"], new_name()
+    theirs, unknown = bob.task("ask")["id"], new_name()
     for method in _ON_A_TASK:
-        first, second = (ada.ask(method, _params(method, id)) for id in (theirs, nobody_s))
-        assert first.body.replace(theirs.encode(), b"") == second.body.replace(nobody_s.encode(), b""), method
+        first, second = (ada.ask(method, _params(method, id)) for id in (theirs, unknown))
+        assert first.body.replace(theirs.encode(), b"") == second.body.replace(unknown.encode(), b""), method
         assert (first.status, _named(first)) == (second.status, _named(second))
     wrong = {"taskId": theirs, "contextId": new_name()}
     ada.ask("SendMessage", message("echo", **wrong)).refuses("TaskNotFound")
@@ -94,7 +94,7 @@ def _named(reply: Reply) -> set[str]:
     return {name.lower() for name in dict(reply.headers)}
 
 
-@E.line("V1-AUTH-06", Level.MUST, "requirements are a choice, schemes within one are needed together")
+@E.line("V1-AUTH-06", Level.MUST, "requirements are alternatives; the schemes of one are required together")
 def requirements_are_a_choice(at: Speaker) -> None:
     secured = at.on("secured")
     password = "Basic " + base64.b64encode(":".join(PASSWORD).encode()).decode()
@@ -105,7 +105,7 @@ def requirements_are_a_choice(at: Speaker) -> None:
         assert secured.ask("ListTasks", {}, **half).status == 401
 
 
-@D.line("V1-BIND-04", Level.MUST, "both bindings ask for the same credentials", ways=(Way.RPC,))
+@D.line("V1-BIND-04", Level.MUST, "both bindings require the same credentials", ways=(Way.RPC,))
 def both_ask_for_the_same(at: Speaker) -> None:
     for one in (at.on("secured"), at.on("secured").by(Way.REST)):
         refused = one.ask("ListTasks", {})
@@ -116,7 +116,7 @@ def both_ask_for_the_same(at: Speaker) -> None:
         assert one.as_user("bob").ask("CancelTask", {"id": task["id"]}).status == 403
 
 
-@B.line("V1-GET-03", Level.MUST, "another's task is not found")
+@B.line("V1-GET-03", Level.MUST, "a task of another caller is not found")
 def another_s_task_cannot_be_read(at: Speaker) -> None:
     ada, bob = _two(at)
     task = ada.task("echo")
@@ -136,7 +136,9 @@ def lists_are_one_s_own(at: Speaker) -> None:
 # -- credentials within a task ------------------------------------------------------------------------------------------
 
 
-@E.line("V1-INTASK-01", Level.MUST, "an agent that needs more says so by a task's state, with an explanation")
+@E.line(
+    "V1-INTASK-01", Level.MUST, "an agent that needs credentials reports it by the task's state, with an explanation"
+)
 def a_task_asks_for_a_login(at: Speaker) -> None:
     task = at.task("login")
     assert state_of(task) == "AUTH_REQUIRED"
@@ -144,7 +146,7 @@ def a_task_asks_for_a_login(at: Speaker) -> None:
     assert (said["role"], said["parts"]) == ("ROLE_AGENT", [{"text": "Log in first"}])
 
 
-@E.line("V1-INTASK-04", Level.MUST, "the credentials come from elsewhere, not in a message")
+@E.line("V1-INTASK-04", Level.MUST, "the credentials are sent out of band, not in a message")
 def credentials_come_from_elsewhere(at: Speaker) -> None:
     gate = new_name()
     task = at.task(f"outside {gate}")
@@ -163,13 +165,13 @@ def a_message_goes_on_with_a_login(at: Speaker) -> None:
 E.without_check(
     "V1-INTASK-03",
     Level.MUST_NOT,
-    "the state alone allows nothing",
+    "the state alone grants no access",
     Verdict.UNTESTED,
-    "no code here lets anybody in because of a task's state; that cannot be seen from outside",
+    "no code grants access because of a task's state, which a test cannot observe",
 )
 
 
-# -- the rest -----------------------------------------------------------------------------------------------------------
+# -- limits and transport security --------------------------------------------------------------------------------------
 
 E.without_check(
     "V1-SEC-01",
@@ -180,7 +182,7 @@ E.without_check(
 )
 
 
-@E.line("V1-SEC-02", Level.MUST, "credentials are in no log")
+@E.line("V1-SEC-02", Level.MUST, "credentials are not logged")
 def credentials_are_in_no_log(at: Speaker) -> None:
     with at.system.logs() as records:
         ada, bob = _two(at)
@@ -199,8 +201,8 @@ def credentials_are_in_no_log(at: Speaker) -> None:
 @E.line(
     "V1-SEC-03",
     Level.SHOULD,
-    "who asks too often is told so",
-    differs="what runs and streams at once is bounded, and refused with 429; requests per time are left to what stands in front",
+    "requests over the rate limit are refused as such",
+    differs="concurrent runs and streams are limited and refused with 429; request rates are left to a proxy",
 )
 def there_are_bounds(at: Speaker) -> None:
     busy = at.on("busy")
@@ -224,7 +226,7 @@ E.without_check(
 )
 
 
-@E.line("V1-SEC-04", Level.MUST, "nothing fetches a part's URL")
+@E.line("V1-SEC-04", Level.MUST, "URLs in parts are not fetched")
 def urls_are_not_fetched(at: Speaker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
@@ -235,4 +237,4 @@ def urls_are_not_fetched(at: Speaker) -> None:
             listener.accept()[0].close()
         except BlockingIOError:
             return
-        raise AssertionError("somebody came for it")
+        raise AssertionError("a request arrived")

@@ -1,6 +1,6 @@
-"""The agent that the checks talk to: what it does is said by the first word of the message.
+"""The agent of the checks, whose behaviour is selected by the first word of the message.
 
-``python -m tests.conformance.sdk_agent`` is the same on the official SDK; both obey the words of `WORDS`.
+``python -m tests.conformance.sdk_agent`` is its counterpart on the official SDK; both implement the commands of `WORDS`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from a2a_sync import (
     TextPart,
 )
 
-#: How long a run waits to be released, in seconds: longer than any check.
+#: The time limit of a run that waits for its release, in seconds; longer than any check.
 _PATIENCE = 30.0
 NOON_IN_OSLO = datetime(2031, 6, 1, 12, 0, tzinfo=timezone(timedelta(hours=2)))
 
-#: Each word and what it asks for. NAME is any word; ``release NAME`` lets go whoever holds at it.
+#: The commands. NAME is any word; ``release NAME`` ends the wait of ``hold NAME``.
 WORDS = {
     "echo": "one artifact with the message's other parts, or with its text where it has no others",
-    "tell": "one artifact with data: what of the request has reached the agent",
+    "report": "one data artifact: the parts of the request that the agent received",
     "count N": "one artifact in N chunks: '1 ', '2 ', …",
     "number N": "N artifacts whose texts are 1 … N",
     "hold NAME": "working until released, then as echo",
@@ -53,12 +53,12 @@ WORDS = {
 }
 
 
-class Obliging(Agent):
-    """Does as told."""
+class ConformanceAgent(Agent):
+    """Runs the command in the message."""
 
     name = "obliging"
     input_modes = output_modes = ("text/plain", "application/json", "application/*", "image/png")
-    skills = [AgentSkill(id="oblige", name="Oblige", description="Does as told", tags=["test"])]
+    skills = [AgentSkill(id="oblige", name="Oblige", description="Runs the command in the message", tags=["test"])]
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -67,7 +67,7 @@ class Obliging(Agent):
     def handle_message(self, message: Message, context: RequestContext) -> Any:
         command, *arguments = _text(message).split()
         if command in ("say", "fail"):
-            # They answer without a task, and looking at the history makes one.
+            # These commands answer without a task; reading the history would create one.
             return getattr(self, f"do_{command}")(context)
         if len(context.history) > 1 and command != "ask":
             return self.do_echo(context)
@@ -77,7 +77,7 @@ class Obliging(Agent):
         return self._gates.setdefault(name, threading.Event())
 
     def _wait(self, name: str, context: RequestContext | None) -> None:
-        """Wait for the gate; with a context, no longer than its task may run."""
+        """Wait for the gate; with a context, at most for the run's time limit."""
         gate = self._gate(name)
         for _ in range(int(_PATIENCE / 0.01)):
             if gate.wait(0.01):
@@ -90,7 +90,7 @@ class Obliging(Agent):
         parts = context.message.parts
         return Artifact(name="echo", parts=parts[1:] or parts)
 
-    def do_tell(self, context: RequestContext) -> dict[str, Any]:
+    def do_report(self, context: RequestContext) -> dict[str, Any]:
         return {
             "metadata": dict(context.metadata),
             "messageMetadata": dict(context.message.metadata),

@@ -1,4 +1,4 @@
-"""Section D: JSON-RPC, HTTP+JSON, and what they have in common."""
+"""Section D: JSON-RPC, HTTP+JSON, and their common behaviour."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _code(reply: Reply) -> int:
 # -- JSON-RPC -----------------------------------------------------------------------------------------------------------
 
 
-@D.line("V1-RPC-01", Level.MUST, "the envelope is JSON-RPC 2.0, and ids come back as they were", ways=_RPC)
+@D.line("V1-RPC-01", Level.MUST, "the envelope is JSON-RPC 2.0, and ids are returned unchanged", ways=_RPC)
 def ids_come_back(at: Speaker) -> None:
     for id in ("a", "", "7", 7, 0, -1, 2**60):
         for params in ({"id": UNKNOWN}, {}):
@@ -40,29 +40,29 @@ def ids_come_back(at: Speaker) -> None:
     assert set(at.send("echo").json) == {"jsonrpc", "id", "result"}
 
 
-@D.line("V1-RPC-02", Level.MUST, "answers are application/json", ways=_RPC)
+@D.line("V1-RPC-02", Level.MUST, "responses are application/json", ways=_RPC)
 def answers_are_json(at: Speaker) -> None:
     replies = at.send("echo"), at.ask("GetTask", {"id": UNKNOWN}), at.post(b"{"), at.ask("SubscribeToTask", {})
     assert [set(reply.json) - {"jsonrpc", "id"} for reply in replies] == [{"result"}, *[{"error"}] * 3]
     assert {reply.media_type for reply in replies} == {"application/json"}
 
 
-@D.line("V1-RPC-03", Level.MUST, "every method is known", ways=_RPC)
+@D.line("V1-RPC-03", Level.MUST, "every method is implemented", ways=_RPC)
 def every_method_is_known(at: Speaker) -> None:
     assert len(NAMES) == 11
     for name in NAMES:
         answer = at.ask(name.method, {}).json
-        # Nothing, or that something is missing or not offered.
+        # No error, or one about the params or an unsupported operation.
         assert "result" in answer or answer["error"]["code"] in (-32602, -32003, -32004), name
 
 
-@D.line("V1-RPC-04", Level.MUST, "an answer has a result or an error", ways=_RPC)
+@D.line("V1-RPC-04", Level.MUST, "a response has either a result or an error", ways=_RPC)
 def an_answer_is_one_of_two(at: Speaker) -> None:
     replies = at.send("echo"), at.ask("GetTask", {"id": UNKNOWN}), at.post(b"{"), at.post(b"[]")
     assert [{"result", "error"} & reply.json.keys() for reply in replies] == [{"result"}, *[{"error"}] * 3]
 
 
-@D.line("V1-RPC-05", Level.MUST, "what is not JSON is a parse error without an id", ways=_RPC)
+@D.line("V1-RPC-05", Level.MUST, "a body that is not JSON is a parse error without an id", ways=_RPC)
 def what_is_not_json(at: Speaker) -> None:
     for body in (b"{", b"", b"hello", b'{"jsonrpc": "2.0", "id": 1,', b"\xff\xfe"):
         reply = at.post(body)
@@ -82,7 +82,7 @@ def _try(at: Speaker, case: dict[str, Any]) -> None:
     assert (_code(reply), reply.json["id"]) == (case["expectCode"], case["expectId"]), case["name"]
 
 
-@D.line("V1-RPC-06", Level.MUST, "JSON that is no request is an invalid one", ways=_RPC)
+@D.line("V1-RPC-06", Level.MUST, "JSON that is not a request is an invalid request", ways=_RPC)
 def what_is_no_request(at: Speaker) -> None:
     for case in _cases(-32600):
         _try(at, case)
@@ -94,7 +94,7 @@ def an_unknown_method_is_not_found(at: Speaker) -> None:
         assert _code(at.post(_rpc(method, {}))) == -32601
 
 
-@D.line("V1-RPC-08", Level.MUST, "params that do not fit are invalid", ways=_RPC)
+@D.line("V1-RPC-08", Level.MUST, "params of the wrong form are invalid", ways=_RPC)
 def params_that_do_not_fit(at: Speaker) -> None:
     for case in _cases(-32602):
         _try(at, case)
@@ -103,7 +103,7 @@ def params_that_do_not_fit(at: Speaker) -> None:
 
 
 def a2a_errors(at: Speaker) -> dict[str, Reply]:
-    """An answer of each error of the protocol that can be brought about."""
+    """A response for each error of the protocol that a client can cause."""
     ended, asked = at.task("echo")["id"], at.request("GetTask", {"id": UNKNOWN})
     return {
         "TaskNotFound": at.ask("GetTask", {"id": UNKNOWN}),
@@ -117,7 +117,7 @@ def a2a_errors(at: Speaker) -> dict[str, Reply]:
     }
 
 
-@D.line("V1-RPC-09", Level.MUST, "the protocol's errors have its codes", ways=_RPC)
+@D.line("V1-RPC-09", Level.MUST, "errors of the protocol have its codes", ways=_RPC)
 def errors_have_their_codes(at: Speaker) -> None:
     for name, reply in a2a_errors(at).items():
         reply.refuses(name)
@@ -137,7 +137,7 @@ def details_have_types(at: Speaker) -> None:
         assert all(detail["@type"].startswith("type.googleapis.com/") for detail in reply.details)
 
 
-@D.line("V1-RPC-12", Level.MUST, "events of a stream are whole answers with the request's id", ways=_RPC)
+@D.line("V1-RPC-12", Level.MUST, "events of a stream are complete responses with the id of the request", ways=_RPC)
 def events_are_answers(at: Speaker) -> None:
     for id in ("s-1", 7):
         with at.open("SendStreamingMessage", message("count 2"), id) as stream:
@@ -147,20 +147,20 @@ def events_are_answers(at: Speaker) -> None:
         assert all((answer["jsonrpc"], answer["id"]) == ("2.0", id) for answer in answers)
 
 
-@D.line("V1-RPC-13", Level.SDK, "params may be absent where nothing is required", ways=_RPC)
+@D.line("V1-RPC-13", Level.SDK, "params may be absent if none are required", ways=_RPC)
 def params_may_be_absent(at: Speaker) -> None:
     assert "tasks" in at.ask("ListTasks").result
     assert _code(at.ask("GetExtendedAgentCard")) == -32004
 
 
-@D.line("V1-RPC-14", Level.CHOICE, "the address may end in a slash or not", ways=_RPC)
+@D.line("V1-RPC-14", Level.CHOICE, "the trailing slash of the URL is optional", ways=_RPC)
 def a_slash_changes_nothing(at: Speaker) -> None:
     asked = at.request("GetTask", {"id": UNKNOWN})
     for path in ("", "/"):
         at.exchange("POST", path, asked.body, asked.headers).refuses("TaskNotFound")
 
 
-@D.line("V1-RPC-15", Level.CHOICE, "other verbs are told which is allowed", ways=_RPC)
+@D.line("V1-RPC-15", Level.CHOICE, "a refusal of another verb names the allowed ones", ways=_RPC)
 def other_verbs_are_refused(at: Speaker) -> None:
     for verb in ("GET", "PUT", "DELETE"):
         reply = at.exchange(verb, "/")
@@ -175,7 +175,7 @@ def batches_are_refused(at: Speaker) -> None:
         assert (_code(reply), reply.json["id"]) == (-32600, None)
 
 
-@D.line("V1-RPC-18", Level.SDK, "errors come with HTTP 200", ways=_RPC)
+@D.line("V1-RPC-18", Level.SDK, "errors have HTTP status 200", ways=_RPC)
 def errors_come_with_200(at: Speaker) -> None:
     replies = [*a2a_errors(at).values(), at.post(b"{"), at.post(b"[]"), at.post(_rpc("DoMagic"))]
     assert {reply.status for reply in replies} == {200}
@@ -186,7 +186,7 @@ def errors_come_with_200(at: Speaker) -> None:
 _TYPES = ("application/a2a+json", "application/json")
 
 
-@D.line("V1-REST-01", Level.MUST, "verbs and paths are those of the table", ways=_REST)
+@D.line("V1-REST-01", Level.MUST, "verbs and paths are as in the specification's table", ways=_REST)
 def paths_are_those_of_the_table(at: Speaker) -> None:
     assert state_of(at.task("echo")) == "COMPLETED"
     assert at.stream("echo").all()
@@ -202,7 +202,7 @@ def paths_are_those_of_the_table(at: Speaker) -> None:
         params = {key: value for key, value in members.items() if f"{{{key}}}" in name.path or name.verb == "POST"}
         reply = at.ask(name.method, params)
         assert reply.status not in (405, 501), name
-        # What is not offered says so; nothing says that there is no such path.
+        # Unsupported operations have their own error, so a 404 for the path is a failure.
         assert reply.status < 300 or reply.info["reason"] != "METHOD_NOT_FOUND", name
 
 
@@ -214,7 +214,9 @@ def the_media_type_is_its_own(at: Speaker) -> None:
     assert at.ask("GetTask", {"id": UNKNOWN}, Accept="*/*").media_type == _TYPES[0]
 
 
-@D.line("V1-REST-03", Level.CHOICE, "application/json is taken, and given to who sends it or asks for it", ways=_REST)
+@D.line(
+    "V1-REST-03", Level.CHOICE, "application/json is accepted, and returned if it was sent or requested", ways=_REST
+)
 def plain_json_is_mirrored(at: Speaker) -> None:
     sent, listed = at.ask("SendMessage", message("echo"), Content_Type=_TYPES[1]), at.ask("ListTasks", Accept=_TYPES[1])
     refused = at.ask("SendMessage", {}, Content_Type=_TYPES[1])
@@ -224,7 +226,7 @@ def plain_json_is_mirrored(at: Speaker) -> None:
     assert {reply.media_type for reply in (sent, listed, refused)} == {_TYPES[1]}
 
 
-@D.line("V1-REST-04", Level.MUST, "objects are bare, but the answer to a send", ways=_REST)
+@D.line("V1-REST-04", Level.MUST, "objects are bare, except in the response to a send", ways=_REST)
 def objects_are_bare(at: Speaker) -> None:
     sent = at.send("echo").json
     assert set(sent) == {"task"}
@@ -234,7 +236,7 @@ def objects_are_bare(at: Speaker) -> None:
     assert at.ask("CancelTask", {"id": at.begin(f"hold {new_name()}")["id"]}).json["status"]
 
 
-@D.line("V1-REST-05", Level.MUST, "an error says code, status and message; the code is HTTP's", ways=_REST)
+@D.line("V1-REST-05", Level.MUST, "an error has code, status and message; the code is the HTTP status", ways=_REST)
 def errors_are_objects(at: Speaker) -> None:
     for reply in a2a_errors(at).values():
         assert set(reply.json) == {"error"}
@@ -244,14 +246,14 @@ def errors_are_objects(at: Speaker) -> None:
         assert isinstance(reply.error["details"], list)
 
 
-@D.line("V1-REST-06", Level.MUST, "the details name reason and domain", ways=_REST)
+@D.line("V1-REST-06", Level.MUST, "the details have reason and domain", ways=_REST)
 def details_name_the_reason(at: Speaker) -> None:
     for reply in a2a_errors(at).values():
         assert reply.info["reason"].isupper()
         assert reply.info["domain"] == DOMAIN
 
 
-@D.line("V1-REST-07", Level.MUST, "the protocol's errors have its statuses", ways=_REST)
+@D.line("V1-REST-07", Level.MUST, "errors of the protocol have its statuses", ways=_REST)
 def errors_have_their_statuses(at: Speaker) -> None:
     for name, reply in a2a_errors(at).items():
         reply.refuses(name)
@@ -265,10 +267,10 @@ def events_are_bare(at: Speaker) -> None:
     assert all(len(event) == 1 and "jsonrpc" not in event for event in events)
 
 
-@D.line("V1-REST-09", Level.MUST, "a tenant may stand before each path", ways=_REST)
+@D.line("V1-REST-09", Level.MUST, "a tenant may precede each path", ways=_REST)
 def a_tenant_stands_before_the_path(at: Speaker) -> None:
     tenant = f"acme {new_name()}"
-    asked = at.request("SendMessage", message("tell"))
+    asked = at.request("SendMessage", message("report"))
     prefix = "/" + tenant.replace(" ", "%20")
     task = at.exchange("POST", prefix + asked.path, asked.body, asked.headers).result["task"]
     assert parts_of(task)[0]["data"]["tenant"] == tenant
@@ -276,7 +278,7 @@ def a_tenant_stands_before_the_path(at: Speaker) -> None:
     assert at.exchange("GET", prefix + got.path, b"", got.headers).result["id"] == task["id"]
 
 
-@D.line("V1-REST-10", Level.CHOICE, "a cancel or subscription may come without a body", ways=_REST)
+@D.line("V1-REST-10", Level.CHOICE, "a cancel or subscription may have no body", ways=_REST)
 def bodies_may_be_absent(at: Speaker) -> None:
     for body in (b"", b"{}", b"null"):
         gate = new_name()
@@ -288,7 +290,7 @@ def bodies_may_be_absent(at: Speaker) -> None:
         assert state_of(at.exchange("POST", asked.path, body, asked.headers).result) == "CANCELED"
 
 
-@D.line("V1-REST-11", Level.CHOICE, "unknown paths and wrong verbs are errors like all others", ways=_REST)
+@D.line("V1-REST-11", Level.CHOICE, "unknown paths and wrong verbs are answered with the error format", ways=_REST)
 def paths_and_verbs_are_refused(at: Speaker) -> None:
     headers = {"A2A-Version": "1.0"}
     unknown = at.exchange("GET", "/no/such/path/here", b"", headers)
@@ -312,7 +314,7 @@ def _query(at: Speaker, query: str) -> Reply:
     return at.exchange("GET", f"/tasks?{query}", b"", {"A2A-Version": "1.0"})
 
 
-@D.line("V1-QRY-01", Level.MUST, "names in queries are camelCase", ways=_REST)
+@D.line("V1-QRY-01", Level.MUST, "query names are camelCase", ways=_REST)
 def names_in_queries(at: Speaker) -> None:
     context = new_name()
     for _ in range(2):
@@ -321,7 +323,7 @@ def names_in_queries(at: Speaker) -> None:
     assert (len(page["tasks"]), page["totalSize"]) == (1, 2)
 
 
-@D.line("V1-QRY-02", Level.MUST, "flags, names, numbers, times and encoded text are read", ways=_REST)
+@D.line("V1-QRY-02", Level.MUST, "flags, enums, numbers, timestamps and encoded text are accepted", ways=_REST)
 def values_in_queries(at: Speaker) -> None:
     context = f"a/b c&d=\u00e9+{new_name()}"
     task = at.task("echo", contextId=context)
@@ -342,12 +344,12 @@ def values_in_queries(at: Speaker) -> None:
         assert all(("artifacts" in one) == (query == "includeArtifacts=true") for one in tasks)
 
 
-@D.line("V1-QRY-03", Level.SDK, "a value that does not fit is refused", ways=_REST)
+@D.line("V1-QRY-03", Level.SDK, "an invalid value is refused", ways=_REST)
 def bad_values_in_queries(at: Speaker) -> None:
     for query in ("pageSize=abc", "pageSize=1.5", "status=working", "includeArtifacts=yes", "statusTimestampAfter=now"):
         _query(at, query).refuses("InvalidParams")
 
 
-@D.line("V1-QRY-04", Level.SDK, "unknown names are passed over", ways=_REST)
+@D.line("V1-QRY-04", Level.SDK, "unknown names are ignored", ways=_REST)
 def unknown_names_in_queries(at: Speaker) -> None:
     assert "tasks" in _query(at, "foo=1&x-new=&pageSize=1").result

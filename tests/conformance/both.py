@@ -1,4 +1,4 @@
-"""Section H: two versions of the protocol at one endpoint."""
+"""Section H: both protocol versions at one endpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPEC = Path(__file__).parent.parent / "spec"
 
 
 def old(at: Speaker) -> Speaker:
-    """The same agent, spoken to in 0.3."""
+    """The same agent, called with 0.3."""
     return at.by(Way.RPC_03)
 
 
@@ -27,7 +27,7 @@ def no_version_is_0_3(at: Speaker) -> None:
         v03.assert_is_task(reply.result)
 
 
-@H.line("DUAL-02", Level.MUST, "a request of 1.0 is answered in 1.0 and nothing else")
+@H.line("DUAL-02", Level.MUST, "a request of 1.0 is answered purely in 1.0")
 def answers_of_1_0_are_pure(at: Speaker) -> None:
     results = [at.send("echo", {"data": [1]}).result, *at.stream("count 2").all(), at.ask("ListTasks").result]
     names = {name for name, _ in members(results)}
@@ -35,7 +35,7 @@ def answers_of_1_0_are_pure(at: Speaker) -> None:
     assert not {"kind", "final"} & names
 
 
-@H.line("DUAL-03", Level.MUST, "a task of one version is seen in the other")
+@H.line("DUAL-03", Level.MUST, "a task of one version is visible in the other")
 def tasks_are_seen_in_both(at: Speaker) -> None:
     there, here = v03.task(old(at), "count 3"), at.task("count 3")
     for id in (there["id"], here["id"]):
@@ -51,7 +51,7 @@ def tasks_are_seen_in_both(at: Speaker) -> None:
 
 
 def _said(event: dict[str, Any]) -> tuple[str, Any]:
-    """What an event of 1.0 says."""
+    """The content of a 1.0 event in a form that both versions share."""
     ((name, value),) = event.items()
     if name == "statusUpdate":
         return name, value["status"]["state"].removeprefix("TASK_STATE_").lower().replace("_", "-")
@@ -61,7 +61,7 @@ def _said(event: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _said_v03(event: dict[str, Any]) -> tuple[str, Any]:
-    """The same of an event of 0.3."""
+    """The content of a 0.3 event in the same form."""
     if event["kind"] == "status-update":
         return "statusUpdate", event["status"]["state"]
     if event["kind"] == "artifact-update":
@@ -69,8 +69,8 @@ def _said_v03(event: dict[str, Any]) -> tuple[str, Any]:
     return event["kind"], event["id"]
 
 
-@H.line("DUAL-04", Level.MUST, "streams of both versions tell the same in one order")
-def streams_tell_the_same(at: Speaker) -> None:
+@H.line("DUAL-04", Level.MUST, "streams of both versions have the same events in the same order")
+def both_versions_stream_the_same_events(at: Speaker) -> None:
     gate = new_name()
     id = at.begin(f"ticks {gate} 3")["id"]
     at.until(id, "WORKING")
@@ -89,7 +89,7 @@ def _try(at: Speaker, method: str, params: Any, version: str | None) -> Reply:
     return at.post(body, A2A_Version=version)
 
 
-@H.line("DUAL-05", Level.CHOICE, "a method under the header of another version is refused")
+@H.line("DUAL-05", Level.CHOICE, "a method that contradicts the version header is refused")
 def contradictions_are_refused(at: Speaker) -> None:
     for version in (None, "", "0.3", "0.3.1"):
         assert _try(at, "message/send", message_v03("echo"), version).result["kind"] == "task"
@@ -104,7 +104,7 @@ def contradictions_are_refused(at: Speaker) -> None:
         assert v03.code(_try(at, "DoMagic", {}, version)) == -32601
 
 
-@H.line("DUAL-07", Level.CHOICE, "one card for both versions, and the pure form for who names one")
+@H.line("DUAL-07", Level.CHOICE, "one card for both versions, and the form of one version if it is named")
 def one_card_serves_both(at: Speaker) -> None:
     reply = at.exchange("GET", v03.CARD_PATH)
     both, new, first = reply.json, card(at), v03.card(at, **{"A2A-Version": "0.3"})
@@ -118,7 +118,7 @@ def one_card_serves_both(at: Speaker) -> None:
     assert "supportedInterfaces" not in v03.card(at.on("old"))
 
 
-@H.line("DUAL-08", Level.CHOICE, "data that is no object is wrapped for 0.3, and unwrapped from it")
+@H.line("DUAL-08", Level.CHOICE, "data that is not an object is wrapped for 0.3, and unwrapped when received from it")
 def other_data_is_wrapped(at: Speaker) -> None:
     for value in ([1, 2], "text", 7, None, True):
         made = at.task("echo", {"data": value})
@@ -129,7 +129,7 @@ def other_data_is_wrapped(at: Speaker) -> None:
         assert at.get(back["id"])["artifacts"][0]["parts"] == [{"data": value}]
 
 
-@H.line("DUAL-11", Level.MUST, "what 0.3 sends comes back to it as it was")
+@H.line("DUAL-11", Level.MUST, "content sent in 0.3 is returned unchanged")
 def what_0_3_sends_comes_back(at: Speaker) -> None:
     for name in ("message-user-full", "message-user-minimal"):
         sent = json.loads((_SPEC / f"v0_3-{name}.json").read_text())

@@ -1,6 +1,6 @@
-"""Tools that break the library: between its endpoint and its handler, on its wire, in its client, or inside of it.
+"""Tools that introduce defects: between endpoint and handler, on the wire, in the client, or inside the library.
 
-What is broken with them stands in `tests.conformance.variants`. They know nothing of the checks.
+`tests.conformance.variants` applies them. They are independent of the checks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Change = Callable[[Any], Any]
 
 
 def deep(change: Change) -> Change:
-    """A change of every object in a JSON value, the inner ones first."""
+    """Change every object in a JSON value, the innermost first."""
 
     def walk(value: Any) -> Any:
         if isinstance(value, dict):
@@ -35,7 +35,7 @@ def deep(change: Change) -> Change:
 
 
 def leaves(change: Change) -> Change:
-    """A change of everything in a JSON value that is neither an object nor an array."""
+    """Change every value in a JSON value that is neither an object nor an array."""
 
     def walk(value: Any) -> Any:
         if isinstance(value, dict):
@@ -46,7 +46,7 @@ def leaves(change: Change) -> Change:
 
 
 def result_of(change: Change) -> Change:
-    """A change of what an answer or an event carries, in the envelope of JSON-RPC or without one."""
+    """Change the result of a response or event, with or without the envelope of JSON-RPC."""
 
     def within(value: Any) -> Any:
         if isinstance(value, dict) and "jsonrpc" in value:
@@ -61,7 +61,7 @@ def result_of(change: Change) -> Change:
 
 @dataclass
 class Answer:
-    """A whole answer before it goes out, to be changed."""
+    """A complete response before it is sent; variants change it."""
 
     environ: dict[str, Any]
     status: int
@@ -70,7 +70,7 @@ class Answer:
 
     @property
     def value(self) -> Any:
-        """The JSON; None where there is none."""
+        """The JSON of the body, or None."""
         return _read(self.body)
 
     @value.setter
@@ -79,19 +79,19 @@ class Answer:
 
     @property
     def error(self) -> dict[str, Any] | None:
-        """The error that it tells."""
+        """The error of the answer."""
         value = self.value
         error = value.get("error") if isinstance(value, dict) else None
         return error if isinstance(error, dict) else None
 
     @property
     def is_card(self) -> bool:
-        """It is the public card."""
+        """Whether it is the public card."""
         return "/.well-known/agent" in self.environ["PATH_INFO"]
 
 
 def answering(change: Callable[[Answer], None]) -> Callable[[A2AApp], Any]:
-    """For `Variant.wsgi`: every answer but streams is changed."""
+    """For `Variant.wsgi`: change every response except streams."""
 
     def wsgi(app: A2AApp) -> Any:
         def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -99,13 +99,13 @@ def answering(change: Callable[[Answer], None]) -> Callable[[A2AApp], Any]:
             if head[1].get("Content-Type", "").startswith("text/event-stream"):
                 start_response(head[0], list(head[1]))
                 return chunks
-            told = Answer(environ, int(head[0][:3]), head[1], b"".join(chunks))
+            answer = Answer(environ, int(head[0][:3]), head[1], b"".join(chunks))
             _close(chunks)
-            change(told)
-            if "Content-Length" in told.headers:
-                told.headers["Content-Length"] = str(len(told.body))
-            start_response(f"{told.status} Changed", list(told.headers))
-            return [told.body]
+            change(answer)
+            if "Content-Length" in answer.headers:
+                answer.headers["Content-Length"] = str(len(answer.body))
+            start_response(f"{answer.status} Changed", list(answer.headers))
+            return [answer.body]
 
         return answer
 
@@ -124,7 +124,7 @@ def _close(chunks: Iterable[bytes]) -> None:
 
 
 class _Rewritten:
-    """The chunks of an answer, each changed."""
+    """Change each chunk of a response."""
 
     def __init__(self, chunks: Iterable[bytes], change: Callable[[bytes], bytes]) -> None:
         self._chunks = chunks
@@ -138,7 +138,7 @@ class _Rewritten:
 
 
 def streaming(change: Callable[[bytes], bytes]) -> Callable[[A2AApp], Any]:
-    """For `Variant.wsgi`: every chunk of a stream is changed. A chunk holds whole frames."""
+    """For `Variant.wsgi`: change every chunk of a stream. A chunk consists of whole frames."""
 
     def wsgi(app: A2AApp) -> Any:
         def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -152,8 +152,8 @@ def streaming(change: Callable[[bytes], bytes]) -> Callable[[A2AApp], Any]:
     return wsgi
 
 
-def telling(change: Change) -> Callable[[A2AApp], Any]:
-    """For `Variant.wsgi`: the JSON of every answer and of every event is changed."""
+def changing_json(change: Change) -> Callable[[A2AApp], Any]:
+    """For `Variant.wsgi`: change the JSON of every response and every event."""
 
     def whole(answer: Answer) -> None:
         if (value := answer.value) is not None:
@@ -163,7 +163,7 @@ def telling(change: Change) -> Callable[[A2AApp], Any]:
 
 
 def events(change: Change) -> Callable[[bytes], bytes]:
-    """For `streaming`: a change of the JSON of each event. What becomes None is left out."""
+    """For `streaming`: change the JSON of each event; None drops it."""
 
     def chunk(data: bytes) -> bytes:
         return b"".join(_event(block, change) for block in data.split(b"\n\n") if block)
@@ -185,14 +185,14 @@ def _event(block: bytes, change: Change) -> bytes:
 
 @dataclass
 class Asked:
-    """A request before it is read, to be changed."""
+    """A request before it is parsed; variants change it."""
 
     environ: dict[str, Any]
     body: bytes
 
     @property
     def value(self) -> Any:
-        """The JSON; None where there is none."""
+        """The JSON of the body, or None."""
         return _read(self.body)
 
     @value.setter
@@ -209,14 +209,14 @@ class Asked:
 
     @property
     def params(self) -> dict[str, Any]:
-        """The params, wherever they stand in a body; empty where there are none."""
+        """The params of the request; empty if it has none."""
         value = self.value
         if isinstance(value, dict) and "jsonrpc" in value:
             value = value.get("params")
         return value if isinstance(value, dict) else {}
 
     def is_for(self, method: str, path: str) -> bool:
-        """It asks for the method of JSON-RPC, or for a path of HTTP+JSON that ends so."""
+        """Whether it calls this JSON-RPC method, or an HTTP+JSON path with this end."""
         value = self.value
         if isinstance(value, dict) and "jsonrpc" in value:
             return bool(value.get("method") == method)
@@ -224,7 +224,7 @@ class Asked:
 
 
 def asking(change: Callable[[Asked], None]) -> Callable[[A2AApp], Any]:
-    """For `Variant.wsgi`: every request is changed before it is read."""
+    """For `Variant.wsgi`: change every request before it is parsed."""
 
     def wsgi(app: A2AApp) -> Any:
         def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -242,7 +242,7 @@ def asking(change: Callable[[Asked], None]) -> Callable[[A2AApp], Any]:
 
 
 def asking_with(change: Change) -> Callable[[A2AApp], Any]:
-    """For `Variant.wsgi`: the JSON of every request is changed."""
+    """For `Variant.wsgi`: change the JSON of every request."""
 
     def whole(asked: Asked) -> None:
         if (value := asked.value) is not None:
@@ -252,7 +252,7 @@ def asking_with(change: Change) -> Callable[[A2AApp], Any]:
 
 
 def in_parameters(name: str, change: Change) -> Callable[[A2AApp], Any]:
-    """For `Variant.wsgi`: a parameter is changed wherever it stands, in a body at any depth or in the query; None drops it."""
+    """For `Variant.wsgi`: change a parameter in the query, or at any depth of a body; None drops it."""
 
     def one(members: dict[str, Any]) -> dict[str, Any]:
         if name not in members:
@@ -287,7 +287,7 @@ def _written(value: Any) -> bytes:
 
 
 def calling(fault: Callable[[Endpoint, Call], Any]) -> Callable[..., A2AApp]:
-    """For `Variant.app`: every call is answered with what `fault` makes of it."""
+    """For `Variant.app`: replace every call by `fault(endpoint, call)`."""
 
     def app(agent: Any, **options: Any) -> A2AApp:
         def around(endpoint: Endpoint) -> Endpoint:
@@ -299,7 +299,7 @@ def calling(fault: Callable[[Endpoint, Call], Any]) -> Callable[..., A2AApp]:
 
 
 def with_requests(change: Callable[[Any], Any], *operations: Operation) -> Callable[..., A2AApp]:
-    """For `Variant.app`: the requests of these operations are changed."""
+    """For `Variant.app`: change the requests of these operations."""
 
     def fault(endpoint: Endpoint, call: Call) -> Any:
         return endpoint(replace(call, request=change(call.request)) if call.operation in operations else call)
@@ -308,7 +308,7 @@ def with_requests(change: Callable[[Any], Any], *operations: Operation) -> Calla
 
 
 def with_results(change: Callable[[Any], Any], *operations: Operation) -> Callable[..., A2AApp]:
-    """For `Variant.app`: the results of these operations are changed."""
+    """For `Variant.app`: change the results of these operations."""
 
     def fault(endpoint: Endpoint, call: Call) -> Any:
         result = endpoint(call)
@@ -318,7 +318,7 @@ def with_results(change: Callable[[Any], Any], *operations: Operation) -> Callab
 
 
 def forgiving(error: type[Exception], instead: Callable[[Endpoint, Call], Any], *operations: Operation) -> Any:
-    """For `Variant.app`: where one of these operations is refused with `error`, something else is done instead."""
+    """For `Variant.app`: replace the error `error` of these operations by another outcome."""
 
     def fault(endpoint: Endpoint, call: Call) -> Any:
         try:
@@ -332,7 +332,7 @@ def forgiving(error: type[Exception], instead: Callable[[Endpoint, Call], Any], 
 
 
 class Stream:
-    """A stream of a server that is another's, but for what a subclass says."""
+    """A stream that delegates to a server's stream; subclasses change it."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -346,7 +346,7 @@ class Stream:
         return items if items is None else [new for item in items for new in self.items(item)]
 
     def items(self, item: StreamItem) -> list[StreamItem]:
-        """What is told in place of an item."""
+        """The replacement of an item."""
         return [item]
 
     def __iter__(self) -> Iterator[StreamItem]:
@@ -358,7 +358,7 @@ class Stream:
 
 
 def with_streams(cls: Callable[[Any], Any], *operations: Operation) -> Callable[..., A2AApp]:
-    """For `Variant.app`: the streams of these operations (none: of all) are put into another one."""
+    """For `Variant.app`: wrap the streams of these operations (of all, if none is named)."""
 
     def fault(endpoint: Endpoint, call: Call) -> Any:
         result = endpoint(call)
@@ -370,7 +370,7 @@ def with_streams(cls: Callable[[Any], Any], *operations: Operation) -> Callable[
 
 
 def dropping(unwanted: Callable[[Any], bool]) -> type[Stream]:
-    """For `with_streams`: events are swallowed."""
+    """For `with_streams`: drop events."""
 
     class Dropping(Stream):
         def items(self, item: StreamItem) -> list[StreamItem]:
@@ -383,7 +383,7 @@ def dropping(unwanted: Callable[[Any], bool]) -> type[Stream]:
 
 
 def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[object]]:
-    """For `Variant.inside`: an attribute of the library is what `make` makes of it. `owner` may be the name of a module."""
+    """For `Variant.inside`: replace an attribute of the library by the result of `make`. `owner` may be the name of a module."""
     if isinstance(owner, str):
         return lambda: patch(f"{owner}.{name}", make(_attribute(owner, name)))
     return lambda: patch.object(owner, name, make(getattr(owner, name)))
@@ -394,7 +394,7 @@ def _attribute(module: str, name: str) -> Any:
 
 
 def posting(change: Callable[[dict[str, Any]], None]) -> Callable[..., Client]:
-    """For `Variant.client`: the arguments of every request (`method`, `url`, `headers`, `data` …) are changed."""
+    """For `Variant.client`: change the arguments of every request (`method`, `url`, `headers`, `data` …)."""
 
     class Session(requests.Session):
         def request(self, method: Any, url: Any, **options: Any) -> Any:
@@ -409,7 +409,7 @@ def posting(change: Callable[[dict[str, Any]], None]) -> Callable[..., Client]:
 
 
 def around_calls(fault: Callable[[Endpoint, Call], Any]) -> Callable[..., Client]:
-    """For `Variant.client`: every call is made as `fault` makes it."""
+    """For `Variant.client`: replace every call by `fault`."""
 
     def client(target: Any, **options: Any) -> Client:
         def around(endpoint: Endpoint) -> Endpoint:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import StreamInterruptedError, Task, TaskState
+from a2a_sync import Task, TaskState
 from a2a_sync import errors as e
+from a2a_sync.errors import StreamInterruptedError
 from tests.client.peer import Asked, Line, Script
 from tests.conformance.clients import BINDINGS, refused
 from tests.conformance.stage import chunk, enveloped, operation_of, raw, staged, status, stream, task
@@ -23,7 +24,7 @@ def _frames(*results: Any) -> list[str]:
     return [json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}, ensure_ascii=False) for result in results]
 
 
-@F.line("V1-CSTR-01", Level.MUST, "a stream is read in every form that the standard allows, however it is cut")
+@F.line("V1-CSTR-01", Level.MUST, "a stream is parsed in every form that the SSE standard allows, at any fragmentation")
 def streams_are_read_in_every_form(lab: Lab) -> None:
     first, second, third = _frames({"task": task("WORKING")}, chunk("\u00e9\U0001f355"), status("COMPLETED"))
     head, comma, tail = second.partition(", ")
@@ -53,7 +54,7 @@ def streams_are_read_in_every_form(lab: Lab) -> None:
                 assert (events.task.text, events.task.state) == ("\u00e9\U0001f355", TaskState.COMPLETED)
 
 
-@F.line("V1-CSTR-02", Level.SDK, "an error in place of a stream, or within it, is raised")
+@F.line("V1-CSTR-02", Level.SDK, "an error instead of a stream, or within it, is raised")
 def errors_of_streams_are_raised(lab: Lab) -> None:
     no = refused(-32004, "UNSUPPORTED_OPERATION", 400)
     for binding in BINDINGS:
@@ -95,7 +96,7 @@ def _cut_by_an_error(named: str) -> Script:
     return script
 
 
-@F.line("V1-CSTR-03", Level.MUST, "pieces of artifacts are appended, or put in place of what there was")
+@F.line("V1-CSTR-03", Level.MUST, "chunks of artifacts are appended or replace the previous content")
 def pieces_are_put_together(lab: Lab) -> None:
     events = [
         {"task": task("WORKING")},
@@ -113,7 +114,7 @@ def pieces_are_put_together(lab: Lab) -> None:
             assert [artifact.text for artifact in sent.artifacts] == ["abc", "new"]
 
 
-@F.line("V1-CSTR-04", Level.SHOULD, "a stream that breaks is taken up again")
+@F.line("V1-CSTR-04", Level.SHOULD, "a broken stream is resumed")
 def broken_streams_are_taken_up(lab: Lab) -> None:
     for binding in BINDINGS:
         parts = {
@@ -138,7 +139,7 @@ def _artifact(text: str) -> dict[str, Any]:
     return {"artifactId": "a-1", "parts": [{"text": text}]}
 
 
-@F.line("V1-CSTR-05", Level.MUST, "a task at the end of a stream is fine, and so is an end at a question")
+@F.line("V1-CSTR-05", Level.MUST, "a stream may end with a task, or with a question")
 def ends_of_streams_are_understood(lab: Lab) -> None:
     whole = {"task": task("COMPLETED", artifacts=[_artifact("a")])}
     for events, state in (
@@ -151,6 +152,6 @@ def ends_of_streams_are_understood(lab: Lab) -> None:
                 list(stream_of_task)
             assert stream_of_task.task is not None
             assert stream_of_task.task.state is state
-            # Only the stored task may be asked for, where the stream had no answer.
+            # If the stream had no response, the client may request only the stored task.
             assert stage.operations[0] == "SendStreamingMessage"
             assert set(stage.operations[1:]) <= {"GetTask"}

@@ -1,4 +1,4 @@
-"""Section F: the client, against agents that are played by a script."""
+"""Section F: the client, against scripted agents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BINDINGS = (RPC, REST)
 
 
 def call_everything(client: Client, *, version: str = "1.0") -> None:
-    """Every operation once, streams read to their ends."""
+    """Call every operation once, and read streams to their end."""
     client.send("hi", return_immediately=True)
     client.send("hi")
     client.get_task("t-1")
@@ -49,7 +49,7 @@ def call_everything(client: Client, *, version: str = "1.0") -> None:
 # -- versions -----------------------------------------------------------------------------------------------------------
 
 
-@F.line("V1-CVER-01", Level.MUST, "every request names its version, streams and the extended card too")
+@F.line("V1-CVER-01", Level.MUST, "every request has its version, including streams and the extended card")
 def every_request_names_its_version(lab: Lab) -> None:
     for binding in BINDINGS:
         with staged(binding) as stage, lab.client(stage.url) as client:
@@ -58,7 +58,7 @@ def every_request_names_its_version(lab: Lab) -> None:
             assert {asked.headers.get("a2a-version") for asked in stage.server.asked} == {"1.0"}
 
 
-@F.line("V1-CVER-02", Level.MUST, "that of the interface it uses")
+@F.line("V1-CVER-02", Level.MUST, "the version is that of the selected interface")
 def the_version_is_that_of_the_interface(lab: Lab) -> None:
     for binding, version in ((RPC, "1.0"), (RPC_03, "0.3"), (("JSONRPC", "1.0.2"), "1.0")):
         with staged(binding) as stage, lab.client(stage.url) as client:
@@ -66,7 +66,7 @@ def the_version_is_that_of_the_interface(lab: Lab) -> None:
             assert [asked.headers.get("a2a-version") for asked in stage.asked] == [version]
 
 
-@F.line("V1-CVER-03", Level.MUST, "the user may choose version and binding")
+@F.line("V1-CVER-03", Level.MUST, "the user may select version and binding")
 def the_user_may_choose(lab: Lab) -> None:
     with staged(RPC, REST, RPC_03) as stage:
         for options, wanted in (
@@ -82,7 +82,7 @@ def the_user_may_choose(lab: Lab) -> None:
 
 
 def refused(code: int, reason: str, http: int = 200) -> Script:
-    """Answers with an error, in the request's binding."""
+    """Answer with an error in the request's binding."""
 
     def script(asked: Asked, line: Line) -> None:
         details = [{"@type": ERROR_INFO, "reason": reason, "domain": "a2a-protocol.org"}] if reason else []
@@ -96,7 +96,7 @@ def refused(code: int, reason: str, http: int = 200) -> Script:
     return script
 
 
-@F.line("V1-CVER-04", Level.SHOULD_NOT, "there is no silent way back to an older version")
+@F.line("V1-CVER-04", Level.SHOULD_NOT, "the client does not fall back to an older version silently")
 def there_is_no_way_back(lab: Lab) -> None:
     no = refused(-32009, "VERSION_NOT_SUPPORTED")
     with staged(RPC, RPC_03, parts={"GetTask": no}) as stage, lab.client(stage.url) as client:
@@ -108,7 +108,7 @@ def there_is_no_way_back(lab: Lab) -> None:
 # -- interfaces ---------------------------------------------------------------------------------------------------------
 
 
-@F.line("V1-CSEL-01", Level.MUST, "the first interface that is spoken is used, at its own address")
+@F.line("V1-CSEL-01", Level.MUST, "the first supported interface is used, at its own URL")
 def the_first_interface_is_used(lab: Lab) -> None:
     with staged() as stage:
         grpc = {"url": "grpc://unused.example:1", "protocolBinding": "GRPC", "protocolVersion": "1.0"}
@@ -120,7 +120,7 @@ def the_first_interface_is_used(lab: Lab) -> None:
         assert [asked.path for asked in stage.asked] == ["/there/tasks/t-1"]
 
 
-@F.line("V1-CSEL-02", Level.MUST, "its tenant is in every request, and nowhere else")
+@F.line("V1-CSEL-02", Level.MUST, "its tenant is in every request, and in no other place")
 def the_tenant_is_in_every_request(lab: Lab) -> None:
     tenant = "ACME gmbh/1"
     for binding in BINDINGS:
@@ -137,7 +137,7 @@ def the_tenant_is_in_every_request(lab: Lab) -> None:
             assert not [params for params in said(stage.asked) if "tenant" in params]
 
 
-@F.line("V1-CSEL-04", Level.MUST, "bindings that nobody knows are passed over")
+@F.line("V1-CSEL-04", Level.MUST, "unknown bindings are ignored")
 def unknown_bindings_are_passed_over(lab: Lab) -> None:
     with staged(("https://example.com/bindings/pigeon", "1.0"), ("JSONRPC", "7.0"), RPC) as stage:
         with lab.client(stage.url) as client:
@@ -148,7 +148,7 @@ def unknown_bindings_are_passed_over(lab: Lab) -> None:
 # -- cards --------------------------------------------------------------------------------------------------------------
 
 
-@F.line("V1-CCARD-01", Level.SHOULD, "cards are kept and asked for anew as their headers say")
+@F.line("V1-CCARD-01", Level.SHOULD, "cards are cached and revalidated as their headers say")
 def cards_are_kept_as_their_headers_say(lab: Lab) -> None:
     seen: list[str | None] = []
 
@@ -171,7 +171,7 @@ def cards_are_kept_as_their_headers_say(lab: Lab) -> None:
     with staged() as stage, lab.client(stage.url) as client:
         stage.parts[CARD_PATH] = dated(stage.card, Age="300")
         client.get_task("t-1")
-        # No card is asked for more often than each second.
+        # A card is requested at most once per second.
         threading.Event().wait(1.1)
         client.get_task("t-1")
         client.get_task("t-1")
@@ -179,7 +179,7 @@ def cards_are_kept_as_their_headers_say(lab: Lab) -> None:
         assert len(stage.asked) == 3
 
 
-@F.line("V1-CCARD-02", Level.SHOULD, "the extended card takes the place of the public one")
+@F.line("V1-CCARD-02", Level.SHOULD, "the extended card replaces the public one")
 def the_extended_card_takes_the_place(lab: Lab) -> None:
     with staged() as stage:
         stage.parts["GetExtendedAgentCard"] = card(f"{stage.url}/inner", offered(*RPC), description="For friends")
@@ -191,7 +191,7 @@ def the_extended_card_takes_the_place(lab: Lab) -> None:
         assert [asked.path for asked in stage.asked] == ["/api", "/inner"]
 
 
-@F.line("V1-CCARD-05", Level.SHOULD, "what the card does not offer is not asked for")
+@F.line("V1-CCARD-05", Level.SHOULD, "features that the card does not declare are not requested")
 def what_is_not_offered_is_not_asked_for(lab: Lab) -> None:
     with staged(capabilities={}) as stage, lab.client(stage.url) as client:
         assert isinstance(client.send("hi"), Task)
@@ -202,7 +202,7 @@ def what_is_not_offered_is_not_asked_for(lab: Lab) -> None:
         assert set(stage.operations) == {"SendMessage"}
 
 
-@F.line("V1-CCARD-06", Level.SHOULD, "unknown members of cards and answers are passed over")
+@F.line("V1-CCARD-06", Level.SHOULD, "unknown members of cards and responses are ignored")
 def unknown_members_are_passed_over(lab: Lab) -> None:
     known = task("COMPLETED", artifacts=[{"artifactId": "a", "parts": [{"text": "x", "new": 1}], "new": {}}], new=[])
     with staged(parts={"GetTask": known}, colour="red", kind="card") as stage:
@@ -237,7 +237,7 @@ def _raised(lab: Lab, binding: tuple[str, str], script: Script) -> type[BaseExce
         return caught.type
 
 
-@F.line("V1-CERR-01", Level.SHOULD, "errors are raised as what they are, whatever the release's statuses")
+@F.line("V1-CERR-01", Level.SHOULD, "errors are raised by type, for the statuses of any release")
 def errors_are_raised_as_what_they_are(lab: Lab) -> None:
     for name, cls in _CLASSES.items():
         wanted = REFUSALS[name]
@@ -248,13 +248,13 @@ def errors_are_raised_as_what_they_are(lab: Lab) -> None:
                 assert _raised(lab, REST, refused(0, wanted.reason, http)) is cls, (name, http)
 
 
-@F.line("V1-CERR-02", Level.SDK, "an error of JSON-RPC is one under any HTTP status")
+@F.line("V1-CERR-02", Level.SDK, "a JSON-RPC error is recognised with any HTTP status")
 def errors_are_read_under_any_status(lab: Lab) -> None:
     for http in (200, 400, 404, 500):
         assert _raised(lab, RPC, refused(-32001, "TASK_NOT_FOUND", http)) is e.TaskNotFoundError
 
 
-@F.line("V1-CERR-03", Level.MUST, "credentials are in headers, where the card says, and nowhere else")
+@F.line("V1-CERR-03", Level.MUST, "credentials are sent in headers, as the card declares, and nowhere else")
 def credentials_are_in_headers(lab: Lab) -> None:
     for binding in BINDINGS:
         with staged(binding) as stage, lab.client(stage.url, auth="very-secret-token") as client:
@@ -269,7 +269,7 @@ def credentials_are_in_headers(lab: Lab) -> None:
 # -- requests -----------------------------------------------------------------------------------------------------------
 
 
-@F.line("V1-CLIST-01", Level.MUST, "a list ends where there is no further token")
+@F.line("V1-CLIST-01", Level.MUST, "a list ends without a next page token")
 def lists_end(lab: Lab) -> None:
     def page(token: str | None, *tasks: Any) -> Callable[[Asked, Line], None]:
         members = {
@@ -282,14 +282,14 @@ def lists_end(lab: Lab) -> None:
 
     for binding in BINDINGS:
         for last in ("", None):
-            # A page may be empty and not the last one.
+            # A page may be empty without being the last one.
             script = steps(page("p-2", task()), page("p-3"), page(last, task()))
             with staged(binding, parts={"ListTasks": script}) as stage, lab.client(stage.url) as client:
                 assert len(list(client.iter_tasks(page_size=1))) == 2
                 assert stage.operations == ["ListTasks"] * 3
 
 
-@F.line("V1-CMSG-01", Level.SHOULD_NOT, "no context is made up; each message has an id of its own")
+@F.line("V1-CMSG-01", Level.SHOULD_NOT, "no context id is generated; each message has a unique id")
 def messages_have_ids(lab: Lab) -> None:
     with staged() as stage, lab.client(stage.url) as client:
         for _ in range(3):
@@ -323,7 +323,7 @@ def messages_are_well_formed(lab: Lab) -> None:
             }
 
 
-@F.line("V1-CMSG-03", Level.SHOULD, "extensions that are wanted are named")
+@F.line("V1-CMSG-03", Level.SHOULD, "requested extensions are listed")
 def extensions_are_named(lab: Lab) -> None:
     uris = ["https://example.com/a/v1", "https://example.com/b/v1"]
     for binding in BINDINGS:
@@ -333,7 +333,7 @@ def extensions_are_named(lab: Lab) -> None:
             assert {re.sub(r"\s", "", value) for value in named} == {",".join(uris)}
 
 
-@F.line("V1-CREST-01", Level.MUST, "paths and queries are encoded, names in them camelCase")
+@F.line("V1-CREST-01", Level.MUST, "paths and queries are encoded, with camelCase names")
 def paths_are_encoded(lab: Lab) -> None:
     with staged(REST) as stage, lab.client(stage.url) as client:
         client.get_task("a/b c?d#\u00e9", history_length=3)
@@ -350,7 +350,7 @@ def paths_are_encoded(lab: Lab) -> None:
     ]
 
 
-@F.line("V1-CREST-02", Level.SDK, "200, 201 and 204 are fine, and so are both media types")
+@F.line("V1-CREST-02", Level.SDK, "statuses 200, 201 and 204 and both media types are accepted")
 def answers_are_read_leniently(lab: Lab) -> None:
     for media_type in ("application/json", "application/a2a+json", "application/a2a+json; charset=utf-8"):
         for code in (200, 201):

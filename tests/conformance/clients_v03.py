@@ -46,7 +46,7 @@ def _at(stage: Stage, **members: Any) -> Stage:
     return stage
 
 
-@G.line("V03-C-01", Level.MUST, "the client reads a card of 0.3 and takes a transport that it speaks", ways=_CLIENT)
+@G.line("V03-C-01", Level.MUST, "the client reads a card of 0.3 and selects a supported transport", ways=_CLIENT)
 def a_transport_is_chosen(lab: Lab) -> None:
     with staged() as stage:
         main = f"{stage.url}/main"
@@ -91,7 +91,7 @@ def _refusing(number: int) -> Any:
     return lambda asked, line: line.error(number)
 
 
-@G.line("V03-C-04", Level.MUST, "a stream ends at its final event, or where it ends", ways=_CLIENT)
+@G.line("V03-C-04", Level.MUST, "a stream ends with its final event, or with the connection", ways=_CLIENT)
 def streams_end(lab: Lab) -> None:
     held, left = threading.Event(), []
 
@@ -116,15 +116,15 @@ def streams_end(lab: Lab) -> None:
                 assert len(list(events)) == 2
             assert events.task is not None
             assert events.task.state is state
-            # The client has not waited for the agent.
+            # The client has not waited for the agent's cancel.
             assert False not in left
             held.set()
-            # Only the stored task may be asked for, where the stream had no answer.
+            # If the stream had no response, the client may request only the stored task.
             assert stage.operations[0] == "SendStreamingMessage"
             assert set(stage.operations[1:]) <= {"GetTask"}
 
 
-@G.line("V03-C-05", Level.CHOICE, "older agents are understood too", ways=_CLIENT)
+@G.line("V03-C-05", Level.CHOICE, "agents with older cards are supported", ways=_CLIENT)
 def older_agents_are_understood(lab: Lab) -> None:
     artifact = {"artifactId": "a-1", "parts": [{"text": "x"}]}
     without_kinds = {"id": "t-1", "contextId": "c-1", "status": {"state": "completed"}, "artifacts": [artifact]}

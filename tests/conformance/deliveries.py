@@ -1,4 +1,4 @@
-"""Section C, fourth part: what webhooks are told; in 0.3 and where both versions meet as well."""
+"""Section C, fourth part: notifications, also in 0.3 and with both versions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _CREATE = "CreateTaskPushNotificationConfig"
 _EVENTS = {"task", "message", "statusUpdate", "artifactUpdate"}
 
 
-def _told(at: Speaker, receiver: Receiver, text: str, **config: Any) -> dict[str, Any]:
-    """A task whose webhook is `receiver`, from its beginning."""
+def _task_with_webhook(at: Speaker, receiver: Receiver, text: str, **config: Any) -> dict[str, Any]:
+    """Create a task with `receiver` as its webhook."""
     configuration = {"taskPushNotificationConfig": {"url": receiver.url, **config}}
     return at.on("near").task(text, configuration=configuration)
 
 
-@C.line("V1-PUSHD-01", Level.MUST, "each webhook gets at least one request")
-def each_webhook_is_told(at: Speaker) -> None:
+@C.line("V1-PUSHD-01", Level.MUST, "each webhook is called at least once per event")
+def each_webhook_is_called(at: Speaker) -> None:
     with receiving() as first, receiving() as second:
         near = at.on("near")
         gate = new_name()
@@ -37,45 +37,45 @@ def each_webhook_is_told(at: Speaker) -> None:
             assert receiver.await_end()
 
 
-@C.line("V1-PUSHD-02", Level.MUST, "with the credentials it asked for")
+@C.line("V1-PUSHD-02", Level.MUST, "a call has the credentials of the configuration")
 def webhooks_get_their_credentials(at: Speaker) -> None:
     for scheme in ("Bearer", "Basic", "Custom"):
         with receiving() as receiver:
-            _told(at, receiver, "echo", authentication={"scheme": scheme, "credentials": "abc.def=="})
+            _task_with_webhook(at, receiver, "echo", authentication={"scheme": scheme, "credentials": "abc.def=="})
             headers = {post.headers.get("authorization") for post in receiver.await_end()}
             assert headers == {f"{scheme} abc.def=="}
 
 
-@C.line("V1-PUSHD-03", Level.MUST, "whose body is an event with one member")
+@C.line("V1-PUSHD-03", Level.MUST, "the body is an event with one member")
 def bodies_are_events(at: Speaker) -> None:
     with receiving() as receiver:
-        task = _told(at, receiver, "number 3")
+        task = _task_with_webhook(at, receiver, "number 3")
         bodies = [post.body for post in receiver.await_end()]
     assert all(len(body) == 1 and set(body) <= _EVENTS for body in bodies)
     ids = {(body.get("task") or {}).get("id") or next(iter(body.values()))["taskId"] for body in bodies}
     assert ids == {task["id"]}
 
 
-@C.line("V1-PUSHD-04", Level.MUST, "of the type application/a2a+json")
+@C.line("V1-PUSHD-04", Level.MUST, "the media type is application/a2a+json")
 def bodies_have_their_type(at: Speaker) -> None:
     with receiving() as receiver:
-        _told(at, receiver, "echo")
+        _task_with_webhook(at, receiver, "echo")
         types = {post.headers["content-type"].partition(";")[0] for post in receiver.await_end()}
     assert types == {"application/a2a+json"}
 
 
-@C.line("V1-PUSHD-05", Level.SHOULD, "sent again after a pause when it was not taken")
+@C.line("V1-PUSHD-05", Level.SHOULD, "a failed call is retried with a backoff")
 def what_was_not_taken_is_sent_again(at: Speaker) -> None:
     moments: list[float] = []
 
     def failing(line: Line) -> None:
-        # The pause cannot begin before this answer.
+        # The backoff starts with this response.
         moments.append(time.monotonic())
         refused(500)(line)
 
     with receiving() as receiver:
         receiver.plan(failing, failing, lambda line: (moments.append(time.monotonic()), taken(line))[1])
-        _told(at, receiver, "echo")
+        _task_with_webhook(at, receiver, "echo")
         first, second, third = receiver.await_count(3, tried=True)[:3]
         assert first.body == second.body == third.body
         receiver.await_end()
@@ -84,8 +84,8 @@ def what_was_not_taken_is_sent_again(at: Speaker) -> None:
     assert min(pauses) > 0.05
 
 
-@C.line("V1-PUSHD-06", Level.SHOULD, "one that does not answer holds nobody up")
-def who_hangs_holds_nobody_up(at: Speaker) -> None:
+@C.line("V1-PUSHD-06", Level.SHOULD, "a webhook that does not answer delays no other")
+def a_hanging_webhook_delays_no_other(at: Speaker) -> None:
     with receiving() as stuck, receiving() as other:
         stuck.plan(then=hanging)
         near = at.on("near")
@@ -99,11 +99,11 @@ def who_hangs_holds_nobody_up(at: Speaker) -> None:
         other.await_end()
 
 
-@C.line("V1-PUSHD-07", Level.MAY, "and given up after some failures")
-def who_never_takes_is_given_up(at: Speaker) -> None:
+@C.line("V1-PUSHD-07", Level.MAY, "a webhook is abandoned after several failures")
+def a_failing_webhook_is_abandoned(at: Speaker) -> None:
     with receiving() as receiver:
         receiver.plan(then=refused(500))
-        task = _told(at, receiver, "echo")
+        task = _task_with_webhook(at, receiver, "echo")
         config = {"taskId": task["id"], "id": task["id"]}
         near = at.on("near")
         said = eventually(
@@ -116,37 +116,46 @@ def who_never_takes_is_given_up(at: Speaker) -> None:
 @C.line("V1-PUSHD-08", Level.CHOICE, "the token is in X-A2A-Notification-Token")
 def the_token_is_in_a_header(at: Speaker) -> None:
     with receiving() as receiver:
-        _told(at, receiver, "echo", token="a token")
+        _task_with_webhook(at, receiver, "echo", token="a token")
         assert {post.headers.get("x-a2a-notification-token") for post in receiver.await_end()} == {"a token"}
     with receiving() as receiver:
-        _told(at, receiver, "echo")
+        _task_with_webhook(at, receiver, "echo")
         assert not [post for post in receiver.await_end() if "x-a2a-notification-token" in post.headers]
 
 
-@C.line("V1-PUSHD-09", Level.MUST, "how it was set and how the task was begun changes nothing", ways=(Way.RPC,))
+@C.line(
+    "V1-PUSHD-09",
+    Level.MUST,
+    "delivery does not depend on how the webhook was set and the task was started",
+    ways=(Way.RPC,),
+)
 def how_it_was_set_changes_nothing(at: Speaker) -> None:
     near = at.on("near")
-    told, kinds = [], []
+    notified, kinds = [], []
     for speaker in (near, near.by(Way.REST)):
         for now in (False, True):
             with receiving() as receiver:
                 configuration = {"taskPushNotificationConfig": {"url": receiver.url}, "returnImmediately": now}
                 speaker.task("number 3", configuration=configuration)
                 posts = receiver.await_end()
-                told.append(texts(posts)[-4:])
+                notified.append(texts(posts)[-4:])
                 kinds.append([next(iter(post.body)) for post in posts][-4:])
-    assert told == [["1", "2", "3", "completed"]] * 4
+    assert notified == [["1", "2", "3", "completed"]] * 4
     assert kinds == [[*["artifactUpdate"] * 3, "statusUpdate"]] * 4
 
 
-@C.line("V1-PUSHD-10", Level.CHOICE, "a webhook that fails fails no task; no redirects; in order")
-def webhooks_are_told_in_order(at: Speaker) -> None:
+@C.line(
+    "V1-PUSHD-10",
+    Level.CHOICE,
+    "a failing webhook does not fail the task; redirects are not followed; events are in order",
+)
+def notifications_are_in_order(at: Speaker) -> None:
     with receiving() as receiver, receiving() as elsewhere:
         receiver.plan(refused(302, Location=elsewhere.url), refused(500))
-        task = _told(at, receiver, "number 10")
+        task = _task_with_webhook(at, receiver, "number 10")
         assert state_of(task) == "COMPLETED"
-        told = [text for text in texts(receiver.await_end()) if text.isdigit()]
-        assert told == [str(number + 1) for number in range(10)]
+        notified = [text for text in texts(receiver.await_end()) if text.isdigit()]
+        assert notified == [str(number + 1) for number in range(10)]
         assert elsewhere.tried == []
     with receiving() as receiver:
         receiver.plan(refused(500))
@@ -162,14 +171,14 @@ def webhooks_are_told_in_order(at: Speaker) -> None:
 
 
 def _set(at: Speaker, receiver: Receiver, **config: Any) -> str:
-    """The id of a task of 0.3 that has ended, and whose webhook was `receiver` from its beginning."""
+    """Create a finished task with protocol 0.3 and `receiver` as its webhook; return its id."""
     configuration = {"pushNotificationConfig": {"url": receiver.url, **config}, "blocking": True}
     sent = at.on("near").ask("SendMessage", message_v03("echo", configuration=configuration)).result
     id: str = sent["id"]
     return id
 
 
-@G.line("V03-PUSH-07", Level.SHOULD, "the body is the task, a token is in its header")
+@G.line("V03-PUSH-07", Level.SHOULD, "the body is the task, and the token is in its header")
 def the_body_is_the_task(at: Speaker) -> None:
     with receiving() as receiver:
         id = _set(at, receiver, token="a token")
@@ -182,15 +191,15 @@ def the_body_is_the_task(at: Speaker) -> None:
     assert posts[-1].body["status"]["state"] == "completed"
 
 
-@G.line("V03-PUSH-08", Level.MUST, "the sender says who it is as configured")
-def the_sender_says_who_it_is(at: Speaker) -> None:
+@G.line("V03-PUSH-08", Level.MUST, "the sender authenticates as configured")
+def the_sender_authenticates(at: Speaker) -> None:
     with receiving() as receiver:
         _set(at, receiver, authentication={"schemes": ["Bearer"], "credentials": "for-the-hook"})
         assert {post.headers.get("authorization") for post in receiver.await_end()} == {"Bearer for-the-hook"}
 
 
-@H.line("DUAL-06", Level.CHOICE, "a webhook is told in the version that set it")
-def webhooks_are_told_in_their_version(at: Speaker) -> None:
+@H.line("DUAL-06", Level.CHOICE, "notifications have the version in which the webhook was set")
+def notifications_have_the_version_of_the_configuration(at: Speaker) -> None:
     near = at.on("near")
     with receiving() as new, receiving() as old:
         gate = new_name()

@@ -1,4 +1,4 @@
-"""Section A: how 1.0 is written, and what is refused."""
+"""Section A: the encoding of 1.0, and its validation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from tests.conformance.suite import A, Level
 from tests.conformance.system import Speaker, message, new_name
 
-#: Members whose content is the users'.
+#: Members with arbitrary content of users.
 _FREE = {"data", "metadata", "params", "header"}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
 _CONTENTS = {"text", "raw", "url", "data"}
 
 
 def tour(at: Speaker) -> list[Any]:
-    """The results of most operations on tasks of every kind."""
+    """The results of most operations, on tasks of every kind."""
     context = new_name()
     meta = {"of_the_user": {"as_it": ["is", None]}}
     file = {"raw": "+/8=", "filename": "two", "mediaType": "application/octet-stream"}
@@ -37,14 +37,14 @@ def tour(at: Speaker) -> list[Any]:
 
 
 def card(at: Speaker) -> Any:
-    """The pure card of 1.0."""
+    """The card of 1.0 without members of 0.3."""
     reply = at.exchange("GET", "/.well-known/agent-card.json", headers={"A2A-Version": "1.0"})
     assert reply.status == 200
     return reply.json
 
 
 def members(value: Any) -> Iterator[tuple[str, Any]]:
-    """Every member in a value, at any depth, but what is the users'."""
+    """All members in a value at any depth, except those of users."""
     for item in value if isinstance(value, list) else [value] if isinstance(value, dict) else []:
         if isinstance(item, dict):
             for name, member in item.items():
@@ -56,7 +56,7 @@ def members(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a value, at any depth, but what is the users'."""
+    """All objects in a value at any depth, except those of users."""
     if isinstance(value, list):
         for item in value:
             yield from objects(item)
@@ -68,24 +68,24 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def echoed(at: Speaker, *parts: Any) -> list[Any]:
-    """The parts that come back for these."""
+    """The parts of the response to a send with these parts."""
     (artifact,) = at.task("echo", *parts)["artifacts"]
     returned: list[Any] = artifact["parts"]
     return returned
 
 
-# -- what is emitted ----------------------------------------------------------------------------------------------------
+# -- output -------------------------------------------------------------------------------------------------------------
 
 
-@A.line("V1-ENC-01", Level.MUST, "names of members are camelCase")
+@A.line("V1-ENC-01", Level.MUST, "member names are camelCase")
 def names_are_camel_case(at: Speaker) -> None:
     found = {name for name, _ in members(tour(at))}
     assert {"contextId", "artifactId", "nextPageToken", "supportedInterfaces"} <= found
-    # The names of security schemes are the users', and there are none here.
+    # Names of security schemes are chosen by users; this card has none.
     assert not {name for name in found if "_" in name}
 
 
-@A.line("V1-ENC-02", Level.MUST, "states and roles have the names of the proto")
+@A.line("V1-ENC-02", Level.MUST, "states and roles have their proto names")
 def enums_are_names(at: Speaker) -> None:
     values = {value for name, value in members(tour(at)) if name in ("state", "role")}
     assert {"TASK_STATE_COMPLETED", "TASK_STATE_INPUT_REQUIRED", "ROLE_USER", "ROLE_AGENT"} <= values
@@ -98,17 +98,17 @@ def _times(at: Speaker) -> list[str]:
     return times
 
 
-@A.line("V1-ENC-03", Level.MUST, "times are ISO 8601 in UTC and end in Z")
+@A.line("V1-ENC-03", Level.MUST, "timestamps are ISO 8601 in UTC with the suffix Z")
 def times_are_utc(at: Speaker) -> None:
     assert all(_TIME.fullmatch(time) for time in _times(at))
 
 
-@A.line("V1-ENC-04", Level.SHOULD, "times have milliseconds")
+@A.line("V1-ENC-04", Level.SHOULD, "timestamps have milliseconds")
 def times_have_milliseconds(at: Speaker) -> None:
     assert all(re.search(r"\.\d{3}Z$", time) for time in _times(at))
 
 
-@A.line("V1-ENC-05", Level.MUST, "a time that the agent gives in another zone is shifted to UTC")
+@A.line("V1-ENC-05", Level.MUST, "timestamps in another zone are converted to UTC")
 def other_zones_are_shifted(at: Speaker) -> None:
     assert re.fullmatch(r"2031-06-01T10:00:00(\.000)?Z", at.task("stamp")["status"]["timestamp"])
 
@@ -126,10 +126,10 @@ def bytes_are_standard_base64(at: Speaker) -> None:
     assert artifact["parts"][0]["raw"] == "+/8="
 
 
-# -- what is accepted ---------------------------------------------------------------------------------------------------
+# -- input --------------------------------------------------------------------------------------------------------------
 
 
-@A.line("V1-ENC-08", Level.MUST, "names with underscores are accepted too")
+@A.line("V1-ENC-08", Level.MUST, "snake_case member names are accepted")
 def snake_case_is_accepted(at: Speaker) -> None:
     context = new_name()
     body = {
@@ -147,11 +147,11 @@ def snake_case_is_accepted(at: Speaker) -> None:
     assert "history" not in task
     assert at.get(task["id"])["history"][0]["messageId"] == "snake"
     if not at.rest:
-        # Names in queries are camelCase (11.5).
+        # Query names are camelCase (11.5).
         assert [one["id"] for one in at.listed(context_id=context)] == [task["id"]]
 
 
-@A.line("V1-ENC-09", Level.MUST, "null is a member that is not set")
+@A.line("V1-ENC-09", Level.MUST, "null means that a member is not set")
 def null_is_not_set(at: Speaker) -> None:
     unset = {"contextId": None, "taskId": None, "metadata": None, "extensions": None, "referenceTaskIds": None}
     params = message("echo", {"text": "x", "mediaType": None, "url": None}, **unset)
@@ -160,7 +160,7 @@ def null_is_not_set(at: Speaker) -> None:
     assert task["artifacts"][0]["parts"] == [{"text": "x"}]
 
 
-@A.line("V1-ENC-10", Level.MUST, "null data is data")
+@A.line("V1-ENC-10", Level.MUST, "null is a valid value of data")
 def null_data_is_data(at: Speaker) -> None:
     assert echoed(at, {"data": None}) == [{"data": None}]
 
@@ -171,18 +171,18 @@ def data_is_any_value(at: Speaker) -> None:
     assert echoed(at, *({"data": value} for value in values)) == [{"data": value} for value in values]
 
 
-@A.line("V1-ENC-12", Level.MUST, "numbers of enums are accepted")
+@A.line("V1-ENC-12", Level.MUST, "enum numbers are accepted")
 def enum_numbers_are_accepted(at: Speaker) -> None:
     task = at.task("echo", role=1)
     assert at.get(task["id"])["history"][0]["role"] == "ROLE_USER"
 
 
-@A.line("V1-ENC-13", Level.MUST, "base64 for URLs and without padding is accepted")
+@A.line("V1-ENC-13", Level.MUST, "URL-safe and unpadded base64 is accepted")
 def other_base64_is_accepted(at: Speaker) -> None:
     assert [part["raw"] for part in echoed(at, {"raw": "-_8"}, {"raw": "-_8="}, {"raw": "+/8"})] == ["+/8="] * 3
 
 
-@A.line("V1-ENC-14", Level.MUST, "a time with an offset is understood")
+@A.line("V1-ENC-14", Level.MUST, "a timestamp with an offset is accepted")
 def offsets_are_understood(at: Speaker) -> None:
     context = new_name()
     task = at.task("echo", contextId=context)
@@ -195,7 +195,7 @@ def offsets_are_understood(at: Speaker) -> None:
     assert (since(0), since(-1), since(1)) == ([task["id"]], [task["id"]], [])
 
 
-@A.line("V1-ENC-15", Level.MUST, "whole numbers may be strings or have a zero fraction; others are refused")
+@A.line("V1-ENC-15", Level.MUST, "integers may be strings or have a zero fraction; other values are refused")
 def whole_numbers_are_lenient(at: Speaker) -> None:
     for value in ("1", 1.0, 1):
         task = at.task("echo", configuration={"historyLength": value})
@@ -204,19 +204,19 @@ def whole_numbers_are_lenient(at: Speaker) -> None:
     at.send("echo", configuration={"historyLength": "2.5"}).refuses("InvalidParams")
 
 
-@A.line("V1-ENC-16", Level.SHOULD, "unknown members are passed over at any depth")
+@A.line("V1-ENC-16", Level.SHOULD, "unknown members are ignored at any depth")
 def unknown_members_are_passed_over(at: Speaker) -> None:
     params = message("echo", {"text": "x", "x-new": [1]}, **{"x-new": {}})
     task = at.ask("SendMessage", {**params, "x-new": {}, "configuration": {"xNew": None}}).result["task"]
     assert task["artifacts"][0]["parts"] == [{"text": "x"}]
 
 
-@A.line("V1-ENC-17", Level.MUST, "what is not set is left out, never null")
+@A.line("V1-ENC-17", Level.MUST, "members that are not set are omitted, never null")
 def nothing_is_null(at: Speaker) -> None:
     assert not [name for name, value in members(tour(at)) if value is None and name != "data"]
 
 
-@A.line("V1-ENC-18", Level.MUST, "text comes back as it was, whatever its script")
+@A.line("V1-ENC-18", Level.MUST, "text of any script is returned unchanged")
 def text_survives(at: Speaker) -> None:
     text = 'na\u00efve e\u0301 \U0001f355\U0001f468\u200d\U0001f469 \u05d0\u05d1 \u0000 \u2028 \r\n \t\\" </script>'
     assert echoed(at, {"text": text}) == [{"text": text}]
@@ -263,7 +263,7 @@ def no_content_is_refused(at: Speaker) -> None:
     at.send("echo", {}).refuses("InvalidParams")
 
 
-@A.line("V1-VAL-06", Level.MUST, "a member of another JSON type is refused")
+@A.line("V1-VAL-06", Level.MUST, "a member of the wrong JSON type is refused")
 def other_types_are_refused(at: Speaker) -> None:
     at.send("echo", messageId={"a": 1}).refuses("InvalidParams")
     at.send("echo", parts={"text": "a"}).refuses("InvalidParams")
@@ -272,7 +272,7 @@ def other_types_are_refused(at: Speaker) -> None:
         at.ask("GetTask", {"id": {"a": 1}}).refuses("InvalidParams")
 
 
-@A.line("V1-VAL-07", Level.MUST, "nothing is done before everything was checked")
+@A.line("V1-VAL-07", Level.MUST, "the whole request is validated before it has an effect")
 def a_refused_send_leaves_nothing(at: Speaker) -> None:
     before = at.ask("ListTasks", {"pageSize": 1}).result["totalSize"]
     context = new_name()
@@ -291,20 +291,20 @@ def the_member_is_named(at: Speaker) -> None:
     assert violations
 
 
-@A.line("V1-VAL-09", Level.SHOULD, "an unknown name of an enum is refused")
+@A.line("V1-VAL-09", Level.SHOULD, "an unknown enum name is refused")
 def unknown_names_are_refused(at: Speaker) -> None:
     at.ask("ListTasks", {"status": "TASK_STATE_RUNNING"}).refuses("InvalidParams")
     at.send("echo", role="ROLE_KING").refuses("InvalidParams")
 
 
-@A.line("V1-VAL-10", Level.MUST, "a negative length of the history is refused")
+@A.line("V1-VAL-10", Level.MUST, "a negative history length is refused")
 def negative_lengths_are_refused(at: Speaker) -> None:
     at.send("echo", configuration={"historyLength": -1}).refuses("InvalidParams")
     at.ask("GetTask", {"id": at.task("echo")["id"], "historyLength": -1}).refuses("InvalidParams")
     at.ask("ListTasks", {"historyLength": -1}).refuses("InvalidParams")
 
 
-@A.line("V1-VAL-11", Level.MUST, "every object of an answer has its required members")
+@A.line("V1-VAL-11", Level.MUST, "all objects in a response have their required members")
 def required_members_are_there(at: Speaker) -> None:
     needed = {"messageId": ("messageId", "role", "parts"), "artifactId": ("artifactId", "parts")}
     seen = set()
@@ -324,7 +324,7 @@ def required_members_are_there(at: Speaker) -> None:
     assert seen == {"task", "event", "messageId", "artifactId"}
 
 
-@A.line("V1-VAL-12", Level.SHOULD, "bodies are bounded in size and depth, and the server goes on")
+@A.line("V1-VAL-12", Level.SHOULD, "bodies are limited in size and depth, and the server continues")
 def bodies_are_bounded(at: Speaker) -> None:
     large = at.request("SendMessage", message("x" * 11_000_000))
     reply = at.exchange(large.verb, large.path, large.body, large.headers)

@@ -1,4 +1,4 @@
-"""Section D, second part: what both bindings have in common, and errors."""
+"""Section D, second part: common behaviour of both bindings, and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def both_have_the_same_operations(at: Speaker) -> None:
         assert [_outcome(reply) for reply in replies] == [_OUTCOMES.get(name.method, "TASK_NOT_FOUND")] * 2, name
 
 
-#: Of calls about a task that does not exist.
+#: The results of calls about an unknown task.
 _OUTCOMES = {
     **dict.fromkeys((name.method for name in NAMES if "Push" in name.method), "PUSH_NOTIFICATION_NOT_SUPPORTED"),
     "SendMessage": "INVALID_PARAMS",
@@ -39,8 +39,8 @@ def _outcome(reply: Reply) -> str:
     return "fine" if reply.status < 300 and "error" not in reply.json else reply.info["reason"]
 
 
-@D.line("V1-BIND-02", Level.MUST, "what one does the other tells in the same words", ways=_RPC)
-def both_tell_the_same(at: Speaker) -> None:
+@D.line("V1-BIND-02", Level.MUST, "both bindings report the same results and errors", ways=_RPC)
+def both_bindings_report_the_same_errors(at: Speaker) -> None:
     rest, context = at.by(Way.REST), new_name()
     tasks = [one.task("count 3", {"data": [1]}, contextId=context) for one in (at, rest)]
     tasks += [one.task("ask", contextId=context) for one in (at, rest)]
@@ -54,7 +54,7 @@ def both_tell_the_same(at: Speaker) -> None:
     ]
 
 
-@D.line("V1-BIND-03", Level.MUST, "what one refuses the other refuses for the same reason", ways=_RPC)
+@D.line("V1-BIND-03", Level.MUST, "both bindings refuse the same requests for the same reason", ways=_RPC)
 def both_refuse_the_same(at: Speaker) -> None:
     ours, others = a2a_errors(at), a2a_errors(at.by(Way.REST))
     assert {name: reply.info["reason"] for name, reply in ours.items()} == {
@@ -70,7 +70,7 @@ def errors_are_complete(at: Speaker) -> None:
         assert all("@type" in detail for detail in reply.details)
 
 
-@D.line("V1-ERR-02", Level.MUST, "a fault says nothing of the inside")
+@D.line("V1-ERR-02", Level.MUST, "an internal error reveals no internals")
 def faults_say_nothing(at: Speaker) -> None:
     reply = at.on("direct").send("fail")
     reply.refuses("InternalError")
@@ -78,7 +78,7 @@ def faults_say_nothing(at: Speaker) -> None:
     assert b"Traceback" not in reply.body
 
 
-@D.line("V1-ERR-03", Level.SDK, "an agent that raises fails its task")
+@D.line("V1-ERR-03", Level.SDK, "an exception of the agent fails the task")
 def an_agent_that_raises_fails_its_task(at: Speaker) -> None:
     reply = at.send("fail")
     assert state_of(reply.result["task"]) == "FAILED"
@@ -89,8 +89,8 @@ def _held(at: Speaker, gate: str) -> Reply:
     return at.send(f"hold {gate}", configuration={"returnImmediately": True})
 
 
-@D.line("V1-ERR-04", Level.MAY, "who is to come later is told when")
-def who_comes_later_is_told_when(at: Speaker) -> None:
+@D.line("V1-ERR-04", Level.MAY, "an overload error says when to retry")
+def retry_after_is_sent(at: Speaker) -> None:
     busy = at.on("busy")
     gate = new_name()
     held: Reply = eventually(lambda: (reply := _held(busy, gate)).status == 200 and reply, "a free place")
@@ -104,7 +104,7 @@ def who_comes_later_is_told_when(at: Speaker) -> None:
 @D.line(
     "V1-ERR-05",
     Level.MUST,
-    "an agent that breaks the data model is told of",
+    "an agent that violates the data model is reported",
     differs="the task fails: once there is a task, every outcome is a state of it",
 )
 def a_broken_answer_fails_its_task(at: Speaker) -> None:

@@ -1,8 +1,8 @@
-"""Runs the official test kits against an agent of ours: ``make tck``, or ``python -m tests.conformance.kit``.
+"""Runs the official test kits against this library: ``make tck``, or ``python -m tests.conformance.kit``.
 
-A kit is fetched at the commit named here and gets an environment of its own; both are kept under `.venv-kits/`, which
-ignores itself. A run is one start of an agent and one pass of the kit's tests over it. What the kit is wrong about is listed in
-`kit_errors`, each with the specification's section; a run may show nothing else, and must show each of these.
+A kit is fetched at a fixed commit and has its own virtual environment; both are in `.venv-kits/`, which git ignores. A run is one
+start of an agent and one execution of the kit's tests. `kit_errors` lists the kit's errors, each with the section of the
+specification; a run must have exactly these failures.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 import venv
 from collections.abc import Iterator
@@ -25,14 +26,14 @@ from tests.live import ROOT, LiveServer, gunicorn
 SOURCE = "https://github.com/a2aproject/a2a-tck.git"
 HOME = ROOT / ".venv-kits"
 PAGE = ROOT / "docs" / "conformance-kit.md"
-#: The kit could not be fetched: neither a success nor a failure.
+#: The exit code if the kit could not be fetched, which is neither a success nor a failure.
 UNREACHABLE = 75
 _PATIENCE = 900
 
 
 @dataclass(frozen=True)
 class Kit:
-    """One branch of the official kit, at the commit that the results of this project are about."""
+    """A branch of the official kit, at the commit to which the recorded results refer."""
 
     branch: str
     commit: str
@@ -49,7 +50,7 @@ OLD = Kit("0.3.x", "eb1f804c27ea25db8805264d9ed2d7ca077a7776", "2026-04-27")
 
 @dataclass(frozen=True)
 class Run:
-    """One pass: which tests of the kit (its own arguments to pytest), against which agent."""
+    """One run: the kit's tests (arguments of pytest) and the agent."""
 
     name: str
     kit: Kit
@@ -80,7 +81,7 @@ def _runs_of_the_old_kit() -> Iterator[Run]:
     for transport, binding in (("jsonrpc", "JSON-RPC"), ("rest", "HTTP+JSON")):
         for category, arguments in categories.items():
             if (transport, category) == ("rest", "mandatory"):
-                # As the kit itself does it: its tests of JSON-RPC are for JSON-RPC.
+                # As in the kit's own runner: its JSON-RPC tests apply to JSON-RPC only.
                 arguments = ("tests/mandatory/protocol/", "-m", "mandatory_protocol")
             options = (*arguments, "--test-scope=all", "--transports", transport)
             yield Run(f"{category}, {binding}", OLD, options)
@@ -102,36 +103,48 @@ RUNS = (
 
 @dataclass
 class Result:
-    """What one run gave: how many tests ended how, and which did not pass."""
+    """The result of a run: the number of tests by outcome, and those that did not pass."""
 
     run: Run
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("passed", "failed", "skipped"), 0))
     failed: dict[str, str] = field(default_factory=dict)
+    undecided: int = 0
 
     def read(self, report: Path) -> None:
-        """Take in what pytest wrote. A SHOULD that is not met, which the kit calls an expected failure, is a failure here."""
+        """Read pytest's report. An unmet SHOULD, an expected failure for the kit, is a failure here."""
         for case in ElementTree.parse(report).iter("testcase"):
             name = f"{case.get('classname', '').removeprefix('tests.')}.{case.get('name')}"
             skip = case.find("skipped")
             broken = next((one for one in map(case.find, ("failure", "error")) if one is not None), None)
             if broken is None and skip is not None and skip.get("type") == "pytest.xfail":
                 broken = skip
+            if name in self._listed(timing=True):
+                self.undecided += 1
+                continue
             if broken is not None:
                 self.failed[name] = (broken.get("message") or "").splitlines()[0][:300]
             self.counts["failed" if broken is not None else "skipped" if skip is not None else "passed"] += 1
 
+    def _listed(self, *, timing: bool) -> set[str]:
+        errors = [error for error in KIT_ERRORS if self.run.name in error.runs and error.timing is timing]
+        return {test for error in errors for test in error.tests}
+
     def surprises(self) -> list[str]:
-        """What does not agree with the list of the kit's own errors."""
-        expected = {test for error in KIT_ERRORS if self.run.name in error.runs for test in error.tests}
-        told = [f"{self.run.name}: {test} failed: {why}" for test, why in self.failed.items() if test not in expected]
-        told += [f"{self.run.name}: {test} passed, but is listed as wrong" for test in expected - self.failed.keys()]
+        """The differences from the list of the kit's errors."""
+        expected = self._listed(timing=False)
+        problems = [
+            f"{self.run.name}: {test} failed: {why}" for test, why in self.failed.items() if test not in expected
+        ]
+        problems += [
+            f"{self.run.name}: {test} passed, but is listed as wrong" for test in expected - self.failed.keys()
+        ]
         if not self.counts["passed"]:
-            told.append(f"{self.run.name}: no test passed")
-        return told
+            problems.append(f"{self.run.name}: no test passed")
+        return problems
 
 
 def fetch(kit: Kit, source: str) -> bool:
-    """Put the kit's files in its folder. False: the source cannot be reached."""
+    """Fetch the kit's files into its folder; return False if the source cannot be reached."""
     if (kit.folder / "run_tck.py").exists():
         return True
     kit.folder.mkdir(parents=True, exist_ok=True)
@@ -154,7 +167,7 @@ def fetch(kit: Kit, source: str) -> bool:
 
 
 def environment() -> Path:
-    """An interpreter that has what the kits need, as they say themselves."""
+    """The interpreter of an environment with the kits' dependencies."""
     folder = HOME / "python"
     interpreter = folder / "bin" / "python"
     if not (folder / "complete").exists():
@@ -172,12 +185,22 @@ def environment() -> Path:
 
 
 def execute(run: Run, python: Path, *, verbose: bool) -> Result:
-    """One run: start the agent, let the kit at it, read its report."""
-    version = "1.0" if run.kit is NEW else "0.3"
+    """Start the agent, run the kit's tests, and read their report."""
     report = HOME / "report.xml"
     report.unlink(missing_ok=True)
-    variables = {"KIT_VERSION": version, "KIT_AGENT": run.agent}
-    with gunicorn("tests.conformance.tck_agent:app", threads=16, environment=variables) as server:
+    otherwise = "tck-complete-task" if run.kit is NEW else "tck-input-required"
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        gunicorn(
+            "tests.conformance.tck_agent:app",
+            threads=16,
+            environment={
+                "KIT_OTHERWISE": otherwise,
+                "KIT_AGENT": run.agent,
+                "KIT_STORE": f"sqlite:///{folder}/tasks.db",
+            },
+        ) as server,
+    ):
         command = run.command(python, server.url, report)
         done = subprocess.run(
             command, cwd=run.kit.folder, capture_output=not verbose, text=True, timeout=_PATIENCE, check=False
@@ -195,31 +218,27 @@ def _require(report: Path, done: subprocess.CompletedProcess[str], server: LiveS
         )
 
 
-HEAD = """# The official kits
+HEAD = """# Official conformance kits (a2a-tck)
 
-The A2A project has a test kit for agents, [a2a-tck](https://github.com/a2aproject/a2a-tck), with a branch for each protocol
-version. It is run against `tests/conformance/tck_agent.py`, which does what the kit's scenarios say with nothing but the public
-interface of this library, over JSON-RPC and HTTP+JSON. The kit is not part of this repository: `make tck` fetches it at the
-commits below, says so where it cannot, fails when anything is different from this page, and `make tck TCK_OPTIONS=--write` writes
-the page anew.
+The A2A project publishes a test kit for agents, [a2a-tck](https://github.com/a2aproject/a2a-tck), with a branch for each protocol
+version. It is run against `tests/conformance/tck_agent.py`, which implements the kit's scenarios with the public interface of this
+library, over JSON-RPC and HTTP+JSON. The kit is not part of this repository: `make tck` fetches it at the commits below, reports
+if it cannot, and fails if a result differs from this page; `make tck TCK_OPTIONS=--write` rewrites the page.
 
-Failed are the tests that a correct agent cannot pass, all of them listed below, and no others. What the kit calls an expected failure
-(a SHOULD that is not met) counts as failed. Skipped are gRPC, what the card does not promise, and what needs TLS.
+The failed tests are those that a correct agent cannot pass; all of them are listed below. An expected failure of the kit (a SHOULD
+that is not met) counts as failed. Skipped are gRPC, features that the card does not offer, and tests that need TLS.
 
-The agent under test serves one protocol version at a time, answers with the media type `application/json` and keeps its tasks in
-memory. The kit of 1.0 fails seven tests instead of four with the defaults of `A2AApp`, which serves both versions and answers
-HTTP+JSON as `application/a2a+json`: the card of both versions does not fit the kit's schema of 1.0
-(`test_agent_card_validates_against_schema`), and two tests expect errors as `application/json` (`test_error_uses_aip193_format`,
-`test_error_content_type`). Over HTTP+JSON of 0.3, `test_task_state_transitions` passes with an agent that still works when the kit asks for the task; this one asks at once.
+The agent is served as in the documentation: gunicorn, SQLite, and the defaults of `A2AApp`, which are both protocol versions and
+the media type `application/a2a+json` over HTTP+JSON of 1.0. Tests whose result depends on the speed of the agent are not counted.
 """
 
 
 def page(results: list[Result]) -> str:
-    """What is published of a run of everything."""
+    """The page for the results of all runs."""
     lines = [HEAD, *(f"- branch `{kit.branch}` at commit `{kit.commit}` of {kit.date}" for kit in (NEW, OLD)), ""]
-    lines += ["| branch | tests | passed | failed | skipped |", "| --- | --- | --- | --- | --- |"]
+    lines += ["| branch | tests | passed | failed | skipped | not counted |", "| --- | --- | --- | --- | --- | --- |"]
     for result in results:
-        counts = " | ".join(str(number) for number in result.counts.values())
+        counts = " | ".join(str(number) for number in (*result.counts.values(), result.undecided))
         lines.append(f"| {result.run.kit.branch} | {result.run.name} | {counts} |")
     lines += ["", "## Where the kit contradicts the specification", ""]
     lines += ["| test | specification | what is wrong with it |", "| --- | --- | --- |"]
@@ -230,7 +249,7 @@ def page(results: list[Result]) -> str:
 
 
 def _variant(test: str) -> str:
-    """The requirement that one of the kit's general tests was run for."""
+    """The requirement for which one of the kit's general tests was run."""
     requirement = re.search(r"\[([A-Z]+-[A-Z]+-[0-9]+)", test)
     return f"[{requirement[1]}]" if requirement else ""
 
@@ -265,7 +284,7 @@ def _publish(text: str, *, write: bool) -> list[str]:
     if write:
         PAGE.write_text(text)
     elif PAGE.read_text() != text:
-        return [f"{PAGE.relative_to(ROOT)} shows other figures: make tck TCK_OPTIONS=--write writes it anew"]
+        return [f"{PAGE.relative_to(ROOT)} shows other figures: make tck TCK_OPTIONS=--write writes it"]
     return []
 
 

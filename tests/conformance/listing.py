@@ -1,4 +1,4 @@
-"""Section B, second part: lists of tasks, and cancelling."""
+"""Section B, second part: lists of tasks, and cancel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _page(at: Speaker, **filters: Any) -> dict[str, Any]:
 
 
 def _pages(at: Speaker, **filters: Any) -> list[dict[str, Any]]:
-    """Every page, by its token."""
+    """All pages by their tokens."""
     pages = [_page(at, **filters)]
     while pages[-1]["nextPageToken"]:
         pages.append(_page(at, **filters, pageToken=pages[-1]["nextPageToken"]))
@@ -26,7 +26,7 @@ def _pages(at: Speaker, **filters: Any) -> list[dict[str, Any]]:
 
 
 def _several(at: Speaker, number: int) -> tuple[str, list[str]]:
-    """Tasks in a context of their own: its id, and theirs."""
+    """Create tasks in a new context; return the context id and the task ids."""
     context = new_name()
     return context, [at.task("echo", contextId=context)["id"] for _ in range(number)]
 
@@ -34,7 +34,7 @@ def _several(at: Speaker, number: int) -> tuple[str, list[str]]:
 # -- pages --------------------------------------------------------------------------------------------------------------
 
 
-@B.line("V1-LIST-02", Level.MUST, "pages follow each other without gap and repetition")
+@B.line("V1-LIST-02", Level.MUST, "pages have neither gaps nor repetitions")
 def pages_follow_each_other(at: Speaker) -> None:
     context, ids = _several(at, 5)
     pages = _pages(at, contextId=context, pageSize=2)
@@ -44,13 +44,13 @@ def pages_follow_each_other(at: Speaker) -> None:
 
 
 def _later() -> None:
-    """Wait for the next millisecond, as timestamps have no more digits."""
+    """Wait for the next millisecond, the resolution of timestamps."""
     begun = time.time_ns() // 1_000_000
     while time.time_ns() // 1_000_000 == begun:
         pass
 
 
-@B.line("V1-LIST-03", Level.MUST, "the newest status comes first")
+@B.line("V1-LIST-03", Level.MUST, "tasks are in order of status time, newest first")
 def the_newest_comes_first(at: Speaker) -> None:
     context = new_name()
     asked = at.task("ask", contextId=context)
@@ -67,7 +67,7 @@ def the_newest_comes_first(at: Speaker) -> None:
     assert asked["id"] in newest
 
 
-@B.line("V1-LIST-04", Level.MUST, "the next page's token is always there, empty at the end")
+@B.line("V1-LIST-04", Level.MUST, "the next page token is always present, and empty on the last page")
 def the_token_is_always_there(at: Speaker) -> None:
     context, _ = _several(at, 2)
     assert _page(at, contextId=context)["nextPageToken"] == ""
@@ -75,7 +75,7 @@ def the_token_is_always_there(at: Speaker) -> None:
     assert _page(at, contextId=new_name())["nextPageToken"] == ""
 
 
-@B.line("V1-LIST-05", Level.MUST, "artifacts are left out, key and all")
+@B.line("V1-LIST-05", Level.MUST, "artifacts are omitted by default, including the member")
 def artifacts_are_left_out(at: Speaker) -> None:
     context, _ = _several(at, 2)
     for filters in ({}, {"includeArtifacts": False}):
@@ -84,14 +84,14 @@ def artifacts_are_left_out(at: Speaker) -> None:
         assert not [task for task in tasks if "artifacts" in task]
 
 
-@B.line("V1-LIST-06", Level.MUST, "includeArtifacts puts them in")
+@B.line("V1-LIST-06", Level.MUST, "includeArtifacts includes them")
 def artifacts_are_put_in(at: Speaker) -> None:
     context, _ = _several(at, 1)
     (task,) = at.listed(contextId=context, includeArtifacts=True)
     assert [part["text"] for part in parts_of(task)] == ["echo"]
 
 
-@B.line("V1-LIST-07", Level.MUST, "an empty list says so with all its members")
+@B.line("V1-LIST-07", Level.MUST, "an empty list has all members")
 def an_empty_list_is_complete(at: Speaker) -> None:
     page = _page(at, contextId=new_name())
     assert page["tasks"] == []
@@ -115,7 +115,7 @@ def filtered_by_state(at: Speaker) -> None:
         assert [task["id"] for task in tasks] == wanted
 
 
-@B.line("V1-LIST-10", Level.MUST, "filter by time, that moment included")
+@B.line("V1-LIST-10", Level.MUST, "filter by time, inclusive")
 def filtered_by_time(at: Speaker) -> None:
     context, (id,) = _several(at, 1)
     (task,) = at.listed(contextId=context)
@@ -125,7 +125,7 @@ def filtered_by_time(at: Speaker) -> None:
     assert at.listed(contextId=context, statusTimestampAfter=later) == []
 
 
-@B.line("V1-LIST-11", Level.MUST, "50 to a page, or 1 to 100 as asked")
+@B.line("V1-LIST-11", Level.MUST, "50 tasks per page, or 1 to 100 as requested")
 def pages_have_a_size(at: Speaker) -> None:
     context, _ = _several(at, 52)
     page = _page(at, contextId=context)
@@ -135,7 +135,7 @@ def pages_have_a_size(at: Speaker) -> None:
         at.ask("ListTasks", {"pageSize": size}).refuses("InvalidParams")
 
 
-@B.line("V1-LIST-12", Level.MUST, "the total counts all that fit the filter")
+@B.line("V1-LIST-12", Level.MUST, "the total counts all tasks that match the filter")
 def the_total_counts_the_filtered(at: Speaker) -> None:
     context, _ = _several(at, 3)
     at.task("ask", contextId=context)
@@ -144,13 +144,13 @@ def the_total_counts_the_filtered(at: Speaker) -> None:
     assert sum(len(page["tasks"]) for page in pages) == 3
 
 
-@B.line("V1-LIST-13", Level.SDK, "a token that is none is refused")
+@B.line("V1-LIST-13", Level.SDK, "an invalid token is refused")
 def a_bad_token_is_refused(at: Speaker) -> None:
     for token in ("!!", "e30", new_name()):
         at.ask("ListTasks", {"pageToken": token}).refuses("InvalidParams")
 
 
-@B.line("V1-LIST-14", Level.MUST, "the length of the history is kept to")
+@B.line("V1-LIST-14", Level.MUST, "the history length applies to lists")
 def lists_keep_to_the_length(at: Speaker) -> None:
     context, _ = _several(at, 2)
     assert not [task for task in at.listed(contextId=context, historyLength=0) if task.get("history")]
@@ -160,7 +160,7 @@ def lists_keep_to_the_length(at: Speaker) -> None:
 # -- cancelling ---------------------------------------------------------------------------------------------------------
 
 
-@B.line("V1-CANC-01", Level.MUST, "a cancel gives the task as it is then")
+@B.line("V1-CANC-01", Level.MUST, "a cancel returns the updated task")
 def a_cancel_gives_the_task(at: Speaker) -> None:
     task = at.begin(f"hold {new_name()}")
     canceled = at.ask("CancelTask", {"id": task["id"]}).result
@@ -169,7 +169,7 @@ def a_cancel_gives_the_task(at: Speaker) -> None:
     assert state_of(at.ask("CancelTask", {"id": asked["id"]}).result) == "CANCELED"
 
 
-@B.line("V1-CANC-02", Level.MUST, "what has ended cannot be cancelled")
+@B.line("V1-CANC-02", Level.MUST, "a terminal task cannot be cancelled")
 def the_ended_cannot_be_cancelled(at: Speaker) -> None:
     for text in ("echo", "reject"):
         at.ask("CancelTask", {"id": at.task(text)["id"]}).refuses("TaskNotCancelable")
@@ -180,8 +180,8 @@ def the_unknown_cannot_be_cancelled(at: Speaker) -> None:
     at.ask("CancelTask", {"id": UNKNOWN}).refuses("TaskNotFound")
 
 
-@B.line("V1-CANC-04", Level.MUST, "streams tell of the cancel and end")
-def streams_tell_of_the_cancel(at: Speaker) -> None:
+@B.line("V1-CANC-04", Level.MUST, "streams report the cancel and end")
+def streams_end_with_the_cancel(at: Speaker) -> None:
     with at.stream(f"hold {new_name()}") as stream:
         results = stream.results()
         id = next(results)["task"]["id"]
@@ -200,14 +200,14 @@ def a_second_cancel_is_refused(at: Speaker) -> None:
     at.ask("CancelTask", {"id": task["id"]}).refuses("TaskNotCancelable")
 
 
-@B.line("V1-CANC-06", Level.SHOULD, "what the agent says after a cancel is dropped")
+@B.line("V1-CANC-06", Level.SHOULD, "output after a cancel is dropped")
 def late_output_is_dropped(at: Speaker) -> None:
     gate = new_name()
     task = at.begin(f"late {gate}")
     at.until(task["id"], "WORKING")
     at.ask("CancelTask", {"id": task["id"]})
     at.release(gate)
-    # Another run that ends behind it: what was to be said has been said.
+    # A later run of the same task has ended, so that all output of the first one would have arrived.
     at.task("echo")
     stored = at.get(task["id"])
     assert (state_of(stored), parts_of(stored)) == ("CANCELED", [])

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tests.conformance.encoding import card
-from tests.conformance.sending import UNKNOWN, told
+from tests.conformance.sending import UNKNOWN, received
 from tests.conformance.suite import C, Level, Verdict, Way
 from tests.conformance.system import EXTENSION, NEEDED, Speaker, message, new_name
 from tests.conformance.wire import Reply
@@ -75,7 +75,7 @@ def the_card_is_complete(at: Speaker) -> None:
         assert all("description" in skill for skill in one["skills"])
 
 
-@C.line("V1-CARD-03", Level.MUST, "it lists addresses, each with binding and version", ways=_ONCE)
+@C.line("V1-CARD-03", Level.MUST, "it lists interfaces, each with URL, binding and version", ways=_ONCE)
 def the_card_lists_addresses(at: Speaker) -> None:
     interfaces = card(at)["supportedInterfaces"]
     assert interfaces
@@ -85,7 +85,7 @@ def the_card_lists_addresses(at: Speaker) -> None:
         assert one["protocolVersion"]
 
 
-@C.line("V1-CARD-04", Level.MUST, "what it lists is there, and what is there it lists", ways=_ONCE)
+@C.line("V1-CARD-04", Level.MUST, "the listed interfaces are exactly the served ones", ways=_ONCE)
 def addresses_are_true(at: Speaker) -> None:
     listed = set()
     id = at.task("echo")["id"]
@@ -104,7 +104,7 @@ def versions_have_two_numbers(at: Speaker) -> None:
     assert all(re.fullmatch(r"\d+\.\d+", version) for version in versions)
 
 
-@C.line("V1-CARD-06", Level.MUST, "where only 1.0 is spoken it has no other members", ways=_ONCE)
+@C.line("V1-CARD-06", Level.MUST, "a server of 1.0 only has no other members in its card", ways=_ONCE)
 def the_card_is_pure(at: Speaker) -> None:
     pure = _card(at.on("modern")).json
     assert set(REQUIRED) <= pure.keys()
@@ -119,7 +119,7 @@ def _assert_known(value: Any, name: str) -> None:
                 _assert_known(inner, member)
 
 
-@C.line("V1-CARD-07", Level.SHOULD, "addresses are in the order of preference", ways=_ONCE)
+@C.line("V1-CARD-07", Level.SHOULD, "interfaces are in order of preference", ways=_ONCE)
 def addresses_are_in_order(at: Speaker) -> None:
     bindings = [one["protocolBinding"] for one in card(at.on("modern"))["supportedInterfaces"]]
     turned = [one["protocolBinding"] for one in card(at.on("restful"))["supportedInterfaces"]]
@@ -127,12 +127,12 @@ def addresses_are_in_order(at: Speaker) -> None:
     assert sorted(bindings) == sorted(turned)
 
 
-@C.line("V1-CACHE-01", Level.SHOULD, "the card says how long it may be kept", ways=_ONCE)
+@C.line("V1-CACHE-01", Level.SHOULD, "the card has a cache lifetime", ways=_ONCE)
 def the_card_may_be_kept(at: Speaker) -> None:
     assert re.search(r"max-age=[1-9]\d*", _card(at).headers["Cache-Control"])
 
 
-@C.line("V1-CACHE-02", Level.SHOULD, "it has a tag, the same as long as it is the same", ways=_ONCE)
+@C.line("V1-CACHE-02", Level.SHOULD, "the ETag of an unchanged card is constant", ways=_ONCE)
 def the_card_has_a_tag(at: Speaker) -> None:
     tags = {_card(at).headers["ETag"] for _ in range(3)}
     assert len(tags) == 1
@@ -140,12 +140,16 @@ def the_card_has_a_tag(at: Speaker) -> None:
 
 
 C.without_check(
-    "V1-CACHE-03", Level.MAY, "it says when it was changed", Verdict.UNMET, "one validator is enough, and it is the tag"
+    "V1-CACHE-03",
+    Level.MAY,
+    "the card has a modification time",
+    Verdict.UNMET,
+    "one validator is enough, and it is the tag",
 )
 
 
-@C.line("V1-CACHE-04", Level.SHOULD, "who has it already is told so", ways=_ONCE)
-def who_has_the_card_is_told(at: Speaker) -> None:
+@C.line("V1-CACHE-04", Level.SHOULD, "a cached card is not sent again", ways=_ONCE)
+def a_cached_card_is_not_sent_again(at: Speaker) -> None:
     tag = _card(at).headers["ETag"]
     for condition in (tag, f"W/{tag.removeprefix('W/')}", f'"other", {tag}', "*"):
         reply = _card(at, If_None_Match=condition)
@@ -153,7 +157,7 @@ def who_has_the_card_is_told(at: Speaker) -> None:
     assert _card(at, If_None_Match='"other"').status == 200
 
 
-@C.line("V1-CACHE-05", Level.SHOULD, "another card has another tag", ways=_ONCE)
+@C.line("V1-CACHE-05", Level.SHOULD, "a changed card has another ETag", ways=_ONCE)
 def another_card_has_another_tag(at: Speaker) -> None:
     tags = {_card(at.on(kind)).headers["ETag"] for kind in ("plain", "modern", "restful", "mute")}
     assert len(tags) == 4
@@ -168,21 +172,21 @@ def without_the_capability(at: Speaker) -> None:
     at.ask("GetExtendedAgentCard", {}).refuses("UnsupportedOperation")
 
 
-@C.line("V1-XCARD-02", Level.MUST, "where it is declared and there is none, that is said")
+@C.line("V1-XCARD-02", Level.MUST, "a declared but missing extended card is reported as such")
 def declared_and_not_there(at: Speaker) -> None:
     promised = at.on("promised")
     assert card(promised)["capabilities"]["extendedAgentCard"] is True
     promised.ask("GetExtendedAgentCard", {}).refuses("ExtendedCardNotConfigured")
 
 
-@C.line("V1-XCARD-03", Level.MUST, "it is for callers who say who they are")
+@C.line("V1-XCARD-03", Level.MUST, "it requires authentication")
 def the_extended_card_needs_a_caller(at: Speaker) -> None:
     secured = at.on("secured")
     assert secured.ask("GetExtendedAgentCard", {}).status == 401
     assert secured.as_user("ada").ask("GetExtendedAgentCard", {}).result
 
 
-@C.line("V1-XCARD-04", Level.MUST, "it is a whole card")
+@C.line("V1-XCARD-04", Level.MUST, "it is a complete card")
 def the_extended_card_is_whole(at: Speaker) -> None:
     extended = at.on("secured").as_user("ada").ask("GetExtendedAgentCard", {}).result
     assert not [name for name in REQUIRED if name not in extended]
@@ -191,7 +195,7 @@ def the_extended_card_is_whole(at: Speaker) -> None:
     _assert_known({**extended, "securitySchemes": {}}, "")
 
 
-@C.line("V1-XCARD-05", Level.SHOULD, "it is kept by nobody else", ways=(Way.REST,))
+@C.line("V1-XCARD-05", Level.SHOULD, "shared caches do not store it", ways=(Way.REST,))
 def the_extended_card_is_private(at: Speaker) -> None:
     reply = at.on("secured").as_user("ada").ask("GetExtendedAgentCard", {})
     assert re.search(r"\b(private|no-store)\b", reply.headers["Cache-Control"])
@@ -200,8 +204,8 @@ def the_extended_card_is_private(at: Speaker) -> None:
 # -- capabilities -------------------------------------------------------------------------------------------------------
 
 
-@C.line("V1-CAP-01", Level.MUST, "who does not stream says so")
-def who_does_not_stream_says_so(at: Speaker) -> None:
+@C.line("V1-CAP-01", Level.MUST, "streaming is refused as such if it is not supported")
+def streaming_is_refused_if_not_supported(at: Speaker) -> None:
     mute = at.on("mute")
     assert not card(mute)["capabilities"].get("streaming")
     mute.ask("SendStreamingMessage", message("echo")).refuses("UnsupportedOperation")
@@ -211,7 +215,7 @@ def who_does_not_stream_says_so(at: Speaker) -> None:
     assert mute.task("echo")["artifacts"]
 
 
-@C.line("V1-CAP-02", Level.MUST, "what the card does not name is not offered")
+@C.line("V1-CAP-02", Level.MUST, "features that the card does not declare are not offered")
 def what_is_not_named_is_not_offered(at: Speaker) -> None:
     named = card(at)["capabilities"]
     assert not {name for name in ("pushNotifications", "extendedAgentCard") if named.get(name)}
@@ -222,7 +226,7 @@ def what_is_not_named_is_not_offered(at: Speaker) -> None:
 # -- extensions ---------------------------------------------------------------------------------------------------------
 
 
-@C.line("V1-EXT-01", Level.MUST, "a required extension must be named")
+@C.line("V1-EXT-01", Level.MUST, "a required extension must be requested")
 def a_required_extension_must_be_named(at: Speaker) -> None:
     demanding = at.on("demanding")
     demanding.send("echo").refuses("ExtensionSupportRequired")
@@ -230,16 +234,16 @@ def a_required_extension_must_be_named(at: Speaker) -> None:
     assert demanding.with_headers(A2A_Extensions=NEEDED).task("echo")["artifacts"]
 
 
-@C.line("V1-EXT-02", Level.SHOULD, "an unknown extension is passed over")
+@C.line("V1-EXT-02", Level.SHOULD, "an unknown extension is ignored")
 def an_unknown_extension_is_passed_over(at: Speaker) -> None:
     assert at.with_headers(A2A_Extensions="https://example.com/unheard-of").task("echo")["artifacts"]
 
 
-@C.line("V1-EXT-03", Level.SHOULD, "the answer names those that are active")
+@C.line("V1-EXT-03", Level.SHOULD, "the response lists the active extensions")
 def active_extensions_are_named(at: Speaker) -> None:
     asked = at.with_headers(A2A_Extensions=f"https://example.com/unheard-of, {EXTENSION}")
     assert asked.send("echo").headers["A2A-Extensions"] == EXTENSION
-    assert told(asked)["extensions"] == [EXTENSION]
+    assert received(asked)["extensions"] == [EXTENSION]
     assert "A2A-Extensions" not in at.send("echo").headers
 
 
@@ -247,12 +251,12 @@ def active_extensions_are_named(at: Speaker) -> None:
 def versions_of_extensions_differ(at: Speaker) -> None:
     asked = at.with_headers(A2A_Extensions=EXTENSION.replace("/v1", "/v2"))
     assert "A2A-Extensions" not in asked.send("echo").headers
-    assert EXTENSION not in told(asked)["extensions"]
+    assert EXTENSION not in received(asked)["extensions"]
 
 
-@C.line("V1-EXT-05", Level.MUST, "names of headers have no case")
+@C.line("V1-EXT-05", Level.MUST, "header names are case-insensitive")
 def headers_have_no_case(at: Speaker) -> None:
-    asked = at.request("SendMessage", message("tell"))
+    asked = at.request("SendMessage", message("report"))
     headers = {name.lower(): value for name, value in asked.headers.items()} | {"a2a-EXTENSIONS": EXTENSION}
     task = at.exchange(asked.verb, asked.path, asked.body, headers).result["task"]
     assert task["artifacts"][0]["parts"][0]["data"]["extensions"] == [EXTENSION]
@@ -266,7 +270,7 @@ def _under(at: Speaker, version: str | None, query: str = "") -> Reply:
     return at.exchange(asked.verb, asked.path + query, asked.body, asked.headers)
 
 
-@C.line("V1-VER-01", Level.MUST, "version 1.0 is 1.0")
+@C.line("V1-VER-01", Level.MUST, "version 1.0 selects 1.0")
 def version_1_0_is_known(at: Speaker) -> None:
     assert set(_under(at, "1.0").result) == {"task"}
 
@@ -277,25 +281,25 @@ def unknown_versions_are_refused(at: Speaker) -> None:
         _under(at, version).refuses("VersionNotSupported")
 
 
-@C.line("V1-VER-03", Level.MUST, "no version is 0.3")
+@C.line("V1-VER-03", Level.MUST, "an absent version selects 0.3")
 def no_version_is_0_3(at: Speaker) -> None:
     for one in (at, at.on("modern")):
         for version in (None, "", "0.3"):
             _under(one, version).refuses("VersionNotSupported")
 
 
-@C.line("V1-VER-04", Level.MUST, "a patch number changes nothing")
+@C.line("V1-VER-04", Level.MUST, "a patch number is ignored")
 def patch_numbers_change_nothing(at: Speaker) -> None:
     assert set(_under(at, "1.0.7").result) == {"task"}
 
 
-@C.line("V1-VER-05", Level.CHOICE, "the version may stand in the query")
+@C.line("V1-VER-05", Level.CHOICE, "the version may be in the query")
 def the_version_may_stand_in_the_query(at: Speaker) -> None:
     assert set(_under(at, None, "?A2A-Version=1.0").result) == {"task"}
     _under(at, None, "?A2A-Version=99.0").refuses("VersionNotSupported")
 
 
-@C.line("V1-VER-06", Level.SHOULD, "who names another version is told which there are")
+@C.line("V1-VER-06", Level.SHOULD, "the error for another version lists the supported ones")
 def versions_are_named(at: Speaker) -> None:
     reply = _under(at, "99.0")
     assert "1.0" in str(reply.error)

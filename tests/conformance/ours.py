@@ -1,4 +1,4 @@
-"""Our own library as the system under test: every agent in this process, without a socket."""
+"""This library as the system under test, with every agent in this process, without sockets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from urllib.parse import urlsplit
 
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from a2a_sync import A2AApp, AgentCapabilities, AgentSkill, Client, Limits, MemoryStore, WebhookReceiver
+from a2a_sync import A2AApp, AgentSkill, Client, Limits, MemoryStore, WebhookReceiver
 from a2a_sync.agent.extensions import Extension
 from a2a_sync.auth.schemes import ApiKeyAuth, BasicAuth, BearerAuth
+from a2a_sync.card import AgentCapabilities
 from a2a_sync.operations import Principal
 from a2a_sync.signing import CardSigner
 from a2a_sync.stores.base import LogPage, Owner
-from tests.conformance.agent import Obliging
+from tests.conformance.agent import ConformanceAgent
 from tests.conformance.signatures import KID, private_pem
 from tests.conformance.system import EXTENSION, KEY, NEEDED, PASSWORD, USERS, Below, NotOffered, System
 from tests.conformance.wire import Site
@@ -36,14 +37,14 @@ class Unreadable(MemoryStore):
 
 
 class _Quiet(WSGIRequestHandler):
-    """Writes no log."""
+    """A server that writes no access log."""
 
     def log(self, type: str, message: str, *args: Any) -> None:
         pass
 
 
 class _Collecting(logging.Handler):
-    """Keeps the text of every record, tracebacks included."""
+    """Collects the text of all log records, tracebacks included."""
 
     def __init__(self, records: list[str]) -> None:
         super().__init__()
@@ -58,18 +59,20 @@ def _limits(**limits: Any) -> Limits:
 
 
 def _mute() -> dict[str, Any]:
-    return {"card": replace(Obliging().describe(), capabilities=AgentCapabilities(streaming=False))}
+    return {"card": replace(ConformanceAgent().describe(), capabilities=AgentCapabilities(streaming=False))}
 
 
 def _signed() -> dict[str, Any]:
-    # Canonical forms differ where text is not ASCII.
-    card = replace(Obliging().describe(), description="Does as told, na\u00efvely \U0001f355")
+    # Canonical forms differ for text that is not ASCII.
+    card = replace(
+        ConformanceAgent().describe(), description="Runs the command in the message, na\u00efvely \U0001f355"
+    )
     return {"card": card, "card_signer": CardSigner(private_pem(), kid=KID), "url": f"http://{HOST}/"}
 
 
 def _secured() -> dict[str, Any]:
-    plain = Obliging().describe()
-    secret = AgentSkill(id="secret", name="Secret", description="For those who may know", tags=["inside"])
+    plain = ConformanceAgent().describe()
+    secret = AgentSkill(id="secret", name="Secret", description="For authenticated callers", tags=["inside"])
     tokens = {USERS["ada"]: Principal(id="ada", scopes=("cancel",)), USERS["bob"]: Principal(id="bob")}
     keys = {KEY: Principal(id="ada", scopes=("cancel",))}
     return {
@@ -80,13 +83,13 @@ def _secured() -> dict[str, Any]:
     }
 
 
-#: How each agent is made: its own attributes, and the arguments of its app.
+#: How each agent is created: attributes, and arguments of its app.
 MADE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
     "plain": lambda: ({}, {"extensions": [Extension(EXTENSION)]}),
     "restful": lambda: ({}, {"protocol_versions": ("1.0",), "protocol_bindings": ("HTTP+JSON", "JSONRPC")}),
     "mute": lambda: ({}, _mute()),
     "push": lambda: ({}, {"push": True}),
-    "near": lambda: ({}, {"push": LOOPBACK, "limits": _limits(push_attempts=3, push_pause=0.2)}),
+    "near": lambda: ({}, {"push": replace(LOOPBACK, max_attempts=3, initial_backoff=0.2)}),
     "signed": lambda: ({}, _signed()),
     "promised": lambda: ({}, {"extended_card": lambda context: None}),
     "demanding": lambda: ({}, {"extensions": [Extension(NEEDED, required=True)]}),
@@ -101,11 +104,10 @@ MADE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to break the library; the checks of the line `number` must find it. `says` is what is wrong with it.
+    """A defect that the checks of the line `number` must detect; `says` describes it.
 
-    `app` stands for `A2AApp` (a subclass, or a function that takes its arguments), `wsgi` may change the app that was made
-    and gives what answers its requests, `client` stands for `Client`. `inside` is entered around all of it, for faults that
-    are nowhere near the outside.
+    `app` replaces `A2AApp` (a subclass, or a function with its arguments), `wsgi` wraps the app that answers requests, and `client`
+    replaces `Client`. `inside` is a context manager around the run, for defects inside the library.
     """
 
     number: str
@@ -117,11 +119,11 @@ class Variant:
 
 
 class Ours(System):
-    """The library as it is, or as a variant breaks it."""
+    """The library, unchanged or with the defect of a variant."""
 
     def __init__(self, variant: Variant | None = None) -> None:
         self._variant = variant or Variant("", "")
-        #: A broken answer may break WSGI too; the suite shall find the first, not the second.
+        #: A defect may also violate WSGI; the suite must detect the defect itself.
         self._valid = variant is None
         self._apps: dict[str, A2AApp] = {}
         self._answering: dict[str, Any] = {}
@@ -133,7 +135,7 @@ class Ours(System):
             if kind not in MADE:
                 raise NotOffered(kind)
             attributes, options = MADE[kind]()
-            app = self._variant.app(Obliging(**attributes), **{"limits": _limits(), **options})
+            app = self._variant.app(ConformanceAgent(**attributes), **{"limits": _limits(), **options})
             self._apps[kind] = app
             self._answering[kind] = self._variant.wsgi(app)
             self._sites[kind] = Peer(self._answering[kind], valid=self._valid)

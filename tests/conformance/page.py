@@ -1,4 +1,4 @@
-"""The page of the documentation that tells how the suite ended: written by ``make conformance`` from a run."""
+"""Generates docs/conformance.md from the suite: ``make conformance``."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ _HEAD = """\
 
 <!-- Written by `make conformance`; a test compares it with the suite. -->
 
-The specification of A2A, taken apart into numbered lines that can be tested: `V1` is protocol 1.0, `V03` protocol 0.3, `DUAL` both
-at one address. The levels are the specification's; SDK is what the official SDKs do where it is silent, CHOICE what this
-library decided there. Each line that says *met* or *differs* has a check in `tests/conformance`, which speaks to the agent in
-bytes of its own making: over JSON-RPC (rpc), over HTTP+JSON (rest), or as the agent that a client calls.
+The specification of A2A as numbered requirements that can be tested: `V1` is protocol 1.0, `V03` protocol 0.3, `DUAL` both at
+one URL. The levels are those of the specification; SDK is the behaviour of the official SDKs and CHOICE a decision of this
+library where the specification is silent. Each requirement that is *met* or *differs* has a check in `tests/conformance`, which
+exchanges its own bytes with the agent over JSON-RPC (rpc) or HTTP+JSON (rest), or is the agent that a client calls.
 
-`make conformance` runs them and writes this page; they are part of `make check`. Where one sentence does not say why this library
-differs, [departures](reference/departures.md) do.
+`make conformance` runs the checks and writes this page; `make check` includes them. [Departures](reference/departures.md)
+explains the differences in more detail.
 """
 _PROOF = """\
-## What the checks find
+## Verification of the checks
 
-Each of these is this library with one thing broken on purpose. The checks of that line must find it.
+Each variant is this library with one defect. The checks of the requirement must detect it.
 
-| number | variant | what is wrong |
+| number | variant | defect |
 | --- | --- | --- |
 """
 _OTHER = """\
-## Another server
+## The official SDK
 
-The same checks against a server on the official `a2a-sdk` (1.3.0; `make interop`). It does not meet these lines; all others that it
-offers something for, it does.
+The same checks against a server on the official `a2a-sdk` (1.3.0; `make interop`). It does not meet these requirements; it meets
+all others whose feature it offers.
 
-| number | in short | what it does |
+| number | requirement | behaviour |
 | --- | --- | --- |
 """
 _SHOWN = {Way.RPC_03: "rpc", Way.REST_03: "rest"}
 
 
 def render() -> str:
-    """The page, as it is when every check passes."""
+    """The page if all checks pass."""
     sections = [_section(f"{one.letter}. {one.title}", one.ordered()) for one in SECTIONS]
     variants = "".join(f"| {one.number} | {name} | {one.says} |\n" for name, one in VARIANTS.items())
     lines = [line for one in SECTIONS for line in one.lines]
-    said = {line.number: line.says for line in lines}
-    departures = "".join(f"| {number} | {said[number]} | {what} |\n" for number, what in DEPARTURES.items())
+    requirements = {line.number: line.says for line in lines}
+    departures = "".join(f"| {number} | {requirements[number]} | {what} |\n" for number, what in DEPARTURES.items())
     return "\n".join([_HEAD, _counts(lines), *sections, _PROOF + variants, _OTHER + departures])
 
 
@@ -71,7 +71,9 @@ def _counts(lines: Sequence[Line]) -> str:
 
 def _section(title: str, lines: Sequence[Line]) -> str:
     rows = [f"| {line.number} | {line.level} | {line.says} | {_ways(line)} | {_result(line)} |" for line in lines]
-    return "\n".join([f"## {title}\n", "| number | level | in short | seen | result |", "| --- " * 5 + "|", *rows, ""])
+    return "\n".join(
+        [f"## {title}\n", "| number | level | requirement | checked over | result |", "| --- " * 5 + "|", *rows, ""]
+    )
 
 
 def _ways(line: Line) -> str:

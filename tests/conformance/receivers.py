@@ -1,4 +1,4 @@
-"""Section F, fourth part: whoever is told as a webhook."""
+"""Section F, fourth part: receivers of webhooks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from a2a_sync import AuthenticationInfo, Task, TaskStatusUpdateEvent
+from a2a_sync import Task, TaskStatusUpdateEvent
+from a2a_sync.types import AuthenticationInfo
 from tests.conformance.stage import old_task, status
 from tests.conformance.suite import F, Level
 from tests.conformance.system import Lab
@@ -30,8 +31,8 @@ def receivers_say_that_they_took_it(lab: Lab) -> None:
     assert taken.task_id == "t-1"
 
 
-@F.line("V1-HOOK-02", Level.MUST, "it checks credentials and token")
-def receivers_check_who_posts(lab: Lab) -> None:
+@F.line("V1-HOOK-02", Level.MUST, "a receiver verifies credentials and token")
+def receivers_authenticate_the_sender(lab: Lab) -> None:
     asked = AuthenticationInfo(scheme="Bearer", credentials="abc.def")
     receiver = lab.receiver(token="the-token", authentication=asked)
     right = {**_TOKEN, "Authorization": "Bearer abc.def"}
@@ -48,7 +49,7 @@ def receivers_check_who_posts(lab: Lab) -> None:
     assert 200 <= _post(receiver, _DONE, right).status < 300
 
 
-@F.line("V1-HOOK-03", Level.MUST, "it takes only tasks that it expects")
+@F.line("V1-HOOK-03", Level.MUST, "a receiver accepts only expected tasks")
 def receivers_take_what_they_expect(lab: Lab) -> None:
     receiver = lab.receiver(token={"t-1": "the-token"}.get)
     strange = {"statusUpdate": {**_DONE["statusUpdate"], "taskId": "t-2"}}
@@ -57,7 +58,7 @@ def receivers_take_what_they_expect(lab: Lab) -> None:
     assert [taken.task_id for taken in receiver.notifications(timeout=0.1)] == ["t-1"]
 
 
-@F.line("V1-HOOK-04", Level.SHOULD, "what comes twice has one effect")
+@F.line("V1-HOOK-04", Level.SHOULD, "a repeated notification has one effect")
 def receivers_know_what_came(lab: Lab) -> None:
     receiver = lab.receiver(token="the-token")
     for id in ("t-1/1", "t-1/1", "t-1/2"):
@@ -65,7 +66,7 @@ def receivers_know_what_came(lab: Lab) -> None:
     assert len(list(receiver.notifications(timeout=0.1))) == 2
 
 
-@F.line("V1-HOOK-05", Level.CHOICE, "it understands events of 1.0 and tasks of 0.3")
+@F.line("V1-HOOK-05", Level.CHOICE, "a receiver accepts events of 1.0 and tasks of 0.3")
 def receivers_understand_both(lab: Lab) -> None:
     receiver = lab.receiver(token="the-token")
     for body, version in ((_DONE, "1.0"), (old_task("completed"), "0.3")):
@@ -81,7 +82,7 @@ def receivers_understand_both(lab: Lab) -> None:
 @F.line(
     "V1-HOOK-06",
     Level.SHOULD,
-    "it bounds how often it is called, and speaks HTTPS",
+    "a receiver limits the rate of calls, and uses HTTPS",
     differs="size and what waits are bounded (413, 503 with `Retry-After`); rates and HTTPS are the business of the server in front",
 )
 def receivers_are_bounded(lab: Lab) -> None:

@@ -1,6 +1,6 @@
-"""A server on the official SDK as the system under test, and where it is known to do something else.
+"""A server on the official SDK as the system under test, with its known departures.
 
-Run by ``make interop``: the SDK is not there for the ordinary tests, so nothing here imports it.
+Run by ``make interop``. The ordinary tests do not install the SDK, so this module does not import it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from tests.conformance.system import HttpSite, NotOffered, System
 from tests.conformance.wire import Site
 from tests.live import free_port, live_server
 
-#: What `tests.conformance.sdk_agent` serves; the SDK has no authentication of its own.
+#: The agents of `tests.conformance.sdk_agent`; the SDK itself has no authentication.
 OFFERED = {"plain", "direct", "modern", "restful", "old", "mute", "push", "near", "promised", "demanding"}
 
 
 class Official(System):
-    """The suite's agents on the official SDK, in a process of their own."""
+    """The suite's agents on the official SDK, in a subprocess."""
 
     def __init__(self) -> None:
         self._process = ExitStack()
@@ -40,7 +40,7 @@ class Official(System):
         self._process.close()
 
 
-#: Lines that the SDK does not meet, and what it does.
+#: The lines that the SDK does not meet, with its behaviour.
 DEPARTURES: dict[str, str] = {
     "V1-ENC-04": "times have microseconds",
     "V1-VAL-09": "an unknown name of a state is no filter",
@@ -48,7 +48,7 @@ DEPARTURES: dict[str, str] = {
     "V1-VAL-13": "a part without content is taken",
     "V1-SEND-09": "each send is one of its own",
     "V1-CANC-06": "what the agent says after a cancel is stored, and may complete the task after all",
-    "V1-SUB-05": "an event may stand in the snapshot and come again after it",
+    "V1-SUB-05": "an event may be in the snapshot and be sent again after it",
     "V1-CTX-04": "the second message that names the task and no context is refused",
     "V1-PUSHC-06": "a second configuration without an id takes the place of the first",
     "V1-PUSHC-11": "any URL is taken, unless the author checks it",
@@ -56,7 +56,7 @@ DEPARTURES: dict[str, str] = {
     "V1-PUSHD-04": "application/json",
     "V1-PUSHD-05": "each notification is tried once",
     "V1-PUSHD-06": "a receiver that does not answer holds its task up",
-    "V1-PUSHD-07": "nobody is given up",
+    "V1-PUSHD-07": "failing webhooks are not abandoned",
     "V1-CACHE-01": "no Cache-Control, unless the author sets it",
     "V1-EXT-01": "extensions are not required, whatever the card says",
     "V1-EXT-03": "no extension is named in an answer",
@@ -89,13 +89,13 @@ DEPARTURES: dict[str, str] = {
     "V03-REST-02": "the bytes of a file are expected to be encoded twice",
     "V03-REST-05": "the stream of an ended task breaks off without an error",
     "DUAL-05": "-32603 for a method of 0.3 under the header of 1.0",
-    "DUAL-06": "everybody is told in 1.0",
+    "DUAL-06": "all notifications are in 1.0",
     "DUAL-07": "one card for both versions, whatever the request says",
     "DUAL-09": "no extension is named in an answer",
 }
-#: Those that show in some runs only: they are a matter of time.
+#: Departures that depend on timing and occur in some runs only.
 SOMETIMES = {"V1-SUB-05", "V1-PUSHD-06"}
-#: Lines whose checks need what the SDK has no setting for: credentials, bounds, a store that breaks, its own logs.
+#: Lines whose checks need features that the SDK does not have: credentials, limits, a failing store, its own logs.
 NOT_ASKED = {
     "V1-GET-03",
     "V1-LIST-01",
@@ -123,5 +123,5 @@ NOT_ASKED = {
     "V03-AUTH-01",
     "V03-AUTH-02",
 }
-#: The release that all this is said of.
+#: The release to which this applies.
 RELEASE = "1.3."

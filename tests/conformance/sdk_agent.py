@@ -1,6 +1,6 @@
-"""The agents of the suite on the official SDK: ``python -m tests.conformance.sdk_agent PORT``, each below a path of its name.
+"""The suite's agents on the official SDK: ``python -m tests.conformance.sdk_agent PORT``, each at the path of its name.
 
-They obey the words of `tests.conformance.agent` as well as the SDK lets them, with its settings as they come.
+They implement the commands of `tests.conformance.agent` as far as the SDK supports them, with its default settings.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from tests.conformance.system import EXTENSION, NEEDED, new_name
 MODES = ["text/plain", "application/json", "application/octet-stream", "application/pdf", "image/png"]
 
 
-class Obliging(AgentExecutor):
-    """Does as told."""
+class ConformanceAgent(AgentExecutor):
+    """Runs the command in the message."""
 
     def __init__(self, *, direct: bool = False) -> None:
         self._direct = direct
@@ -90,9 +90,9 @@ class Obliging(AgentExecutor):
         await updater.add_artifact(parts[1:] or parts, name="echo", last_chunk=True)
         await updater.complete()
 
-    async def do_tell(self, context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+    async def do_report(self, context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         message, configuration = context.message, context.configuration
-        told = {
+        report = {
             "metadata": dict(context.metadata),
             "messageMetadata": MessageToDict(message.metadata),
             "extensions": sorted(context.requested_extensions),
@@ -100,7 +100,7 @@ class Obliging(AgentExecutor):
             "modes": list(configuration.accepted_output_modes) if configuration else [],
             "tenant": context.tenant,
         }
-        await updater.add_artifact([Part(data=ParseDict(told, Value()))], last_chunk=True)
+        await updater.add_artifact([Part(data=ParseDict(report, Value()))], last_chunk=True)
         await updater.complete()
 
     async def _chunks(self, updater: TaskUpdater, first: int, last: int, end: int) -> None:
@@ -195,7 +195,7 @@ def _kind(
     """The routes of one agent."""
     card = AgentCard(
         name="obliging",
-        description="Does as told",
+        description="Runs the command in the message",
         version="1.0.0",
         capabilities=AgentCapabilities(
             streaming=streaming,
@@ -205,7 +205,7 @@ def _kind(
         ),
         default_input_modes=MODES,
         default_output_modes=MODES,
-        skills=[AgentSkill(id="oblige", name="Oblige", description="Does as told", tags=["test"])],
+        skills=[AgentSkill(id="oblige", name="Oblige", description="Runs the command in the message", tags=["test"])],
         supported_interfaces=[
             AgentInterface(protocol_binding=binding, protocol_version=version, url=url)
             for binding, version in interfaces
@@ -213,7 +213,7 @@ def _kind(
     )
     configs = InMemoryPushNotificationConfigStore() if push else None
     handler = DefaultRequestHandler(
-        agent_executor=Obliging(direct=direct),
+        agent_executor=ConformanceAgent(direct=direct),
         task_store=InMemoryTaskStore(),
         agent_card=card,
         push_config_store=configs,
@@ -228,7 +228,7 @@ def _kind(
     ]
 
 
-#: The agents that are offered; see `tests.conformance.system.KINDS`.
+#: The available agents; see `tests.conformance.system.KINDS`.
 KINDS: dict[str, Callable[[str], list[Any]]] = {
     "plain": lambda url: _kind(url, extension=AgentExtension(uri=EXTENSION)),
     "direct": lambda url: _kind(url, direct=True),
@@ -244,7 +244,7 @@ KINDS: dict[str, Callable[[str], list[Any]]] = {
 
 
 def make_app(url: str) -> Starlette:
-    """All of them."""
+    """The application with all agents."""
     return Starlette(routes=[Mount(f"/{kind}", routes=make(f"{url}/{kind}")) for kind, make in KINDS.items()])
 
 

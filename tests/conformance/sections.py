@@ -1,4 +1,4 @@
-"""The sections of the suite, in the order of the requirements. Importing this fills them."""
+"""The sections of the suite, in the order of the requirements. Importing this module fills them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Section C, third part: signatures of cards, made; and section F's side of them, checked.
+"""Section C, third part: creation of card signatures; and their verification, of section F.
 
-The canonical form is made here anew, for cards whose texts need no more than the standard library.
+The canonical form is implemented here independently, for cards whose texts the standard library can serialise.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ KID = "suite-1"
 
 @cache
 def private_key() -> ec.EllipticCurvePrivateKey:
-    """The key that the signed agent signs with."""
+    """The signing key of the signed agent."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def private_pem() -> str:
-    """The same as text."""
+    """The same key as text."""
     return (
         private_key()
         .private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -61,13 +61,13 @@ def _text(data: bytes) -> str:
 
 
 def canonical(document: dict[str, Any]) -> bytes:
-    """The form that is signed: without signatures, members in order, no blanks."""
+    """The signed form: without signatures, with sorted members, without whitespace."""
     left = {name: value for name, value in document.items() if name != "signatures"}
     return json.dumps(left, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def holds(signature: dict[str, Any], form: bytes, key: ec.EllipticCurvePublicKey) -> bool:
-    """An ES256 signature over `form` holds."""
+    """Whether the ES256 signature of `form` is valid."""
     value = _bytes(signature["signature"])
     pair = (int.from_bytes(value[:32], "big"), int.from_bytes(value[32:], "big"))
     try:
@@ -92,12 +92,12 @@ def a_signature_is_over_the_canonical_form(at: Speaker) -> None:
     numbers = ec.EllipticCurvePublicNumbers(
         *(int.from_bytes(_bytes(vector["publicJwk"][name]), "big") for name in ("x", "y")), ec.SECP256R1()
     )
-    # The suite's own reading, held against somebody else's.
+    # The suite's implementation, compared with an independent one.
     payload = vector["canonicalPayload"].encode()
     assert holds(vector["signedCard"]["signatures"][0], payload, numbers.public_key())
 
 
-@C.line("V1-SIGN-02", Level.MUST, "what was said is in it, false too; what was not said is not", ways=_ONCE)
+@C.line("V1-SIGN-02", Level.MUST, "the signed form includes set members, also false, and omits absent ones", ways=_ONCE)
 def the_form_has_what_was_said(at: Speaker) -> None:
     signed = card(at.on("signed"))
     assert signed["capabilities"]["pushNotifications"] is False
@@ -122,7 +122,7 @@ def the_header_is_complete(at: Speaker) -> None:
 
 
 def _sign(document: dict[str, Any], **header: Any) -> dict[str, Any]:
-    """`document`, signed by the suite."""
+    """`document` with a signature of the suite."""
     protected = _text(json.dumps({"alg": "ES256", "kid": KID, "typ": "JOSE", **header}).encode())
     made = private_key().sign(f"{protected}.{_text(canonical(document))}".encode(), ec.ECDSA(hashes.SHA256()))
     value = b"".join(number.to_bytes(32, "big") for number in decode_dss_signature(made))
@@ -142,7 +142,7 @@ def _trusts(
     call: Callable[[Client], Any] = lambda client: client.get_task("t-1"),
     **members: Any,
 ) -> bool:
-    """A client that trusts the suite's key calls the agent that has this card."""
+    """Let a client that trusts the suite's key call the agent with this card."""
     stage.card = document
     with lab.client(stage.url, card_verifier={"keys": [_jwk(**members)]}, retry=None) as client:
         try:
@@ -152,7 +152,7 @@ def _trusts(
     return True
 
 
-@F.line("V1-CCARD-03", Level.SHOULD, "a client may insist on a signature that it trusts")
+@F.line("V1-CCARD-03", Level.SHOULD, "a client may require a trusted signature")
 def signatures_are_insisted_on(lab: Lab) -> None:
     with staged() as stage:
         plain = dict(stage.card)
@@ -164,7 +164,7 @@ def signatures_are_insisted_on(lab: Lab) -> None:
             plain,
             {**signed, "description": "Another"},
             {**signed, "supportedInterfaces": elsewhere},
-            _sign(plain, kid="somebody-else"),
+            _sign(plain, kid="another"),
             _sign(plain, alg="none"),
             _sign(plain, alg="HS256"),
         ):
@@ -176,7 +176,7 @@ def signatures_are_insisted_on(lab: Lab) -> None:
             assert _trusts(lab, stage, signed, lambda client: client.extended_card()) is trusted
 
 
-@F.line("V1-CCARD-04", Level.MUST_NOT, "keys whose time is over, or that were revoked, are not used")
+@F.line("V1-CCARD-04", Level.MUST_NOT, "expired and revoked keys are not used")
 def old_keys_are_not_used(lab: Lab) -> None:
     with staged() as stage:
         signed = _sign(dict(stage.card))
@@ -188,7 +188,7 @@ def old_keys_are_not_used(lab: Lab) -> None:
 # -- connections --------------------------------------------------------------------------------------------------------
 
 
-@F.line("V1-CSEL-03", Level.SHOULD, "another address of the card is called where the first takes no connection")
+@F.line("V1-CSEL-03", Level.SHOULD, "another URL of the card is used if the first refuses the connection")
 def another_address_stands_in(lab: Lab) -> None:
     with staged() as stage, socket.socket() as held:
         held.bind(("127.0.0.1", 0))
@@ -201,7 +201,7 @@ def another_address_stands_in(lab: Lab) -> None:
         assert [asked.path for asked in stage.asked] == ["/api/tasks/t-1"]
 
 
-@F.line("V1-CSEL-05", Level.SHOULD, "a server whose certificate nobody vouches for is not called")
+@F.line("V1-CSEL-05", Level.SHOULD, "a server with an untrusted certificate is not called")
 def certificates_are_checked(lab: Lab) -> None:
     stage = Stage({})
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

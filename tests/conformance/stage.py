@@ -1,7 +1,7 @@
-"""An agent that a client under test calls: every answer is the check's, and every request is kept.
+"""A scripted agent for a client under test: a check defines every response, and every request is recorded.
 
-It stands on `tests.client.peer`, a real socket, and speaks either binding of either version as a card says. What a check does
-not script it answers with something harmless.
+It uses `tests.client.peer`, a real socket server, and speaks either binding of either version according to its card. Calls that a
+check does not script get a valid default response.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tests.conformance.wire import NAMES
 
 CARD_PATH = "/.well-known/agent-card.json"
 IDS = {"taskId": "t-1", "contextId": "c-1"}
-#: What a card says of an agent's only interface: binding and version.
+#: The only interface in an agent's card: binding and version.
 RPC, REST, RPC_03, REST_03 = ("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3")
 
-#: A result, a list of events, or a script that does something else.
+#: A result, a list of events, or a script.
 Part: TypeAlias = "Script | dict[str, Any] | list[Any] | None"
 
 
@@ -104,7 +104,7 @@ def _harmless(version: str) -> dict[str, Any]:
 
 
 class Stage:
-    """A staged agent at work. `spoken` is binding and version of what it answers; `asked` are the requests so far."""
+    """A running scripted agent. `spoken` is the binding and version of its responses; `asked` are the requests so far."""
 
     def __init__(self, parts: Mapping[str, Part]) -> None:
         self.parts = dict(parts)
@@ -117,12 +117,12 @@ class Stage:
 
     @property
     def asked(self) -> list[Asked]:
-        """The requests but those for the card."""
+        """The requests other than those for the card."""
         return [asked for asked in self.server.asked if "/.well-known/" not in asked.path]
 
     @property
     def operations(self) -> list[str]:
-        """The operations that were asked for, in order."""
+        """The requested operations, in order."""
         return [operation_of(asked)[0] for asked in self.asked]
 
     def play(self, asked: Asked, line: Line) -> None:
@@ -149,7 +149,7 @@ class Stage:
 
 
 def operation_of(asked: Asked) -> tuple[str, bool, str]:
-    """Which operation a request is, whether over HTTP+JSON, and of which version."""
+    """The operation of a request, whether it uses HTTP+JSON, and its version."""
     path = asked.path.partition("?")[0]
     if asked.method == "POST" and asked.body.startswith(b'{"jsonrpc"'):
         method = asked.rpc["method"]
@@ -165,7 +165,7 @@ def operation_of(asked: Asked) -> tuple[str, bool, str]:
 
 
 def stream(*events: Any, end: bool = True) -> Script:
-    """A whole stream of events, in the envelope of the request's binding; without an `end` it is cut off."""
+    """A whole stream of events in the envelope of the request's binding; without an `end` the connection is closed."""
 
     def script(asked: Asked, line: Line) -> None:
         _, rest, _ = operation_of(asked)
@@ -181,12 +181,12 @@ def stream(*events: Any, end: bool = True) -> Script:
 
 
 def enveloped(asked: Asked, result: Any) -> dict[str, Any]:
-    """A result as JSON-RPC answers it."""
+    """A result in the JSON-RPC envelope."""
     return {"jsonrpc": "2.0", "id": asked.rpc["id"], "result": result}
 
 
 def raw(data: bytes, every: int = 0) -> Script:
-    """A stream of these bytes; in pieces of `every` bytes, if that is said."""
+    """A stream of these bytes, in chunks of `every` bytes if given."""
 
     def script(asked: Asked, line: Line) -> None:
         line.start_stream()
@@ -199,7 +199,7 @@ def raw(data: bytes, every: int = 0) -> Script:
 
 @contextmanager
 def staged(*interfaces: tuple[str, str], parts: Mapping[str, Part] | None = None, **members: Any) -> Iterator[Stage]:
-    """A staged agent whose card offers `interfaces` (binding and version) at ``/api``; `members` are the card's."""
+    """A scripted agent whose card has `interfaces` (binding and version) at ``/api``; `members` are those of the card."""
     stage = Stage(parts or {})
     with peer(stage.play) as server:
         stage.server = server
@@ -208,6 +208,6 @@ def staged(*interfaces: tuple[str, str], parts: Mapping[str, Part] | None = None
 
 
 def said(asked: Sequence[Asked]) -> list[Any]:
-    """The params of requests, wherever they stand in a body."""
+    """The params of requests."""
     values = [json.loads(one.body) for one in asked if one.body]
     return [value.get("params", value) for value in values]

@@ -14,9 +14,9 @@ _EVENTS = {"task", "message", "statusUpdate", "artifactUpdate"}
 
 
 def texts_of(events: list[Any]) -> list[str]:
-    """The texts of the pieces of artifacts among events, snapshots included, but for empty ones.
+    """The texts of artifact chunks in events, snapshots included, without empty ones.
 
-    An event that replaces the pieces of an artifact by the same text is left out, so that each text is listed once.
+    An event that replaces the chunks of an artifact by the same text is omitted, so that each text is listed once.
     """
     texts: list[str] = []
     pieces: dict[str, str] = {}
@@ -25,12 +25,12 @@ def texts_of(events: list[Any]) -> list[str]:
         for artifact in (
             event["task"].get("artifacts", ()) if "task" in event else [update["artifact"]] if update else []
         ):
-            told = [part["text"] for part in artifact["parts"] if part.get("text")]
+            chunks = [part["text"] for part in artifact["parts"] if part.get("text")]
             seen = pieces.get(artifact["artifactId"], "")
-            if seen and update.get("lastChunk") and not update.get("append") and "".join(told) == seen:
+            if seen and update.get("lastChunk") and not update.get("append") and "".join(chunks) == seen:
                 continue
-            pieces[artifact["artifactId"]] = seen + "".join(told)
-            texts += told
+            pieces[artifact["artifactId"]] = seen + "".join(chunks)
+            texts += chunks
     return texts
 
 
@@ -38,8 +38,8 @@ def _whole(updates: list[Any]) -> str:
     """The text of one artifact after its updates."""
     text = ""
     for update in updates:
-        told = "".join(part["text"] for part in update["artifact"]["parts"])
-        text = text + told if update.get("append") else told
+        chunks = "".join(part["text"] for part in update["artifact"]["parts"])
+        text = text + chunks if update.get("append") else chunks
     return text
 
 
@@ -51,10 +51,10 @@ def _follow(at: Speaker, id: str) -> Events:
     return at.open("SubscribeToTask", {"id": id})
 
 
-# -- sending with a stream ----------------------------------------------------------------------------------------------
+# -- streaming sends ----------------------------------------------------------------------------------------------------
 
 
-@B.line("V1-STRM-01", Level.MUST, "a stream is one of server-sent events")
+@B.line("V1-STRM-01", Level.MUST, "a stream consists of server-sent events")
 def a_stream_is_server_sent_events(at: Speaker) -> None:
     with at.stream("echo") as stream:
         assert stream.answer.status == 200
@@ -62,15 +62,15 @@ def a_stream_is_server_sent_events(at: Speaker) -> None:
         assert len(list(stream.frames())) >= 2
 
 
-@B.line("V1-STRM-02", Level.MUST, "a message is the only event")
+@B.line("V1-STRM-02", Level.MUST, "a message is the only event of its stream")
 def a_message_is_alone(at: Speaker) -> None:
     (event,) = at.on("direct").stream("say").all()
     assert set(event) == {"message"}
     assert event["message"]["parts"] == [{"text": "no task was needed"}]
 
 
-@B.line("V1-STRM-03", Level.MUST, "the task first, then what happens, and an end at the end")
-def a_stream_tells_a_task_s_life(at: Speaker) -> None:
+@B.line("V1-STRM-03", Level.MUST, "a stream has the task first, then its updates, and ends with the run")
+def a_stream_contains_all_events_of_a_task(at: Speaker) -> None:
     for text, end in (("count 3", "COMPLETED"), ("reject", "REJECTED")):
         first, *rest = at.stream(text).all()
         assert set(first) == {"task"}
@@ -81,7 +81,7 @@ def a_stream_tells_a_task_s_life(at: Speaker) -> None:
         assert stored["status"]["state"] == rest[-1]["statusUpdate"]["status"]["state"]
 
 
-@B.line("V1-STRM-04", Level.MUST, "an event has exactly one of the four")
+@B.line("V1-STRM-04", Level.MUST, "an event has exactly one of the four payloads")
 def an_event_is_one_of_four(at: Speaker) -> None:
     events = [*at.stream("number 3").all(), *at.stream("ask").all(), *at.stream("count 3").all()]
     assert len(events) > 8
@@ -94,7 +94,7 @@ def _refused_stream(at: Speaker, operation: str, params: Any, name: str) -> None
     reply.refuses(name)
 
 
-@B.line("V1-STRM-05", Level.MUST, "what is no send is no stream either")
+@B.line("V1-STRM-05", Level.MUST, "an invalid send is not answered with a stream")
 def streams_are_refused_like_sends(at: Speaker) -> None:
     ended = at.task("echo")["id"]
     _refused_stream(at, "SendStreamingMessage", message("echo", taskId=ended), "UnsupportedOperation")
@@ -102,14 +102,14 @@ def streams_are_refused_like_sends(at: Speaker) -> None:
     _refused_stream(at, "SendStreamingMessage", message("echo", parts=[]), "InvalidParams")
 
 
-@B.line("V1-STRM-06", Level.SDK, "an error before the stream is plain JSON")
+@B.line("V1-STRM-06", Level.SDK, "an error before the stream is a plain JSON response")
 def early_errors_are_plain(at: Speaker) -> None:
     reply = at.ask("SendStreamingMessage", message("echo", messageId=""), Accept="text/event-stream")
     assert reply.media_type in ("application/json", "application/a2a+json")
     reply.refuses("InvalidParams")
 
 
-@B.line("V1-STRM-07", Level.MUST, "events come as they happen")
+@B.line("V1-STRM-07", Level.MUST, "events are sent when they occur")
 def events_come_as_they_happen(at: Speaker) -> None:
     gate = new_name()
     with at.stream(f"ticks {gate} 2") as stream:
@@ -122,7 +122,7 @@ def events_come_as_they_happen(at: Speaker) -> None:
         assert texts_of([*seen, *results]) == ["1 ", "2 ", "3 ", "4 "]
 
 
-@B.line("V1-STRM-08", Level.SDK, "an event is one line of data and a blank one")
+@B.line("V1-STRM-08", Level.SDK, "an event is one data line and a blank line")
 def an_event_is_one_line(at: Speaker) -> None:
     with at.stream("echo", parts=[{"text": "echo"}, {"text": "a\r\nb\rc\n\u2028d"}]) as stream:
         frames = list(stream.frames())
@@ -142,7 +142,7 @@ def a_question_ends_the_stream(at: Speaker) -> None:
     assert events[-1]["statusUpdate"]["status"]["message"]["parts"] == [{"text": "Which size?"}]
 
 
-@B.line("V1-STRM-10", Level.SHOULD, "a stream goes on while the agent waits for credentials from elsewhere")
+@B.line("V1-STRM-10", Level.SHOULD, "a stream continues while the agent waits for out-of-band credentials")
 def a_stream_outlives_a_login(at: Speaker) -> None:
     gate = new_name()
     with at.stream(f"outside {gate}") as stream:
@@ -173,11 +173,11 @@ def late_errors_are_events(at: Speaker) -> None:
         assert (last.json["id"], last.json["error"]["code"]) == ("c-1", -32603)
 
 
-@B.line("V1-STRM-12", Level.MUST, "pieces of an artifact add up to it")
+@B.line("V1-STRM-12", Level.MUST, "chunks of an artifact add up to it")
 def pieces_add_up(at: Speaker) -> None:
     task, *events = at.stream("count 5").all()
     updates = [event["artifactUpdate"] for event in events if "artifactUpdate" in event]
-    # The last one may add to the pieces or replace them by the whole.
+    # The last event may append to the chunks or replace them by the whole.
     assert [update.get("append", False) for update in updates[:-1]] == [False] + [True] * (len(updates) - 2)
     assert [update.get("lastChunk", False) for update in updates] == [False] * (len(updates) - 1) + [True]
     (artifact,) = at.get(task["task"]["id"])["artifacts"]
@@ -189,7 +189,7 @@ def pieces_add_up(at: Speaker) -> None:
 # -- several streams ----------------------------------------------------------------------------------------------------
 
 
-@B.line("V1-ORD-01", Level.MUST, "events come in their order")
+@B.line("V1-ORD-01", Level.MUST, "events are in order")
 def events_are_in_order(at: Speaker) -> None:
     wanted = [str(number + 1) for number in range(60)]
     events = at.stream("number 60").all()
@@ -197,7 +197,7 @@ def events_are_in_order(at: Speaker) -> None:
 
 
 def _two_streams(at: Speaker) -> tuple[list[Any], list[Any]]:
-    """What two subscribers of one task get, each from its snapshot on."""
+    """The events of two subscribers of one task, each from its snapshot."""
     gate = new_name()
     id = at.begin(f"ticks {gate} 20")["id"]
     eventually(lambda: text_of(at.get(id)).endswith("20 "), "the first half")
@@ -209,13 +209,13 @@ def _two_streams(at: Speaker) -> tuple[list[Any], list[Any]]:
     return one, other
 
 
-@B.line("V1-ORD-02", Level.MUST, "every stream of a task gets every event")
+@B.line("V1-ORD-02", Level.MUST, "every stream of a task receives every event")
 def every_stream_gets_everything(at: Speaker) -> None:
     wanted = [f"{number + 1} " for number in range(40)]
     assert [texts_of(events) for events in _two_streams(at)] == [wanted, wanted]
 
 
-@B.line("V1-ORD-03", Level.MUST, "in the same order")
+@B.line("V1-ORD-03", Level.MUST, "all streams of a task have the same order")
 def every_stream_has_one_order(at: Speaker) -> None:
     gate = new_name()
     id = at.begin(f"ticks {gate} 1")["id"]
@@ -227,7 +227,7 @@ def every_stream_has_one_order(at: Speaker) -> None:
         assert list(streams[0]) == list(streams[1])
 
 
-@B.line("V1-ORD-04", Level.MUST, "closing one leaves the others")
+@B.line("V1-ORD-04", Level.MUST, "closing one stream does not affect others")
 def closing_one_leaves_the_others(at: Speaker) -> None:
     gate = new_name()
     with at.stream(f"hold {gate}") as first:
@@ -238,7 +238,7 @@ def closing_one_leaves_the_others(at: Speaker) -> None:
         assert last_state(list(second.results())) == "COMPLETED"
 
 
-@B.line("V1-ORD-05", Level.MUST, "a task outlives its streams")
+@B.line("V1-ORD-05", Level.MUST, "closing its streams does not end a task")
 def a_task_outlives_its_streams(at: Speaker) -> None:
     gate = new_name()
     with at.stream(f"hold {gate}") as stream:
@@ -250,7 +250,7 @@ def a_task_outlives_its_streams(at: Speaker) -> None:
 # -- subscribing --------------------------------------------------------------------------------------------------------
 
 
-@B.line("V1-SUB-01", Level.MUST, "the task as it is comes first")
+@B.line("V1-SUB-01", Level.MUST, "the first event is the current task")
 def the_task_comes_first(at: Speaker) -> None:
     gate = new_name()
     id = at.begin(f"hold {gate}")["id"]
@@ -261,7 +261,7 @@ def the_task_comes_first(at: Speaker) -> None:
     assert (first["task"]["id"], state_of(first["task"])) in ((id, "WORKING"), (id, "SUBMITTED"))
 
 
-@B.line("V1-SUB-02", Level.MUST, "the task's end is the stream's")
+@B.line("V1-SUB-02", Level.MUST, "the stream ends with the task")
 def the_end_ends_the_stream(at: Speaker) -> None:
     gate = new_name()
     with _follow(at, at.begin(f"hold {gate}")["id"]) as stream:
@@ -271,28 +271,28 @@ def the_end_ends_the_stream(at: Speaker) -> None:
         assert last_state(list(results)) == "COMPLETED"
 
 
-@B.line("V1-SUB-03", Level.MUST, "an ended task cannot be followed")
+@B.line("V1-SUB-03", Level.MUST, "a terminal task cannot be subscribed to")
 def the_ended_cannot_be_followed(at: Speaker) -> None:
     _refused_stream(at, "SubscribeToTask", {"id": at.task("echo")["id"]}, "UnsupportedOperation")
 
 
-@B.line("V1-SUB-04", Level.MUST, "an unknown task cannot be followed")
+@B.line("V1-SUB-04", Level.MUST, "an unknown task cannot be subscribed to")
 def the_unknown_cannot_be_followed(at: Speaker) -> None:
     _refused_stream(at, "SubscribeToTask", {"id": UNKNOWN}, "TaskNotFound")
 
 
-@B.line("V1-SUB-05", Level.MUST, "nothing is lost between the snapshot and what follows, and nothing told twice")
+@B.line("V1-SUB-05", Level.MUST, "no event is lost or repeated between the snapshot and the following events")
 def nothing_is_lost(at: Speaker) -> None:
     wanted = [f"{number + 1} " for number in range(200)]
     for _ in range(5):
         gate = new_name()
-        # The first half is being said while we subscribe.
+        # The first half is emitted during the subscription.
         with _follow(at, at.begin(f"ticks {gate} 100")["id"]) as stream:
             at.release(gate)
             assert texts_of(list(stream.results())) == wanted
 
 
-@B.line("V1-SUB-06", Level.CHOICE, "POST and GET subscribe alike", ways=(Way.REST,))
+@B.line("V1-SUB-06", Level.CHOICE, "POST and GET subscribe in the same way", ways=(Way.REST,))
 def both_verbs_subscribe(at: Speaker) -> None:
     gate = new_name()
     id = at.begin(f"hold {gate}")["id"]

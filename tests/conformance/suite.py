@@ -1,7 +1,7 @@
-"""The lines of the requirements as a table: number, level, what is asked in few words, and how it is seen.
+"""The requirements as a table: number, level, a short description, and a check.
 
-Each section is a module that fills a `Section`. A line has a check, or the reason why it has none. Checks speak to a
-`System` in one `Way` and assert what is seen on the wire; they know nothing of what is behind it.
+The modules of a section add lines to its `Section`. A line has a check, or the reason why it has none. A check calls a `System`
+over one `Way` and asserts on the bytes of the wire, independent of the implementation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 
 class Level(StrEnum):
-    """How much a line asks for. The last two are not the specification's: what official SDKs do, and what we chose."""
+    """The level of a requirement. The last two are not of the specification: behaviour of the SDKs, and decisions of this library."""
 
     MUST = "MUST"
     MUST_NOT = "MUST NOT"
@@ -27,7 +27,7 @@ class Level(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What becomes of a line here."""
+    """The result of a line for this library."""
 
     MET = "met"
     DIFFERS = "differs"
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 
 class Way(StrEnum):
-    """How a check reaches the agent: a binding of a version, or (CLIENT) as the agent that a client calls."""
+    """How a check reaches the agent: over a binding of a version, or (CLIENT) as the agent that a client calls."""
 
     RPC = "rpc"
     REST = "rest"
@@ -57,7 +57,7 @@ class Way(StrEnum):
 BOTH = (Way.RPC, Way.REST)
 BOTH_03 = (Way.RPC_03, Way.REST_03)
 
-#: How many numbers each area has, from 01 on, in the order of the requirements.
+#: The number of requirements of each area, in order.
 AREAS = {
     "V1-ENC": 18,
     "V1-VAL": 13,
@@ -114,7 +114,7 @@ AREAS = {
 
 
 def place(number: str) -> tuple[int, str]:
-    """Where a number stands in the requirements."""
+    """The position of a number in the requirements."""
     area = number.rpartition("-")[0]
     return [*AREAS].index(area), number
 
@@ -122,13 +122,13 @@ def place(number: str) -> tuple[int, str]:
 Check = Callable[[Any], None]
 
 
-#: What a check raises that fails; pytest's own is no `Exception`.
+#: The exceptions of a failed check; that of pytest is not an `Exception`.
 FAILURES = (Exception, pytest.fail.Exception)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line. `check` takes what `System.subject` gives for a way; `why` is the reason of any verdict but MET."""
+    """A requirement. `check` is called with `System.subject(way)`; `why` is the reason of a verdict other than MET."""
 
     number: str
     level: Level
@@ -141,7 +141,7 @@ class Line:
 
 @dataclass
 class Section:
-    """One section of the requirements: a letter, a title, and the lines in their order."""
+    """A section of the requirements: a letter, a title, and its lines."""
 
     letter: str
     title: str
@@ -151,7 +151,7 @@ class Section:
     def line(
         self, number: str, level: Level, says: str, *, ways: tuple[Way, ...] | None = None, differs: str = ""
     ) -> Callable[[Check], Check]:
-        """Decorator: the function sees that the line is kept, or (`differs`: why) what is done in its place."""
+        """Decorator: the function checks that the line is met, or, with the reason `differs`, what the library does instead."""
         verdict = Verdict.DIFFERS if differs else Verdict.MET
 
         def add(check: Check) -> Check:
@@ -161,7 +161,7 @@ class Section:
         return add
 
     def without_check(self, number: str, level: Level, says: str, verdict: Verdict, why: str) -> None:
-        """A line that is not met, not offered or not tested, and why."""
+        """Add a line that is not met, not offered or not tested, with the reason."""
         assert verdict not in (Verdict.MET, Verdict.DIFFERS)
         self.lines.append(Line(number, level, says, verdict, why))
 
@@ -170,7 +170,7 @@ class Section:
         return sorted(self.lines, key=lambda line: place(line.number))
 
     def cases(self) -> Iterator[tuple[Line, Way]]:
-        """Everything that can be run, in order."""
+        """All checks with their ways, in order."""
         return ((line, way) for line in self.ordered() if line.check is not None for way in line.ways)
 
 

@@ -1,6 +1,6 @@
-"""What the checks are run against: a system under test, the agents it offers, and how a check speaks to one of them.
+"""The system under test: its agents, and how a check calls one of them.
 
-`System` is the adapter. One that serves the agents of `KINDS`, or some of them, and tells where they are, can be tested.
+`System` is the adapter. Any system that serves some of the agents of `KINDS` and returns their URLs can be tested.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.conformance.wire import PATIENCE, Events, Reply, Request, Site, reque
 from tests.engine import Background, eventually
 from tests.wsgi import OpenAnswer
 
-#: The agents a system may offer. Each obeys the words of `tests.conformance.agent`; the first is the ordinary one.
+#: The agents that a system may offer. Each implements the commands of `tests.conformance.agent`; the first is the default.
 KINDS = {
     "plain": "both versions, both bindings, every default",
     "direct": "answers with a message and no task where it can",
@@ -31,67 +31,67 @@ KINDS = {
     "restful": "1.0 only, and HTTP+JSON before JSON-RPC",
     "mute": "does not stream",
     "push": "keeps push configurations",
-    "near": "the same, tells webhooks on this machine too, and gives up after three tries",
+    "near": "the same, with webhooks on loopback and three delivery attempts",
     "signed": "signs its card with the key of `tests.conformance.signatures`",
-    "promised": "its card promises an extended card, and there is none for anybody",
+    "promised": "its card promises an extended card, and has none",
     "demanding": "requires the extension `NEEDED`",
     "secured": "takes the tokens and keys of `USERS`, needs scopes, has an extended card with a skill 'secret', keeps push configurations",
     "cut": "its streams cannot be carried on once their task has ended",
     "busy": "runs one task at a time and lets none wait",
 }
 
-#: What the ordinary agent understands, and what the demanding one requires.
+#: The extension that the default agent supports, and the one that the demanding agent requires.
 EXTENSION = "https://example.com/extensions/suite/v1"
 NEEDED = "https://example.com/extensions/needed/v1"
-#: Who may call the secured agent, and with which token. Cancelling needs a scope that bob lacks.
+#: The callers of the secured agent and their tokens. Bob lacks the scope for a cancel.
 USERS = {"ada": "token-of-ada", "bob": "token-of-bob"}
-#: Or a key in ``X-Key`` together with a name and a password, which are ada's.
+#: Alternatively a key in ``X-Key`` together with the name and password of ada.
 KEY = "key-of-ada"
 PASSWORD = ("ada", "password-of-ada")
 
 
 class NotOffered(Exception):
-    """The system has no such agent."""
+    """The system does not have this agent or feature."""
 
 
 def new_name() -> str:
-    """A name that nothing else has: for gates, contexts, messages."""
+    """A unique name for gates, contexts and messages."""
     return uuid.uuid4().hex
 
 
 class System(ABC):
-    """A system under test. Use it with ``with``."""
+    """A system under test, which is a context manager."""
 
     @abstractmethod
     def site(self, kind: str) -> Site:
-        """Where the agent `kind` is.
+        """The site of the agent `kind`.
 
         Raises:
-            NotOffered: there is none.
+            NotOffered: the system does not have it.
         """
 
     @abstractmethod
     def url(self, kind: str) -> str:
-        """Where the same agent listens on a socket, without a slash at its end.
+        """The URL of the same agent on a socket, without a trailing slash.
 
         Raises:
-            NotOffered: there is none.
+            NotOffered: the system does not have it.
         """
 
     @abstractmethod
     def site_at(self, kind: str, url: str) -> Site:
-        """What is at an address that the agent `kind` has named."""
+        """The site at a URL that the agent `kind` has published."""
 
     def logs(self) -> AbstractContextManager[list[str]]:
-        """All that the system logs meanwhile, as text.
+        """Collect the text of all log records of the system in the block.
 
         Raises:
-            NotOffered: that cannot be seen.
+            NotOffered: the log is not accessible.
         """
         raise NotOffered("logs")
 
     def subject(self, way: Way) -> Any:
-        """What a check gets: a `Speaker`, or for `Way.CLIENT` a `Lab`."""
+        """The argument of a check: a `Speaker`, or a `Lab` for `Way.CLIENT`."""
         return Lab(self) if way is Way.CLIENT else Speaker(self, way)
 
     def client(self, target: Any, **options: Any) -> Client:
@@ -103,7 +103,7 @@ class System(ABC):
         raise NotOffered("client")
 
     def receiver(self, **options: Any) -> WebhookReceiver:
-        """A webhook of the system under test, as `a2a_sync.WebhookReceiver` makes it.
+        """A webhook of the system under test, with the interface of `a2a_sync.WebhookReceiver`.
 
         Raises:
             NotOffered: only a server is tested.
@@ -112,7 +112,7 @@ class System(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End everything."""
+        """Stop all agents."""
 
     def __enter__(self) -> System:
         return self
@@ -122,22 +122,22 @@ class System(ABC):
 
 
 class Lab:
-    """Makes the clients under test."""
+    """Creates the clients under test."""
 
     def __init__(self, system: System) -> None:
         self._system = system
 
     def client(self, target: Any, **options: Any) -> Client:
-        """A client of `target`, as `a2a_sync.Client` makes it; use it with ``with``."""
+        """A client of `target` with the interface of `a2a_sync.Client`, which is a context manager."""
         return self._system.client(target, **{"timeout": PATIENCE, **options})
 
     def receiver(self, **options: Any) -> WebhookReceiver:
-        """A webhook, as `a2a_sync.WebhookReceiver` makes it."""
+        """A webhook with the interface of `a2a_sync.WebhookReceiver`."""
         return self._system.receiver(**options)
 
 
 class Speaker:
-    """Speaks to one agent in one way, and asserts nothing but that answers are well-formed."""
+    """Calls one agent over one way; asserts only that responses are well-formed."""
 
     def __init__(
         self,
@@ -158,19 +158,19 @@ class Speaker:
         return self.way.rest
 
     def on(self, kind: str) -> Speaker:
-        """The same with another agent."""
+        """The same for another agent."""
         return Speaker(self.system, self.way, kind, self._headers)
 
     def by(self, way: Way) -> Speaker:
-        """The same in another way."""
+        """The same over another way."""
         return Speaker(self.system, way, self.kind, self._headers, self._site)
 
     def at_url(self, url: str) -> Speaker:
-        """The same at an address that the agent has named."""
+        """The same for a URL that the agent has published."""
         return Speaker(self.system, self.way, self.kind, self._headers, self.system.site_at(self.kind, url))
 
     def with_headers(self, **headers: str) -> Speaker:
-        """The same with more headers in each request."""
+        """The same with additional headers."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return Speaker(self.system, self.way, self.kind, {**self._headers, **named}, self._site)
 
@@ -181,7 +181,7 @@ class Speaker:
     # -- bytes --
 
     def exchange(self, verb: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Reply:
-        """Any request, and the whole answer."""
+        """Send any request and return the whole response."""
         answer = self._site.open(verb, path, body, headers)
         try:
             data, deadline = b"", time.monotonic() + PATIENCE
@@ -193,14 +193,14 @@ class Speaker:
         return Reply(answer.status, answer.headers, data, self.rest)
 
     def post(self, body: bytes, **headers: str | None) -> Reply:
-        """A body for the JSON-RPC endpoint, with the usual headers unless `headers` say otherwise."""
+        """Send a body to the JSON-RPC endpoint, with the usual headers unless `headers` overrides them."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         usual = {"Content-Type": "application/json", "A2A-Version": self.way.version, **self._headers, **named}
         return self.exchange("POST", "/", body, {name: value for name, value in usual.items() if value is not None})
 
     @contextmanager
     def leaving(self, asked: Request) -> Iterator[None]:
-        """Send a request over a socket, and leave at the end of the block without having read an answer."""
+        """Send a request over a socket, and disconnect at the end of the block without reading a response."""
         target = urlsplit(self.system.url(self.kind))
         with closing(http.client.HTTPConnection(str(target.hostname), target.port or 80, timeout=PATIENCE)) as line:
             line.request(asked.verb, target.path + asked.path, asked.body, asked.headers)
@@ -209,7 +209,7 @@ class Speaker:
     # -- operations --
 
     def request(self, operation: str, params: Any = None, id: Any = "c-1", **headers: str | None) -> Request:
-        """The request of an operation. An underscore in a header's name stands for a hyphen."""
+        """The request of an operation. Underscores in header names are replaced by hyphens."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return request(
             operation,
@@ -221,17 +221,17 @@ class Speaker:
         )
 
     def ask(self, operation: str, params: Any = None, id: Any = "c-1", **headers: str | None) -> Reply:
-        """One operation, and the whole answer."""
+        """Call an operation and return the whole response."""
         asked = self.request(operation, params, id, **headers)
         return self.exchange(asked.verb, asked.path, asked.body, asked.headers)
 
     def open(self, operation: str, params: Any = None, id: Any = "c-1", **headers: str | None) -> Events:
-        """One operation that streams; close what comes back."""
+        """Call a streaming operation; the caller closes the result."""
         asked = self.request(operation, params, id, **headers)
         return self.opened(asked.verb, asked.path, asked.body, asked.headers)
 
     def opened(self, verb: str, path: str, body: bytes, headers: Mapping[str, str]) -> Events:
-        """Any request that is answered with a stream."""
+        """Send any request that is answered with a stream."""
         answer = self._site.open(verb, path, body, headers)
         if answer.status != 200 or not answer.headers["Content-Type"].startswith("text/event-stream"):
             try:
@@ -240,21 +240,21 @@ class Speaker:
                 answer.close()
         return Events(answer, self.rest)
 
-    # -- what most checks begin with --
+    # -- common first steps --
 
     def send(self, text: str, *parts: Any, **members: Any) -> Reply:
         """SendMessage; see `message` for the members."""
         return self.ask("SendMessage", message(text, *parts, **members))
 
     def task(self, text: str, *parts: Any, **members: Any) -> dict[str, Any]:
-        """The task that a send is answered with."""
+        """The task in the response to a send."""
         result = self.send(text, *parts, **members).result
         assert set(result) == {"task"}, result
         task: dict[str, Any] = result["task"]
         return task
 
     def begin(self, text: str, **members: Any) -> dict[str, Any]:
-        """A task that goes on: the send returns at once."""
+        """A running task, created by a send that returns immediately."""
         return self.task(text, configuration={"returnImmediately": True}, **members)
 
     def stream(self, text: str, **members: Any) -> Events:
@@ -267,16 +267,16 @@ class Speaker:
         return task
 
     def listed(self, **filters: Any) -> list[dict[str, Any]]:
-        """The tasks of ListTasks."""
+        """The tasks in the response to ListTasks."""
         tasks: list[dict[str, Any]] = self.ask("ListTasks", filters).result["tasks"]
         return tasks
 
     def release(self, name: str) -> None:
-        """Let go whoever holds at `name`."""
+        """Release the runs that hold at `name`."""
         self.send(f"release {name}")
 
     def until(self, id: str, *states: str) -> dict[str, Any]:
-        """The task, once it is in one of these states."""
+        """Poll the task until it is in one of these states."""
 
         def arrived() -> Any:
             task = self.get(id)
@@ -286,14 +286,14 @@ class Speaker:
         return task
 
     def in_background(self, work: Callable[[], Any]) -> Background:
-        """`work` on a thread of its own."""
+        """Run `work` on a separate thread."""
         return Background(work)
 
 
 def message(
     text: str, *parts: Any, configuration: Any = None, metadata: Any = None, tenant: str = "", **members: Any
 ) -> dict[str, Any]:
-    """The params of a send in 1.0: `parts` come behind the text, `members` are the message's."""
+    """The params of a send in 1.0: `parts` follow the text, `members` are added to the message."""
     said = {"messageId": new_name(), "role": "ROLE_USER", "parts": [{"text": text}, *parts], **members}
     around = {"configuration": configuration, "metadata": metadata, "tenant": tenant}
     return {"message": said, **{name: value for name, value in around.items() if value}}
@@ -310,7 +310,7 @@ def message_v03(
 
 
 class Below:
-    """A path of a site as a site."""
+    """A path of a site, as a site."""
 
     def __init__(self, site: Site, path: str) -> None:
         self._site = site
@@ -321,7 +321,7 @@ class Below:
 
 
 class HttpSite:
-    """An agent at a URL, each request over a connection of its own."""
+    """An agent at a URL; each request uses a new connection."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)

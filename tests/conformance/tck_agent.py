@@ -1,8 +1,8 @@
-"""The agent that the official kits are run against: ``gunicorn tests.conformance.tck_agent:app``.
+"""The agent for the official kits: ``gunicorn tests.conformance.tck_agent:app``.
 
-It does what the kits' scenarios say, chosen by how the message's id begins; nothing here or in the library knows that a kit
-is calling. `KIT_VERSION` in the environment is the protocol version to serve, `KIT_AGENT` which of the apps below, `KIT_SECONDS`
-how long the kit waits for a stream.
+The scenario is selected by the prefix of the message's id; neither this agent nor the library detects a kit. `KIT_AGENT` selects
+one of the apps below, `KIT_STORE` is the URL of the store, `KIT_OTHERWISE` the scenario of other messages, `KIT_SECONDS` the time
+that the kit waits for a stream.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from a2a_sync import (
     AgentCard,
     AgentSkill,
     Artifact,
-    BearerAuth,
     DataPart,
     Extension,
     FilePart,
@@ -36,10 +35,9 @@ from a2a_sync import (
     TextPart,
     URLGuard,
 )
+from a2a_sync.auth import BearerAuth
 from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.server.extended import CardContext
-
-VERSION = os.environ.get("KIT_VERSION", "1.0")
 
 FILE = FilePart(raw=b"tck", filename="output.txt", media_type="text/plain")
 LINK = FilePart(url="https://example.com/output.txt", filename="output.txt", media_type="text/plain")
@@ -49,17 +47,17 @@ Answer = Callable[[RequestContext], Any]
 
 
 def says(words: str, context: RequestContext) -> Iterator[TaskStatusUpdateEvent]:
-    """The task is completed with a message."""
+    """Complete the task with a message."""
     yield TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.COMPLETED, message=context.agent_message(words)))
 
 
 def gives(part: Part, context: RequestContext) -> Artifact:
-    """The task is completed with an artifact of one part."""
+    """Complete the task with an artifact of one part."""
     return Artifact(parts=(part,))
 
 
 def streams(parts: tuple[Part, ...], context: RequestContext) -> Iterator[Any]:
-    """The task works, sends one artifact in as many pieces as there are parts, and is completed."""
+    """Send one artifact in as many chunks as there are parts, and complete the task."""
     yield TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING))
     for number, part in enumerate(parts, 1):
         yield TaskArtifactUpdateEvent(
@@ -70,7 +68,7 @@ def streams(parts: tuple[Part, ...], context: RequestContext) -> Iterator[Any]:
 
 
 def works(context: RequestContext) -> Iterator[Any]:
-    """The task works for twice as long as the kit waits for a stream, so that it can be subscribed to."""
+    """Work for twice as long as the kit waits for a stream, so that it can subscribe."""
     yield TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING))
     context.sleep(2 * float(os.environ.get("KIT_SECONDS", "2")))
 
@@ -79,7 +77,7 @@ def asks(context: RequestContext) -> InputRequired:
     return InputRequired("What next?")
 
 
-#: What is done, by how the message's id begins; the longest beginning counts.
+#: The scenarios by prefixes of the message's id; the longest prefix applies.
 SCENARIOS: dict[str, Answer] = {
     "tck-complete-task": partial(says, "Hello from TCK"),
     "tck-artifact-text": partial(gives, TextPart("Generated text content")),
@@ -98,12 +96,12 @@ SCENARIOS: dict[str, Answer] = {
     "tck-stream-artifact-chunked": partial(streams, (TextPart("chunk-1 "), TextPart("chunk-2"))),
     "test-resubscribe-message-id": works,
 }
-#: What the rest gets: the kit of 0.3 has a message added to each of its tasks, or a task cancelled.
-OTHERWISE = "tck-complete-task" if VERSION == "1.0" else "tck-input-required"
+#: The scenario of other messages: the kit of 0.3 adds a message to each of its tasks, or cancels it.
+OTHERWISE = os.environ.get("KIT_OTHERWISE", "tck-complete-task")
 
 
 class KitAgent(Agent):
-    """Does what the scenarios of the official kits say."""
+    """Implements the scenarios of the official kits."""
 
     name = "a2a_sync under test"
     skills = [AgentSkill(id="tck", name="Conformance", description="Follows the kit's scenarios", tags=["tck"])]
@@ -114,30 +112,28 @@ class KitAgent(Agent):
         return SCENARIOS[max(known, key=len, default=OTHERWISE)](context)
 
 
-#: Where the kit listens for notifications.
+#: The kit's listener for notifications.
 HERE = PushOptions(url_guard=URLGuard(allow=("localhost", "127.0.0.1", "::1")))
 AGENT = KitAgent()
 EXTENDED = replace(AGENT.describe(), description="For callers that are known")
 
 
-def for_those_who_are_known(asked: CardContext) -> AgentCard:
+def extended_card(asked: CardContext) -> AgentCard:
     if asked.user is None:
         raise UnauthenticatedError("Authentication is needed for the extended card")
     return EXTENDED
 
 
-#: What an app may have besides the agent; the kit tests what the card promises, and the refusal of what it does not promise.
+#: Options of an app; the kit tests features that the card declares, and the refusal of others.
 APPS: dict[str, dict[str, Any]] = {
     "plain": {},
     "full": {
         "push": HERE,
-        "extended_card": for_those_who_are_known,
+        "extended_card": extended_card,
         "extensions": [Extension("https://example.com/ext/v1", description="Changes nothing", params={"level": 1})],
     },
     "demanding": {"extensions": [Extension("urn:a2a:tck:required-extension", required=True)]},
-    "secured": {"auth": BearerAuth({"a-token-that-the-kit-does-not-know": "somebody"})},
+    "secured": {"auth": BearerAuth({"a-token-that-the-kit-does-not-know": "caller"})},
 }
 
-app = A2AApp(
-    AGENT, protocol_versions=(VERSION,), media_type="application/json", **APPS[os.environ.get("KIT_AGENT", "plain")]
-)
+app = A2AApp(AGENT, store=os.environ.get("KIT_STORE"), **APPS[os.environ.get("KIT_AGENT", "plain")])

@@ -1,4 +1,4 @@
-"""Every line of the requirements that can be seen on the wire, against this library."""
+"""All checks of the suite against this library."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def ours() -> Iterator[Ours]:
 
 
 @pytest.mark.parametrize(("line", "way"), CASES)
-def test_the_library_does_as_the_page_says(line: Line, way: Way, ours: Ours) -> None:
+def test_requirement(line: Line, way: Way, ours: Ours) -> None:
     assert line.check is not None
     line.check(ours.subject(way))

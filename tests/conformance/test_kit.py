@@ -1,4 +1,4 @@
-"""The agent of the official kits follows their scenarios, and the page about them says what is listed."""
+"""The agent of the official kits implements their scenarios, and the page has the listed errors."""
 
 from __future__ import annotations
 
@@ -41,14 +41,13 @@ def test_scenarios_are_followed(beginning: str, state: TaskState, text: str) -> 
     with A2AApp(KitAgent()) as app, Client(app) as client:
         task = client.send(said(beginning))
     assert isinstance(task, Task)
-    told = task.text or (task.status.message.text if task.status.message else "")
-    assert (task.state, told) == (state, text)
+    shown = task.text or (task.status.message.text if task.status.message else "")
+    assert (task.state, shown) == (state, text)
 
 
 @pytest.mark.parametrize("name", APPS)
-@pytest.mark.parametrize("version", ["1.0", "0.3"])
-def test_every_app_can_be_made_in_both_versions(name: str, version: str) -> None:
-    with A2AApp(KitAgent(), protocol_versions=(version,), media_type="application/json", **APPS[name]) as app:
+def test_every_app_can_be_made(name: str) -> None:
+    with A2AApp(KitAgent(), **APPS[name]) as app:
         assert app.agent_card("http://127.0.0.1/").name == "a2a_sync under test"
 
 
@@ -61,10 +60,24 @@ def test_a_report_is_counted_and_a_should_that_is_not_met_counts_as_failed(tmp_p
     assert len(result.surprises()) == 3
 
 
-def test_what_is_listed_as_wrong_and_passes_is_told() -> None:
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_test_whose_result_depends_on_timing_is_not_counted(failed: bool, tmp_path: Path) -> None:
+    (error,) = [one for one in KIT_ERRORS if one.timing]
+    place, _, name = error.tests[0].rpartition(".")
+    inner = '<failure message="no"/>' if failed else ""
+    case = f'<testcase classname="{place}" name="{name}">{inner}</testcase>'
+    (tmp_path / "report.xml").write_text(f'<testsuite><testcase classname="a" name="b"/>{case}</testsuite>')
+    (run,) = [one for one in kit.RUNS if one.name in error.runs]
+    result = kit.Result(run)
+    result.read(tmp_path / "report.xml")
+    assert (result.counts["passed"], result.failed, result.undecided) == (1, {}, 1)
+    assert not [problem for problem in result.surprises() if name in problem]
+
+
+def test_a_listed_failure_that_passes_is_reported() -> None:
     run = kit.RUNS[0]
     result = kit.Result(run, counts={"passed": 1, "failed": 0, "skipped": 0})
-    listed = [test for error in KIT_ERRORS if run.name in error.runs for test in error.tests]
+    listed = [test for error in KIT_ERRORS if run.name in error.runs and not error.timing for test in error.tests]
     assert len(result.surprises()) == len(listed) > 0
 
 
@@ -88,4 +101,7 @@ def test_the_page_names_the_commits_every_run_and_every_error_with_its_section()
     assert sum(f" | {error.section} | {error.why} |" in row for error in KIT_ERRORS for row in rows) == len(KIT_ERRORS)
     failed = {(row.split(" | ")[1], int(row.split(" | ")[3])) for row in rows[2 : 2 + len(kit.RUNS)]}
     for run in kit.RUNS:
-        assert (run.name, sum(len(error.tests) for error in KIT_ERRORS if run.name in error.runs)) in failed
+        assert (
+            run.name,
+            sum(len(error.tests) for error in KIT_ERRORS if run.name in error.runs and not error.timing),
+        ) in failed

@@ -1,4 +1,4 @@
-"""What is broken on purpose is found by the checks of the line that it breaks."""
+"""The checks of a line detect each of its defective variants."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.conformance.variants import VARIANTS
 pytestmark = [
     pytest.mark.timeout(60),
     pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning"),
-    # A check that fails leaves behind what it would have closed.
+    # A failed check does not close its resources.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
 
 LINES = {line.number: line for section in SECTIONS for line in section.lines}
-#: How long a check may wait for what a broken variant never does, in seconds.
+#: The limit of a wait for what a defect prevents, in seconds.
 IMPATIENCE = 1.5
 
 

@@ -33,20 +33,20 @@ def send(at: Speaker, text: str, *parts: Any, **members: Any) -> Reply:
 
 
 def task(at: Speaker, text: str, *parts: Any, **members: Any) -> dict[str, Any]:
-    """The task that message/send is answered with."""
+    """The task in the response to message/send."""
     result: dict[str, Any] = send(at, text, *parts, **members).result
     assert result["kind"] == "task", result
     return result
 
 
 def begin(at: Speaker, text: str) -> str:
-    """The id of a task that goes on."""
+    """The id of a running task."""
     id: str = task(at, text, configuration={"blocking": False})["id"]
     return id
 
 
 def release(at: Speaker, gate: str) -> None:
-    """Let go whoever holds at `gate`."""
+    """Release the runs that hold at `gate`."""
     send(at, f"release {gate}")
 
 
@@ -69,7 +69,7 @@ def assert_is_message(value: dict[str, Any]) -> None:
 
 
 def assert_is_part(part: dict[str, Any]) -> None:
-    """What the schema asks for."""
+    """Assert the requirements of the schema."""
     contents = {"text": str, "file": dict, "data": dict}
     assert isinstance(part[part["kind"]], contents[part["kind"]])
     assert part.keys() <= {"kind", part["kind"], "metadata"}
@@ -103,7 +103,7 @@ def assert_is_artifact(value: dict[str, Any]) -> None:
 
 
 def assert_is_event(value: dict[str, Any]) -> None:
-    """A task, a message, or an event with its kind and required members."""
+    """Assert that this is a task, a message, or an event with its kind and required members."""
     kind = value["kind"]
     if kind in ("task", "message"):
         {"task": assert_is_task, "message": assert_is_message}[kind](value)
@@ -122,7 +122,7 @@ def assert_is_event(value: dict[str, Any]) -> None:
 
 
 def card(at: Speaker, **headers: str) -> dict[str, Any]:
-    """The card as a client of 0.3 gets it."""
+    """The card for a client of 0.3."""
     reply = at.exchange("GET", CARD_PATH, b"", headers)
     assert (reply.status, reply.media_type) == (200, "application/json")
     found: dict[str, Any] = reply.json
@@ -142,7 +142,7 @@ def the_card_is_complete(at: Speaker) -> None:
         assert one["skills"]
 
 
-@G.line("V03-CARD-02", Level.MUST, "the preferred transport is named and spoken at the card's url")
+@G.line("V03-CARD-02", Level.MUST, "the preferred transport is declared and served at the card's URL")
 def the_preferred_transport_is_spoken(at: Speaker) -> None:
     one = card(at)
     assert one["preferredTransport"] == "JSONRPC"
@@ -155,18 +155,18 @@ def the_preferred_transport_is_repeated(at: Speaker) -> None:
     assert {"url": one["url"], "transport": one["preferredTransport"]} in one["additionalInterfaces"]
 
 
-@G.line("V03-CARD-05", Level.MUST_NOT, "an address has no two transports that conflict")
+@G.line("V03-CARD-05", Level.MUST_NOT, "a URL has no conflicting transports")
 def addresses_do_not_conflict(at: Speaker) -> None:
     one, id = card(at), task(at, "echo")["id"]
     for interface in one["additionalInterfaces"]:
         if (interface["url"], interface["transport"]) != (one["url"], one["preferredTransport"]):
-            # Both are spoken at one address: it is available at the same endpoint, as the specification allows.
+            # Both transports have the same URL, which the specification allows.
             rest = at.at_url(interface["url"]).by(Way.REST_03)
             assert interface["transport"] == "HTTP+JSON"
             assert rest.ask("GetTask", {"id": id}).result["id"] == id
 
 
-@G.line("V03-CARD-06", Level.CHOICE, "the card is at the path of 0.2 too")
+@G.line("V03-CARD-06", Level.CHOICE, "the card is also at the path of 0.2")
 def the_card_is_at_the_old_path(at: Speaker) -> None:
     found = at.exchange("GET", "/.well-known/agent.json")
     assert found.status == 200
@@ -197,24 +197,24 @@ def _try(at: Speaker, number: int) -> None:
             assert (reply.status, code(reply), reply.json["id"]) == (200, number, case["expectId"]), case["name"]
 
 
-@G.line("V03-RPC-02", Level.MUST, "what is not JSON is a parse error, with HTTP 200")
+@G.line("V03-RPC-02", Level.MUST, "a body that is not JSON is a parse error with HTTP status 200")
 def what_is_not_json(at: Speaker) -> None:
     _try(at, -32700)
 
 
-@G.line("V03-RPC-03", Level.MUST, "what is no request is an invalid one")
+@G.line("V03-RPC-03", Level.MUST, "JSON that is not a request is an invalid request")
 def what_is_no_request(at: Speaker) -> None:
     _try(at, -32600)
 
 
-@G.line("V03-RPC-04", Level.MUST, "an unknown method is not found, tasks/list among them")
+@G.line("V03-RPC-04", Level.MUST, "an unknown method is not found; tasks/list is one")
 def unknown_methods_are_not_found(at: Speaker) -> None:
     _try(at, -32601)
     body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/list", "params": {}}
     assert code(at.post(json.dumps(body).encode())) == -32601
 
 
-@G.line("V03-RPC-05", Level.MUST, "params that do not fit are invalid")
+@G.line("V03-RPC-05", Level.MUST, "params of the wrong form are invalid")
 def params_that_do_not_fit(at: Speaker) -> None:
     _try(at, -32602)
     for params in ({"": 1}, {}, {"id": 5}, {"id": ""}):
@@ -234,7 +234,7 @@ def methods_are_known(at: Speaker) -> None:
 # -- sending ------------------------------------------------------------------------------------------------------------
 
 
-@G.line("V03-SEND-01", Level.MUST, "the answer is a bare task or message with its kind")
+@G.line("V03-SEND-01", Level.MUST, "the response is a bare task or message with its kind")
 def an_answer_is_bare(at: Speaker) -> None:
     assert_is_task(send(at, "echo", {"kind": "data", "data": {"a": 1}}).result)
     answer = send(at.on("direct"), "say").result
@@ -242,7 +242,7 @@ def an_answer_is_bare(at: Speaker) -> None:
     assert answer["role"] == "agent"
 
 
-@G.line("V03-SEND-02", Level.MUST, "a message goes on with its task")
+@G.line("V03-SEND-02", Level.MUST, "a message continues its task")
 def a_message_goes_on_with_its_task(at: Speaker) -> None:
     asked = task(at, "ask")
     assert asked["status"]["state"] == "input-required"
@@ -251,7 +251,7 @@ def a_message_goes_on_with_its_task(at: Speaker) -> None:
     assert answered["status"]["state"] == "completed"
 
 
-@G.line("V03-SEND-03", Level.MUST, "an ended task takes no more messages")
+@G.line("V03-SEND-03", Level.MUST, "a terminal task accepts no further messages")
 def an_ended_task_takes_no_message(at: Speaker) -> None:
     assert code(send(at, "echo", taskId=task(at, "echo")["id"])) == -32004
 
@@ -261,7 +261,7 @@ def a_message_to_an_unknown_task(at: Speaker) -> None:
     assert code(send(at, "echo", taskId=UNKNOWN)) == -32001
 
 
-@G.line("V03-SEND-05", Level.MUST, "files and data come through")
+@G.line("V03-SEND-05", Level.MUST, "files and data are transferred unchanged")
 def files_and_data_come_through(at: Speaker) -> None:
     parts = [
         {"kind": "text", "text": "na\u00efve \U0001f355", "metadata": {"a": 1}},
@@ -282,7 +282,7 @@ def unknown_kinds_are_refused(at: Speaker) -> None:
     assert code(send(at, "", parts=[{"kind": "hologram", "hologram": "x"}])) in (-32602, -32603)
 
 
-@G.line("V03-SEND-08", Level.CHOICE, "a send waits, unless blocking is false")
+@G.line("V03-SEND-08", Level.CHOICE, "a send waits unless blocking is false")
 def a_send_waits(at: Speaker) -> None:
     gate = new_name()
     running = task(at, f"hold {gate}", configuration={"blocking": False})
@@ -305,7 +305,7 @@ def get(at: Speaker, id: str, **members: Any) -> dict[str, Any]:
     return found
 
 
-@G.line("V03-SEND-09", Level.MUST, "historyLength bounds the history")
+@G.line("V03-SEND-09", Level.MUST, "historyLength limits the history")
 def the_history_is_bounded(at: Speaker) -> None:
     asked = task(at, "ask")
     task(at, "large", taskId=asked["id"])
@@ -315,7 +315,7 @@ def the_history_is_bounded(at: Speaker) -> None:
     assert len(task(at, "echo", configuration={"historyLength": 1})["history"]) == 1
 
 
-@G.line("V03-SEND-10", Level.CHOICE, "data that is no object is accepted")
+@G.line("V03-SEND-10", Level.CHOICE, "data that is not an object is accepted")
 def other_data_is_accepted(at: Speaker) -> None:
     found = task(at, "echo", {"kind": "data", "data": [1, 2]})
     assert found["status"]["state"] == "completed"
@@ -325,14 +325,14 @@ def other_data_is_accepted(at: Speaker) -> None:
 @G.line("V03-SEND-11", Level.MUST, "references to other tasks are accepted, known or not")
 def references_are_accepted(at: Speaker) -> None:
     ids = [task(at, "echo")["id"], UNKNOWN]
-    (part,) = parts_of(task(at, "tell", referenceTaskIds=ids))
+    (part,) = parts_of(task(at, "report", referenceTaskIds=ids))
     assert part["data"]["references"] == ids
 
 
 # -- tasks --------------------------------------------------------------------------------------------------------------
 
 
-@G.line("V03-TASK-01", Level.MUST, "tasks/get gives the task")
+@G.line("V03-TASK-01", Level.MUST, "tasks/get returns the task")
 def tasks_get_gives_the_task(at: Speaker) -> None:
     sent = task(at, "count 3")
     found = get(at, sent["id"])
@@ -345,14 +345,14 @@ def tasks_get_of_the_unknown(at: Speaker) -> None:
     assert code(at.ask("GetTask", {"id": UNKNOWN})) == -32001
 
 
-@G.line("V03-TASK-03", Level.MUST, "tasks/cancel gives the canceled task")
+@G.line("V03-TASK-03", Level.MUST, "tasks/cancel returns the canceled task")
 def tasks_cancel_gives_the_task(at: Speaker) -> None:
     canceled = at.ask("CancelTask", {"id": begin(at, f"hold {new_name()}")}).result
     assert_is_task(canceled)
     assert canceled["status"]["state"] == "canceled"
 
 
-@G.line("V03-TASK-04", Level.MUST, "tasks/cancel of an unknown or ended task is refused")
+@G.line("V03-TASK-04", Level.MUST, "tasks/cancel of an unknown or terminal task is refused")
 def tasks_cancel_of_what_is_not_there(at: Speaker) -> None:
     assert code(at.ask("CancelTask", {"id": UNKNOWN})) == -32001
     assert code(at.ask("CancelTask", {"id": task(at, "echo")["id"]})) == -32002
@@ -361,7 +361,7 @@ def tasks_cancel_of_what_is_not_there(at: Speaker) -> None:
 # -- errors -------------------------------------------------------------------------------------------------------------
 
 
-@G.line("V03-ERR-01", Level.MUST, "the codes of errors are those of the table")
+@G.line("V03-ERR-01", Level.MUST, "errors have the codes of the table")
 def codes_are_those_of_the_table(at: Speaker) -> None:
     ended = task(at, "echo")["id"]
     replies = [

@@ -15,7 +15,7 @@ _SET, _GET = "CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig"
 _LIST, _DELETE = "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig"
 
 
-@G.line("V03-CARD-03", Level.MUST, "every transport is listed, and spoken where it says")
+@G.line("V03-CARD-03", Level.MUST, "every transport is listed and served at its URL")
 def every_transport_is_spoken(at: Speaker) -> None:
     found = card(at)
     listed = [{"url": found["url"], "transport": found["preferredTransport"]}, *found["additionalInterfaces"]]
@@ -27,7 +27,7 @@ def every_transport_is_spoken(at: Speaker) -> None:
     assert {"JSONRPC", "HTTP+JSON"} <= {one["transport"] for one in listed}
 
 
-@G.line("V03-CARD-07", Level.SHOULD, "security schemes have a type and the names of 0.3")
+@G.line("V03-CARD-07", Level.SHOULD, "security schemes have a type and the member names of 0.3")
 def schemes_have_a_type(at: Speaker) -> None:
     found = card(at.on("secured"), **{"A2A-Version": "0.3"})
     schemes = found["securitySchemes"]
@@ -41,8 +41,8 @@ def schemes_have_a_type(at: Speaker) -> None:
     assert found["supportsAuthenticatedExtendedCard"] is True
 
 
-@G.line("V03-STRM-04", Level.MUST, "who does not stream says so")
-def who_does_not_stream_says_so(at: Speaker) -> None:
+@G.line("V03-STRM-04", Level.MUST, "streaming is refused as such if it is not supported")
+def streaming_is_refused_if_not_supported(at: Speaker) -> None:
     mute = at.on("mute")
     assert not card(mute)["capabilities"].get("streaming")
     assert code(mute.ask("SendStreamingMessage", message_v03("echo"))) == -32004
@@ -60,7 +60,7 @@ def _set(at: Speaker, task_id: str, **members: Any) -> dict[str, Any]:
     return stored
 
 
-@G.line("V03-PUSH-01", Level.MUST, "set gives the configuration back")
+@G.line("V03-PUSH-01", Level.MUST, "set returns the configuration")
 def set_gives_it_back(at: Speaker) -> None:
     push = at.on("push")
     id = task(push, "echo")["id"]
@@ -70,7 +70,7 @@ def set_gives_it_back(at: Speaker) -> None:
     assert stored == {"taskId": id, "pushNotificationConfig": config}
 
 
-@G.line("V03-PUSH-02", Level.MUST, "get gives it with its id, and without one the first")
+@G.line("V03-PUSH-02", Level.MUST, "get returns a configuration by its id, or the first without an id")
 def get_gives_it(at: Speaker) -> None:
     push = at.on("push")
     id = task(push, "echo")["id"]
@@ -79,7 +79,7 @@ def get_gives_it(at: Speaker) -> None:
     assert push.ask(_GET, {"id": id}).result == first
 
 
-@G.line("V03-PUSH-03", Level.MUST, "list gives an array")
+@G.line("V03-PUSH-03", Level.MUST, "list returns an array")
 def list_gives_an_array(at: Speaker) -> None:
     push = at.on("push")
     id = task(push, "echo")["id"]
@@ -88,7 +88,7 @@ def list_gives_an_array(at: Speaker) -> None:
     assert push.ask(_LIST, {"id": id}).result == stored
 
 
-@G.line("V03-PUSH-04", Level.MUST, "delete gives null, a second time too")
+@G.line("V03-PUSH-04", Level.MUST, "delete returns null, also if repeated")
 def delete_gives_null(at: Speaker) -> None:
     push = at.on("push")
     id = task(push, "echo")["id"]
@@ -99,7 +99,7 @@ def delete_gives_null(at: Speaker) -> None:
     assert push.ask(_LIST, {"id": id}).result == []
 
 
-@G.line("V03-PUSH-05", Level.MUST, "of an unknown task it is refused as such")
+@G.line("V03-PUSH-05", Level.MUST, "an unknown task is refused as such")
 def configurations_of_the_unknown(at: Speaker) -> None:
     push = at.on("push")
     for operation, params in (
@@ -113,8 +113,8 @@ def configurations_of_the_unknown(at: Speaker) -> None:
         assert "not found" in reply.error["message"].lower()
 
 
-@G.line("V03-PUSH-06", Level.MUST, "who sends none says so")
-def who_sends_none_says_so(at: Speaker) -> None:
+@G.line("V03-PUSH-06", Level.MUST, "push notifications are refused as such if they are not supported")
+def push_is_refused_if_not_supported(at: Speaker) -> None:
     id = task(at, "echo")["id"]
     for operation, params in (
         (_SET, {"taskId": id, "pushNotificationConfig": {"url": HOOK}}),
@@ -131,7 +131,7 @@ def who_sends_none_says_so(at: Speaker) -> None:
 @G.line(
     "V03-ERR-02",
     Level.SHOULD,
-    "media types and broken answers have their codes",
+    "unsupported media types and invalid responses have their codes",
     differs="-32005 is used; an agent that breaks the data model fails its task",
 )
 def media_types_have_their_code(at: Speaker) -> None:
@@ -143,14 +143,14 @@ def media_types_have_their_code(at: Speaker) -> None:
 # -- authentication -----------------------------------------------------------------------------------------------------
 
 
-@G.line("V03-XCARD-01", Level.MUST, "the extended card is for callers who say who they are")
+@G.line("V03-XCARD-01", Level.MUST, "the extended card requires authentication")
 def the_extended_card_needs_a_caller(at: Speaker) -> None:
     reply = at.on("secured").ask("GetExtendedAgentCard")
     assert reply.status == 401
     assert reply.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-@G.line("V03-XCARD-02", Level.MUST, "it is a whole card of 0.3")
+@G.line("V03-XCARD-02", Level.MUST, "it is a complete card of 0.3")
 def the_extended_card_is_whole(at: Speaker) -> None:
     secured = at.on("secured")
     extended = secured.as_user("ada").ask("GetExtendedAgentCard").result
@@ -161,7 +161,7 @@ def the_extended_card_is_whole(at: Speaker) -> None:
     assert "supportedInterfaces" not in extended
 
 
-@G.line("V03-XCARD-03", Level.SHOULD, "where there is none, that is said")
+@G.line("V03-XCARD-03", Level.SHOULD, "a missing extended card is reported as such")
 def there_is_no_extended_card(at: Speaker) -> None:
     for one in (at, at.on("promised")):
         assert code(one.ask("GetExtendedAgentCard")) == -32007
@@ -172,7 +172,7 @@ def _refusals(at: Speaker, **headers: str) -> list[Reply]:
     return [at.on("secured").ask(name.method, params, **headers) for name in NAMES if name.old]
 
 
-@G.line("V03-AUTH-01", Level.MUST, "every request says who it is from, as the card asks")
+@G.line("V03-AUTH-01", Level.MUST, "every request is authenticated as the card requires")
 def every_request_is_authenticated(at: Speaker) -> None:
     for headers in ({}, {"Authorization": "Bearer wrong"}):
         assert {reply.status for reply in _refusals(at, **headers)} == {401}
@@ -181,23 +181,23 @@ def every_request_is_authenticated(at: Speaker) -> None:
     assert task(bob, "echo")["status"]["state"] == "completed"
 
 
-@G.line("V03-AUTH-02", Level.SHOULD, "who is refused is told which scheme to use")
-def the_scheme_is_told(at: Speaker) -> None:
+@G.line("V03-AUTH-02", Level.SHOULD, "a refusal names the scheme to use")
+def a_refusal_names_the_scheme(at: Speaker) -> None:
     assert all(reply.headers["WWW-Authenticate"].startswith("Bearer") for reply in _refusals(at))
 
 
 # -- extensions ---------------------------------------------------------------------------------------------------------
 
 
-@G.line("V03-EXT-01", Level.SHOULD, "the answer names the active extensions in X-A2A-Extensions")
+@G.line("V03-EXT-01", Level.SHOULD, "the response lists the active extensions in X-A2A-Extensions")
 def active_extensions_are_named(at: Speaker) -> None:
     asked = at.with_headers(X_A2A_Extensions=EXTENSION)
-    reply = send(asked, "tell")
+    reply = send(asked, "report")
     assert reply.headers["X-A2A-Extensions"] == EXTENSION
     assert parts_of(reply.result)[0]["data"]["extensions"] == [EXTENSION]
 
 
-@H.line("DUAL-09", Level.CHOICE, "headers of answers have the names of their version")
+@H.line("DUAL-09", Level.CHOICE, "response headers have the names of their version")
 def headers_have_the_names_of_their_version(at: Speaker) -> None:
     old = at.by(Way.RPC_03)
     for headers in ({"X_A2A_Extensions": EXTENSION}, {"A2A_Extensions": EXTENSION}):

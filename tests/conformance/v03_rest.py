@@ -15,7 +15,7 @@ _STATUSES = {refusal.code: refusal.http for refusal in REFUSALS.values()}
 
 
 def said(text: str, *content: Any, **around: Any) -> dict[str, Any]:
-    """The body of a send; `around` stands beside the message."""
+    """The body of a send; `around` are members beside the message."""
     message = {"messageId": new_name(), "role": "ROLE_USER", "content": [{"text": text}, *content]}
     return {"message": message, **around}
 
@@ -34,7 +34,7 @@ def _content(task: dict[str, Any]) -> list[Any]:
     return [part for artifact in task["artifacts"] for part in artifact["parts"]]
 
 
-@G.line("V03-REST-01", Level.MUST, "verbs and paths are those under /v1", ways=_REST)
+@G.line("V03-REST-01", Level.MUST, "verbs and paths are as specified, under /v1", ways=_REST)
 def paths_are_under_v1(at: Speaker) -> None:
     task = _send(at, "echo")
     assert at.ask("GetTask", {"id": task["id"]}).result["id"] == task["id"]
@@ -80,7 +80,7 @@ def bodies_are_proto_json(at: Speaker) -> None:
     assert not [name for name, _ in members([task, *events]) if name == "kind"]
 
 
-@G.line("V03-REST-03", Level.SDK, "names with underscores, and either verb to follow a task", ways=_REST)
+@G.line("V03-REST-03", Level.SDK, "snake_case names, and both verbs for a subscription, are accepted", ways=_REST)
 def underscores_and_both_verbs(at: Speaker) -> None:
     body = {
         "message": {"message_id": new_name(), "context_id": "c", "role": "ROLE_USER", "content": [{"text": "echo"}]},
@@ -102,7 +102,7 @@ def the_media_type_is_json(at: Speaker) -> None:
     assert {reply.media_type for reply in replies} == {"application/json"}
 
 
-@G.line("V03-REST-05", Level.MUST, "it does what JSON-RPC does", ways=_REST)
+@G.line("V03-REST-05", Level.MUST, "results are those of JSON-RPC", ways=_REST)
 def it_does_what_json_rpc_does(at: Speaker) -> None:
     rpc = at.by(Way.RPC_03)
     there = _send(at, "count 3")
@@ -121,7 +121,7 @@ def it_does_what_json_rpc_does(at: Speaker) -> None:
         assert at.ask(operation, params).status == _STATUSES[wanted], operation
 
 
-@H.line("DUAL-10", Level.CHOICE, "no tenant of 1.0 is called v1, which is where 0.3 is", ways=(Way.REST,))
+@H.line("DUAL-10", Level.CHOICE, "v1 is not a tenant of 1.0, because it is the path of 0.3", ways=(Way.REST,))
 def no_tenant_is_called_v1(at: Speaker) -> None:
     asked = at.request("SendMessage", {"message": None})
     reply = at.exchange("POST", "/v1" + asked.path, asked.body, asked.headers)

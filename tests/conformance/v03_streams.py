@@ -18,7 +18,7 @@ def stream(at: Speaker, text: str, **members: Any) -> list[dict[str, Any]]:
     return at.open("SendStreamingMessage", message_v03(text, **members)).all()
 
 
-@G.line("V03-STRM-01", Level.MUST, "events of a stream are whole answers")
+@G.line("V03-STRM-01", Level.MUST, "events of a stream are complete responses")
 def events_are_answers(at: Speaker) -> None:
     with at.open("SendStreamingMessage", message_v03("count 2"), 7) as events:
         answers = [frame.json for frame in events.frames()]
@@ -26,7 +26,7 @@ def events_are_answers(at: Speaker) -> None:
     assert all((answer["jsonrpc"], answer["id"], "result" in answer) == ("2.0", 7, True) for answer in answers)
 
 
-@G.line("V03-STRM-02", Level.MUST, "events have a kind, status updates say whether they are final")
+@G.line("V03-STRM-02", Level.MUST, "events have a kind, and status updates a final flag")
 def events_have_a_kind(at: Speaker) -> None:
     events = [*stream(at, "count 2"), *stream(at, "ask"), *stream(at, "reject"), *stream(at.on("direct"), "say")]
     for event in events:
@@ -34,7 +34,7 @@ def events_have_a_kind(at: Speaker) -> None:
     assert {event["kind"] for event in events} == {"task", "message", "status-update", "artifact-update"}
 
 
-@G.line("V03-STRM-03", Level.MUST, "the last status update is final, and no other")
+@G.line("V03-STRM-03", Level.MUST, "only the last status update is final")
 def the_last_update_is_final(at: Speaker) -> None:
     for text in ("count 2", "ask", "reject"):
         finals = [event.get("final", False) for event in stream(at, text)]
@@ -48,7 +48,7 @@ def the_last_update_is_final(at: Speaker) -> None:
         assert [event["final"] for event in updates] == [True]
 
 
-@G.line("V03-STRM-05", Level.MUST, "tasks/resubscribe goes on with a stream")
+@G.line("V03-STRM-05", Level.MUST, "tasks/resubscribe resumes a stream")
 def resubscribing_goes_on(at: Speaker) -> None:
     gate = new_name()
     with at.open("SendStreamingMessage", message_v03(f"ticks {gate} 2")) as first:
@@ -61,12 +61,12 @@ def resubscribing_goes_on(at: Speaker) -> None:
         events += results
     text = "".join(part["text"] for artifact in events[0]["artifacts"] for part in artifact["parts"])
     for update in events[1:]:
-        told = "".join(part["text"] for part in update.get("artifact", {}).get("parts", ()))
+        chunk_text = "".join(part["text"] for part in update.get("artifact", {}).get("parts", ()))
         if "artifact" in update and not update.get("append"):
-            # The last update may replace the pieces, all of which were sent, by the whole.
-            assert told == text
+            # The last update may replace the chunks, all of which were sent, by the whole.
+            assert chunk_text == text
         else:
-            text += told
+            text += chunk_text
     assert text == "1 2 3 4 "
     assert events[-1]["final"] is True
 
@@ -76,7 +76,7 @@ def resubscribing_to_the_unknown(at: Speaker) -> None:
     assert code(at.ask("SubscribeToTask", {"id": UNKNOWN})) == -32001
 
 
-@G.line("V03-STRM-07", Level.MUST, "bad params are an error and no stream")
+@G.line("V03-STRM-07", Level.MUST, "invalid params are an error and not a stream")
 def bad_params_are_no_stream(at: Speaker) -> None:
     for params in ({}, message_v03("", parts=[])):
         reply = at.ask("SendStreamingMessage", params)

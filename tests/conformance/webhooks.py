@@ -33,7 +33,7 @@ def _configs(at: Speaker, id: str) -> list[dict[str, Any]]:
     return configs
 
 
-@B.line("V1-SEND-10", Level.SDK, "a send may bring a webhook")
+@B.line("V1-SEND-10", Level.SDK, "a send may include a webhook")
 def a_send_may_bring_a_webhook(at: Speaker) -> None:
     push = at.on("push")
     task = push.task("echo", configuration={"taskPushNotificationConfig": {"url": HOOK, "token": "t"}})
@@ -42,7 +42,7 @@ def a_send_may_bring_a_webhook(at: Speaker) -> None:
     assert (config["taskId"], config["url"], config["token"]) == (task["id"], HOOK, "t")
 
 
-@C.line("V1-PUSHC-01", Level.MUST, "a configuration is stored and comes back with an id")
+@C.line("V1-PUSHC-01", Level.MUST, "a configuration is stored and returned with an id")
 def a_configuration_is_stored(at: Speaker) -> None:
     push = at.on("push")
     id = _task(push)
@@ -52,7 +52,7 @@ def a_configuration_is_stored(at: Speaker) -> None:
     assert _create(push, id, id="mine")["id"] == "mine"
 
 
-@C.line("V1-PUSHC-02", Level.MUST, "it stays, on an ended task too")
+@C.line("V1-PUSHC-02", Level.MUST, "a configuration remains, also for a terminal task")
 def a_configuration_stays(at: Speaker) -> None:
     push = at.on("push")
     gate = new_name()
@@ -72,7 +72,7 @@ def an_unknown_task_has_none(at: Speaker) -> None:
         push.ask(operation, {"taskId": UNKNOWN, "id": "x"}).refuses("TaskNotFound")
 
 
-@C.line("V1-PUSHC-04", Level.MUST, "it is read as it was written")
+@C.line("V1-PUSHC-04", Level.MUST, "a configuration is returned as it was stored")
 def a_configuration_is_read(at: Speaker) -> None:
     push = at.on("push")
     id = _task(push)
@@ -92,7 +92,7 @@ def an_unknown_configuration_is_not_found(at: Speaker) -> None:
     _get(push, id, "no-such-config").refuses("TaskNotFound")
 
 
-@C.line("V1-PUSHC-06", Level.MUST, "all of a task are listed")
+@C.line("V1-PUSHC-06", Level.MUST, "all configurations of a task are listed")
 def all_are_listed(at: Speaker) -> None:
     push = at.on("push")
     id, other = _task(push), _task(push)
@@ -103,7 +103,7 @@ def all_are_listed(at: Speaker) -> None:
     assert _configs(push, _task(push)) == []
 
 
-@C.line("V1-PUSHC-07", Level.MUST, "what is deleted is gone")
+@C.line("V1-PUSHC-07", Level.MUST, "a deleted configuration is not found")
 def the_deleted_is_gone(at: Speaker) -> None:
     push = at.on("push")
     id = _task(push)
@@ -113,7 +113,7 @@ def the_deleted_is_gone(at: Speaker) -> None:
     assert _configs(push, id) == [other]
 
 
-@C.line("V1-PUSHC-08", Level.MUST, "it may be deleted twice")
+@C.line("V1-PUSHC-08", Level.MUST, "a delete may be repeated")
 def it_may_be_deleted_twice(at: Speaker) -> None:
     push = at.on("push")
     id = _task(push)
@@ -122,7 +122,7 @@ def it_may_be_deleted_twice(at: Speaker) -> None:
         assert not push.ask(_DELETE, {"taskId": id, "id": config["id"]}).result
 
 
-@C.line("V1-PUSHC-09", Level.MUST, "without the capability all four are refused")
+@C.line("V1-PUSHC-09", Level.MUST, "without the capability all four operations are refused")
 def without_the_capability(at: Speaker) -> None:
     id = _task(at)
     for operation in (_CREATE, _GET, _LIST, _DELETE):
@@ -147,7 +147,7 @@ def private_webhooks_are_refused(at: Speaker) -> None:
     assert _configs(push, id) == []
 
 
-@C.line("V1-PUSHC-12", Level.MAY, "lists have pages")
+@C.line("V1-PUSHC-12", Level.MAY, "lists are paged")
 def lists_have_pages(at: Speaker) -> None:
     push = at.on("push")
     id = _task(push)
@@ -170,7 +170,7 @@ def the_result_of_a_delete(at: Speaker) -> None:
     assert "error" not in reply.json
 
 
-@D.line("V1-REST-13", Level.CHOICE, "the path stands over the body", ways=(Way.REST,))
+@D.line("V1-REST-13", Level.CHOICE, "the path takes precedence over the body", ways=(Way.REST,))
 def the_path_stands_over_the_body(at: Speaker) -> None:
     push = at.on("push")
     id, other = _task(push), _task(push)
@@ -180,7 +180,7 @@ def the_path_stands_over_the_body(at: Speaker) -> None:
     assert (len(_configs(push, id)), _configs(push, other)) == (1, [])
 
 
-@C.line("V1-PUSHD-11", Level.SHOULD, "nobody else reads the secrets of a configuration")
+@C.line("V1-PUSHD-11", Level.SHOULD, "other callers cannot read the secrets of a configuration")
 def secrets_are_their_owner_s(at: Speaker) -> None:
     ada, bob = (at.on("secured").as_user(user) for user in ("ada", "bob"))
     id = _task(ada)

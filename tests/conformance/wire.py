@@ -1,4 +1,4 @@
-"""The protocol as the suite speaks it: requests written by hand, answers taken apart, nothing read by the library under test."""
+"""The protocol on the wire: requests are written and responses parsed here, independently of the library under test."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from urllib.parse import quote, urlencode
 
 from tests.wsgi import OpenAnswer
 
-#: No wait is longer, in seconds; a check that needs it has failed.
+#: The limit of every wait, in seconds.
 PATIENCE = 10.0
 
 
 class Name(NamedTuple):
-    """What an operation is called: a JSON-RPC method of 1.0 and of 0.3, a verb and a path (1.0; 0.3 has them under /v1)."""
+    """The names of an operation: JSON-RPC methods of 1.0 and 0.3, verb and path (of 1.0; those of 0.3 are below /v1)."""
 
     method: str
     old: str
@@ -64,7 +64,7 @@ OPERATIONS = {name.method: name for name in NAMES}
 
 
 class Refusal(NamedTuple):
-    """An error of the protocol: its code over JSON-RPC; its HTTP status, status name over HTTP+JSON; its reason."""
+    """An error of the protocol: JSON-RPC code, HTTP status, status name over HTTP+JSON, and reason."""
 
     code: int
     http: int
@@ -72,7 +72,7 @@ class Refusal(NamedTuple):
     reason: str
 
 
-#: The specification's table of errors. Those without a reason in it have the empty string.
+#: The specification's table of errors; the reason is empty if the table has none.
 REFUSALS = {
     "TaskNotFound": Refusal(-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND"),
     "TaskNotCancelable": Refusal(-32002, 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"),
@@ -91,16 +91,16 @@ BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
 
 
 class Site(Protocol):
-    """Where an agent is: takes one HTTP request and gives its answer as soon as its head is there."""
+    """An agent's address: sends an HTTP request and returns the response when its head has arrived."""
 
     def open(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> OpenAnswer:
-        """Send it. `path` begins with a slash and may have a query."""
+        """Send a request. `path` begins with a slash and may have a query."""
         ...
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request, ready to be sent."""
+    """A request before it is sent."""
 
     verb: str
     path: str
@@ -117,7 +117,7 @@ def request(
     id: Any = "c-1",
     headers: Mapping[str, str | None] | None = None,
 ) -> Request:
-    """A request of an operation. `headers` stand over the usual ones; None takes one away."""
+    """A request of an operation. `headers` override the defaults; None removes one."""
     usual: dict[str, str | None] = {"Content-Type": "application/json", "A2A-Version": version, **(headers or {})}
     name = OPERATIONS[operation]
     if not rest:
@@ -141,7 +141,7 @@ def _given(headers: Mapping[str, str | None]) -> dict[str, str]:
 
 @dataclass(frozen=True, repr=False)
 class Reply:
-    """A complete answer."""
+    """A complete response."""
 
     status: int
     headers: Mapping[str, str]
@@ -154,10 +154,10 @@ class Reply:
 
     @cached_property
     def json(self) -> Any:
-        """The body's JSON; an empty body has none."""
+        """The JSON of the body; None for an empty body."""
         assert self.body, f"an answer of status {self.status} without a body"
         if self.media_type == "text/event-stream":
-            # Some servers of 0.3 tell errors in a stream of one event.
+            # Some servers of 0.3 send errors as a stream of one event.
             return json.loads("".join(re.findall(r"^data: ?(.*)$", self.body.decode(), re.MULTILINE)))
         return json.loads(self.body)
 
@@ -166,7 +166,7 @@ class Reply:
 
     @property
     def result(self) -> Any:
-        """What an answer that is no error carries."""
+        """The result in a successful response."""
         if self.rest:
             assert self.status in (200, 201, 204), self
             return self.json if self.body else None
@@ -177,7 +177,7 @@ class Reply:
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error that an answer is, as its binding writes it."""
+        """The error in a response, in the form of its binding."""
         assert "error" in self.json, self
         assert "result" not in self.json, self
         error: dict[str, Any] = self.json["error"]
@@ -197,7 +197,7 @@ class Reply:
         return found[0]
 
     def refuses(self, name: str) -> None:
-        """Assert that this is the error `name` of the specification, as its binding says it."""
+        """Assert that this is the error `name` of the specification in the form of its binding."""
         wanted = REFUSALS[name]
         if self.rest:
             said = (self.status, self.error["code"], self.error["status"])
@@ -210,7 +210,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Frame:
-    """One server-sent event: its fields in order, as they came."""
+    """A server-sent event: its fields in order."""
 
     fields: tuple[tuple[str, str], ...]
 
@@ -225,7 +225,7 @@ class Frame:
 
 @dataclass
 class Events:
-    """A stream that is read event by event; close it. Comments are passed over, and bound every wait."""
+    """A stream that is read event by event; the caller closes it. Comments are skipped; they wake the reader, so that its time limit holds."""
 
     answer: OpenAnswer
     rest: bool
@@ -234,7 +234,7 @@ class Events:
     _decoder: Any = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")())
 
     def frames(self) -> Iterator[Frame]:
-        """The events up to the end of the stream; fails when none comes for `PATIENCE` seconds."""
+        """The events up to the end; fails if none arrives within `PATIENCE` seconds."""
         deadline = time.monotonic() + PATIENCE
         while True:
             piece = self.answer.chunk()
@@ -252,14 +252,14 @@ class Events:
             assert time.monotonic() < deadline, f"no event within {PATIENCE} seconds"
 
     def results(self) -> Iterator[Any]:
-        """What the events carry, without the envelope of JSON-RPC."""
+        """The content of the events without the envelope of JSON-RPC."""
         for frame in self.frames():
             value = frame.json
             assert "error" not in value, value
             yield value if self.rest else value["result"]
 
     def all(self) -> list[Any]:
-        """What is left, to the end; then the stream is closed."""
+        """The remaining events to the end; then the stream is closed."""
         with self:
             return list(self.results())
 
@@ -274,7 +274,7 @@ class Events:
 
 
 def _frame(block: str) -> Frame | None:
-    """The event in a block; None where there are only comments."""
+    """The event in a block, or None if it has only comments."""
     fields = []
     for line in block.replace("\r\n", "\n").removeprefix("\ufeff").split("\n"):
         name, _, value = line.partition(":")

@@ -190,7 +190,7 @@ def test_files_are_not_fetched_from_addresses(client: Client) -> None:
 
 
 def test_what_its_card_does_not_list_is_refused(client: Client) -> None:
-    with pytest.raises(ContentTypeNotSupportedError, match="this agent takes text/plain, text/csv"):
+    with pytest.raises(ContentTypeNotSupportedError, match="this agent accepts text/plain, text/csv"):
         client.send(FilePart(raw=b"\x89PNG", media_type="image/png"))
 
 

@@ -29,7 +29,7 @@ for name in ("ada", "grace"):
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A project whose database has its tables and two users, as the README makes them."""
     folder = tmp_path_factory.mktemp("notes")
-    settings = {"DJANGO_SETTINGS_MODULE": "examples.django_host.site.settings", "NOTES_FOLDER": str(folder)}
+    settings = {"DJANGO_SETTINGS_MODULE": "tests.examples.django_settings", "NOTES_FOLDER": str(folder)}
     for command in (
         ["makemigrations", "--check"],
         ["check", "--fail-level", "WARNING"],
@@ -93,6 +93,7 @@ def test_many_writers_at_once_lose_nothing_and_leave_no_connection(
     notes: Notes, server: LiveServer, environment: dict[str, str]
 ) -> None:
     client = notes("ada")
+    client.send("remember that an empty list is answered with a sentence")
     before = len(client.send("list").text.splitlines())
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda number: client.send(f"remember {number}"), range(6)))

@@ -27,7 +27,7 @@ def client_says(server: LiveServer, token: str, text: str) -> str:
     return subprocess.run(program, cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
 
 
-def test_what_a_program_notes_is_on_the_page_of_the_same_user_and_of_nobody_else(server: LiveServer) -> None:
+def test_what_a_program_notes_is_on_the_page_of_the_same_user_and_of_no_other(server: LiveServer) -> None:
     assert client_says(server, "ada-secret", "remember to buy milk") == "Noted for ada: to buy milk\n"
     assert client_says(server, "ada-secret", "what was there?") == "to buy milk\n"
     assert client_says(server, "grace-secret", "what was there?") == "Nothing yet.\n"
@@ -41,7 +41,7 @@ def test_what_a_program_notes_is_on_the_page_of_the_same_user_and_of_nobody_else
     assert "nothing yet" in pages["grace"]
 
 
-def test_the_card_is_for_everybody_and_an_answer_is_not(server: LiveServer) -> None:
+def test_the_card_is_public_and_an_answer_is_not(server: LiveServer) -> None:
     url = server.url + "/agents/notes"
     with Client(url) as stranger:
         assert stranger.card().name == "notes"

@@ -8,7 +8,8 @@ from threading import Barrier
 
 import pytest
 
-from a2a_sync import Agent, AgentRegistry, Client, TaskArtifactUpdateEvent, TaskState
+from a2a_sync import Agent, Client, TaskArtifactUpdateEvent, TaskState
+from a2a_sync.multiagent import AgentRegistry
 from examples.outing.planner import Planner
 from examples.outing.specialists import places, weather
 from tests.engine import PATIENCE

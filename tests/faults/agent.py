@@ -1,7 +1,7 @@
 """The agent of the fault tests: ``gunicorn tests.faults.agent:app``.
 
-Each run leaves a line in the file ``RUNS``, so that runs can be counted whatever dies. "count N" tells N numbers piece by
-piece, "slowly N" takes its time over it, "hold N" stops after N numbers for good, "ask" asks.
+Each run appends a line to the file ``RUNS``, so that tests can count runs across killed processes. "count N" emits N numbers
+in chunks, "slowly N" with pauses, "hold N" blocks after N numbers, and "ask" asks a question.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from a2a_sync.stores.sqlite import SQLiteStore
 
 class FaultAgent(Agent):
     name = "faults"
-    description = "Tells numbers"
+    description = "Counts"
 
     def __init__(self, runs: str = "") -> None:
         super().__init__()
@@ -31,9 +31,9 @@ class FaultAgent(Agent):
         command, _, number = message.text.partition(" ")
         if command == "ask":
             return self._ask(int(number or 0))
-        return self._tell(command, int(number), context)
+        return self._count(command, int(number), context)
 
-    def _tell(self, command: str, count: int, context: RequestContext) -> Iterator[str]:
+    def _count(self, command: str, count: int, context: RequestContext) -> Iterator[str]:
         for number in range(count):
             yield f"{number} "
             if command == "slowly":
@@ -47,7 +47,7 @@ class FaultAgent(Agent):
         return InputRequired("And then?")
 
 
-#: Short, so that tests that kill workers need not wait; long, where a crowd leaves none of them much time.
+#: Short heartbeats for tests that kill workers; longer ones for crowds, which leave workers little processor time.
 _BEAT = float(os.environ.get("FAULT_BEAT", "0.5"))
 
 

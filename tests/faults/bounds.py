@@ -1,4 +1,4 @@
-"""What a process takes after many tasks of which few are kept, for tests of any size."""
+"""Resources of a process after many tasks with a small task limit, for tests of any size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def answer(message: Any, context: Any) -> Any:
 
 @dataclass
 class Figures:
-    """What a process takes at one moment."""
+    """The resources of a process at one moment."""
 
     tasks: int
     threads: int
@@ -31,7 +31,7 @@ class Figures:
 
     def __str__(self) -> str:
         return (
-            f"{self.tasks} tasks kept, {self.threads} threads, {self.listeners} listeners, {self.memory:.0f} MB of memory,"
+            f"{self.tasks} tasks stored, {self.threads} threads, {self.listeners} listeners, {self.memory:.0f} MB of memory,"
             f" {self.file:.1f} MB of files"
         )
 
@@ -45,23 +45,28 @@ def figures(served: Served, path: Path) -> Figures:
     return Figures(served.list().total_size, threading.active_count(), listeners, memory / 1e6, size / 1e6)
 
 
-def fill(served: Served, tasks: int) -> None:
-    """Ended tasks and waiting ones, from several threads."""
+def fill(served: Served, tasks: int, *, senders: int = 4) -> None:
+    """Create finished and interrupted tasks from several threads."""
 
     def send(count: int) -> None:
         for number in range(count):
             served.send("ask" if number % 10 == 0 else "go")
 
-    for sender in [Background(lambda: send(tasks // 4)) for _ in range(4)]:
+    for sender in [Background(lambda: send(tasks // senders)) for _ in range(senders)]:
         sender.result(600)
 
 
 def check(path: Path | None, tasks: int, limit: int) -> list[Figures]:
-    """Make `tasks` of which `limit` are kept (at `path`, or in memory): the figures early and late, which may not differ."""
+    """Create `tasks` tasks with a limit of `limit` stored ones, at `path` or in memory.
+
+    Returns:
+        The figures early and at the end, which must not differ.
+    """
     store = MemoryStore(max_tasks=limit) if path is None else SQLiteStore(path, max_tasks=limit)
     served = Served(answer, store=store)
     file = path or Path("/nonexistent")
-    fill(served, 3 * limit)
+    # With more senders than later, so that the pool of threads has its size.
+    fill(served, 3 * limit, senders=12)
     served.quiet()
     early = figures(served, file)
     fill(served, tasks - 3 * limit)

@@ -1,7 +1,7 @@
-"""Many clients at once, each call over a connection of its own, so that the kernel picks a worker for it.
+"""Many concurrent clients; each call uses a new connection, so that the kernel selects the worker.
 
-What each action sees is checked on the spot: a task that is not found, an event that is missing, doubled or out of order,
-and a cancel that is not obeyed are failures. A server that is full may say so; then the action is tried again.
+Each action checks its result: a task that is not found, an event that is missing, duplicated or out of order, and a cancel
+without effect are failures. A server that is overloaded may refuse an action, which is then retried.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ S = TaskState
 
 
 class Crowd:
-    """So many clients of the server at `url`, which runs `tests.faults.agent`. `lost` may be set while workers are killed."""
+    """Clients of the server at `url`, which runs `tests.faults.agent`. Set `lost` if workers are killed."""
 
     def __init__(self, url: str, *, seed: int = 0, limit: float = 60.0) -> None:
         self._url = url
         self._seed = seed
         self._limit = limit
-        #: No more than any store keeps.
+        #: Less than the task limit of the store.
         self._known: deque[tuple[str, str]] = deque(maxlen=200)
         self._over = threading.Event()
-        #: Tasks may fail because their worker was killed.
+        #: Whether tasks may fail because their worker was killed.
         self.lossy = False
         self.done: Counter[str] = Counter()
         self.refused = 0
         self.failures: list[BaseException] = []
 
     def run(self, clients: int, enough: Callable[[int], bool]) -> None:
-        """Let `clients` act side by side until `enough(actions of this client)`; `failures` tells what went wrong."""
+        """Run `clients` concurrently until `enough(number of actions of this client)`; `failures` collects errors."""
         threads = [
             threading.Thread(target=self._act, args=(number, enough), name=f"crowd-{number}", daemon=True)
             for number in range(clients)
@@ -51,7 +51,7 @@ class Crowd:
         self._over.set()
         left = [thread.name for thread in threads if thread.is_alive()]
         if left:
-            self.failures.append(AssertionError(f"{len(left)} clients did not come to an end: {left[:5]}"))
+            self.failures.append(AssertionError(f"{len(left)} clients did not finish: {left[:5]}"))
 
     def _act(self, number: int, enough: Callable[[int], bool]) -> None:
         choice = random.Random(f"{self._seed}/{number}")
@@ -75,22 +75,22 @@ class Crowd:
         with Client(self._url, timeout=30) as client:
             yield client
 
-    # -- what a client does --
+    # -- actions of a client --
 
     def send(self, choice: random.Random) -> None:
-        """A blocking send is answered with the whole task."""
+        """A blocking send returns the complete task."""
         count = choice.randrange(5)
         with self._client() as client:
             self._ended_well(client.send(f"count {count}"), count)
 
     def stream(self, choice: random.Random) -> None:
-        """A stream shows every number once and in order."""
+        """A stream has every number once and in order."""
         count = choice.randrange(8)
         with self._client() as client, client.stream(f"{choice.choice(('count', 'slowly'))} {count}") as stream:
             self._whole(stream, count)
 
     def get(self, choice: random.Random) -> None:
-        """Every task that anybody has made is found by every worker."""
+        """Every worker finds every task."""
         with self._client() as client:
             if not self._known:
                 return
@@ -99,21 +99,21 @@ class Crowd:
             assert task.history[0].text == text, task
 
     def subscribe(self, choice: random.Random) -> None:
-        """Who joins a task that goes on elsewhere sees the rest of it."""
+        """A subscriber of a task at another worker receives its remaining events."""
         count = choice.randrange(5, 25)
         task_id = self._begin(f"slowly {count}")
         with self._client() as client:
             try:
                 stream = client.subscribe(task_id, timeout=30)
             except UnsupportedOperationError:
-                # It has ended meanwhile.
+                # The task has ended.
                 self._ended_well(client.get_task(task_id), count)
                 return
             with stream:
                 self._whole(stream, count)
 
     def cancel(self, choice: random.Random) -> None:
-        """A cancel is obeyed at once and for ever, whichever worker runs the task."""
+        """A cancel is effective immediately and permanently, at any worker."""
         task_id = self._begin("hold 2")
         with self._client() as client:
             try:
@@ -126,7 +126,7 @@ class Crowd:
             assert client.get_task(task_id).state is task.state, task
         assert task.state is S.CANCELED or (self.lossy and task.state is S.FAILED), task
 
-    # -- what it must see --
+    # -- checks --
 
     def _begin(self, text: str) -> str:
         with self._client() as client:
@@ -146,5 +146,5 @@ class Crowd:
             assert task.status.message is not None, task
             assert task.status.message.text == "worker lost", task
             return
-        told = "".join(artifact.text for artifact in task.artifacts)
-        assert (task.state, told) == (S.COMPLETED, "".join(f"{number} " for number in range(count))), task
+        text = "".join(artifact.text for artifact in task.artifacts)
+        assert (task.state, text) == (S.COMPLETED, "".join(f"{number} " for number in range(count))), task

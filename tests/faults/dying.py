@@ -1,7 +1,7 @@
-"""An agent whose process is killed at a chosen moment: ``gunicorn tests.faults.dying:app``.
+"""An agent whose process is killed at a chosen point: ``gunicorn tests.faults.dying:app``.
 
-The file ``DYING_PLAN`` names the moment, as `Moment` writes it; the process that comes to it first takes the file away and
-kills itself with SIGKILL. "N" tells N numbers, "N hold" then holds its thread until it is cancelled.
+The file ``DYING_PLAN`` contains a `Moment`. The first process that reaches it removes the file and sends itself SIGKILL.
+"N" emits N numbers; "N hold" then blocks until it is cancelled.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from a2a_sync.stores.base import Owner, RunToken, StartedRun
 
 
 class Moment(NamedTuple):
-    """Before or after a call of the store: ``start_run``, ``append`` (with the `number` of the entry), ``end``, ``leave``."""
+    """A point before or after a call of the store: ``start_run``, ``append`` (of the entry `number`), ``end``, ``leave``."""
 
     call: str
     when: str
     number: int = 0
 
     def write(self, plan: Path) -> None:
-        """Make it the moment at which the next process dies."""
+        """Schedule the next kill at this point."""
         draft = plan.with_suffix(".draft")
         draft.write_text(f"{self.call} {self.when} {self.number}")
         draft.rename(plan)
 
 
 class DyingStore(SQLiteStore):
-    """An SQLite store whose process dies as planned."""
+    """An SQLite store that kills its process at the scheduled point."""
 
     def __init__(self, path: str, plan: Path) -> None:
         super().__init__(path)
@@ -64,13 +64,13 @@ class DyingStore(SQLiteStore):
                 return
             self._plan.unlink()
         except OSError:
-            return  # nothing is planned, or another process was quicker
+            return  # no kill is scheduled, or another process was faster
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Teller(Agent):
-    name = "teller"
-    description = "Tells numbers"
+class Counter(Agent):
+    name = "counter"
+    description = "Emits numbers"
 
     def handle_message(self, message: Message, context: RequestContext) -> Iterator[str]:
         count, _, hold = message.text.partition(" ")
@@ -80,8 +80,8 @@ class Teller(Agent):
             context.sleep(60)
 
 
-class Careful(Teller):
-    name = "careful"
+class RetryingCounter(Counter):
+    name = "retrying"
     on_worker_lost = "retry"
 
 
@@ -91,10 +91,10 @@ def make_app(agent: Agent) -> A2AApp:
 
 
 def app() -> A2AApp:
-    """Its tasks fail when their worker dies."""
-    return make_app(Teller())
+    """The tasks fail when their worker dies."""
+    return make_app(Counter())
 
 
-def careful() -> A2AApp:
-    """Its tasks are run again."""
-    return make_app(Careful())
+def retrying() -> A2AApp:
+    """The tasks are retried when their worker dies."""
+    return make_app(RetryingCounter())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from a2a_sync import A2AApp, Agent, Limits, Message, RequestContext
 
-agent = Agent("many", description="Waits in company")
+agent = Agent("many", description="Waits for a cancel")
 
 
 @agent.message

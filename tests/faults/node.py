@@ -1,7 +1,7 @@
-"""One process that writes to tasks and follows them, told step by step: ``python -m tests.faults.node PATH``.
+"""A process that writes to tasks and follows them, controlled step by step: ``python -m tests.faults.node PATH``.
 
-It reads calls of `Node` from its standard input, ``["method", arguments…]`` a line, and answers each with a line. What one
-process does reaches another one by the store alone, and by `hint` where the test lets one through.
+It reads calls of `Node` from standard input, ``["method", arguments…]`` per line, and writes one line for each result.
+Processes see each other's changes only through the store, and through `hint` where the test sends one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SCOPE = Owner()
 
 
 class Node:
-    """A store, a hub, tokens of runs, and followers by their index. Results are what JSON can say."""
+    """A store, a hub, run tokens, and followers by their index. Results are JSON values."""
 
     def __init__(self, path: str) -> None:
         self._store = SQLiteStore(path)
@@ -54,14 +54,14 @@ class Node:
         self._pass_on(task_id, started.entries, False, publish)
 
     def write(self, task_id: str, count: int, publish: str) -> None:
-        """Chunks, appended one by one."""
+        """Append chunks one by one."""
         for _ in range(count):
             artifact = Artifact(artifact_id="a", parts=(TextPart("x"),))
             event = TaskArtifactUpdateEvent(task_id=task_id, context_id="c", artifact=artifact, append=True)
             self._append(task_id, event, publish=publish)
 
     def pause(self, task_id: str, state: str, publish: str) -> None:
-        """End the run in a state; by returning it where that does not end the run by itself."""
+        """End the run in a state; release the token separately if the state does not end the run."""
         self._append(task_id, self._status(task_id, TaskState(state)), publish=publish)
         if TaskState(state) is TaskState.AUTH_REQUIRED:
             self._append(task_id, publish=publish, end=True)
@@ -80,32 +80,32 @@ class Node:
         if when == "late":
             self._held.append((task_id, entries, ended))
         elif when == "now":
-            self._hub.publish(task_id, entries, ended=ended)
+            self._hub.publish(SCOPE, task_id, entries, ended=ended)
 
     def publish_late(self, index: int) -> None:
-        """Publish something that was held back, maybe out of order."""
+        """Publish a batch that was held back, possibly out of order."""
         if self._held:
             task_id, entries, ended = self._held.pop(index % len(self._held))
-            self._hub.publish(task_id, entries, ended=ended)
+            self._hub.publish(SCOPE, task_id, entries, ended=ended)
 
     def compact(self) -> int:
-        """Compact all logs that are long enough and rest."""
+        """Compact all eligible logs."""
         return self._store.sweep(Expiry(replay=time.time_ns() // 1_000_000 + 1_000_000)).compacted
 
     # -- following --
 
     def hint(self, task_id: str) -> None:
-        """What comes from another process, or from the poll under it."""
+        """Signal a change, as another process or the store poll would."""
         self._hub.hint(task_id)
 
     def follow(self, task_id: str, size: int) -> list[int]:
-        """A stream from now on; its index and its cursor."""
+        """Open a stream from the current position; return its index and cursor."""
         subscription = Subscription(self._hub, task_id, size=size)
         stored = self._store.load(SCOPE, task_id)
         return self._add(task_id, subscription, stored.version, stored.running)
 
     def resume(self, task_id: str, cursor: int, size: int) -> list[int]:
-        """A stream from a number on."""
+        """Open a stream from an event number."""
         subscription = Subscription(self._hub, task_id, size=size)
         subscription.hint()
         return self._add(task_id, subscription, cursor, True)
@@ -116,19 +116,19 @@ class Node:
         return [len(self._followers) - 1, cursor]
 
     def read(self, follower: int) -> list[int] | None:
-        """The numbers that have come; None at the end."""
+        """The numbers that have arrived, or None at the end."""
         items = self._followers[follower].poll(0)
         return None if items is None else [item.number for item in items if item.number is not None]
 
-    def forget(self) -> None:
-        """Begin anew: the next task has followers of its own."""
+    def reset(self) -> None:
+        """Reset: the next task gets new followers."""
         for stream in self._followers:
             stream.close()
         self._followers, self._held = [], []
 
 
 class RemoteNode:
-    """The same in a process of its own."""
+    """A `Node` in a subprocess."""
 
     def __init__(self, path: str) -> None:
         self._process = subprocess.Popen(
@@ -146,13 +146,13 @@ class RemoteNode:
             self._process.stdin.write(json.dumps([method, *arguments]) + "\n")
             self._process.stdin.flush()
             answer = self._process.stdout.readline()
-            assert answer, "the process has died; its traceback is on standard error"
+            assert answer, "the process has exited; see its traceback on standard error"
             return json.loads(answer)
 
         return call
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the process."""
         self._process.communicate(timeout=20)
 
 

@@ -1,7 +1,7 @@
-"""A proxy between client and server that fails on command: it cuts, resets, half-closes or stalls where it is told to.
+"""A proxy between client and server that fails on command: it cuts, resets, half-closes or stalls connections.
 
-It forwards bytes and knows only as much of HTTP as it needs to find its place: which request a cut is for, and where an
-event of its answer ends.
+It forwards bytes, and parses only enough HTTP to recognise the request that a cut applies to and the ends of events in the
+response.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _STREAMS = b"text/event-stream"
 
 @dataclass(frozen=True)
 class Cut:
-    """One answer's end: behind so many whole events, or behind so many octets (0: the request was read, no more).
+    """The end of one response: after a number of whole events, or of octets (0: after the request).
 
-    `how`: both connections are closed; or reset; or only the answer's direction is; or nothing more is forwarded.
+    `how`: close both connections, reset them, close only the direction of the response, or stop forwarding.
     """
 
     events: int | None = None
@@ -32,7 +32,7 @@ class Cut:
     how: Literal["close", "reset", "half", "stall"] = "close"
 
     def end(self, answer: bytes) -> int | None:
-        """How much of `answer` is forwarded; None where it goes on."""
+        """The number of octets of `answer` to forward, or None to continue."""
         if self.octets is not None:
             return self.octets if len(answer) >= self.octets else None
         place = 0
@@ -46,16 +46,16 @@ class Cut:
 
 
 class Proxy:
-    """Forwards to `target`, which may change: new connections go to the new one; None refuses them.
+    """Forwards to `target`. A new target applies to new connections; None refuses them.
 
-    `cuts` are used up by requests that contain `match`, one each; by default those are the ones that ask for streams.
+    Each request that contains `match` consumes one of `cuts`; by default, requests for streams.
     """
 
     def __init__(self, target: tuple[str, int] | None, *, match: bytes = _STREAMS) -> None:
         self.target = target
         self.cuts: deque[Cut] = deque()
         self.match = match
-        #: Requests that matched.
+        #: The number of matching requests.
         self.matched = 0
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self._threads: list[threading.Thread] = []
@@ -101,11 +101,11 @@ class Proxy:
             _end(one)
         for thread in self._threads:
             thread.join(_PATIENCE)
-            assert not thread.is_alive(), "the proxy is stuck"
+            assert not thread.is_alive(), "a thread of the proxy does not end"
 
 
 class _Line:
-    """Two connections that are forwarded to each other, each direction by a thread; the last one closes both."""
+    """Two connections forwarded to each other by one thread per direction; the last thread closes both."""
 
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy = proxy
@@ -124,7 +124,7 @@ class _Line:
             direction()
         self._directions.remove(direction)
         if not self._directions:
-            # A closed socket's number goes to the next one at once: nobody may use it any more.
+            # The number of a closed socket is reused immediately, so no thread may use it afterwards.
             self._client.close()
             self._server.close()
 
@@ -134,7 +134,7 @@ class _Line:
                 if self._proxy.match in data:
                     self._answer, self._cut = b"", self._proxy.next_cut()
                 self._server.sendall(data)
-        # A client that closes its side has gone.
+        # A client that closes its side has disconnected.
         _end(self._server)
         _end(self._client)
 
@@ -147,7 +147,7 @@ class _Line:
         _end(self._client)
 
     def _is_cut(self, cut: Cut, data: bytes) -> bool:
-        """Forward what is to be forwarded of an answer that is cut; True when that was all."""
+        """Forward the part of a cut response; return True when it is complete."""
         sent, self._answer = len(self._answer), self._answer + data
         end = cut.end(self._answer)
         if end is None:
@@ -162,17 +162,17 @@ class _Line:
 
 
 def _end(one: socket.socket, *, reset: bool = False) -> None:
-    """Wake whoever reads from a connection; it is closed when nobody does."""
+    """Wake the thread that reads from a connection; the last thread closes it."""
     with suppress(OSError):
         if reset:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        # A reset is sent by closing, and nothing may go out before it.
+        # Closing sends the reset; no data may precede it.
         one.shutdown(socket.SHUT_RD if reset else socket.SHUT_RDWR)
 
 
 @contextmanager
 def proxy(target: tuple[str, int] | None, *cuts: Cut, match: bytes = _STREAMS) -> Iterator[Proxy]:
-    """A proxy with these cuts ahead of it."""
+    """A proxy with the given cuts."""
     one = Proxy(target, match=match)
     one.cuts.extend(cuts)
     try:

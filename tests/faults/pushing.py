@@ -1,4 +1,4 @@
-"""The agent of the fault tests with webhooks: ``gunicorn tests.faults.pushing:app``. It is quick to try again."""
+"""The agent of the fault tests with webhooks and a short retry backoff: ``gunicorn tests.faults.pushing:app``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from tests.faults.agent import FaultAgent
 app = A2AApp(
     FaultAgent(),
     store=os.environ.get("FAULT_STORE"),
-    push=PushOptions(url_guard=URLGuard(allow=["127.0.0.1"])),
+    push=PushOptions(
+        url_guard=URLGuard(allow=["127.0.0.1"]),
+        timeout=2.0,
+        initial_backoff=0.1,
+        max_backoff=0.5,
+        max_attempts=1000,
+    ),
     limits=Limits(
         disconnect_check_interval=0.1,
         worker_heartbeat_interval=0.5,
         store_poll_interval=0.5,
-        push_timeout=2.0,
-        push_pause=0.1,
-        push_longest_pause=0.5,
-        push_attempts=1000,
     ),
 )

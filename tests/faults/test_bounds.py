@@ -1,4 +1,4 @@
-"""Many tasks, few kept: whatever a server has done before, it takes no more room for it. `tests.soak` does it at length."""
+"""Many tasks with a small task limit: use of resources does not grow with evicted tasks. `tests.soak` runs it for longer."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tests.faults.bounds import check
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_what_was_forgotten_takes_no_room(kind: str, tmp_path: Path) -> None:
+def test_evicted_tasks_use_no_resources(kind: str, tmp_path: Path) -> None:
     check(None if kind == "memory" else tmp_path / "tasks.db", 2_000, 100)

@@ -1,4 +1,4 @@
-"""A clock that is set while the server works: times shown may jump, but nothing is lost, doubled, buried or cut short."""
+"""The system clock is set while the server works: timestamps may jump, but no event is lost, duplicated or cut short."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JUMPS = [timedelta(0), timedelta(hours=-3), timedelta(days=2), timedelta(seconds
 
 
 class Clock:
-    """The machine's clock, which somebody sets."""
+    """The system clock, set by the test."""
 
     def __init__(self) -> None:
         self.ahead = self.passed = timedelta(0)
@@ -47,7 +47,7 @@ def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     yield from serving(MemoryStore if request.param == "memory" else lambda: SQLiteStore(tmp_path / "tasks.db"))
 
 
-def test_a_stream_is_whole_and_in_order_however_the_clock_is_set(serve: Callable[..., Served], clock: Clock) -> None:
+def test_a_stream_is_complete_and_in_order_when_the_clock_is_set(serve: Callable[..., Served], clock: Clock) -> None:
     def handler(message: Any, context: Any) -> Any:
         for jump in JUMPS:
             clock.ahead = jump
@@ -64,7 +64,7 @@ def test_a_stream_is_whole_and_in_order_however_the_clock_is_set(serve: Callable
     assert collect(served.subscribe(task.id, items[0].number)) == items[1:]
 
 
-def test_pages_hold_every_task_once_in_the_order_of_the_times_shown(serve: Callable[..., Served], clock: Clock) -> None:
+def test_pages_list_every_task_once_in_order_of_timestamps(serve: Callable[..., Served], clock: Clock) -> None:
     served = serve(lambda message, context: InputRequired("and?") if message.text == "ask" else "done")
     for number in range(15):
         clock.ahead = JUMPS[number % len(JUMPS)]
@@ -82,11 +82,11 @@ def test_pages_hold_every_task_once_in_the_order_of_the_times_shown(serve: Calla
     assert times == sorted(times, reverse=True)
 
 
-def test_limits_and_waits_do_not_follow_the_clock(serve: Callable[..., Served], clock: Clock) -> None:
+def test_time_limits_and_waits_do_not_follow_the_system_clock(serve: Callable[..., Served], clock: Clock) -> None:
     gate = Gate()
 
     def handler(message: Any, context: Any) -> str:
-        gate.here()
+        gate.block()
         return "done"
 
     served = serve(handler, run_timeout=PATIENCE, run_idle_timeout=PATIENCE, blocking_send_timeout=PATIENCE)
@@ -94,14 +94,14 @@ def test_limits_and_waits_do_not_follow_the_clock(serve: Callable[..., Served], 
     gate.wait()
     for jump in JUMPS:
         clock.ahead = jump
-        # A look of the watchdog and of the waiting send at each time.
-        eventually(lambda: served.app._engine.execution.running == 1)
+        # One iteration of the watchdog and of the waiting send.
+        eventually(lambda: served.app._engine.runs.running == 1)
         assert sender.waiting
     gate.open.set()
     assert sender.result().state is S.COMPLETED
 
 
-def test_the_bound_on_tasks_is_kept_when_the_clock_goes_back(clock: Clock, tmp_path: Path) -> None:
+def test_the_task_limit_holds_when_the_clock_goes_back(clock: Clock, tmp_path: Path) -> None:
     for store in (MemoryStore(max_tasks=5), SQLiteStore(tmp_path / "bounded.db", max_tasks=5)):
         served = Served(lambda message, context: "done", store=store)
         for number in range(20):
@@ -112,17 +112,17 @@ def test_the_bound_on_tasks_is_kept_when_the_clock_goes_back(clock: Clock, tmp_p
         store.close()
 
 
-def test_a_clock_that_jumps_buries_nobody(clock: Clock, tmp_path: Path) -> None:
+def test_a_clock_jump_does_not_expire_workers(clock: Clock, tmp_path: Path) -> None:
     gates = [Gate(), Gate()]
 
     def handler(message: Any, context: Any) -> str:
-        gates[int(message.text)].here()
+        gates[int(message.text)].block()
         return "done"
 
     apps = [Served(handler, store=SQLiteStore(tmp_path / "tasks.db"), worker_heartbeat_interval=0.1) for _ in gates]
     tasks = []
     for number, served in enumerate(apps):
-        served.app._engine.neighbours.meet()
+        served.app._engine.start()
         tasks.append(served.begin(str(number)))
         gates[number].wait()
     beats = apps[0].store.workers.beats
@@ -137,13 +137,13 @@ def test_a_clock_that_jumps_buries_nobody(clock: Clock, tmp_path: Path) -> None:
         served.close()
 
 
-# -- what is removed by age ---------------------------------------------------------------------------------------------
+# -- removal by age -----------------------------------------------------------------------------------------------------
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
 def make_tasks(served: Served) -> list[str]:
-    """A task that has ended, one that waits for its client, and one whose log is long enough to be compacted."""
+    """Create a finished task, an interrupted one, and one whose log is long enough to be compacted."""
     return [served.send(word).id for word in ("end", "ask", "long")]
 
 
@@ -159,15 +159,13 @@ def sweep(served: Served) -> None:
 
 
 def intact(served: Served, tasks: list[str]) -> bool:
-    """All are there, and none has been compacted."""
+    """Whether all tasks exist and none has been compacted."""
     logs = [served.store.log(Owner(), task_id) for task_id in tasks]
     return served.list().total_size == len(tasks) and not any(log.compacted for log in logs)
 
 
 @pytest.mark.parametrize("jump", [timedelta(days=400), timedelta(days=-400)], ids=["forward", "backward"])
-def test_a_clock_that_is_wrong_for_seconds_removes_nothing(
-    serve: Callable[..., Served], clock: Clock, jump: timedelta
-) -> None:
+def test_a_temporary_clock_error_removes_nothing(serve: Callable[..., Served], clock: Clock, jump: timedelta) -> None:
     served = serve(handler_of_tasks)
     clock.passed = DAY
     sweep(served)
@@ -183,11 +181,11 @@ def test_a_clock_that_is_wrong_for_seconds_removes_nothing(
     assert intact(served, tasks)
     clock.passed += 8 * DAY
     sweep(served)
-    # The limits are kept again: of the three, one waits for its client.
+    # The limits apply again: one of the three tasks is interrupted.
     assert [task.id for task in served.list().tasks] == [tasks[1]]
 
 
-def test_a_process_that_begins_while_the_clock_is_wrong_removes_nothing(clock: Clock, tmp_path: Path) -> None:
+def test_a_process_started_during_a_clock_error_removes_nothing(clock: Clock, tmp_path: Path) -> None:
     first = Served(handler_of_tasks, store=SQLiteStore(tmp_path / "tasks.db"))
     tasks = make_tasks(first)
     clock.ahead = timedelta(days=400)
@@ -200,7 +198,7 @@ def test_a_process_that_begins_while_the_clock_is_wrong_removes_nothing(clock: C
         served.close()
 
 
-def test_a_step_that_lasts_is_believed_after_as_long_as_it_was_wide(serve: Callable[..., Served], clock: Clock) -> None:
+def test_a_clock_step_is_accepted_after_as_long_as_its_size(serve: Callable[..., Served], clock: Clock) -> None:
     served = serve(handler_of_tasks)
     tasks = make_tasks(served)
     clock.passed = HOUR
@@ -215,14 +213,14 @@ def test_a_step_that_lasts_is_believed_after_as_long_as_it_was_wide(serve: Calla
     assert [task.id for task in served.list().tasks] == [tasks[1]]
 
 
-def test_a_step_is_logged(serve: Callable[..., Served], clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_clock_step_is_logged(serve: Callable[..., Served], clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     served = serve(handler_of_tasks)
     clock.passed = DAY
     sweep(served)
     assert "clock" not in caplog.text
     clock.ahead = DAY
     sweep(served)
-    assert "the system clock was set by +86400 s" in caplog.text
+    assert "the system clock was stepped by +86400 s" in caplog.text
     caplog.clear()
     sweep(served)
     assert "clock" not in caplog.text

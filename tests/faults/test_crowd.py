@@ -1,4 +1,4 @@
-"""Four workers with eight threads each, two hundred clients, every call over a random connection."""
+"""Two hundred clients of four workers with eight threads each; every call uses a random connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.live import gunicorn
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
 
-def test_two_hundred_clients_find_every_task_see_every_event_and_are_obeyed(tmp_path: Path) -> None:
+def test_two_hundred_clients_of_four_workers(tmp_path: Path) -> None:
     environment = {"FAULT_STORE": f"sqlite:///{tmp_path / 'tasks.db'}", "FAULT_BEAT": "10"}
     options = ("-c", "python:a2a_sync.gunicorn")
     with gunicorn("tests.faults.agent:app", *options, threads=8, workers=4, environment=environment) as server:

@@ -1,4 +1,4 @@
-"""A state machine over two processes on one SQLite file: whatever a follower misses, it sees the same run of entries."""
+"""A state machine over two processes on one SQLite file: followers see every entry once and in order, whatever they miss."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ readers = st.integers(0, 255)
 
 
 class Written(NamedTuple):
-    """An entry of the log, as followers shall see it."""
+    """A log entry that followers must receive."""
 
     number: int
     streamed: bool
@@ -39,7 +39,7 @@ class Written(NamedTuple):
 
 
 class Follower:
-    """Where a stream began, what it has shown, and whether it is over."""
+    """The start of a stream, the numbers it has received, and whether it has ended."""
 
     def __init__(self, node: Any, index: int, cursor: int) -> None:
         self.node = node
@@ -56,7 +56,7 @@ class Follower:
 
 
 class TwoProcesses(RuleBasedStateMachine):
-    """Runs come and go in either process; hints and published entries are late, out of order, or lost."""
+    """Runs start and end in either process; hints and published entries are late, out of order, or lost."""
 
     nodes: tuple[Any, Any]
     store: SQLiteStore
@@ -88,7 +88,7 @@ class TwoProcesses(RuleBasedStateMachine):
         self.note()
 
     def note(self) -> None:
-        """Take down what was written, before it can be compacted."""
+        """Record the entries before they can be compacted."""
         after = self.written[-1].number if self.written else 0
         for entry in self.store.log(SCOPE, self.task_id, after=after).entries:
             streamed = not isinstance(entry.event, Message)
@@ -101,24 +101,24 @@ class TwoProcesses(RuleBasedStateMachine):
 
     @rule(steps=st.lists(st.tuples(st.integers(1, 9), published, readers), min_size=1, max_size=5), node=which)
     def write(self, steps: list[tuple[int, str, int]], node: int) -> None:
-        """Some entries, published in one way or other, and a look of some followers; again and again."""
+        """Append entries in several ways of publishing, and let some followers read between them."""
         if not self.running:
             self.start(node, "now")
-        for count, publish, who in steps:
+        for count, publish, readers in steps:
             self.writer.write(self.task_id, count, publish)
             self.note()
-            self.look(who)
+            self.look(readers)
 
     @precondition(lambda self: self.running)
-    @rule(state=st.sampled_from(["input-required", "auth-required"]), publish=published, who=readers)
-    def pause(self, state: str, publish: str, who: int) -> None:
+    @rule(state=st.sampled_from(["input-required", "auth-required"]), publish=published, readers=readers)
+    def pause(self, state: str, publish: str, readers: int) -> None:
         self.writer.pause(self.task_id, state, publish)
         self.note()
-        self.look(who)
+        self.look(readers)
 
-    @rule(node=which, who=readers)
-    def compact(self, node: int, who: int) -> None:
-        """What rests is compacted, while followers are anywhere in it."""
+    @rule(node=which, readers=readers)
+    def compact(self, node: int, readers: int) -> None:
+        """Compact the logs while followers are at any position."""
         if self.running:
             self.writer.write(self.task_id, COMPACT_FROM, "never")
             self.writer.pause(self.task_id, "input-required", "never")
@@ -126,9 +126,9 @@ class TwoProcesses(RuleBasedStateMachine):
         self.nodes[node].compact()
         for node_ in self.nodes:
             node_.hint(self.task_id)
-        self.look(who)
+        self.look(readers)
 
-    # -- what reaches the followers --
+    # -- delivery to followers --
 
     @rule(node=which)
     def hint(self, node: int) -> None:
@@ -152,15 +152,15 @@ class TwoProcesses(RuleBasedStateMachine):
         cursor = max(head.compacted, head.version - back)
         self.followers.append(Follower(self.nodes[node], *self.nodes[node].resume(self.task_id, cursor, size)))
 
-    @rule(who=readers)
-    def look(self, who: int) -> None:
-        """The followers in the bits of `who` read what there is."""
+    @rule(readers=readers)
+    def look(self, readers: int) -> None:
+        """Let the followers in the bits of `readers` read."""
         for place, follower in enumerate(self.followers):
-            if who >> place % 8 & 1:
+            if readers >> place % 8 & 1:
                 follower.read()
 
     def expected(self, cursor: int) -> list[int]:
-        """The streamed entries after a cursor, up to the one that ends its run."""
+        """The streamed entries after a cursor, up to the end of the run."""
         found = []
         for entry in self.written:
             if entry.number > cursor and entry.streamed:
@@ -170,12 +170,12 @@ class TwoProcesses(RuleBasedStateMachine):
         return found
 
     @invariant()
-    def nobody_sees_a_gap_or_anything_twice(self) -> None:
+    def no_follower_sees_a_gap_or_a_duplicate(self) -> None:
         for follower in self.followers:
             assert follower.seen == self.expected(follower.cursor)[: len(follower.seen)]
 
     def teardown(self) -> None:
-        """The end of the last run is hinted at everywhere: everybody then has seen all of its run, and is over."""
+        """Send hints for the end of the last run: all followers then have received all of it and end."""
         if not self.written:
             return
         if not self.running:
@@ -195,10 +195,10 @@ class TwoProcesses(RuleBasedStateMachine):
             if len(follower.seen) < len(expected):
                 assert self.may_stop_at(max([follower.cursor, *follower.seen]))
         for node in self.nodes:
-            node.forget()
+            node.reset()
 
     def may_stop_at(self, number: int) -> bool:
-        """A run that freed its token without a last entry ended there, or what followed was compacted."""
+        """The run released its token here without a final entry, or the following entries were compacted."""
         following = next(entry for entry in self.written if entry.number > number)
         return not following.streamed or self.store.head(SCOPE, self.task_id).compacted > number
 
@@ -218,5 +218,5 @@ def machine(tmp_path: Path) -> Iterator[type[TwoProcesses]]:
 
 
 @pytest.mark.live
-def test_every_follower_in_either_process_sees_the_same_ascending_run(machine: type[TwoProcesses]) -> None:
+def test_followers_in_either_process_receive_the_same_entries_in_order(machine: type[TwoProcesses]) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=50, stateful_step_count=40, deadline=None))

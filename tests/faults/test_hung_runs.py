@@ -1,4 +1,4 @@
-"""Runs past their time limit whose code never comes back."""
+"""Runs that exceed their time limit and never return."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from a2a_sync.types import TaskState
 from tests.engine import Gate, Served, eventually
 
 
-def test_when_runs_that_never_end_hold_every_thread_sends_are_refused_and_the_server_is_not_ready(
+def test_hung_runs_on_every_thread_make_the_server_refuse_sends_and_not_ready(
     tmp_path: Path,
 ) -> None:
     gates = [Gate() for _ in range(3)]
 
     def handler(message: Any, context: Any) -> str:
         if message.text.isdigit():
-            gates[int(message.text)].here()
+            gates[int(message.text)].block()
         return "done"
 
     limits = {"max_concurrent_runs": 2, "max_abandoned_threads": 1, "max_queued_runs": 8, "run_timeout": 0.05}
@@ -43,7 +43,7 @@ def test_when_runs_that_never_end_hold_every_thread_sends_are_refused_and_the_se
         assert caught.value.retry_after == 30
         assert caught.value.http_status == 429
     assert served.list().total_size == 3
-    # One that comes back is enough.
+    # One returned run is sufficient.
     gates[2].open.set()
     eventually(lambda: not served.pool.exhausted, "a thread is free")
     assert served.send("new").text == "done"

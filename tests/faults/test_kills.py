@@ -1,4 +1,4 @@
-"""kill -9 at every stage of a run: what was stored is there, nothing hangs, and the other workers end what was lost."""
+"""SIGKILL at every stage of a run: stored entries survive, nothing hangs, and other workers end the lost tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.live import LiveServer, gunicorn
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(90)]
 
-#: Entries of a run that tells three numbers: the message, submitted, working; the numbers; then the end, with its answer.
+#: The entries of a run that emits three numbers: message, submitted, working; the numbers; the end with the answer.
 STAGES = [
     Moment("start_run", "before"),
     Moment("start_run", "after"),
@@ -29,12 +29,12 @@ STAGES = [
     Moment("end", "before"),
     Moment("end", "after"),
 ]
-#: Where the end was stored before the process died, the task has ended well.
+#: If the end was stored before the kill, the task is completed.
 ENDED = {Moment("end", "after")}
 
 
 class Site:
-    """One store and the plan for the next death."""
+    """A store and the schedule of the next kill."""
 
     def __init__(self, folder: Path) -> None:
         self.store = folder / "tasks.db"
@@ -49,7 +49,7 @@ class Site:
             yield server
 
     def check(self, task: Task) -> None:
-        """The log adds up to the task; nobody holds it; the file is sound."""
+        """The log adds up to the task, the task has no run, and the file is intact."""
         with closing(SQLiteStore(self.store)) as store:
             page = store.log(Owner(), task.id)
             assert [entry.number for entry in page.entries] == list(range(1, page.version + 1))
@@ -70,12 +70,12 @@ def site(tmp_path: Path) -> Site:
 PATIENT = Retry(max_elapsed=30, initial_backoff=0.02, max_backoff=0.2)
 
 
-def told(task: Task) -> list[str]:
-    """What the newest artifact says, number by number."""
+def numbers_in(task: Task) -> list[str]:
+    """The numbers in the newest artifact."""
     return task.artifacts[-1].text.split() if task.artifacts else []
 
 
-def test_tasks_of_a_worker_that_dies_at_any_stage_are_failed_by_the_others(site: Site) -> None:
+def test_tasks_of_a_worker_killed_at_any_stage_are_failed_by_other_workers(site: Site) -> None:
     with site.server("app") as server:
         for moment in STAGES:
             with Client(server.url, retry=PATIENT) as client:
@@ -83,35 +83,35 @@ def test_tasks_of_a_worker_that_dies_at_any_stage_are_failed_by_the_others(site:
                 moment.write(site.plan)
                 task = client.send("3", idempotency_key=new_id(), timeout=40)
             assert isinstance(task, Task)
-            assert not site.plan.exists(), f"nobody came to {moment}"
+            assert not site.plan.exists(), f"{moment} was not reached"
             if moment in ENDED or moment == Moment("start_run", "before"):
-                # Stored before the death; or nothing was, and the same send was made again elsewhere.
-                assert (task.state, told(task)) == (TaskState.COMPLETED, ["0", "1", "2"]), moment
+                # Stored before the kill; or nothing was stored, and the client repeated the send at another worker.
+                assert (task.state, numbers_in(task)) == (TaskState.COMPLETED, ["0", "1", "2"]), moment
             else:
                 assert (task.state, task.text) == (TaskState.FAILED, "worker lost"), moment
                 stored = max(0, moment.number - 3 - (moment.when == "before"))
-                assert told(task) == ["0", "1", "2"][: stored or len(told(task))], moment
+                assert numbers_in(task) == ["0", "1", "2"][: stored or len(numbers_in(task))], moment
             site.check(task)
         with Client(server.url) as client:
             assert client.list_tasks().total_size == len(STAGES)
 
 
-def test_tasks_that_may_run_again_do_and_come_to_their_end(site: Site) -> None:
-    with site.server("careful") as server:
+def test_retryable_tasks_of_a_killed_worker_are_completed(site: Site) -> None:
+    with site.server("retrying") as server:
         for moment in STAGES:
             with Client(server.url, retry=PATIENT) as client:
                 client.card()
                 moment.write(site.plan)
                 task = client.send("3", idempotency_key=new_id(), timeout=40)
             assert isinstance(task, Task)
-            assert not site.plan.exists(), f"nobody came to {moment}"
-            assert (task.state, told(task)) == (TaskState.COMPLETED, ["0", "1", "2"]), moment
+            assert not site.plan.exists(), f"{moment} was not reached"
+            assert (task.state, numbers_in(task)) == (TaskState.COMPLETED, ["0", "1", "2"]), moment
             site.check(task)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_process_that_is_killed_while_it_closes_leaves_its_tasks_to_the_next(site: Site, when: str) -> None:
-    with site.server("careful", workers=1) as server, Client(server.url) as client:
+def test_tasks_of_a_process_killed_while_closing_are_retried_by_the_next(site: Site, when: str) -> None:
+    with site.server("retrying", workers=1) as server, Client(server.url) as client:
         assert client.send("2").state is TaskState.COMPLETED  # type: ignore[union-attr]
         task = client.send("3 hold", return_immediately=True)
         assert isinstance(task, Task)
@@ -119,13 +119,13 @@ def test_a_process_that_is_killed_while_it_closes_leaves_its_tasks_to_the_next(s
         Moment("leave", when).write(site.plan)
         server.terminate()
         assert not site.plan.exists()
-    with site.server("careful", workers=1) as server, Client(server.url) as client:
+    with site.server("retrying", workers=1) as server, Client(server.url) as client:
         eventually(lambda: len(client.get_task(task.id).artifacts) == 2, "the second attempt")
         assert client.cancel_task(task.id).state is TaskState.CANCELED
     site.check(task)
 
 
-def test_a_server_that_dies_whole_leaves_a_file_that_the_next_one_works_with(site: Site) -> None:
+def test_a_restarted_server_uses_the_file_of_a_killed_one(site: Site) -> None:
     with site.server("app", workers=2) as server, Client(server.url) as client:
         tasks = [client.send("3 hold", return_immediately=True) for _ in range(6)]
         eventually(lambda: all(client.get_task(task.id).artifacts for task in tasks), "the first numbers")

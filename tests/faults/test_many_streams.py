@@ -1,4 +1,4 @@
-"""Thousands of streams at one worker: all open at once, silent for a while, and all end as they should."""
+"""Thousands of streams at one worker: all are open at the same time, idle for a while, and end correctly."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Streams:
         self._selector.register(one, selectors.EVENT_READ)
 
     def read(self, enough: bytes, seconds: float) -> float:
-        """Read until every stream has shown `enough` (empty: has ended); how long it took."""
+        """Read until every stream has received `enough`, or has ended if it is empty; return the seconds it took."""
         began = time.monotonic()
         left = {one for one in self._sockets if not enough or enough not in self._received[one]}
         while left:
@@ -62,7 +62,7 @@ class Streams:
         return time.monotonic() - began
 
     def ends(self) -> list[bytes]:
-        """What each stream said at last."""
+        """The last bytes of each stream."""
         return [bytes(received) for received in self._received.values()]
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Streams:
 @pytest.mark.parametrize(
     ("streams", "threads", "worker"), [(1000, 1200, "gthread"), (5000, 8, "gevent")], ids=["gthread", "gevent"]
 )
-def test_all_streams_open_at_once_end_correctly(
+def test_thousands_of_concurrent_streams_end_correctly(
     streams: int, threads: int, worker: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     allow_files(streams + 500)
@@ -91,7 +91,7 @@ def test_all_streams_open_at_once_end_correctly(
             opened = open_streams.read(b'"task":', 120)
             with capsys.disabled():
                 print(f"\n{streams} streams, {worker}: {memory(server.pid) - before:.0f} MB for them")
-            # All are open, and the server still answers everything else.
+            # All streams are open, and the server answers other calls.
             began = time.monotonic()
             assert client.get_task(ids[0]).state is TaskState.WORKING
             asked = time.monotonic() - began
@@ -112,7 +112,7 @@ def test_all_streams_open_at_once_end_correctly(
 
 
 def allow_files(count: int) -> None:
-    """For this process and those that it starts."""
+    """Raise the limit of open files for this process and its children."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert hard == resource.RLIM_INFINITY or hard >= count, f"this test opens {count} sockets; the system allows {hard}"
     if soft != resource.RLIM_INFINITY and soft < count:
@@ -120,7 +120,7 @@ def allow_files(count: int) -> None:
 
 
 def memory(pid: int) -> float:
-    """Megabytes of a server and its workers."""
+    """The memory of a server and its workers in megabytes."""
     total = 0
     for one in (pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())):
         lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()

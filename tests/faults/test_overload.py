@@ -1,4 +1,4 @@
-"""Streams and blocked sends that take every place of a real server: card, get and cancel answer all the same."""
+"""Streams and blocking sends occupy all threads of a real server: card, get and cancel are still answered."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def post(server: LiveServer, method: str, text: str, *, stream: bool = False, ti
 
 
 def in_time(call: Callable[[], Any], seconds: float = 1.0) -> Any:
-    """What `call` gives, which must not take longer."""
+    """Call `call` and assert that it returns within `seconds`."""
     began = time.monotonic()
     result = call()
     assert time.monotonic() - began < seconds
     return result
 
 
-def test_when_every_place_is_taken_card_get_and_cancel_still_answer(server: LiveServer) -> None:
+def test_a_fully_occupied_server_answers_card_get_and_cancel(server: LiveServer) -> None:
     with ExitStack() as stack, Client(server.url) as client, ThreadPoolExecutor(40) as pool:
         client.card()
         streams = [stack.enter_context(post(server, "SendStreamingMessage", "hold 1", stream=True)) for _ in range(4)]
         assert [answer.status_code for answer in streams] == [200] * 4
         sends = [pool.submit(post, server, "SendMessage", "hold 1") for _ in range(4)]
         _await(lambda: client.list_tasks(status=TaskState.WORKING).total_size == PLACES, "every place taken")
-        # Those that hold a place are known to be slow after a moment; until then some may wait for them.
+        # Requests that hold a thread count as slow only after a moment; until then further ones may wait.
         _await(lambda: post(server, "SendMessage", "count 1").status_code == 429, "the first refusal")
         flood = [
             pool.submit(post, server, ("SendMessage", "SendStreamingMessage")[n % 2], "count 1") for n in range(30)
@@ -68,7 +68,7 @@ def test_when_every_place_is_taken_card_get_and_cancel_still_answer(server: Live
             assert answer.status_code == 429
             assert int(answer.headers["Retry-After"]) >= 1
             assert "error" in answer.json()
-        # Nothing of what was refused was stored.
+        # Refused requests have stored nothing.
         assert client.list_tasks().total_size == PLACES
         for task in client.list_tasks().tasks:
             assert in_time(lambda task=task: client.cancel_task(task.id)).state is TaskState.CANCELED
@@ -79,23 +79,23 @@ def test_when_every_place_is_taken_card_get_and_cancel_still_answer(server: Live
         assert post(server, "SendMessage", "count 1").status_code == 200
 
 
-def test_many_quick_calls_at_once_are_all_answered(server: LiveServer) -> None:
+def test_many_concurrent_short_calls_are_answered(server: LiveServer) -> None:
     with ThreadPoolExecutor(60) as pool:
         answers = list(pool.map(lambda n: post(server, "SendMessage", "count 1"), range(300)))
     assert {answer.status_code for answer in answers} == {200}
 
 
-def test_a_client_that_is_refused_comes_back_when_there_is_room(server: LiveServer) -> None:
+def test_a_refused_client_retries_until_a_thread_is_free(server: LiveServer) -> None:
     with ExitStack() as stack, Client(server.url) as client:
         streams = [stack.enter_context(post(server, "SendStreamingMessage", "hold 1", stream=True)) for _ in range(8)]
         _await(lambda: post(server, "SendMessage", "count 1").status_code == 429, "the first refusal")
         listed = client.list_tasks(status=TaskState.WORKING).tasks
 
-        def make_room() -> None:
+        def cancel_tasks() -> None:
             for task in listed:
                 client.cancel_task(task.id)
 
-        later = threading.Timer(0.5, make_room)
+        later = threading.Timer(0.5, cancel_tasks)
         later.start()
         with Client(server.url) as patient:
             task = patient.wait(listed[0].id, timeout=30)
@@ -104,8 +104,8 @@ def test_a_client_that_is_refused_comes_back_when_there_is_room(server: LiveServ
         assert len(streams) == 8
 
 
-def test_clients_that_do_not_close_their_side_hold_nobody_up(server: LiveServer) -> None:
-    """Gunicorn waits for each of them on the thread that everybody depends on."""
+def test_clients_that_do_not_close_their_side_delay_no_other_client(server: LiveServer) -> None:
+    """Gunicorn waits for the client's close on the thread that accepts connections."""
     method = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "unknown"}}
     body = json.dumps(method).encode()
     head = f"POST / HTTP/1.1\r\nHost: a\r\nA2A-Version: 1.0\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -124,5 +124,5 @@ def _await(condition: Callable[[], bool], what: str) -> None:
     pause = threading.Event()
     deadline = time.monotonic() + 20
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come"
+        assert time.monotonic() < deadline, f"{what} did not happen"
         pause.wait(0.02)

@@ -1,4 +1,4 @@
-"""The power fails: what the disk had got of SQLite's write-ahead log stays, the rest is gone."""
+"""Power loss: the part of SQLite's write-ahead log that reached the disk remains, the rest is lost."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from a2a_sync.stores.base import Owner, TaskQuery
 from a2a_sync.testing.storecontract.making import chunk, message, status
 from a2a_sync.types import TaskState
 
-NOBODY = Owner()
+OWNER = Owner()
 TASKS = 4
 CHUNKS = 30
 CUTS = 25
 
 
 def write_tasks(store: SQLiteStore) -> None:
-    """So many tasks, chunk by chunk in turns; each entry is a transaction."""
+    """Write tasks in chunks, in turns; each entry is one transaction."""
     ids = [f"t-{number}" for number in range(TASKS)]
     tokens = {
         one: store.start_run(
-            NOBODY, RunRequest(message=message(one)), [message(one), status(one, TaskState.WORKING)], create=True
+            OWNER, RunRequest(message=message(one)), [message(one), status(one, TaskState.WORKING)], create=True
         ).token
         for one in ids
     }
@@ -39,17 +39,17 @@ def write_tasks(store: SQLiteStore) -> None:
 
 
 def after_power_loss(path: Path, folder: Path, kept: int) -> SQLiteStore:
-    """A store over what is left when the disk had got `kept` bytes of the log."""
+    """A store on the files after a power loss, with `kept` bytes of the write-ahead log on disk."""
     folder.mkdir()
     shutil.copy(path, folder / "tasks.db")
     (folder / "tasks.db-wal").write_bytes(Path(f"{path}-wal").read_bytes()[:kept])
     return SQLiteStore(folder / "tasks.db")
 
 
-def told(store: SQLiteStore, task_id: str) -> tuple[list[int], str]:
-    """The numbers of a task's log, and the text of its artifact."""
-    page = store.log(NOBODY, task_id)
-    task = store.load(NOBODY, task_id).task
+def numbers_and_text(store: SQLiteStore, task_id: str) -> tuple[list[int], str]:
+    """The numbers in a task's log, and the text of its artifact."""
+    page = store.log(OWNER, task_id)
+    task = store.load(OWNER, task_id).task
     return [entry.number for entry in page.entries], "".join(one.text for one in task.artifacts)
 
 
@@ -68,21 +68,21 @@ def cuts(tmp_path: Path) -> Callable[[Path], list[tuple[int, SQLiteStore]]]:
         store.close()
 
 
-def test_wherever_the_power_fails_each_task_is_as_it_was_at_one_moment(tmp_path: Path, cuts: Any) -> None:
-    """What came later is gone, and nothing in between: numbers without gaps, text without holes, and totals that fit."""
+def test_after_power_loss_each_task_is_in_a_consistent_earlier_state(tmp_path: Path, cuts: Any) -> None:
+    """Later entries are lost, with no gaps: numbers, text and totals agree."""
     path = tmp_path / "tasks.db"
     with_tables = SQLiteStore(path)
-    with_tables.list(NOBODY, TaskQuery())
+    with_tables.list(OWNER, TaskQuery())
     with_tables.close()
     store = SQLiteStore(path)
     write_tasks(store)
     seen = []
     for _, after in cuts(path):
-        tasks = after.list(NOBODY, TaskQuery(size=100))
-        seen.append(sum(len(told(after, task.id)[0]) for task in tasks.tasks))
+        tasks = after.list(OWNER, TaskQuery(size=100))
+        seen.append(sum(len(numbers_and_text(after, task.id)[0]) for task in tasks.tasks))
         assert tasks.total == len(tasks.tasks)
         for task in tasks.tasks:
-            numbers, text = told(after, task.id)
+            numbers, text = numbers_and_text(after, task.id)
             assert numbers == list(range(1, len(numbers) + 1))
             chunks = len(numbers) - 2 - (task.state is TaskState.COMPLETED)
             assert text == "".join(f"{number} " for number in range(chunks))
@@ -92,19 +92,19 @@ def test_wherever_the_power_fails_each_task_is_as_it_was_at_one_moment(tmp_path:
     assert seen[-1] <= TASKS * (CHUNKS + 3)
 
 
-def test_a_store_that_lost_its_newest_writes_takes_new_ones(tmp_path: Path, cuts: Any) -> None:
+def test_a_store_that_lost_writes_accepts_new_ones(tmp_path: Path, cuts: Any) -> None:
     path = tmp_path / "tasks.db"
     store = SQLiteStore(path)
     write_tasks(store)
     for place, after in cuts(path):
         task_id = f"new-{place}"
-        after.start_run(NOBODY, RunRequest(message=message(task_id)), [message(task_id)], create=True)
-        assert after.head(NOBODY, task_id).version == 1
+        after.start_run(OWNER, RunRequest(message=message(task_id)), [message(task_id)], create=True)
+        assert after.head(OWNER, task_id).version == 1
     store.close()
 
 
-def test_where_each_write_waits_for_the_disk_none_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What SQLite is told is what there is to see short of pulling the plug."""
+def test_with_synchronous_full_each_write_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The `synchronous` setting of SQLite is all that can be observed without a real power loss."""
     store = SQLiteStore(tmp_path / "tasks.db", synchronous="full")
     level = store._database.read(lambda connection: connection.execute("PRAGMA synchronous").fetchone()[0])
     store.close()

@@ -1,4 +1,4 @@
-"""Receivers that refuse and hang, workers that are killed, servers that restart: every event arrives, in order."""
+"""Receivers that refuse and hang, workers that are killed, servers that restart: every event is delivered in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
 
 class Site:
-    """One store, and the servers that come and go on it."""
+    """A store and the servers that run on it."""
 
     def __init__(self, folder: Path) -> None:
         self.store = folder / "tasks.db"
@@ -35,7 +35,7 @@ class Site:
             yield server
 
     def numbers(self, task_id: str) -> list[int]:
-        """What a webhook of the task is to be told of, from its beginning."""
+        """The numbers of the events for a webhook of the task, from its start."""
         with closing(SQLiteStore(self.store)) as store:
             return [entry.number for entry in store.log(Owner(), task_id).entries if entry.streamed]
 
@@ -62,17 +62,17 @@ def number(post: Post) -> int:
     return int(post.headers["x-a2a-notification-id"].rpartition("/")[2])
 
 
-def told_once_each(posts: list[Post]) -> list[int]:
-    """The numbers of what was taken. What comes again must be what came last: nothing is told out of order."""
-    told: list[int] = []
+def numbers_without_repetitions(posts: list[Post]) -> list[int]:
+    """The numbers of accepted notifications without repetitions; only the latest may be repeated, so that the order holds."""
+    numbers: list[int] = []
     for post in posts:
-        if not told or number(post) != told[-1]:
-            told.append(number(post))
-    return told
+        if not numbers or number(post) != numbers[-1]:
+            numbers.append(number(post))
+    return numbers
 
 
-def teller(server: LiveServer, receiver: Receiver) -> int:
-    """The worker that has a connection to the receiver."""
+def delivering_worker(server: LiveServer, receiver: Receiver) -> int:
+    """The process id of the worker with a connection to the receiver."""
     port = int(receiver.url.split(":")[2].partition("/")[0])
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     sockets = {f"socket:[{row[9]}]" for row in rows if int(row[2].partition(":")[2], 16) == port}
@@ -91,15 +91,15 @@ def _link(path: Path) -> str:
         return ""
 
 
-def test_every_event_arrives_whatever_happens_to_receiver_workers_and_server(site: Site, receiver: Receiver) -> None:
+def test_notifications_survive_failing_receivers_workers_and_servers(site: Site, receiver: Receiver) -> None:
     receiver.plan(refused(503), refused(503), refused(503), then=hanging)
     with site.server() as server:
         task_id = begin(server, "slowly 40", receiver)
         receiver.await_count(4, tried=True)
-        worker = eventually(lambda: teller(server, receiver), "a worker that waits for the receiver")
+        worker = eventually(lambda: delivering_worker(server, receiver), "a worker that waits for the receiver")
         receiver.plan()
         os.kill(worker, signal.SIGKILL)
-        # From here on it takes a few, and then refuses until the server has gone.
+        # The receiver accepts a few notifications from here on, and then refuses until the server has been stopped.
         receiver.await_count(5)
         receiver.plan(then=refused(503))
         server.terminate()
@@ -107,10 +107,10 @@ def test_every_event_arrives_whatever_happens_to_receiver_workers_and_server(sit
     receiver.plan()
     with site.server():
         posts = receiver.await_end()
-    assert told_once_each(posts) == site.numbers(task_id)
+    assert numbers_without_repetitions(posts) == site.numbers(task_id)
 
 
-def test_a_server_that_dies_whole_leaves_what_is_to_be_told_to_the_next(site: Site, receiver: Receiver) -> None:
+def test_a_restarted_server_delivers_the_notifications_of_a_killed_one(site: Site, receiver: Receiver) -> None:
     receiver.plan(then=refused(503, Retry_After="1"))
     with site.server() as server:
         task_ids = [begin(server, f"count {5 + n}", receiver) for n in range(4)]
@@ -124,10 +124,10 @@ def test_a_server_that_dies_whole_leaves_what_is_to_be_told_to_the_next(site: Si
         receiver.await_posts(lambda posts: sum(state(post.body) == "completed" for post in posts) >= 4)
     for task_id in task_ids:
         posts = [post for post in receiver.posts if post.headers["x-a2a-notification-id"].startswith(task_id)]
-        assert told_once_each(posts) == site.numbers(task_id)
+        assert numbers_without_repetitions(posts) == site.numbers(task_id)
 
 
-def test_a_run_that_dies_with_its_worker_is_told_as_lost(site: Site, receiver: Receiver) -> None:
+def test_the_failure_of_a_lost_run_is_delivered(site: Site, receiver: Receiver) -> None:
     with site.server(workers=1) as server:
         task_id = begin(server, "hold 3", receiver)
         receiver.await_count(5)
@@ -135,4 +135,4 @@ def test_a_run_that_dies_with_its_worker_is_told_as_lost(site: Site, receiver: R
     with site.server(workers=1):
         posts = receiver.await_end()
     assert state(posts[-1].body) == "failed"
-    assert told_once_each(posts) == site.numbers(task_id)
+    assert numbers_without_repetitions(posts) == site.numbers(task_id)

@@ -1,4 +1,4 @@
-"""Servers that are killed, started again, and several at once: a client through a proxy notices nothing but the delay."""
+"""Killed and restarted servers, one or several: a client behind a proxy notices only a delay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENT = Retry(max_elapsed=40, initial_backoff=0.01, max_backoff=0.2)
 
 
 class Site:
-    """One store, and the servers that come and go on it."""
+    """A store and the servers that run on it."""
 
     def __init__(self, folder: Path) -> None:
         self._runs = folder / "runs"
@@ -39,7 +39,7 @@ class Site:
 
     @property
     def runs(self) -> list[str]:
-        """What was run, run by run."""
+        """The recorded runs."""
         return self._runs.read_text().splitlines() if self._runs.exists() else []
 
 
@@ -69,8 +69,8 @@ def through(between: Proxy) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("text", ["count 7", "ask 5"])
-def test_a_stream_that_was_cut_is_taken_up_again_from_another_server(site: Site, text: str) -> None:
-    """The task ends (or asks) while its stream is cut, its server is killed, and the next one has only the store."""
+def test_a_cut_stream_is_resumed_at_another_server(site: Site, text: str) -> None:
+    """The task ends (or asks) while its stream is cut and its server is killed; the next server has only the store."""
     key = new_id()
     with proxy(None, *[Cut(events=3)] * 3) as between, site.server() as first, Client(first.url) as direct:
         between.target = first.address
@@ -93,15 +93,15 @@ def _refuse(between: Proxy) -> bool:
     return True
 
 
-def test_a_run_that_dies_with_its_server_ends_its_stream_with_what_became_of_it(site: Site) -> None:
+def test_the_stream_of_a_lost_run_ends_with_its_failure(site: Site) -> None:
     key = new_id()
     with proxy(None) as between, site.server() as first:
         between.target = first.address
         with through(between) as client:
-            told = threading.Semaphore(0)
-            reader = Background(lambda: _read(client, "hold 5", key, told.release))
+            on_event = threading.Semaphore(0)
+            reader = Background(lambda: _read(client, "hold 5", key, on_event.release))
             for _ in range(6):
-                assert told.acquire(timeout=20)
+                assert on_event.acquire(timeout=20)
             between.target = None
             first.kill()
             with site.server() as second:
@@ -113,17 +113,17 @@ def test_a_run_that_dies_with_its_server_ends_its_stream_with_what_became_of_it(
     assert site.runs == ["hold 5"]
 
 
-def _read(client: Client, text: str, key: str, told: Callable[[], object]) -> list[Any]:
+def _read(client: Client, text: str, key: str, on_event: Callable[[], object]) -> list[Any]:
     events = []
     with client.stream(text, idempotency_key=key, timeout=60) as stream:
         for event in stream:
             assert not stream.resynchronised
             events.append(event)
-            told()
+            on_event()
     return events
 
 
-def test_a_send_whose_server_was_killed_before_it_answered_is_run_once(site: Site) -> None:
+def test_a_send_to_a_server_killed_before_its_response_is_run_once(site: Site) -> None:
     with proxy(None, Cut(octets=0)) as between, site.server() as first:
         between.target = first.address
         with through(between) as client:
@@ -145,8 +145,8 @@ def _ended(client: Client) -> bool:
     return bool(tasks) and tasks[0].state is TaskState.COMPLETED
 
 
-def test_over_restarts_a_send_is_answered_in_the_end(site: Site) -> None:
-    """Nobody waits for anybody: the client tries until a server is there."""
+def test_a_send_is_retried_across_restarts(site: Site) -> None:
+    """The client retries until a server is available."""
     with proxy(None) as between, site.server() as first:
         between.target = first.address
         with through(between) as client:
@@ -158,7 +158,7 @@ def test_over_restarts_a_send_is_answered_in_the_end(site: Site) -> None:
             with site.server() as second:
                 between.target = second.address
                 task = sender.result(40)
-    # Whether the first server had begun is its own affair; nothing was run twice.
+    # The first server may or may not have started the run; no run is repeated.
     assert task.state in (TaskState.INPUT_REQUIRED, TaskState.FAILED)
     assert site.runs in ([], ["ask 3"])
 
@@ -167,12 +167,12 @@ def test_over_restarts_a_send_is_answered_in_the_end(site: Site) -> None:
 
 
 @pytest.mark.parametrize("return_immediately", [False, True], ids=["stream", "plain"])
-def test_a_lost_answer_is_given_again_by_whichever_worker_is_asked(site: Site, return_immediately: bool) -> None:
+def test_a_lost_response_is_repeated_by_any_worker(site: Site, return_immediately: bool) -> None:
     match = b'"SendMessage"' if return_immediately else b'"SendStreamingMessage"'
     with site.server(workers=3) as server, proxy(server.address, match=match) as between:
         ids = []
         for number in range(12):
-            # Connections of its own each time, so that the kernel picks a worker.
+            # New connections each time, so that the kernel selects a worker.
             between.cuts.extend([Cut(octets=0)] * 2)
             with through(between) as client:
                 task = client.send(f"slowly {number}", return_immediately=return_immediately, timeout=30)
@@ -186,7 +186,7 @@ def test_a_lost_answer_is_given_again_by_whichever_worker_is_asked(site: Site, r
     assert sorted(site.runs) == sorted(f"slowly {number}" for number in range(12))
 
 
-def test_one_key_at_many_workers_at_once_is_one_run(site: Site) -> None:
+def test_concurrent_sends_with_one_key_at_many_workers_are_one_run(site: Site) -> None:
     def send(start: threading.Barrier, key: str) -> str:
         with Client(server.url, timeout=30) as client:
             client.card()
@@ -206,7 +206,7 @@ def test_one_key_at_many_workers_at_once_is_one_run(site: Site) -> None:
     assert site.runs == ["slowly 5"] * 3
 
 
-def test_streams_that_are_cut_go_on_at_another_worker(site: Site) -> None:
+def test_cut_streams_are_resumed_at_another_worker(site: Site) -> None:
     def read(number: int) -> None:
         key = new_id()
         cuts = [Cut(events=1 + number % 3), Cut(octets=40 * number), Cut(events=2, how="reset")]

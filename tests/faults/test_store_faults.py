@@ -1,4 +1,4 @@
-"""A store that breaks under a working server: callers are told at once, nothing is half-written, and it goes on after."""
+"""Store failures under a working server: callers get an error promptly, nothing is half-written, and the server recovers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tests.engine import PATIENCE, Background, Gate, Served, collect, eventually
 
 S = TaskState
 BUSY = 0.2
-#: A caller hears of a fault within this time: twice what a locked file is waited for, and something for a slow machine.
+#: Callers get an error within this time: twice the busy timeout, plus a margin for a slow machine.
 PROMPTLY = 2.0
 
 
-# -- faults that a file can have ----------------------------------------------------------------------------------------
+# -- faults of the database file ----------------------------------------------------------------------------------------
 
 
-class Trouble:
-    """A fault of an SQLite file that can be begun and ended; `said` is what the log says of it."""
+class FileFault:
+    """A fault of an SQLite file that the test can start and end; `log_message` is its log message."""
 
-    said = ""
+    log_message = ""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path
@@ -57,18 +57,18 @@ class Trouble:
         store.close()
 
     def spoil(self, connection: sqlite3.Connection) -> None:
-        """What a connection made now suffers from."""
+        """Apply the fault to a new connection."""
 
 
-class Full(Trouble):
-    """The disk is full to the last page."""
+class Full(FileFault):
+    """The disk is full."""
 
-    said = "the disk is full"
+    log_message = "the disk is full"
 
     def begin(self, store: SQLiteStore) -> None:
         super().begin(store)
         with closing(sqlite3.connect(self.path)) as connection:
-            # A few free pages that are in the file already would let small writes through.
+            # Free pages that are already in the file would allow small writes.
             connection.execute("VACUUM")
 
     def spoil(self, connection: sqlite3.Connection) -> None:
@@ -76,10 +76,10 @@ class Full(Trouble):
         connection.execute(f"PRAGMA max_page_count = {pages}")
 
 
-class Locked(Trouble):
-    """Another program holds the file."""
+class Locked(FileFault):
+    """Another program has locked the file."""
 
-    said = "is locked"
+    log_message = "is locked"
 
     def begin(self, store: SQLiteStore) -> None:
         self.other = sqlite3.connect(self.path, isolation_level=None, timeout=PATIENCE)
@@ -90,18 +90,18 @@ class Locked(Trouble):
         self.other.close()
 
 
-class ReadOnly(Trouble):
-    """The file system has been mounted anew, read-only."""
+class ReadOnly(FileFault):
+    """The file system has been remounted read-only."""
 
-    said = "read-only"
+    log_message = "read-only"
 
     def spoil(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA query_only = ON")
 
 
 @pytest.fixture(params=[Full, Locked, ReadOnly])
-def trouble(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trouble:
-    made: Trouble = request.param(tmp_path / "tasks.db", monkeypatch)
+def file_fault(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileFault:
+    made: FileFault = request.param(tmp_path / "tasks.db", monkeypatch)
     return made
 
 
@@ -112,30 +112,30 @@ def store(tmp_path: Path) -> Iterator[SQLiteStore]:
     store.close()
 
 
-#: Too large for what is left in the pages that a file has.
+#: Larger than the free space in the file's pages.
 LARGE = "x" * 20_000
 
 
-def refused(call: Callable[[], Any], said: str, caplog: pytest.LogCaptureFixture) -> None:
-    """`call` fails promptly, with an id under which the log has the cause, and tells nothing else."""
+def refused(call: Callable[[], Any], log_message: str, caplog: pytest.LogCaptureFixture) -> None:
+    """`call` fails promptly with an incident id; the log has the cause, the response does not."""
     began = time.monotonic()
     with pytest.raises(InternalError, match=r"^internal error \(id \w+\)$") as caught:
         Background(call).result(PATIENCE)
     assert time.monotonic() - began < PROMPTLY
-    told_in_log(caught.value, said, caplog)
+    log_of_incident(caught.value, log_message, caplog)
 
 
-def told_in_log(error: InternalError, said: str, caplog: pytest.LogCaptureFixture) -> None:
+def log_of_incident(error: InternalError, log_message: str, caplog: pytest.LogCaptureFixture) -> None:
     assert error.jsonrpc_code == -32603
     incident = error.message.removeprefix("internal error (id ").rstrip(")")
     (record,) = [record for record in caplog.records if f"(id {incident})" in record.getMessage()]
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None
-    assert said in logging.Formatter().formatException(record.exc_info)
+    assert log_message in logging.Formatter().formatException(record.exc_info)
 
 
 def consistent(served: Served) -> None:
-    """Every log adds up to its task, without gaps, and has at most one end."""
+    """Every log adds up to its task, has no gaps and at most one end."""
     for task in served.list(page_size=100, include_artifacts=True).tasks:
         entries = served.log(task.id)
         assert [entry.number for entry in entries] == list(range(1, len(entries) + 1))
@@ -146,8 +146,8 @@ def consistent(served: Served) -> None:
         assert sum(state.terminal for state in served.states(task.id)) <= 1
 
 
-def test_every_operation_of_a_server_whose_file_breaks(
-    trouble: Trouble, store: SQLiteStore, caplog: pytest.LogCaptureFixture
+def test_every_operation_reports_a_fault_of_the_file(
+    file_fault: FileFault, store: SQLiteStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
 
@@ -158,7 +158,7 @@ def test_every_operation_of_a_server_whose_file_breaks(
 
     def hold() -> Iterator[str]:
         yield "before"
-        gate.here()
+        gate.block()
         yield LARGE
 
     served = Served(handler, store=store, run_timeout=2.0)
@@ -169,7 +169,7 @@ def test_every_operation_of_a_server_whose_file_breaks(
     gate.wait()
     before = {task.id: served.log(task.id) for task in served.list().tasks}
 
-    trouble.begin(store)
+    file_fault.begin(store)
     try:
         for call in (
             lambda: served.send(LARGE),
@@ -178,27 +178,27 @@ def test_every_operation_of_a_server_whose_file_breaks(
             lambda: served.send(LARGE, task_id=asking.id),
             lambda: served.stream(LARGE, task_id=asking.id),
         ):
-            refused(call, trouble.said, caplog)
-        if not isinstance(trouble, Full):  # there the few bytes of a cancel may still fit
-            refused(lambda: served.cancel(running), trouble.said, caplog)
-            refused(lambda: served.cancel(asking.id), trouble.said, caplog)
-        # What is read is still there.
+            refused(call, file_fault.log_message, caplog)
+        if not isinstance(file_fault, Full):  # a cancel may still fit on a full disk
+            refused(lambda: served.cancel(running), file_fault.log_message, caplog)
+            refused(lambda: served.cancel(asking.id), file_fault.log_message, caplog)
+        # Stored data can still be read.
         assert served.get(ended.id) == ended
         assert served.list().total_size == 3
         follower = served.subscribe(running)
-        # The run itself meets the fault at its next step, and everybody who follows it is told.
+        # The run fails at its next write, and its subscribers get the error.
         gate.open.set()
         for listener in (stream, follower):
             with pytest.raises(InternalError) as caught:
                 collect(listener)
             assert "internal error (id " in caught.value.message
-        assert trouble.said in caplog.text
-        if not isinstance(trouble, Full):
+        assert file_fault.log_message in caplog.text
+        if not isinstance(file_fault, Full):
             assert {task.id: served.log(task.id) for task in served.list().tasks} == before
     finally:
-        trouble.end(store)
+        file_fault.end(store)
 
-    # The file is well again: what could not be ended is ended now, and everything works.
+    # The fault has ended: pending ends are written now, and everything works.
     failed = served.until(running, S.FAILED)
     assert failed.status.message.text.startswith("internal error (id ")
     assert [part.text for artifact in failed.artifacts for part in artifact.parts] == ["before"]
@@ -206,80 +206,80 @@ def test_every_operation_of_a_server_whose_file_breaks(
     assert served.send("quick").state is S.COMPLETED
     served.quiet()
     consistent(served)
-    with closing(sqlite3.connect(trouble.path)) as connection:
+    with closing(sqlite3.connect(file_fault.path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     served.close()
 
 
-def test_a_blocked_send_hears_of_the_fault_of_its_run(
-    trouble: Trouble, store: SQLiteStore, caplog: pytest.LogCaptureFixture
+def test_a_blocking_send_reports_the_fault_of_its_run(
+    file_fault: FileFault, store: SQLiteStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
 
     def handler(message: Any, context: Any) -> str:
-        gate.here()
+        gate.block()
         return LARGE
 
     served = Served(handler, store=store, run_timeout=2.0)
     sender = served.in_background()
     gate.wait()
-    trouble.begin(store)
+    file_fault.begin(store)
     try:
         gate.open.set()
         with pytest.raises(InternalError):
             sender.result()
     except BaseException:
-        # With room for a few bytes the task is failed at once, and the sender gets it.
-        assert isinstance(trouble, Full)
+        # If a small write fits, the task fails at once, and the caller of the send gets it.
+        assert isinstance(file_fault, Full)
         assert sender.result().state is S.FAILED
     finally:
-        trouble.end(store)
+        file_fault.end(store)
     (task,) = served.list().tasks
     assert served.until(task.id, S.FAILED)
     served.close()
 
 
-def test_a_server_closes_in_time_though_its_file_is_locked(
+def test_a_server_with_a_locked_file_closes_in_time(
     store: SQLiteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = Served(lambda message, context: context.sleep(PATIENCE), store=store)
     for _ in range(30):
         served.begin()
-    trouble = Locked(tmp_path / "tasks.db", monkeypatch)
-    trouble.begin(store)
+    file_fault = Locked(tmp_path / "tasks.db", monkeypatch)
+    file_fault.begin(store)
     try:
         began = time.monotonic()
         served.app.close(timeout=0.2)
         assert time.monotonic() - began < 2.5
     finally:
-        trouble.end(store)
+        file_fault.end(store)
 
 
-def test_a_file_that_was_locked_for_long_costs_nobody_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_lock_of_the_file_loses_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gates = [Gate(), Gate()]
 
     def handler(message: Any, context: Any) -> str:
-        gates[int(message.text)].here()
+        gates[int(message.text)].block()
         return "done"
 
     path = tmp_path / "tasks.db"
     apps = [Served(handler, store=SQLiteStore(path, busy_timeout=BUSY), worker_heartbeat_interval=0.1) for _ in gates]
     tasks = []
     for number, served in enumerate(apps):
-        served.app._engine.neighbours.meet()
+        served.app._engine.start()
         tasks.append(served.begin(str(number)))
         gates[number].wait()
     beats = apps[0].store.workers.beats
     known = beats()
     eventually(lambda: all(count > known[worker] for worker, count in beats().items()), "a beat of each")
-    trouble = Locked(path, monkeypatch)
-    trouble.begin(apps[0].store)
+    file_fault = Locked(path, monkeypatch)
+    file_fault.begin(apps[0].store)
     locked = beats()
-    # Ten times what a worker may be silent for; the first to come back finds that the other has not beaten.
+    # Ten heartbeat timeouts: the first worker to return finds that the other one has no recent heartbeat.
     over = time.monotonic() + 2.0
     eventually(lambda: time.monotonic() > over, "the end of the lock")
     assert beats() == locked
-    trouble.end(apps[0].store)
+    file_fault.end(apps[0].store)
     eventually(lambda: all(count > locked[worker] + 3 for worker, count in beats().items()), "three beats of each")
     for number, (served, task_id) in enumerate(zip(apps, tasks, strict=True)):
         assert served.get(task_id).state is S.WORKING
@@ -289,16 +289,15 @@ def test_a_file_that_was_locked_for_long_costs_nobody_a_run(tmp_path: Path, monk
         served.close()
 
 
-# -- a store that fails at each of its calls ----------------------------------------------------------------------------
+# -- a store that fails at any of its calls -----------------------------------------------------------------------------
 
 
 class Failing:
-    """`part` of a store as it is, but that the calls named in `fail` break, before their work or after it."""
+    """Delegates to `part` of a store; calls named in `fail` raise an error, before or after their work."""
 
     def __init__(self, part: Any, plan: Plan) -> None:
         self._part = part
         self._plan = plan
-        self.shared = getattr(part, "shared", None)
 
     @property
     def workers(self) -> Any:
@@ -324,7 +323,7 @@ class Failing:
 
 
 class Plan:
-    """Which call fails, counted from when it is armed."""
+    """The call that fails, counted from when the plan is armed."""
 
     def __init__(self, fail: int, after: bool) -> None:
         self.fail = fail
@@ -340,13 +339,13 @@ def script(message: Any, context: Any) -> Any:
         return InputRequired("and?")
     if message.text == "wait":
         context.update("waiting")
-        # A cancel that was stored and told as failed reaches the run with its next step only.
+        # A cancel that was stored but reported as failed reaches the run with its next step.
         context.sleep(1.0)
     return (f"{n} " for n in range(3))
 
 
 def every_call(served: Served) -> list[Any]:
-    """A bit of everything; what came of each call, errors included."""
+    """Calls of all kinds; their results, errors included."""
     outcomes = [_attempt(lambda: served.send("ask"))]
     task_id = getattr(outcomes[0], "id", "") or next(iter(served.list().tasks)).id
     calls = (
@@ -371,15 +370,15 @@ def _attempt(call: Callable[[], Any]) -> Any:
         return error
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before its work", "after its work"])
+@pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
 @pytest.mark.parametrize("number", range(18))
-def test_a_fault_at_any_one_call_of_the_store(
+def test_a_fault_at_any_call_of_the_store(
     number: int, after: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = Plan(number, after)
     store = SQLiteStore(tmp_path / "tasks.db")
     served = Served(script, store=Failing(store, plan), run_timeout=PATIENCE, busy_task_timeout=0.1)
-    served.app._engine.execution._watchdog._tick = 0.02
+    served.app._engine.runs._watchdog._interval = 0.02
     served.send("ask")
     plan.armed = True
     outcomes = every_call(served)
@@ -389,10 +388,10 @@ def test_a_fault_at_any_one_call_of_the_store(
             incident = outcome.message.removeprefix("internal error (id ").rstrip(")")
             assert f"(id {incident})" in caplog.text
         assert isinstance(outcome, StoreError) or "disk on fire" not in repr(outcome)
-    assert plan.met, "the fault was never met: take fewer"
-    # The fault is over: what was told to end does so now, and so does what was stored though the store said otherwise.
+    assert plan.met, "the fault was not reached: use a smaller number"
+    # The fault has ended: pending ends are written now, also those that the store had stored but reported as failed.
     for task in served.list(status=S.WORKING).tasks:
-        if served.app._engine.execution.running:
+        if served.app._engine.runs.running:
             _attempt(lambda task=task: served.cancel(task.id))
     served.quiet()
     for task in served.list().tasks:

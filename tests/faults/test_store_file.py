@@ -1,4 +1,4 @@
-"""A database file that is deleted or replaced under a working server, and readiness when the file cannot be used."""
+"""A database file that is deleted or replaced under a working server, and readiness if the file cannot be used."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def served(path: Path) -> Iterator[Served]:
 
 
 def readiness(app: A2AApp) -> tuple[int, str]:
-    """The status of ``/readyz`` and what it says."""
+    """The status and body of ``/readyz``."""
     answer = wsgi_session(app).get("http://agent.test/readyz", timeout=30)
     return answer.status_code, answer.json()["status"]
 
 
-def becomes(app: A2AApp, status: int, said: str) -> None:
-    eventually(lambda: readiness(app) == (status, said), f"readiness: {said}")
+def becomes(app: A2AApp, status: int, message: str) -> None:
+    eventually(lambda: readiness(app) == (status, message), f"readiness: {message}")
 
 
 def delete_the_file(path: Path) -> None:
@@ -69,7 +69,7 @@ def replace_by_an_empty_one(path: Path) -> None:
         other.workers.beat()
 
 
-#: What is done to the file, and what the log says then.
+#: Changes of the file, and the log message of each.
 ACCIDENTS: list[tuple[Callable[[Path], None], str]] = [
     (delete_the_file, "was deleted"),
     (delete_all_files, "was deleted"),
@@ -78,9 +78,9 @@ ACCIDENTS: list[tuple[Callable[[Path], None], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("accident", "said"), ACCIDENTS, ids=[accident.__name__ for accident, _ in ACCIDENTS])
-def test_nothing_is_acknowledged_once_the_file_is_gone(
-    served: Served, path: Path, accident: Callable[[Path], None], said: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("accident", "message"), ACCIDENTS, ids=[accident.__name__ for accident, _ in ACCIDENTS])
+def test_nothing_is_acknowledged_after_the_file_is_deleted_or_replaced(
+    served: Served, path: Path, accident: Callable[[Path], None], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = served.send()
     becomes(served.app, 200, "ok")
@@ -89,13 +89,13 @@ def test_nothing_is_acknowledged_once_the_file_is_gone(
     for call in (served.send, served.begin, lambda: served.get(task.id), lambda: served.cancel(task.id), served.list):
         with pytest.raises(InternalError):
             call()
-    assert said in caplog.text
+    assert message in caplog.text
     becomes(served.app, 503, "the store cannot be read")
-    # No empty file takes the place of the lost one.
+    # The store does not create an empty file in its place.
     assert path.exists() is there
 
 
-def test_an_idle_worker_notices_at_its_next_heartbeat(
+def test_an_idle_worker_detects_it_at_its_next_heartbeat(
     served: Served, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     served.send()
@@ -104,7 +104,7 @@ def test_an_idle_worker_notices_at_its_next_heartbeat(
     assert not path.exists()
 
 
-def test_the_same_file_back_in_its_place_is_used_again(served: Served, path: Path) -> None:
+def test_a_restored_file_is_used_again(served: Served, path: Path) -> None:
     task = served.send()
     path.rename(path.with_suffix(".away"))
     with pytest.raises(InternalError):
@@ -115,7 +115,7 @@ def test_the_same_file_back_in_its_place_is_used_again(served: Served, path: Pat
     becomes(served.app, 200, "ok")
 
 
-def test_a_forked_child_does_not_begin_a_new_file(served: Served, path: Path) -> None:
+def test_a_forked_child_does_not_create_a_new_file(served: Served, path: Path) -> None:
     served.send()
     path.unlink()
 
@@ -128,7 +128,7 @@ def test_a_forked_child_does_not_begin_a_new_file(served: Served, path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["a?b.db", "100%.db", "a#b c.db", "é.db"])
-def test_names_that_mean_something_in_a_uri_are_paths(tmp_path: Path, name: str) -> None:
+def test_filenames_with_uri_syntax_are_paths(tmp_path: Path, name: str) -> None:
     with closing(SQLiteStore(tmp_path / name)) as store:
         for _ in range(2):
             store.workers.beat()
@@ -136,7 +136,7 @@ def test_names_that_mean_something_in_a_uri_are_paths(tmp_path: Path, name: str)
     assert [one.name for one in tmp_path.iterdir() if one.suffix == ".db"] == [name]
 
 
-def test_a_store_that_was_closed_may_begin_a_new_file(path: Path) -> None:
+def test_a_closed_store_may_create_a_new_file(path: Path) -> None:
     store = SQLiteStore(path)
     store.workers.beat()
     store.close()
@@ -186,7 +186,7 @@ def damaged(path: Path) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         (locked, "the store cannot be written"),
         (read_only, "the store cannot be written"),
@@ -195,7 +195,7 @@ def damaged(path: Path) -> Callable[[], None]:
     ids=["locked", "read-only", "damaged"],
 )
 def test_a_store_that_cannot_be_written_is_not_ready(
-    served: Served, path: Path, fault: Callable[[Path], Callable[[], None]], said: str
+    served: Served, path: Path, fault: Callable[[Path], Callable[[], None]], message: str
 ) -> None:
     served.send()
     becomes(served.app, 200, "ok")
@@ -203,14 +203,14 @@ def test_a_store_that_cannot_be_written_is_not_ready(
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     end = fault(path)
     try:
-        becomes(served.app, 503, said)
+        becomes(served.app, 503, message)
     finally:
         end()
     becomes(served.app, 200, "ok")
 
 
-def test_a_server_whose_disk_takes_no_more_is_not_ready(path: Path) -> None:
-    """In a process that may not write beyond the end of its files, as on a full disk."""
+def test_a_server_with_a_full_disk_is_not_ready(path: Path) -> None:
+    """In a process with a limited file size, as on a full disk."""
 
     def child() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -227,8 +227,8 @@ def test_a_server_whose_disk_takes_no_more_is_not_ready(path: Path) -> None:
     in_child(child)
 
 
-def test_many_probes_write_little(served: Served, path: Path) -> None:
-    """Anybody may ask for readiness."""
+def test_many_readiness_probes_write_little(served: Served, path: Path) -> None:
+    """Readiness probes are not authenticated."""
     writes = []
     beat = served.store.workers.beat
     served.store.workers.beat = lambda: (writes.append(1), beat())[1]
@@ -237,7 +237,7 @@ def test_many_probes_write_little(served: Served, path: Path) -> None:
     assert 1 <= len(writes) < 100
 
 
-def test_a_server_that_has_only_been_asked_for_readiness_serves_as_before(path: Path) -> None:
+def test_readiness_probes_do_not_affect_service(path: Path) -> None:
     agent = Agent("echo")
     agent.message(lambda message, context: message.text)
     with A2AApp(agent, store=SQLiteStore(path)) as app:

@@ -1,4 +1,4 @@
-"""Streams through a proxy that cuts them: whatever it does, the client sees what an uncut stream shows, once, in order."""
+"""Streams through a proxy that cuts them: the client sees the events of an uncut stream, once and in order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Quiet(WSGIRequestHandler):
 
 @contextmanager
 def serving(app: A2AApp) -> Iterator[tuple[str, int]]:
-    """The address of `app`, served by threads of this process."""
+    """Serve `app` on threads of this process; yield its address."""
     with app:
         server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -46,7 +46,7 @@ def serving(app: A2AApp) -> Iterator[tuple[str, int]]:
 
 
 def shown(client: Client, text: str, key: str, **options: Any) -> list[StreamResponse]:
-    """The events of one send, none of which may be a re-synchronisation."""
+    """The events of one send; fails if one of them is a snapshot after compaction."""
     events = []
     with client.stream(text, idempotency_key=key, **options) as stream:
         for event in stream:
@@ -68,7 +68,7 @@ def url(address: tuple[str, int]) -> str:
 
 @pytest.mark.parametrize("how", ["close", "reset", "half"])
 @pytest.mark.parametrize("text", ["count 7", "slowly 7"])
-def test_ten_events_cut_three_times_behind_the_third_are_ten_events(
+def test_a_stream_cut_three_times_has_every_event_once(
     address: tuple[str, int], how: Literal["close", "reset", "half"], text: str
 ) -> None:
     key = new_id()
@@ -87,7 +87,7 @@ def test_ten_events_cut_three_times_behind_the_third_are_ten_events(
 @pytest.mark.parametrize(
     "options", [{"protocol_binding": "HTTP+JSON"}, {"protocol_version": "0.3"}], ids=["HTTP+JSON", "0.3"]
 )
-def test_it_is_the_same_over_every_binding_and_version(address: tuple[str, int], options: dict[str, str]) -> None:
+def test_cut_streams_resume_over_every_binding_and_version(address: tuple[str, int], options: dict[str, str]) -> None:
     key = new_id()
     cuts = [Cut(octets=0), Cut(events=3), Cut(events=3, how="reset"), Cut(octets=300, how="half")]
     with (
@@ -101,7 +101,7 @@ def test_it_is_the_same_over_every_binding_and_version(address: tuple[str, int],
         assert not between.cuts
 
 
-def test_what_the_server_keeps_no_longer_is_made_up_for_by_one_marked_snapshot() -> None:
+def test_a_compacted_log_is_replaced_by_one_marked_snapshot() -> None:
     app = make_app()
     key = new_id()
     with (
@@ -123,11 +123,11 @@ def test_what_the_server_keeps_no_longer_is_made_up_for_by_one_marked_snapshot()
             assert stream.task is not None
             assert stream.task.text == ended.text
         assert len(events) == 3
-        # A send that comes again gets no replay either, but its task.
+        # A repeated send gets no replay either, but the task.
         assert client.send("count 100", idempotency_key=key).text == ended.text
 
 
-def test_a_send_through_cuts_returns_what_the_store_has(address: tuple[str, int]) -> None:
+def test_a_send_through_cuts_returns_the_stored_task(address: tuple[str, int]) -> None:
     cuts = [Cut(octets=0), Cut(events=0), Cut(events=1), Cut(octets=700), Cut(events=2, how="reset")]
     with proxy(address, *cuts) as between, Client(between.url, retry=QUICK) as client:
         task = client.send("slowly 12", history_length=10)
@@ -137,7 +137,7 @@ def test_a_send_through_cuts_returns_what_the_store_has(address: tuple[str, int]
         assert not between.cuts
 
 
-def test_waiting_goes_on_through_cuts(address: tuple[str, int]) -> None:
+def test_waiting_continues_through_cuts(address: tuple[str, int]) -> None:
     cuts = [Cut(events=1), Cut(octets=0), Cut(events=2, how="half"), Cut(octets=500, how="reset")]
     with proxy(address, *cuts) as between, Client(between.url, retry=QUICK) as client:
         begun = client.send("slowly 20", return_immediately=True)
@@ -147,7 +147,7 @@ def test_waiting_goes_on_through_cuts(address: tuple[str, int]) -> None:
         assert task.text == "".join(f"{number} " for number in range(20))
 
 
-def test_a_stalled_connection_is_a_cut_after_the_idle_limit(address: tuple[str, int]) -> None:
+def test_a_stalled_connection_counts_as_cut_after_the_idle_limit(address: tuple[str, int]) -> None:
     key = new_id()
     with (
         proxy(address, *[Cut(events=3, how="stall")] * 2) as between,
@@ -158,7 +158,7 @@ def test_a_stalled_connection_is_a_cut_after_the_idle_limit(address: tuple[str, 
 
 
 @pytest.mark.parametrize("text", ["ask 3", "ask"])
-def test_a_question_ends_a_stream_that_was_cut_before_it(address: tuple[str, int], text: str) -> None:
+def test_a_question_ends_a_stream_cut_before_it(address: tuple[str, int], text: str) -> None:
     key = new_id()
     with (
         proxy(address, Cut(events=1), Cut(octets=0)) as between,
@@ -175,7 +175,7 @@ def test_a_question_ends_a_stream_that_was_cut_before_it(address: tuple[str, int
         assert answered == shown(uncut, "more", again, task_id=stream.task_id)
 
 
-def test_a_server_that_ends_its_streams_early_is_asked_for_the_rest() -> None:
+def test_the_client_resumes_streams_that_the_server_ends_early() -> None:
     key = new_id()
     with (
         serving(make_app(max_stream_age=0.1)) as address,
@@ -184,7 +184,7 @@ def test_a_server_that_ends_its_streams_early_is_asked_for_the_rest() -> None:
     ):
         events = shown(client, "slowly 30", key)
         assert between.matched > 3
-        # An ended run is told in one go, so this one lives long enough.
+        # A finished run is sent as one snapshot, so this one keeps running.
         assert events == shown(client, "slowly 30", key)
         assert len(events) == 33
 
@@ -212,7 +212,7 @@ places = st.one_of(
 
 @pytest.fixture(scope="module")
 def beating() -> Iterator[tuple[str, int]]:
-    """Its heartbeats come between any two events."""
+    """A server that sends keepalive comments between events."""
     with serving(make_app(disconnect_check_interval=0.002, stream_keepalive_interval=0.004)) as address:
         yield address
 
@@ -221,19 +221,19 @@ def beating() -> Iterator[tuple[str, int]]:
 @given(st.lists(places, max_size=6), st.sampled_from(["count 7", "slowly 4", "ask 5"]))
 @example([Cut(octets=0)] * 5, "count 7")
 @example([Cut(events=9)], "count 7")
-def test_wherever_it_is_cut_a_stream_shows_the_same(beating: tuple[str, int], cuts: list[Cut], text: str) -> None:
+def test_a_stream_cut_anywhere_is_complete(beating: tuple[str, int], cuts: list[Cut], text: str) -> None:
     key = new_id()
     with (
         proxy(beating, *cuts) as between,
         Client(between.url, retry=QUICK) as client,
         Client(url(beating)) as uncut,
     ):
-        told: list[StreamResponse] = []
+        received: list[StreamResponse] = []
         with client.stream(text, idempotency_key=key, timeout=20) as stream:
             for event in stream:
                 assert not stream.resynchronised
-                told.append(event)
+                received.append(event)
             assert stream.state.paused
             assert stream.task is not None
             assert stream.task.artifacts == uncut.get_task(stream.task_id).artifacts
-        assert told == shown(uncut, text, key)
+        assert received == shown(uncut, text, key)

@@ -1,6 +1,6 @@
-"""The stock client of the Google ADK keeps an answer, however it was made. No model is asked.
+"""The stock client of the Google ADK stores an answer once, whichever way the agent sends it. No model is called.
 
-These tests need packages of their own: ``make frameworks``.
+These tests need packages that `make test` does not install: ``make frameworks``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, AgentCard, AgentRunnerExecutor, DataPart, Message, RunEvent
+from a2a_sync import A2AApp, Agent, AgentCard, DataPart, Message
+from a2a_sync.integrations.mapper import RunEvent
+from a2a_sync.integrations.runners import AgentRunnerExecutor
 from a2a_sync.testing.servers import socket_server
 
 remote_a2a_agent = pytest.importorskip("google.adk.agents.remote_a2a_agent")
@@ -21,7 +23,7 @@ runners = pytest.importorskip("google.adk.runners")
 sessions = pytest.importorskip("google.adk.sessions")
 types = pytest.importorskip("google.genai.types")
 
-# The ADK warns once of each part of it that may still change.
+# The ADK warns once for each of its experimental parts.
 pytestmark = pytest.mark.filterwarnings(r"ignore:\[EXPERIMENTAL\]:UserWarning")
 
 WORDS = ("one ", "two ", "three")
@@ -99,8 +101,8 @@ def serve() -> Iterator[Callable[[Any], str]]:
         yield start
 
 
-async def kept(url: str, mode: str) -> list[str]:
-    """The texts of the agent that the session of an ADK runner holds after one exchange."""
+async def stored_texts(url: str, mode: str) -> list[str]:
+    """The agent's texts in the session of an ADK runner after one exchange."""
     agent = remote_a2a_agent.RemoteA2aAgent(name="remote", agent_card=f"{url}/.well-known/agent-card.json")
     service = sessions.InMemorySessionService()
     runner = runners.Runner(agent=agent, app_name="test", session_service=service)
@@ -116,17 +118,15 @@ async def kept(url: str, mode: str) -> list[str]:
 
 @pytest.mark.parametrize("mode", ["SSE", "NONE"])
 @pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.__name__)
-def test_the_session_of_an_adk_runner_keeps_an_answer_whole_and_once(
-    serve: Callable[[Any], str], handler: Any, mode: str
-) -> None:
+def test_an_adk_session_stores_an_answer_once(serve: Callable[[Any], str], handler: Any, mode: str) -> None:
     agent = Agent("words", description="d")
     agent.message(handler)
-    assert asyncio.run(kept(serve(agent), mode)) == ["one two three"]
+    assert asyncio.run(stored_texts(serve(agent), mode)) == ["one two three"]
 
 
 @pytest.mark.parametrize("mode", ["SSE", "NONE"])
 @pytest.mark.parametrize("runner", [Runs, Streams])
-def test_the_session_of_an_adk_runner_keeps_the_answer_of_a_framework_once(
+def test_an_adk_session_stores_the_answer_of_a_framework_runner_once(
     serve: Callable[[Any], str], runner: Any, mode: str
 ) -> None:
-    assert asyncio.run(kept(serve(AgentRunnerExecutor(runner())), mode)) == ["one two three"]
+    assert asyncio.run(stored_texts(serve(AgentRunnerExecutor(runner())), mode)) == ["one two three"]

@@ -1,6 +1,6 @@
-"""Agent frameworks take the function of `Client.as_tool` as it is: their schema of it, and a call of their tool. No model is asked.
+"""Agent frameworks accept the function of `Client.as_tool`: they derive a schema from it and call it as a tool. No model is called.
 
-These tests need packages of their own: ``make frameworks``.
+These tests need packages that `make test` does not install: ``make frameworks``.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def client() -> Iterator[Client]:
     currency.close()
 
 
-def asked_back(text: str) -> str:
+def task_id_of_question(text: str) -> str:
     assert text.startswith("From which currency?")
     return text.split('"')[1]
 
 
 def check_parameters(schema: dict[str, Any]) -> None:
-    """Both parameters are text and described."""
+    """Assert that both parameters are strings with a description."""
     assert {name: about["type"] for name, about in schema["properties"].items()} == {
         "message": "string",
         "task_id": "string",
@@ -55,16 +55,16 @@ def check_parameters(schema: dict[str, Any]) -> None:
 # -- LangChain ----------------------------------------------------------------------------------------------------------
 
 
-def test_langchain_reads_the_function(client: Client) -> None:
+def test_langchain_derives_a_schema(client: Client) -> None:
     tool = langchain.StructuredTool.from_function(client.as_tool(), parse_docstring=True)
     assert (tool.name, tool.description) == ("currency_agent", "Knows currencies. It can: Convert (Converts an amount)")
     check_parameters(tool.args_schema.model_json_schema())
 
 
-def test_langchain_calls_it_and_answers_its_question(client: Client) -> None:
+def test_langchain_calls_the_tool_and_answers_its_question(client: Client) -> None:
     tool = langchain.tool(client.as_tool("convert"))
     assert tool.name == "currency_agent_convert"
-    task_id = asked_back(tool.invoke({"message": "5 in USD"}))
+    task_id = task_id_of_question(tool.invoke({"message": "5 in USD"}))
     assert tool.invoke({"message": "EUR", "task_id": task_id}) == "convert: 5.40 USD"
     call = {"name": tool.name, "args": {"message": "5 EUR"}, "id": "c1", "type": "tool_call"}
     assert asyncio.run(tool.ainvoke(call)).content == "convert: 5.40 USD"
@@ -73,35 +73,35 @@ def test_langchain_calls_it_and_answers_its_question(client: Client) -> None:
 # -- Pydantic AI --------------------------------------------------------------------------------------------------------
 
 
-def test_pydantic_ai_reads_the_function(client: Client) -> None:
+def test_pydantic_ai_derives_a_schema(client: Client) -> None:
     tool = pydantic_ai.Tool(client.as_tool(), require_parameter_descriptions=True)
     assert (tool.name, tool.description) == ("currency_agent", "Knows currencies. It can: Convert (Converts an amount)")
     check_parameters(tool.function_schema.json_schema)
 
 
-def test_pydantic_ai_calls_it_in_a_run(client: Client) -> None:
+def test_pydantic_ai_calls_the_tool_in_a_run(client: Client) -> None:
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
 
-    told: list[str] = []
+    tool_results: list[str] = []
 
     def model(messages: list[Any], info: Any) -> Any:
         last = messages[-1].parts[-1]
         if last.part_kind == "user-prompt":
             return ModelResponse([ToolCallPart("currency_agent_convert", {"message": "5 in USD"})])
-        told.append(last.content)
-        if len(told) == 1:
-            answer = {"message": "EUR", "task_id": asked_back(told[0])}
+        tool_results.append(last.content)
+        if len(tool_results) == 1:
+            answer = {"message": "EUR", "task_id": task_id_of_question(tool_results[0])}
             return ModelResponse([ToolCallPart("currency_agent_convert", answer)])
         return ModelResponse([TextPart("done")])
 
     agent = pydantic_ai.Agent(FunctionModel(model), tools=[client.as_tool("convert")])
     assert asyncio.run(agent.run("How much is it?")).output == "done"
-    assert told[1] == "convert: 5.40 USD"
+    assert tool_results[1] == "convert: 5.40 USD"
 
 
-def test_a_pydantic_ai_stream_may_enclose_the_yields_of_a_handler() -> None:
-    """The stream of Pydantic AI lives in a cancel scope, which one asyncio task must enter and leave."""
+def test_a_handler_may_yield_inside_a_pydantic_ai_stream() -> None:
+    """Pydantic AI streams inside a cancel scope, which must be entered and left by the same asyncio task."""
     from pydantic_ai.models.function import FunctionModel
 
     async def model(messages: list[Any], info: Any) -> Any:
@@ -127,14 +127,14 @@ def test_a_pydantic_ai_stream_may_enclose_the_yields_of_a_handler() -> None:
 # -- OpenAI Agents ------------------------------------------------------------------------------------------------------
 
 
-def test_openai_agents_reads_the_function(client: Client) -> None:
+def test_openai_agents_derives_a_schema(client: Client) -> None:
     tool = agents.function_tool(client.as_tool())
     assert (tool.name, tool.description) == ("currency_agent", "Knows currencies. It can: Convert (Converts an amount)")
     check_parameters(tool.params_json_schema)
     assert tool.strict_json_schema
 
 
-def test_openai_agents_calls_it_and_answers_its_question(client: Client) -> None:
+def test_openai_agents_calls_the_tool_and_answers_its_question(client: Client) -> None:
     from agents.tool_context import ToolContext
 
     tool = agents.function_tool(client.as_tool("convert"))
@@ -144,5 +144,5 @@ def test_openai_agents_calls_it_and_answers_its_question(client: Client) -> None
         context = ToolContext(context=None, tool_name=tool.name, tool_call_id="c1", tool_arguments=text)
         return str(asyncio.run(tool.on_invoke_tool(context, text)))
 
-    task_id = asked_back(invoke(message="5 in USD", task_id=""))
+    task_id = task_id_of_question(invoke(message="5 in USD", task_id=""))
     assert invoke(message="EUR", task_id=task_id) == "convert: 5.40 USD"

@@ -14,7 +14,14 @@ import pytest
 from gevent import monkey
 
 from a2a_sync import Agent, Client, InputRequired, Message, Task, TaskCancelled, TaskState
-from a2a_sync.concurrency.gevent import NativeThread, at_home, on_native_thread, original, patched, way_home
+from a2a_sync.concurrency.gevent import (
+    NativeThread,
+    gevent_hub_caller,
+    on_native_thread,
+    original,
+    patched,
+    run_on_gevent_hub,
+)
 from tests.engine import PATIENCE, Background, Served, collect, eventually, serving
 
 native_lock = monkey.get_original("_thread", "allocate_lock")
@@ -36,7 +43,7 @@ class Block:
 
     def here(self, at_home: Callable[[Callable[[], None]], None]) -> None:
         at_home(self.reached.set)
-        assert self._held.acquire(timeout=PATIENCE), "nobody opened"
+        assert self._held.acquire(timeout=PATIENCE), "the gate stayed closed"
 
     def open(self) -> None:
         self._held.release()
@@ -51,7 +58,7 @@ def test_the_suite_runs_in_a_patched_process() -> None:
 
 
 def test_a_blocked_native_thread_holds_up_no_greenlet() -> None:
-    block, home = Block(), way_home()
+    block, home = Block(), gevent_hub_caller()
     work = Background(lambda: on_native_thread(lambda: block.here(home) or thread_number()))
     assert block.reached.wait(PATIENCE)
     # This greenlet goes on, though the work blocks its thread.
@@ -82,7 +89,7 @@ def test_all_calls_of_one_object_are_made_on_one_thread_and_it_is_used_again() -
 
 
 def test_many_native_threads_work_at_the_same_time() -> None:
-    blocks, home = [Block() for _ in range(40)], way_home()
+    blocks, home = [Block() for _ in range(40)], gevent_hub_caller()
     works = [Background(lambda block=block: on_native_thread(lambda: block.here(home))) for block in blocks]
     assert all(block.reached.wait(PATIENCE) for block in blocks)
     for block in blocks:
@@ -92,7 +99,7 @@ def test_many_native_threads_work_at_the_same_time() -> None:
 
 
 def test_context_variables_go_there_and_what_is_set_there_stays_there() -> None:
-    name = contextvars.ContextVar("name", default="nobody")
+    name = contextvars.ContextVar("name", default="no name")
     name.set("Ada")
 
     def work() -> str:
@@ -107,7 +114,7 @@ def test_context_variables_go_there_and_what_is_set_there_stays_there() -> None:
 
 
 def test_the_way_home_leads_to_the_thread_it_was_made_on_from_wherever() -> None:
-    home, here = way_home(), thread_number()
+    home, here = gevent_hub_caller(), thread_number()
     assert home(thread_number) == here
     assert on_native_thread(lambda: home(thread_number)) == here
     # A thread that the library did not make.
@@ -115,9 +122,9 @@ def test_the_way_home_leads_to_the_thread_it_was_made_on_from_wherever() -> None
 
 
 def test_a_function_that_belongs_home_is_called_there_with_its_arguments_and_errors() -> None:
-    name = contextvars.ContextVar("name", default="nobody")
+    name = contextvars.ContextVar("name", default="no name")
 
-    @at_home
+    @run_on_gevent_hub
     def divide(a: int, *, by: int) -> tuple[float, int, str]:
         return a / by, thread_number(), name.get()
 
@@ -125,14 +132,14 @@ def test_a_function_that_belongs_home_is_called_there_with_its_arguments_and_err
         name.set("Ada")
         return divide(1, by=2)
 
-    assert divide(1, by=2) == (0.5, thread_number(), "nobody")
+    assert divide(1, by=2) == (0.5, thread_number(), "no name")
     assert on_native_thread(work) == (0.5, thread_number(), "Ada")
     with pytest.raises(ZeroDivisionError):
         on_native_thread(lambda: divide(1, by=0))
 
 
 def test_there_and_back_and_there_again() -> None:
-    @at_home
+    @run_on_gevent_hub
     def at_home_again() -> list[int]:
         return [thread_number(), on_native_thread(thread_number)]
 
@@ -181,7 +188,7 @@ def test_an_executor_may_ask_for_a_native_thread_too(serve: Callable[..., Served
 
 def test_handlers_that_run_a_loop_of_their_own_run_side_by_side(serve: Callable[..., Served]) -> None:
     together = threading.Barrier(4)
-    meet = way_home()
+    meet = gevent_hub_caller()
 
     def handler(message: Message, context: object) -> str:
         async def work() -> str:
@@ -199,7 +206,7 @@ def test_handlers_that_run_a_loop_of_their_own_run_side_by_side(serve: Callable[
 
 def test_a_cancel_reaches_a_handler_that_sleeps_on_a_native_thread(serve: Callable[..., Served]) -> None:
     begun, ended = threading.Event(), []
-    home = way_home()
+    home = gevent_hub_caller()
 
     def handler(message: Message, context: object) -> None:
         home(begun.set)
@@ -219,7 +226,7 @@ def test_a_cancel_reaches_a_handler_that_sleeps_on_a_native_thread(serve: Callab
 
 
 def test_a_cancel_callback_of_a_native_handler_is_called_while_it_blocks(serve: Callable[..., Served]) -> None:
-    block, home = Block(), way_home()
+    block, home = Block(), gevent_hub_caller()
 
     def handler(message: Message, context: object) -> None:
         context.on_cancel(block.open)
@@ -234,7 +241,7 @@ def test_a_cancel_callback_of_a_native_handler_is_called_while_it_blocks(serve: 
 
 def test_requests_are_answered_while_a_native_handler_calculates(serve: Callable[..., Served]) -> None:
     begun, enough = threading.Event(), []
-    home = way_home()
+    home = gevent_hub_caller()
 
     def handler(message: Message, context: object) -> None:
         if message.text == "calculate":
@@ -279,7 +286,7 @@ def test_an_async_handler_streams_and_its_events_are_stored_at_home(serve: Calla
 
 def test_a_cancel_reaches_an_async_handler_at_its_await(serve: Callable[..., Served]) -> None:
     begun, cleaned = threading.Event(), []
-    home = way_home()
+    home = gevent_hub_caller()
 
     async def handler(message: Message, context: object) -> None:
         try:
@@ -331,7 +338,7 @@ def test_what_a_thread_of_the_loop_has_done_wakes_the_loop(
 def test_blocking_calls_of_async_handlers_run_on_native_threads_and_hold_up_no_handler(
     serve: Callable[..., Served],
 ) -> None:
-    home, blocks = way_home(), [Block() for _ in range(10)]
+    home, blocks = gevent_hub_caller(), [Block() for _ in range(10)]
 
     async def handler(message: Message, context: object) -> str:
         if message.text == "quick":

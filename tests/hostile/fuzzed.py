@@ -1,4 +1,4 @@
-"""An app that damaged requests are sent to: what it stores is counted, and no run or thread of it is left behind."""
+"""The app for damaged requests: it counts writes to the store, and checks that no run or thread remains."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ EXAMPLES = 5000
 
 
 class Echo(Agent):
-    """Ends at once: with what it was sent, or with a question."""
+    """Answers immediately, with the text or with a question."""
 
     name = "echo"
-    description = "Says it again"
+    description = "Echoes the text"
 
     def handle_message(self, message: Message, context: RequestContext) -> Any:
         return InputRequired("What?") if message.text == "ask" else list(message.parts)
 
 
-class Witness(MemoryStore):
-    """A memory store that counts what is written and knows which runs go on."""
+class CountingStore(MemoryStore):
+    """A memory store that counts writes and tracks active runs."""
 
     def __init__(self) -> None:
         super().__init__(max_tasks=200)
@@ -70,16 +70,16 @@ class Witness(MemoryStore):
         self._wrote(task_id, False)
 
     def await_runs(self) -> None:
-        """Until no run goes on."""
+        """Wait until no run is active."""
         with self._changed:
             assert self._changed.wait_for(lambda: not self._running, 10), "a run hangs"
 
 
-class World:
+class FuzzTarget:
     """The app, its store, and tasks that requests can name."""
 
     def __init__(self, bindings: Sequence[str]) -> None:
-        self.store = Witness()
+        self.store = CountingStore()
         limits = Limits(disconnect_check_interval=0.002, busy_task_timeout=5.0, body_idle_timeout=1.0)
         self.app = A2AApp(Echo(), store=self.store, limits=limits, protocol_bindings=bindings)
         self.peer = Peer(self.app)
@@ -89,7 +89,7 @@ class World:
         self.renew()
 
     def renew(self) -> None:
-        """Make sure that there is a finished task and one that waits, neither of them about to be forgotten."""
+        """Ensure that there are a finished and an interrupted task, and that neither will be evicted soon."""
         for word, text, state in ((FINISHED, "done", "COMPLETED"), (ASKED, "ask", "INPUT_REQUIRED")):
             task = self.peer.call("GetTask", {"id": self.words.get(word, "none")}).json.get("result", {})
             if task.get("status", {}).get("state") != "TASK_STATE_" + state:
@@ -99,7 +99,7 @@ class World:
             self.words[TOKEN] = self.peer.call("ListTasks", {"pageSize": 1}).result["nextPageToken"]
 
     def send(self, request: HttpRequest) -> tuple[HttpRequest, Answer]:
-        """The request with its words filled in, and its answer. Streams are left after their first bytes."""
+        """Fill in the words of a request, and send it. Streams are closed after their first bytes."""
         body, address = request.body, request.path
         for word, value in self.words.items():
             body, address = body.replace(word.encode(), value.encode()), address.replace(word, value)
@@ -114,7 +114,7 @@ class World:
             "RAW_URI": address,
         }
         if "Content-Length" in request.headers:
-            # A server ends the body where it ends, whatever was announced.
+            # A server passes the body that arrived, whatever length was announced.
             environ["CONTENT_LENGTH"] = request.headers["Content-Length"]
         headers = {name: value for name, value in request.headers.items() if name != "Content-Length"}
         with self.peer.open(request.method, "/", body, headers, environ) as answer:
@@ -130,7 +130,7 @@ class World:
         judge: Callable[[HttpRequest, Answer], str],
         writing: set[str],
     ) -> None:
-        """Send what `strategy` draws, let `judge` look at each answer (it gives what was accepted), and count."""
+        """Send requests drawn from `strategy`, and count what `judge` returns for each response: the accepted operation."""
         self.counts.clear()
 
         @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
@@ -163,13 +163,13 @@ def threads() -> set[threading.Thread]:
 
 
 @contextmanager
-def watched(bindings: Sequence[str]) -> Iterator[World]:
-    """A world whose threads are gone when it is."""
+def fuzz_target(bindings: Sequence[str]) -> Iterator[FuzzTarget]:
+    """A target whose threads have ended when the block ends."""
     before = threads()
-    world = World(bindings)
+    world = FuzzTarget(bindings)
     yield world
     world.app.close(0)
     deadline = time.monotonic() + 10
     for thread in threads() - before:
         thread.join(max(0.0, deadline - time.monotonic()))
-    assert not threads() - before, "threads are left"
+    assert not threads() - before, "some threads did not end"

@@ -1,6 +1,6 @@
-"""The tables of bad input as HTTP+JSON says it: what is bad in a body there, and what can be bad in a path or a query.
+"""The tables of invalid input for HTTP+JSON: bodies, paths and queries.
 
-0.3 has a dialect of its own here, with a table of its own; bodies in that of JSON-RPC are refused in the same words.
+0.3 has its own dialect and table here; bodies in the dialect of JSON-RPC are refused with the same errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SENDS = {
     "message/stream": "/v1/message:stream",
 }
 OLD = {"A2A-Version": "0.3"}
-#: What a code of JSON-RPC is called here.
+#: The HTTP+JSON errors by their JSON-RPC codes.
 _BY_CODE = {
     cls.jsonrpc_code: cls
     for cls in (
@@ -37,7 +37,7 @@ _BY_CODE = {
 
 @dataclass(frozen=True)
 class PathCase:
-    """A request and what it gets. Words of `Target.words` stand in for what only the server knows, in the body only."""
+    """A request and the expected error. Words of `Target.words` in the body are replaced by values that only the server knows."""
 
     name: str
     verb: str
@@ -54,7 +54,7 @@ class PathCase:
 
 
 def in_bodies(cases: Iterable[Case], send: str) -> Iterator[PathCase]:
-    """Those of JSON-RPC that are about a body, or about the params of a send; bodies that are none go to `send`."""
+    """The cases of JSON-RPC about a body or the params of a send; bodies that are not JSON are sent to `send`."""
     for case in cases:
         error = e.RequestTooLargeError if case.status == 413 else _BY_CODE.get(case.code)
         if error is None:
@@ -65,7 +65,7 @@ def in_bodies(cases: Iterable[Case], send: str) -> Iterator[PathCase]:
             if call.get("method") not in SENDS or not isinstance(call.get("params"), dict):
                 continue
             path, body = SENDS[call["method"]], json.dumps(call["params"]).encode()
-        if body.strip():  # no body at all is an empty request
+        if body.strip():  # an empty body is an empty request
             yield PathCase(f"body: {case.name}", "POST", path, error, case.names, body, case.headers)
 
 
@@ -135,7 +135,7 @@ def configured(**members: Any) -> dict[str, Any]:
 
 
 def old_messages() -> Iterator[tuple[str, Any]]:
-    """The member that is named, and the body of a send."""
+    """The member in the error, and the body of a send."""
     yield "message", {}
     for value in (*OBJECTS, ""):
         yield "message", {"message": value}

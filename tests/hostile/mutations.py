@@ -1,7 +1,7 @@
-"""Valid HTTP requests to an agent, and what a Hypothesis test can do to them.
+"""Valid HTTP requests to an agent, and mutations of them for Hypothesis.
 
-JSON is mutated as a tree whose objects keep their members as pairs, so that members can be doubled, and whose leaves may
-be bytes, so that values can be written that no encoder writes.
+JSON is mutated as a tree whose objects are lists of pairs, so that members can be duplicated, and whose leaves may be bytes, so
+that invalid JSON can be written.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from tests.wsgi import CARD, JSON_HEADERS, OLD_CARD
 
-#: Words in a body that stand for what only the server knows.
+#: Words in a body that are replaced by values that only the server knows.
 FINISHED, ASKED, TOKEN = "FINISHED", "ASKED", "TOKEN"
 
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """All of a request that a client decides."""
+    """The parts of a request that a client controls."""
 
     method: str
     path: str
@@ -35,11 +35,11 @@ class Members(list[tuple[str, Any]]):
 
 
 class Raw(bytes):
-    """A piece of JSON, or what is none, that is written as it stands."""
+    """Bytes that are written as they are, valid JSON or not."""
 
 
 def tree(value: Any) -> Any:
-    """`value` in the form that is mutated."""
+    """`value` in the mutable form."""
     if isinstance(value, dict):
         return Members((key, tree(item)) for key, item in value.items())
     return [tree(item) for item in value] if isinstance(value, list) else value
@@ -57,7 +57,7 @@ def write(value: Any) -> bytes:
 
 
 def places(value: Any) -> Iterator[tuple[list[Any], int]]:
-    """Every member and item below `value`, as the list that holds it and its index there."""
+    """All members and items below `value`, each as its list and index."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield value, index
@@ -179,7 +179,7 @@ CALLS_V03: dict[str, list[dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Grammar:
-    """The valid calls of one version, and how often each is made: sends are most of the code."""
+    """The valid calls of one version with their weights; sends have the most, because they have the most code."""
 
     version: str
     calls: dict[str, list[dict[str, Any]]]
@@ -187,7 +187,7 @@ class Grammar:
 
     @property
     def methods(self) -> list[str]:
-        """Each method as often as its weight; the others are always refused, and made once."""
+        """Each method as often as its weight; methods that are always refused once."""
         return [method for method in self.calls for _ in range(self.weights.get(method, 1))]
 
 
@@ -211,7 +211,7 @@ GRAMMARS = {
     ),
 }
 
-# -- what is done to them -----------------------------------------------------------------------------------------------
+# -- mutations ----------------------------------------------------------------------------------------------------------
 
 VALUES: list[Any] = [
     *(
@@ -291,7 +291,7 @@ HTTP_METHODS = ["POST", "GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"]
 
 
 class Mutator:
-    """Draws one decision after the other; each method changes a tree, the bytes or the request around them."""
+    """Draws decisions; each method changes a tree, the bytes, or the request around them."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
@@ -332,7 +332,7 @@ class Mutator:
     def swap(self, root: Members) -> None:
         (first, here), (second, there) = self.place(root), self.place(root)
         one, other = look(first, here), look(second, there)
-        # A value cannot be put into itself.
+        # A value cannot contain itself.
         if one is not other and not holds(one, second) and not holds(other, first):
             put(first, here, other)
             put(second, there, one)
@@ -440,7 +440,7 @@ OF_REQUESTS: list[Callable[[Mutator, HttpRequest], HttpRequest]] = [
 
 @st.composite
 def requests(draw: st.DrawFn, grammar: Grammar) -> HttpRequest:
-    """A valid request after none, one or a few mutations."""
+    """A valid request with zero, one or a few mutations."""
     mutator = Mutator(draw)
     request: HttpRequest = mutator.pick([fetch_card, *[call] * 30])(mutator, grammar)
     for _ in range(mutator.pick([0, 0, 0, 0, 1, 1, 2])):

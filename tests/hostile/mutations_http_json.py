@@ -1,4 +1,4 @@
-"""Valid requests of HTTP+JSON in each version, and what a Hypothesis test can do to their paths, queries and bodies."""
+"""Valid HTTP+JSON requests in each version, and mutations of their paths, queries and bodies for Hypothesis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.wsgi import CARD, OLD_CARD
 
 @dataclass(frozen=True)
 class Call:
-    """A valid request; words in it stand for what only the server knows."""
+    """A valid request with words that are replaced by values that only the server knows."""
 
     verb: str
     path: str
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Grammar:
-    """The valid requests of one version, by operation, and how often each is made."""
+    """The valid requests of one version by operation, with their weights."""
 
     version: str
     calls: dict[str, list[Call]]
@@ -78,7 +78,7 @@ HISTORY = (("historyLength", "1"),)
 
 
 def by_id(prefix: str) -> dict[str, list[Call]]:
-    """What both versions say of one task."""
+    """The operations on one task that both versions have."""
     hooks = prefix + HOOKS
     return {
         "GetTask": [
@@ -143,7 +143,7 @@ OLD_CALLS: dict[str, list[Call]] = {
 }
 GRAMMARS = {"1.0": Grammar("1.0", CALLS), "0.3": Grammar("0.3", OLD_CALLS)}
 
-# -- what is done to them -----------------------------------------------------------------------------------------------
+# -- mutations ----------------------------------------------------------------------------------------------------------
 
 SEGMENTS = [
     *(
@@ -193,7 +193,7 @@ TEXTS = [str(value) for value in VALUES if isinstance(value, (str, int, float))]
 
 
 class PathMutator(Mutator):
-    """Draws what is done to paths (lists of segments, percent-encoded) and to queries (lists of pairs)."""
+    """Draws mutations of paths (lists of percent-encoded segments) and of queries (lists of pairs)."""
 
     def drop_segment(self, segments: list[str]) -> None:
         if segments:
@@ -256,7 +256,7 @@ OF_QUERIES: list[Callable[[PathMutator, list[tuple[str, str]]], None]] = [
 
 @st.composite
 def requests(draw: st.DrawFn, grammar: Grammar) -> HttpRequest:
-    """A valid request after none, one or a few mutations of its path, its query, its body or what is around them."""
+    """A valid request with zero, one or a few mutations of its path, query, body or headers."""
     mutator = PathMutator(draw)
     headers = {"A2A-Version": grammar.version} if grammar.version == "1.0" or mutator.pick([True, False]) else {}
     if mutator.number(30) == 0:

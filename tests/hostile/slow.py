@@ -1,4 +1,4 @@
-"""Clients that hold on to a server: each kind sends or reads as slowly as it can, and comes back when it is cut off."""
+"""Clients that occupy a server: each kind sends or reads as slowly as possible, and reconnects when it is cut off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.wsgi import CARD, rpc
 
 
 def head(length: int, *more: str, path: str = "/", verb: str = "POST") -> bytes:
-    """The head of a call."""
+    """The head of a request."""
     lines = [f"{verb} {path} HTTP/1.1", "Host: agent", "Content-Type: application/json", "A2A-Version: 1.0", *more]
     if verb == "POST":
         lines.append(f"Content-Length: {length}")
@@ -28,14 +28,14 @@ def call(method: str, params: object, *more: str) -> bytes:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a client sends at once, and what it sends byte by byte from then on; it never reads."""
+    """The bytes that a client sends on connecting, and those that it then sends one by one; it never reads."""
 
     first: bytes
     drip: bytes = b""
 
 
 def kinds(task_id: str) -> Mapping[str, Kind]:
-    """Every kind; `task_id` names a task with a large artifact."""
+    """All kinds; `task_id` is a task with a large artifact."""
     text = head(50_000).replace(b"application/json", b"text/plain")
     return {
         "silent": Kind(b""),
@@ -52,13 +52,14 @@ def kinds(task_id: str) -> Mapping[str, Kind]:
         "a body of a refused type": Kind(text + b"x" * 20_000, b"x"),
         "a body for a path that does not exist": Kind(head(50_000, path="/nowhere") + b"x" * 100, b"x"),
         "a large answer": Kind(call("GetTask", {"id": task_id})),
-        "many cards": Kind(head(0, path=CARD, verb="GET") * 3000),
+        # The responses are more than the system's buffers of a connection: 4 MB and more.
+        "many cards": Kind(head(0, path=CARD, verb="GET") * 20_000),
         "a stream": Kind(call("SubscribeToTask", {"id": task_id}, "Last-Event-ID: 1")),
     }
 
 
 def connect(address: tuple[str, int]) -> socket.socket:
-    """A connection with little room for what it does not read."""
+    """Connect with small receive buffers."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(10)
@@ -68,21 +69,21 @@ def connect(address: tuple[str, int]) -> socket.socket:
 
 
 def closed(connection: socket.socket) -> bool:
-    """The server has closed its side."""
+    """Whether the server has closed its side."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLRDHUP)
     return bool(poll.poll(0))
 
 
 def abandon(connection: socket.socket) -> None:
-    """Close without a word, so that nothing is left in the system."""
+    """Reset the connection, so that no state remains in the system."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
 @dataclass
 class SlowClient:
-    """One client, of one kind."""
+    """A client of one kind."""
 
     address: tuple[str, int]
     kind: Kind
@@ -91,7 +92,7 @@ class SlowClient:
     _connection: socket.socket | None = field(default=None, init=False)
 
     def step(self) -> None:
-        """Connect if need be, and send what is due."""
+        """Connect if necessary, and send the next bytes."""
         if self._connection is not None and closed(self._connection):
             self.stop()
         try:
@@ -111,7 +112,7 @@ class SlowClient:
 
     @property
     def cut_off(self) -> bool:
-        """The server has ended the connection."""
+        """Whether the server has closed the connection."""
         return self._connection is None or closed(self._connection)
 
     def stop(self) -> None:
@@ -121,7 +122,7 @@ class SlowClient:
 
 
 class Crowd:
-    """So many clients of all kinds, driven by one thread for as long as the block lasts."""
+    """Clients of all kinds, driven by one thread until the block ends."""
 
     def __init__(self, address: tuple[str, int], kinds: Mapping[str, Kind], count: int) -> None:
         every = list(kinds.values())
@@ -147,7 +148,7 @@ class Crowd:
 
 
 def worst_wait(action: Callable[[], object], seconds: float) -> tuple[float, int]:
-    """The longest that `action` took in so many seconds, and how often it was done."""
+    """Repeat `action` for `seconds`; return its longest duration and the number of calls."""
     worst, count, until = 0.0, 0, time.monotonic() + seconds
     while time.monotonic() < until:
         began = time.monotonic()

@@ -1,7 +1,7 @@
-"""Secrets are planted everywhere, everything is broken in turn, and nothing that is shown or logged may hold one.
+"""Canary secrets are used everywhere, each component is broken in turn, and no error, log record or repr may contain one.
 
-The text of agents and webhooks is theirs: an agent that repeats a secret in its own error shows it, not this library. urllib3
-logs paths and queries at the level DEBUG (docs/explanation/security.md); its records are left out.
+Texts of agents and webhooks are exempt: an agent that repeats a secret in its own error is responsible for it. urllib3 logs paths
+and queries at the level DEBUG (docs/explanation/security.md); its records are not checked.
 """
 
 from __future__ import annotations
@@ -20,21 +20,18 @@ from a2a_sync import (
     Agent,
     AgentCard,
     AgentError,
-    AgentInterface,
-    ApiKey,
-    BearerAuth,
     Client,
-    ClientCredentials,
     PushOptions,
     TransportError,
     URLGuard,
 )
-from a2a_sync.card import APIKeySecurityScheme, SecurityRequirement
-from a2a_sync.client.tokens import _Token
+from a2a_sync.auth import BearerAuth
+from a2a_sync.card import AgentInterface, APIKeySecurityScheme, SecurityRequirement
+from a2a_sync.client import ApiKey, ClientCredentials
+from a2a_sync.client.credentials import _Token
 from a2a_sync.operations import GET_TASK, Call, CallContext, Principal, RunRequest, Webhook
-from a2a_sync.outbound.http import NoAnswer, Outbound
-from a2a_sync.stores.base import Owner
-from a2a_sync.stores.webhooks import StoredWebhook
+from a2a_sync.outbound.http import NoResponseError, Outbound
+from a2a_sync.stores.base import Owner, StoredWebhook
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import AuthenticationInfo, GetTaskRequest, Message, Role, TaskPushNotificationConfig, TextPart
 from tests.client.peer import Asked, Line, Peer, peer
@@ -45,7 +42,7 @@ ENCODED = (CANARY, base64.b64encode(f"ada:{CANARY}".encode()).decode())
 
 
 def shown(error: BaseException) -> str:
-    """All that a log, a debugger or a tool that follows the chain shows of an error."""
+    """The text of an error with its whole chain, as logs and debuggers show it."""
     texts = []
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
@@ -96,7 +93,7 @@ def _silence(asked: Asked, line: Line) -> None:
     line.pause()
 
 
-#: What an agent does with the connection.
+#: What the agent does with the connection.
 BREAKS: dict[str, Callable[[Asked, Line], None]] = {
     "hangs up": lambda asked, line: line.hang_up(),
     "half a head": _after_head(b"HTTP/1.1 200 OK\r\nContent-Le"),
@@ -148,7 +145,7 @@ def attempts(client: Client) -> Iterator[Callable[[], object]]:
 
 
 def broken(client: Client) -> str:
-    """What the errors of all calls show."""
+    """The errors of all calls."""
     texts = [repr(client), str(client), repr(client.__dict__.get("_link"))]
     for attempt in attempts(client):
         try:
@@ -159,11 +156,11 @@ def broken(client: Client) -> str:
 
 
 @pytest.mark.parametrize("auth", AUTHS)
-@pytest.mark.parametrize("how", [*BREAKS, "nobody", "no TLS"])
-def test_no_error_of_a_client_shows_a_secret(how: str, auth: str, logged: Callable[[], str]) -> None:
+@pytest.mark.parametrize("how", [*BREAKS, "no server", "no TLS"])
+def test_client_errors_contain_no_secret(how: str, auth: str, logged: Callable[[], str]) -> None:
     with peer(BREAKS.get(how, BREAKS["500"])) as server:
         base = server.url.replace("http:", "https:") if how == "no TLS" else server.url
-        if how == "nobody":
+        if how == "no server":
             server.refuse()
         options: Any = {"auth": AUTHS[auth], "headers": {"X-Secret": CANARY}, "retry": None, "timeout": 0.15}
         text = ""
@@ -180,7 +177,7 @@ def test_no_error_of_a_client_shows_a_secret(how: str, auth: str, logged: Callab
 
 
 @pytest.mark.parametrize("how", [*BREAKS, "repeats"])
-def test_no_error_of_a_token_server_shows_a_secret(how: str, logged: Callable[[], str]) -> None:
+def test_errors_of_a_token_server_contain_no_secret(how: str, logged: Callable[[], str]) -> None:
     def repeats(asked: Asked, line: Line) -> None:
         line.answer({"error": "invalid_client", "error_description": f"no such secret: {CANARY}"}, 400)
 
@@ -193,16 +190,16 @@ def test_no_error_of_a_token_server_shows_a_secret(how: str, logged: Callable[[]
     assert not secrets_in(logged())
 
 
-@pytest.mark.parametrize("how", [*BREAKS, "nobody"])
-def test_no_error_of_a_call_to_a_webhook_shows_a_secret(how: str) -> None:
+@pytest.mark.parametrize("how", [*BREAKS, "no server"])
+def test_errors_of_a_webhook_call_contain_no_secret(how: str) -> None:
     outbound = Outbound(URLGuard(allow=["127.0.0.1"]))
     with peer(BREAKS.get(how, BREAKS["500"])) as server:
-        if how == "nobody":
+        if how == "no server":
             server.refuse()
         text = ""
         try:
             outbound.request("POST", f"{server.url}/{CANARY}?{CANARY}", headers={"X": CANARY}, body=b"", timeout=0.15)
-        except NoAnswer as error:
+        except NoResponseError as error:
             text = shown(error)
     outbound.close()
     assert not secrets_in(text)
@@ -211,7 +208,7 @@ def test_no_error_of_a_call_to_a_webhook_shows_a_secret(how: str) -> None:
 # -- the server ---------------------------------------------------------------------------------------------------------
 
 
-def test_no_record_of_a_server_shows_a_secret(logged: Callable[[], str]) -> None:
+def test_server_log_records_contain_no_secret(logged: Callable[[], str]) -> None:
     def handle(message: Message, context: Any) -> str:
         raise RuntimeError("the handler is broken")
 
@@ -250,10 +247,10 @@ def test_no_record_of_a_server_shows_a_secret(logged: Callable[[], str]) -> None
     assert not secrets_in(text)
 
 
-# -- what objects show --------------------------------------------------------------------------------------------------
+# -- repr of objects ----------------------------------------------------------------------------------------------------
 
 
-def test_no_object_shows_a_secret() -> None:
+def test_reprs_contain_no_secret() -> None:
     config = TaskPushNotificationConfig(
         url=f"https://ada:{CANARY}@hooks.test/{CANARY}?{CANARY}",
         token=CANARY,

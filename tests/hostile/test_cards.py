@@ -1,4 +1,4 @@
-"""Cards that lie, are damaged or are made to hurt: a client raises its documented errors, a registry goes on."""
+"""False, damaged and malicious cards: a client raises its documented errors, and a registry continues."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import requests
 from requests.adapters import BaseAdapter
 from urllib3 import HTTPResponse
 
-from a2a_sync import AgentError, AgentRegistry, ApiKey, Client, TransportError
+from a2a_sync import AgentError, Client, TransportError
 from a2a_sync.card import AgentCard
+from a2a_sync.client import ApiKey
 from a2a_sync.errors import CardNotFoundError
+from a2a_sync.multiagent import AgentRegistry
 from tests.client.peer import peer
 from tests.hostile.test_signed_cards import BARE, BOTH, NEW, OLD, places
 
@@ -31,7 +33,7 @@ KEYED = {
 }
 CARDS = [NEW, BARE, BOTH, OLD, BASE, KEYED]
 
-#: What no interface may be at.
+#: URLs that no interface may have.
 URLS = (
     "http://127.0.0.1:abc/",
     "http://[::1",
@@ -58,8 +60,8 @@ URLS = (
 )
 
 
-class Serves(BaseAdapter):
-    """A network in which every card request is answered with `document` and nothing else is there."""
+class CardAdapter(BaseAdapter):
+    """A network that answers every card request with `document` and has nothing else."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,19 +69,19 @@ class Serves(BaseAdapter):
 
     def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
         if request.method != "GET" or not request.url.startswith("http://agent.test"):
-            raise requests.ConnectionError("nothing is called here")
+            raise requests.ConnectionError("no other URL may be called")
         response = requests.Response()
         response.status_code, response.request, response.url = 200, request, request.url
         response.raw = HTTPResponse(BytesIO(self.body), status=200, preload_content=False)
         return response
 
     def close(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
 
 @pytest.fixture
-def network() -> Iterator[tuple[Serves, requests.Session]]:
-    adapter, session = Serves(), requests.Session()
+def network() -> Iterator[tuple[CardAdapter, requests.Session]]:
+    adapter, session = CardAdapter(), requests.Session()
     session.mount("http://", adapter)
     session.mount("https://", adapter)
     yield adapter, session
@@ -88,8 +90,8 @@ def network() -> Iterator[tuple[Serves, requests.Session]]:
 
 @pytest.mark.parametrize("url", URLS, ids=ascii)
 @pytest.mark.parametrize("place", ["only", "second", "0.3", "additional"])
-def test_a_card_with_an_address_that_cannot_be_called_is_no_card(
-    network: tuple[Serves, requests.Session], url: str, place: str
+def test_a_card_with_an_invalid_url_is_refused(
+    network: tuple[CardAdapter, requests.Session], url: str, place: str
 ) -> None:
     adapter, session = network
     bad = {**INTERFACE, "url": url}
@@ -106,7 +108,7 @@ def test_a_card_with_an_address_that_cannot_be_called_is_no_card(
         assert len(str(caught.value)) < 2000, "the address is not repeated"
 
 
-def test_a_registry_goes_on_beside_a_bad_card() -> None:
+def test_a_registry_continues_with_an_invalid_card() -> None:
     def answers(document: Any) -> Any:
         return {CARD: lambda asked, line: line.answer(document)}
 
@@ -167,7 +169,7 @@ _VALUES: tuple[Any, ...] = (
 
 
 def hostile_cards(count: int, seed: int) -> Iterator[bytes]:
-    """Cards with some members replaced, removed or moved, and now and then text that is damaged."""
+    """Cards with members replaced, removed or moved, some with damaged text."""
     choose = random.Random(seed)
     for _ in range(count):
         document = copy.deepcopy(choose.choice(CARDS))
@@ -198,8 +200,8 @@ AUTHS: tuple[Any, ...] = (
 )
 
 
-def test_whatever_a_card_says_clients_and_registries_raise_documented_errors_only(
-    network: tuple[Serves, requests.Session],
+def test_any_card_raises_only_documented_errors(
+    network: tuple[CardAdapter, requests.Session],
 ) -> None:
     adapter, session = network
     outcomes: Counter[str] = Counter()

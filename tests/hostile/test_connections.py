@@ -1,6 +1,6 @@
-"""Bytes that no HTTP client would send, to a real gunicorn: it answers or hangs up, and goes on serving.
+"""Bytes that no HTTP client sends, to a real gunicorn: it answers or closes the connection, and continues to serve.
 
-What belongs to the server (request lines, headers) is only held to that; what reaches the app gets its proper answer.
+Request lines and headers are the server's responsibility, and only that is required; requests that reach the app get its error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def server(
 
 @pytest.fixture
 def live(server: tuple[LiveServer, Target]) -> Iterator[LiveServer]:
-    """The server; afterwards it serves as before and nothing is stored that was not."""
+    """The server; afterwards it still works, and refused requests have stored nothing."""
     live, target = server
     before = target.dump()
     yield live
@@ -53,7 +53,7 @@ def live(server: tuple[LiveServer, Target]) -> Iterator[LiveServer]:
 
 
 def head(length: int | None, *more: str) -> bytes:
-    """The head of a call."""
+    """The head of a request."""
     lines = ["POST / HTTP/1.1", "Host: agent", "Content-Type: application/json", "A2A-Version: 1.0", *more]
     if length is not None:
         lines.append(f"Content-Length: {length}")
@@ -70,7 +70,7 @@ LAST = "Connection: close"
 
 
 def exchange(live: LiveServer, sent: bytes, *, half_close: bool = False) -> bytes:
-    """Send, and read until the server hangs up."""
+    """Send bytes, and read until the server closes the connection."""
     with socket.create_connection(live.address, timeout=20) as connection:
         connection.sendall(sent)
         if half_close:
@@ -89,7 +89,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def answers(received: bytes) -> list[tuple[int, Any]]:
-    """Status and JSON of each HTTP answer; none of them is chunked."""
+    """The status and JSON of each response; none is chunked."""
     found = []
     while received:
         lines, _, received = received.partition(b"\r\n\r\n")
@@ -102,7 +102,7 @@ def answers(received: bytes) -> list[tuple[int, Any]]:
 
 
 def errors(received: bytes) -> list[tuple[int, int, Any]]:
-    """Status, code and id of each answer."""
+    """The status, code and id of each response."""
     return [(status, body["error"]["code"], body["id"]) for status, body in answers(received)]
 
 
@@ -132,7 +132,7 @@ JUNK = {
 
 
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK.keys())
-def test_what_is_not_http_is_hung_up_on(junk: bytes, live: LiveServer) -> None:
+def test_bytes_that_are_not_http_end_the_connection(junk: bytes, live: LiveServer) -> None:
     received = exchange(live, junk, half_close=True)
 
     assert received == b"" or received.startswith((b"HTTP/1.1 4", b"HTTP/1.0 4", b"HTTP/1.1 5"))
@@ -140,7 +140,7 @@ def test_what_is_not_http_is_hung_up_on(junk: bytes, live: LiveServer) -> None:
 
 
 @pytest.mark.parametrize("held", [b"", b"POST", head(20)[:-2]], ids=["nothing", "a word", "half the headers"])
-def test_clients_that_never_finish_their_headers_do_not_stop_the_others(held: bytes, live: LiveServer) -> None:
+def test_incomplete_headers_do_not_block_other_clients(held: bytes, live: LiveServer) -> None:
     with ExitStack() as stack:
         for _ in range(THREADS - 1):
             connection = stack.enter_context(socket.create_connection(live.address, timeout=20))
@@ -148,7 +148,7 @@ def test_clients_that_never_finish_their_headers_do_not_stop_the_others(held: by
         assert requests.post(live.url, data=rpc("ListTasks"), headers=JSON_HEADERS, timeout=4).status_code == 200
 
 
-# -- bodies that do not come --------------------------------------------------------------------------------------------
+# -- incomplete bodies --------------------------------------------------------------------------------------------------
 
 BODY = rpc("SendMessage", message())
 STALLED = {
@@ -162,28 +162,28 @@ STALLED = {
 
 @pytest.fixture
 def buffered(request: pytest.FixtureRequest) -> bool:
-    """The server receives whole requests before the app sees them."""
+    """Whether the server buffers whole requests before the app receives them."""
     return bool(request.node.callspec.params["server"] == worker_class)
 
 
 def stalled(received: bytes, buffered: bool) -> bool:
-    """The answer to a body that does not come: the app's, or that of a server which waits for whole requests."""
+    """The expected response to an incomplete body: of the app, or of a server that buffers requests."""
     if buffered:
         return received.startswith(b"HTTP/1.1 408 Request Timeout\r\n") and received.endswith(b"\r\n\r\n")
     return errors(received) == [(200, -32700, None)]
 
 
 @pytest.mark.parametrize("sent", STALLED.values(), ids=STALLED.keys())
-def test_a_body_that_stalls_is_bad_input_after_a_moment(sent: bytes, live: LiveServer, buffered: bool) -> None:
+def test_a_stalled_body_is_refused_after_the_time_limit(sent: bytes, live: LiveServer, buffered: bool) -> None:
     assert stalled(exchange(live, sent), buffered)
 
 
 @pytest.mark.parametrize("sent", STALLED.values(), ids=STALLED.keys())
-def test_a_body_that_ends_early_is_bad_input(sent: bytes, live: LiveServer) -> None:
+def test_an_incomplete_body_is_refused(sent: bytes, live: LiveServer) -> None:
     assert errors(exchange(live, sent, half_close=True)) == [(200, -32700, None)]
 
 
-def test_many_clients_that_stall_do_not_stop_the_others(live: LiveServer, buffered: bool) -> None:
+def test_many_stalled_bodies_do_not_block_other_clients(live: LiveServer, buffered: bool) -> None:
     sent = STALLED["half a body"]
     with ThreadPoolExecutor(3 * THREADS) as clients:
         waiting = [clients.submit(exchange, live, sent) for _ in range(3 * THREADS)]
@@ -192,7 +192,7 @@ def test_many_clients_that_stall_do_not_stop_the_others(live: LiveServer, buffer
 
 
 @pytest.mark.parametrize("sent", STALLED.values(), ids=STALLED.keys())
-def test_a_client_that_breaks_off_in_its_body_is_forgotten(sent: bytes, live: LiveServer) -> None:
+def test_a_connection_closed_in_its_body_leaves_nothing(sent: bytes, live: LiveServer) -> None:
     for _ in range(2 * THREADS):
         with socket.create_connection(live.address, timeout=20) as connection:
             connection.sendall(sent)
@@ -210,15 +210,15 @@ BAD_CHUNKS = {
 
 
 @pytest.mark.parametrize("chunks", BAD_CHUNKS.values(), ids=BAD_CHUNKS.keys())
-def test_chunks_that_are_none_are_bad_input(chunks: bytes, live: LiveServer) -> None:
+def test_invalid_chunks_are_refused(chunks: bytes, live: LiveServer) -> None:
     assert errors(exchange(live, CHUNKED + chunks, half_close=True)) == [(200, -32700, None)]
 
 
-# -- too much -----------------------------------------------------------------------------------------------------------
+# -- bodies over the limit ----------------------------------------------------------------------------------------------
 
 
 def pieces(size: int) -> Iterator[bytes]:
-    """A call of more than `size` bytes."""
+    """A request of more than `size` bytes in chunks."""
     yield BODY[:-1]
     for _ in range(size // 65536):
         yield b" " * 65536
@@ -232,7 +232,7 @@ UPLOADS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("upload", UPLOADS.values(), ids=UPLOADS.keys())
-def test_a_client_can_read_why_its_11_mb_were_refused(upload: Callable[[], Any], live: LiveServer) -> None:
+def test_a_client_can_read_the_refusal_of_11_mb(upload: Callable[[], Any], live: LiveServer) -> None:
     for _ in range(5):
         response = requests.post(live.url, data=upload(), headers=JSON_HEADERS, timeout=20)
 
@@ -240,7 +240,7 @@ def test_a_client_can_read_why_its_11_mb_were_refused(upload: Callable[[], Any],
         assert str(LIMIT) in response.json()["error"]["message"]
 
 
-def test_a_refused_upload_does_not_spoil_the_session_it_came_in(live: LiveServer) -> None:
+def test_a_session_works_after_a_refused_upload(live: LiveServer) -> None:
     with requests.Session() as session:
         for _ in range(3):
             assert (
@@ -249,7 +249,7 @@ def test_a_refused_upload_does_not_spoil_the_session_it_came_in(live: LiveServer
             assert session.post(live.url, data=rpc("ListTasks"), headers=JSON_HEADERS, timeout=20).status_code == 200
 
 
-def test_a_refused_body_is_never_taken_for_further_requests(live: LiveServer) -> None:
+def test_a_refused_body_is_not_parsed_as_further_requests(live: LiveServer) -> None:
     smuggled = call("smuggled", "SendMessage", message()) * 45_000
 
     received = b""
@@ -265,7 +265,7 @@ def test_a_refused_body_is_never_taken_for_further_requests(live: LiveServer) ->
     assert errors(received) in ([(413, -32600, None)], [])
 
 
-# -- one after the other ------------------------------------------------------------------------------------------------
+# -- pipelining ---------------------------------------------------------------------------------------------------------
 
 
 def test_pipelined_requests_are_answered_in_order(live: LiveServer) -> None:
@@ -274,7 +274,7 @@ def test_pipelined_requests_are_answered_in_order(live: LiveServer) -> None:
     assert [(status, body["id"]) for status, body in answers(received)] == [(200, number) for number in range(20)]
 
 
-def test_bad_requests_in_a_pipeline_do_not_disturb_their_neighbours(live: LiveServer) -> None:
+def test_invalid_pipelined_requests_do_not_affect_others(live: LiveServer) -> None:
     bad = head(3) + b'{"}'
     unread = head(len(BODY)).replace(b"application/json", b"text/plain") + BODY
     elsewhere = head(len(BODY)).replace(b"POST /", b"POST /nope") + BODY

@@ -1,7 +1,7 @@
-"""Bytes that a caller chose and an answer repeats: however many are sent, in whichever member, a bounded number come back.
+"""Bytes of a request that a response repeats are limited in number, for any member and any length.
 
-Every case runs over both bindings and both versions where the member exists there. The app has every feature switched on that
-answers with something of the request.
+Every case runs over both bindings, and in both versions if they have the member. The app has all features enabled that repeat a
+part of the request.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, Limits, PushOptions
 from a2a_sync.outbound.urlguard import URLGuard
-from a2a_sync.server.bounds import LONGEST_HEADER, LONGEST_ID
-from tests.hostile import Tongue
+from a2a_sync.server.bounds import MAX_HEADER_LENGTH, MAX_ID_LENGTH
+from a2a_sync.wsgi.options import HTTPOptions
+from tests.hostile import Dialect
 from tests.wsgi import CARD, Answer, Peer, message, message_v03, rpc
 
 pytestmark = pytest.mark.timeout(60)
 
 LONG = "q" * 100_000
-TONGUES = {"1.0": Tongue("1.0"), "0.3": Tongue("0.3")}
+DIALECTS = {"1.0": Dialect("1.0"), "0.3": Dialect("0.3")}
 JSON_TYPE = {"Content-Type": "application/json"}
 
 
@@ -40,7 +41,9 @@ def make_agent() -> Agent:
 @pytest.fixture(scope="module")
 def peer() -> Iterator[Peer]:
     push = PushOptions(url_guard=URLGuard(allow=["127.0.0.1"]))
-    with A2AApp(make_agent(), push=push, cors=["*"], limits=Limits(max_metadata_bytes=4096)) as app:
+    with A2AApp(
+        make_agent(), push=push, http=HTTPOptions(cors_origins=["*"]), limits=Limits(max_metadata_bytes=4096)
+    ) as app:
         yield Peer(app, valid=False)
 
 
@@ -51,7 +54,7 @@ def task_id(peer: Peer) -> str:
 
 
 def longest_echo(answer: Answer) -> int:
-    """The length of the longest run of the caller's bytes in headers and body."""
+    """The length of the longest sequence of the caller's bytes in headers and body."""
     text = "\n".join(f"{name}: {value}" for name, value in answer.headers.items()) + "\n" + answer.body.decode()
     return max((len(list(run)) for letter, run in itertools.groupby(text) if letter == "q"), default=0)
 
@@ -98,9 +101,9 @@ def reads(task_id: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "GetExtendedAgentCard", "tenant", {"tenant": LONG}
 
 
-@pytest.mark.parametrize("version", TONGUES)
-def test_json_rpc_repeats_little_of_any_member(peer: Peer, task_id: str, version: str) -> None:
-    tongue = TONGUES[version]
+@pytest.mark.parametrize("version", DIALECTS)
+def test_json_rpc_limits_repeated_bytes_of_any_member(peer: Peer, task_id: str, version: str) -> None:
+    dialect = DIALECTS[version]
     cases = [
         (method, name, params) for method in ("SendMessage", "SendStreamingMessage") for name, params in sends(version)
     ]
@@ -108,18 +111,18 @@ def test_json_rpc_repeats_little_of_any_member(peer: Peer, task_id: str, version
         (method, name, params) for method, name, params in reads(task_id) if version == "1.0" or method != "ListTasks"
     ]
     for method, name, params in [*cases, *served]:
-        answer = peer.post(tongue.rpc(method, params), {"A2A-Version": version})
-        assert longest_echo(answer) <= LONGEST_ID, (method, name)
+        answer = peer.post(dialect.rpc(method, params), {"A2A-Version": version})
+        assert longest_echo(answer) <= MAX_ID_LENGTH, (method, name)
 
 
-@pytest.mark.parametrize("version", TONGUES)
-def test_http_json_repeats_little_of_any_member(peer: Peer, task_id: str, version: str) -> None:
+@pytest.mark.parametrize("version", DIALECTS)
+def test_http_json_limits_repeated_bytes_of_any_member(peer: Peer, task_id: str, version: str) -> None:
     prefix = "" if version == "1.0" else "/v1"
     headers = {**JSON_TYPE, "A2A-Version": version}
     for path in ("/message:send", "/message:stream"):
         for name, params in sends(version):
             answer = peer.request("POST", prefix + path, json.dumps(params).encode(), headers)
-            assert longest_echo(answer) <= LONGEST_ID, (path, name)
+            assert longest_echo(answer) <= MAX_ID_LENGTH, (path, name)
     configs = f"{prefix}/tasks/{task_id}/pushNotificationConfigs"
     paths = [
         ("GET", f"{prefix}/tasks/{LONG}"),
@@ -141,11 +144,11 @@ def test_http_json_repeats_little_of_any_member(peer: Peer, task_id: str, versio
     ]
     for verb, path in paths:
         answer = peer.request(verb, path, b"", {"A2A-Version": version})
-        assert longest_echo(answer) <= LONGEST_ID, (verb[:10], path[:60])
+        assert longest_echo(answer) <= MAX_ID_LENGTH, (verb[:10], path[:60])
     for method, name, params in reads(task_id):
         if method == "CreateTaskPushNotificationConfig":
             answer = peer.request("POST", configs, json.dumps(params).encode(), headers)
-            assert longest_echo(answer) <= LONGEST_ID, name
+            assert longest_echo(answer) <= MAX_ID_LENGTH, name
 
 
 # -- headers, paths and verbs -------------------------------------------------------------------------------------------
@@ -172,25 +175,25 @@ HEADERS = (
 
 
 @pytest.mark.parametrize("header", HEADERS)
-@pytest.mark.parametrize("version", TONGUES)
-def test_no_header_comes_back(peer: Peer, task_id: str, version: str, header: str) -> None:
-    tongue, prefix = TONGUES[version], "" if version == "1.0" else "/v1"
+@pytest.mark.parametrize("version", DIALECTS)
+def test_headers_are_not_repeated(peer: Peer, task_id: str, version: str, header: str) -> None:
+    dialect, prefix = DIALECTS[version], "" if version == "1.0" else "/v1"
     headers = {**JSON_TYPE, "A2A-Version": version, header: LONG}
     answers = [
-        peer.request("POST", "/", tongue.rpc("SendMessage", tongue.message()), headers),
-        peer.request("POST", "/", tongue.rpc("SendStreamingMessage", tongue.message()), headers),
-        peer.request("POST", "/", tongue.rpc("GetExtendedAgentCard", {}), headers),
-        peer.request("POST", f"{prefix}/message:send", json.dumps(tongue.message()).encode(), headers),
+        peer.request("POST", "/", dialect.rpc("SendMessage", dialect.message()), headers),
+        peer.request("POST", "/", dialect.rpc("SendStreamingMessage", dialect.message()), headers),
+        peer.request("POST", "/", dialect.rpc("GetExtendedAgentCard", {}), headers),
+        peer.request("POST", f"{prefix}/message:send", json.dumps(dialect.message()).encode(), headers),
         peer.request("GET", f"{prefix}/tasks/{task_id}", b"", headers),
         peer.request("GET", CARD, b"", headers),
         peer.request("GET", f"{CARD}?A2A-Version={LONG}", b"", headers),
         peer.request("OPTIONS", "/", b"", {**headers, "Access-Control-Request-Method": "POST"}),
     ]
-    assert [longest_echo(answer) <= LONGEST_ID for answer in answers] == [True] * len(answers)
+    assert [longest_echo(answer) <= MAX_ID_LENGTH for answer in answers] == [True] * len(answers)
 
 
 @pytest.mark.parametrize("host", ["q" * 64, "a..b", "\u00e9" * 64, "q" * 8000, "q." * 4000], ids=len)
-def test_a_host_that_no_url_can_hold_is_bad_input(peer: Peer, host: str) -> None:
+def test_an_invalid_host_header_is_refused(peer: Peer, host: str) -> None:
     headers = {**JSON_TYPE, "A2A-Version": "1.0", "Host": host}
     answer = peer.request("GET", CARD, b"", headers)
     assert answer.status in (200, 400)
@@ -199,74 +202,74 @@ def test_a_host_that_no_url_can_hold_is_bad_input(peer: Peer, host: str) -> None
     assert extended.status in (200, 400)
 
 
-def test_headers_that_are_stored_with_a_run_are_bounded(peer: Peer) -> None:
+def test_headers_stored_with_a_run_are_limited(peer: Peer) -> None:
     for header in ("User-Agent", "X-Request-Id", "Accept-Language"):
-        refused = peer.post(rpc("SendMessage", message()), {header: "q" * (LONGEST_HEADER + 1)})
+        refused = peer.post(rpc("SendMessage", message()), {header: "q" * (MAX_HEADER_LENGTH + 1)})
         assert refused.error["code"] == -32602
         assert header.lower() in refused.error["message"]
-        assert peer.post(rpc("SendMessage", message()), {header: "q" * LONGEST_HEADER}).result["task"]
+        assert peer.post(rpc("SendMessage", message()), {header: "q" * MAX_HEADER_LENGTH}).result["task"]
 
 
-def test_a_preflight_repeats_no_long_list_of_headers(peer: Peer) -> None:
+def test_a_preflight_limits_repeated_headers(peer: Peer) -> None:
     asked = {"Origin": "https://page.example", "Access-Control-Request-Method": "POST"}
     answer = peer.request("OPTIONS", "/", b"", {**asked, "Access-Control-Request-Headers": LONG})
-    assert longest_echo(answer) <= LONGEST_ID
+    assert longest_echo(answer) <= MAX_ID_LENGTH
 
 
 @pytest.mark.parametrize("path", ["/", "/nowhere", CARD, "/readyz", f"/{LONG}"])
-def test_verbs_and_paths_that_do_not_exist_are_not_repeated(peer: Peer, path: str) -> None:
+def test_unknown_verbs_and_paths_are_not_repeated(peer: Peer, path: str) -> None:
     for verb in (LONG, "GET", "POST"):
-        assert longest_echo(peer.request(verb, path)) <= LONGEST_ID
+        assert longest_echo(peer.request(verb, path)) <= MAX_ID_LENGTH
 
 
-def test_the_prefix_of_a_mount_is_not_repeated_at_any_length(peer: Peer) -> None:
+def test_a_long_mount_prefix_is_not_repeated(peer: Peer) -> None:
     answer = peer.request("GET", CARD, environ={"SCRIPT_NAME": f"/{LONG}"})
-    assert longest_echo(answer) <= LONGEST_ID
+    assert longest_echo(answer) <= MAX_ID_LENGTH
 
 
 # -- the id of JSON-RPC -------------------------------------------------------------------------------------------------
 
 
 LONG_IDS = {
-    "a text one too long": "q" * (LONGEST_ID + 1),
+    "a text one too long": "q" * (MAX_ID_LENGTH + 1),
     "a text": LONG,
-    "a number": 10**LONGEST_ID,
-    "a negative number": -(10 ** (LONGEST_ID - 1)),
+    "a number": 10**MAX_ID_LENGTH,
+    "a negative number": -(10 ** (MAX_ID_LENGTH - 1)),
 }
-LONGEST_IDS = {
-    "a text": "q" * LONGEST_ID,
-    "letters of two bytes": "\u00e9" * LONGEST_ID,
-    "a number": 10 ** (LONGEST_ID - 1),
+MAX_ID_LENGTHS = {
+    "a text": "q" * MAX_ID_LENGTH,
+    "letters of two bytes": "\u00e9" * MAX_ID_LENGTH,
+    "a number": 10 ** (MAX_ID_LENGTH - 1),
     "nothing": "",
     "zero": 0,
 }
 
 
 @pytest.mark.parametrize("id", LONG_IDS.values(), ids=LONG_IDS)
-@pytest.mark.parametrize("version", TONGUES)
+@pytest.mark.parametrize("version", DIALECTS)
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "GetTask", "SubscribeToTask", "nothing"])
 def test_a_long_id_is_refused_and_not_repeated(peer: Peer, version: str, method: str, id: Any) -> None:
-    tongue = TONGUES[version]
-    params = tongue.message() if method.startswith("Send") else {"id": "x"}
-    answer = peer.post(tongue.rpc(method, params, id), {"A2A-Version": version})
+    dialect = DIALECTS[version]
+    params = dialect.message() if method.startswith("Send") else {"id": "x"}
+    answer = peer.post(dialect.rpc(method, params, id), {"A2A-Version": version})
     assert (answer.status, answer.error["code"], answer.json["id"]) == (200, -32600, None)
-    assert str(LONGEST_ID) in answer.error["message"]
+    assert str(MAX_ID_LENGTH) in answer.error["message"]
 
 
-@pytest.mark.parametrize("id", LONGEST_IDS.values(), ids=LONGEST_IDS)
-def test_an_id_of_the_longest_kind_comes_back_as_it_was(peer: Peer, id: Any) -> None:
+@pytest.mark.parametrize("id", MAX_ID_LENGTHS.values(), ids=MAX_ID_LENGTHS)
+def test_an_id_of_maximum_length_is_returned_unchanged(peer: Peer, id: Any) -> None:
     assert peer.call("ListTasks", {}, id).json["id"] == id
 
 
-def test_a_long_id_is_refused_beside_other_faults(peer: Peer) -> None:
+def test_a_long_id_is_refused_along_with_other_errors(peer: Peer) -> None:
     answer = peer.post(json.dumps({"jsonrpc": "1.0", "id": LONG, "method": ""}).encode())
     assert (answer.error["code"], answer.json["id"]) == (-32600, None)
 
 
-# -- what is written at once --------------------------------------------------------------------------------------------
+# -- size of a write ----------------------------------------------------------------------------------------------------
 
 
-def test_the_events_of_a_page_are_not_joined_into_one_write(task_id: str, peer: Peer) -> None:
+def test_the_events_of_a_page_are_written_separately(task_id: str, peer: Peer) -> None:
     size, count = 20_000, 100
     agent = Agent("large")
 
@@ -277,9 +280,9 @@ def test_the_events_of_a_page_are_not_joined_into_one_write(task_id: str, peer: 
 
     with A2AApp(agent) as app:
         peer = Peer(app)
-        task = peer.call("SendMessage", message(), id="i" * LONGEST_ID).result["task"]
+        task = peer.call("SendMessage", message(), id="i" * MAX_ID_LENGTH).result["task"]
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-        # Everything but the first entry is in the log already: it is read in pages of many entries.
+        # All entries but the first are in the log already, which is read in pages of many entries.
         headers = {"Content-Type": "application/json", "A2A-Version": "1.0", "Last-Event-ID": "1"}
         with peer.open("POST", "/", rpc("SubscribeToTask", {"id": task["id"]}), headers) as answer:
             chunks = list(answer.chunks)

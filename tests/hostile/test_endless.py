@@ -1,21 +1,26 @@
-"""Agents that send without end: what a client keeps of them is bounded."""
+"""Agents that send without end: the memory of a client is limited."""
 
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
+from contextlib import suppress
 
 import pytest
 
 from a2a_sync import Client
 from a2a_sync.client import client as client_module
-from a2a_sync.client import stream as stream_module
-from a2a_sync.errors import MalformedResponseError
+from a2a_sync.errors import MalformedResponseError, TaskNotFoundError
 from tests.client.peer import Asked, Line, chunk, peer, status, task
+from tests.hostile.test_large_answers import peak
+from tests.live import ROOT
 
 MIB = 1024 * 1024
 
 
-def test_an_artifact_without_end_is_not_kept_without_end() -> None:
+def test_the_size_of_an_endless_artifact_is_limited() -> None:
     sent = []
 
     def endless(asked: Asked, line: Line) -> None:
@@ -35,9 +40,7 @@ def test_an_artifact_without_end_is_not_kept_without_end() -> None:
     assert 60 < len(sent) < 120
 
 
-def test_artifacts_without_end_are_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_module, "MAX_TASK_BYTES", 100_000)
-
+def test_the_size_of_endless_artifacts_is_limited() -> None:
     def endless(asked: Asked, line: Line) -> None:
         line.start_stream()
         line.event({"task": task()})
@@ -47,24 +50,25 @@ def test_artifacts_without_end_are_not_kept_without_end(monkeypatch: pytest.Monk
 
     with (
         peer({"SendStreamingMessage": endless}) as server,
-        Client(server.card(), retry=None, timeout=60) as client,
+        Client(server.card(), retry=None, timeout=60, max_task_bytes=100_000) as client,
         pytest.raises(MalformedResponseError, match="larger"),
     ):
         list(client.stream("hi"))
 
 
-def test_what_replaces_an_artifact_does_not_count_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_module, "MAX_TASK_BYTES", 100_000)
-
+def test_a_replaced_artifact_counts_once() -> None:
     def long(asked: Asked, line: Line) -> None:
         events = [chunk("x" * 10_000, append=False) for _ in range(50)]
         line.stream({"task": task()}, *events, status("COMPLETED"))
 
-    with peer({"SendStreamingMessage": long}) as server, Client(server.card(), retry=None, timeout=60) as client:
+    with (
+        peer({"SendStreamingMessage": long}) as server,
+        Client(server.card(), retry=None, timeout=60, max_task_bytes=100_000) as client,
+    ):
         assert len(client.send("hi").text) == 10_000
 
 
-def test_pages_without_end_are_not_read_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_pages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "MAX_PAGES", 50)
     numbers = itertools.count()
 
@@ -77,10 +81,72 @@ def test_pages_without_end_are_not_read_without_end(monkeypatch: pytest.MonkeyPa
         assert len(server.asked) == 50
 
 
-def test_a_page_token_without_end_is_refused() -> None:
+def test_a_long_page_token_is_refused() -> None:
     with (
         peer({"ListTasks": lambda asked, line: line.result({"tasks": [], "nextPageToken": "x" * MIB})}) as server,
         Client(server.card(), retry=None, timeout=60) as client,
         pytest.raises(MalformedResponseError, match="page token is too long"),
     ):
         list(client.iter_tasks())
+
+
+def test_the_size_of_a_response_is_limited() -> None:
+    history = [{"messageId": f"m-{n}", "role": "ROLE_AGENT", "parts": [{"text": "x" * 1000}]} for n in range(200)]
+    large = {**task(), "history": history}
+    with peer({"GetTask": lambda asked, line: line.result(large)}) as server:
+        with (
+            Client(server.card(), retry=None, timeout=60, max_response_bytes=100_000) as client,
+            pytest.raises(MalformedResponseError, match="max_response_bytes"),
+        ):
+            client.get_task("t-1")
+        with Client(server.card(), retry=None, timeout=60, max_response_bytes=1_000_000) as client:
+            assert len(client.get_task("t-1").history) == 200
+
+
+@pytest.mark.parametrize("name", ["max_response_bytes", "max_task_bytes"])
+def test_a_limit_below_one_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        Client("http://agent.test", **{name: 0})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("call", ["stream", "get_task"])
+def test_memory_of_a_client_of_an_endless_agent_is_limited(call: str) -> None:
+    """In a separate process, whose memory is measured."""
+
+    def endless(asked: Asked, line: Line) -> None:
+        line.start_stream()
+        line.event({"task": task()})
+        for number in range(1000):
+            line.event({"artifactUpdate": {"taskId": "t-1", "contextId": "c-1", "artifact": text(number)}})
+
+    def large(asked: Asked, line: Line) -> None:
+        count = 200 if asked.params["id"] == "t-1" else 0
+        line.result({**task(), "artifacts": [text(number) for number in range(count)]})
+
+    def text(number: int) -> dict[str, object]:
+        return {"artifactId": f"a-{number}", "parts": [{"text": "x" * MIB}]}
+
+    with peer({"SendStreamingMessage": endless, "GetTask": large}) as server:
+        command = [sys.executable, "-m", "tests.hostile.test_endless", server.url, call]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_MMAP_THRESHOLD_": str(MIB)}
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+    # Pieces of a limited body and one copy of them; of a task, the events, what they add up to, and its JSON to measure it.
+    assert int(done.stdout) < 8 * 8 * MIB
+
+
+def main(url: str, call: str) -> None:
+    limits = {"max_response_bytes": 8 * MIB, "max_task_bytes": 8 * MIB}
+    with Client.for_endpoint(url + "/rpc", streaming=True, retry=None, timeout=50, **limits) as client:
+        with suppress(MalformedResponseError, TaskNotFoundError):
+            client.get_task("small")
+        before = peak()
+        try:
+            client.get_task("t-1") if call == "get_task" else list(client.stream("hi"))
+        except MalformedResponseError:
+            print(peak() - before)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Five thousand damaged requests of each version: each is accepted or refused with an error of its own, and only accepted ones write."""
+"""Five thousand damaged requests of each version: each is accepted or gets an error, and only accepted ones write."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from tests.hostile.fuzzed import World, watched
+from tests.hostile.fuzzed import FuzzTarget, fuzz_target
 from tests.hostile.mutations import CALLS, CALLS_V03, GRAMMARS, HttpRequest, requests
 from tests.wsgi import Answer, Frame
 
-#: What bad input may be told. Codes of the protocol and of JSON-RPC, but for the one that says the server is at fault.
+#: The errors that bad input may get: codes of the protocol and of JSON-RPC, except for internal errors.
 CODES = {-32700, -32600, -32601, -32602, -32001, -32002, -32003, -32004, -32005, -32007, -32009}
 WRITING = {"SendMessage", "SendStreamingMessage", "CancelTask", "message/send", "message/stream", "tasks/cancel"}
-#: Calls that are no writes and must have been accepted now and then.
+#: Read operations that must have been accepted at least once.
 READING = {"1.0": {"GetTask", "ListTasks", "SubscribeToTask"}, "0.3": {"tasks/get", "tasks/resubscribe"}}
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    with watched(("JSONRPC",)) as world:
+def world() -> Iterator[FuzzTarget]:
+    with fuzz_target(("JSONRPC",)) as world:
         yield world
 
 
 def judge(request: HttpRequest, answer: Answer) -> str:
-    """The method that was accepted, or ``""``; whatever the answer is, it has the form of one."""
+    """The accepted method or ``""``; asserts that the response is well-formed."""
     assert answer.status < 500
     content_type = answer.headers.get("Content-Type")
     if request.method != "POST" or answer.status in (400, 404, 405):
@@ -47,14 +47,14 @@ def judge_stream(request: HttpRequest, answer: Answer) -> str:
     blocks = answer.body.decode().split("\n\n")
     assert blocks.pop() == ""
     frames = [Frame(tuple(block.split("\n"))) for block in blocks]
-    told = [frame.json for frame in frames if frame.field("data") is not None]
-    if len(frames) == 1 and "error" in told[0]:
-        # Who reads streams only is told so in one.
-        judge_error(request, Answer(answer.status, answer.headers, json.dumps(told[0]).encode()))
+    answers = [frame.json for frame in frames if frame.field("data") is not None]
+    if len(frames) == 1 and "error" in answers[0]:
+        # A caller that accepts streams only gets the error as one.
+        judge_error(request, Answer(answer.status, answer.headers, json.dumps(answers[0]).encode()))
         return ""
-    assert all(set(event) == {"jsonrpc", "id", "result"} for event in told)
-    assert all("kind" in event["result"] or len(event["result"]) == 1 for event in told)
-    for event in told:
+    assert all(set(event) == {"jsonrpc", "id", "result"} for event in answers)
+    assert all("kind" in event["result"] or len(event["result"]) == 1 for event in answers)
+    for event in answers:
         accepted(request, event["id"])
     return str(json.loads(request.body.decode("utf-8-sig"))["method"])
 
@@ -76,7 +76,7 @@ def judge_error(request: HttpRequest, answer: Answer) -> None:
 
 
 def accepted(request: HttpRequest, id: Any) -> str:
-    """What is accepted is JSON that every strict reader reads alike, and is answered under its own id."""
+    """The accepted method of valid, unambiguous JSON, after a check of the response's id."""
     call = json.loads(request.body.decode("utf-8-sig"), object_pairs_hook=without_doubles, parse_constant=pytest.fail)
     assert call["jsonrpc"] == "2.0"
     assert call.get("id") == id
@@ -89,10 +89,10 @@ def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-# Threads of the app draw random pauses while requests are drawn; Hypothesis takes that for the doing of a strategy.
+# Threads of the app use the same random generator while requests are drawn, which Hypothesis attributes to the strategy.
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("version", GRAMMARS)
-def test_damaged_requests_never_hurt(version: str, world: World) -> None:
+def test_damaged_requests(version: str, world: FuzzTarget) -> None:
     world.damage(requests(GRAMMARS[version]), judge, WRITING)
 
     writing = WRITING & GRAMMARS[version].calls.keys()

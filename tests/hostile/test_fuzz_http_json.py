@@ -9,16 +9,16 @@ import pytest
 
 from a2a_sync import errors
 from a2a_sync.bindings.routes import Paths
-from tests.hostile.fuzzed import World, watched
+from tests.hostile.fuzzed import FuzzTarget, fuzz_target
 from tests.hostile.mutations import HttpRequest
 from tests.hostile.mutations_http_json import GRAMMARS, requests
 from tests.wsgi import CARD, OLD_CARD, Answer, Frame
 
 PATHS = Paths(("1.0", "0.3"))
 WRITING = {"SendMessage", "SendStreamingMessage", "CancelTask"}
-#: Operations that write nothing; each must be accepted now and then.
+#: Read operations, each of which must have been accepted at least once.
 READING = {version: {"GetTask", "ListTasks", "SubscribeToTask"} for version in ("1.0", "0.3")}
-#: What bad input may be told: reasons, each with its status. None says that the server is at fault.
+#: The errors that bad input may get: reasons, each with its status. None is an internal error.
 REASONS = {
     cls.reason: cls.http_status
     for cls in (
@@ -38,17 +38,17 @@ REASONS = {
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    with watched(("JSONRPC", "HTTP+JSON")) as world:
+def world() -> Iterator[FuzzTarget]:
+    with fuzz_target(("JSONRPC", "HTTP+JSON")) as world:
         yield world
 
 
 def judge(request: HttpRequest, answer: Answer) -> str:
-    """The operation that was accepted, or ``""``; whatever the answer is, it has the form of one."""
+    """The accepted operation or ``""``; asserts that the response is well-formed."""
     path = request.path.partition("?")[0]
     assert answer.status < 500
     if path == "/" and request.method == "POST":
-        # A mutation has made a call of JSON-RPC of it, which is no such call.
+        # A mutation has made it a JSON-RPC request, which is not valid there.
         assert "error" in answer.json
         return ""
     if answer.status in (204, 304) or (request.method == "HEAD" and not answer.body):
@@ -75,7 +75,7 @@ def accepted(path: str, request: HttpRequest, answer: Answer) -> str:
         assert isinstance(answer.json, dict)
         assert "error" not in answer.json
     if request.method == "POST" and request.body.strip():
-        # What is accepted is JSON that every strict reader reads alike.
+        # Accepted JSON must be unambiguous.
         json.loads(request.body.decode("utf-8-sig"), object_pairs_hook=without_doubles, parse_constant=pytest.fail)
     return operation.name
 
@@ -103,7 +103,7 @@ def judge_error(path: str, request: HttpRequest, answer: Answer) -> None:
     assert "Traceback" not in error["message"]
     assert " object at 0x" not in error["message"]
     if request.method not in ("GET", "POST", "HEAD") and "details" not in error:
-        assert answer.status in (400, 405)  # another page of the app's
+        assert answer.status in (400, 405)  # another resource of the app
         return
     if "details" not in error:
         assert answer.status in (400, 404, 405)
@@ -121,10 +121,10 @@ def judge_error(path: str, request: HttpRequest, answer: Answer) -> None:
         assert all(error["message"].startswith(violation["field"]) for violation in violations)
 
 
-# Threads of the app draw random pauses while requests are drawn; Hypothesis takes that for the doing of a strategy.
+# Threads of the app use the same random generator while requests are drawn, which Hypothesis attributes to the strategy.
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("version", GRAMMARS)
-def test_damaged_requests_over_http_json_never_hurt(version: str, world: World) -> None:
+def test_damaged_requests_over_http_json(version: str, world: FuzzTarget) -> None:
     world.damage(requests(GRAMMARS[version]), judge, WRITING)
 
     assert all(world.counts[name] for name in [*WRITING, *READING[version], "card"]), world.counts

@@ -1,7 +1,7 @@
-"""Whatever is sent, the answer says what was wrong with it, the store is as it was and the next caller is served.
+"""Invalid input: the response says what is wrong, the store is unchanged, and the next caller is served.
 
-The tables of `tests.hostile`, one for each version of the protocol, against the app in process and against a real
-gunicorn (marked ``live``); both keep their tasks in a file, of which complete dumps are compared.
+The tables of `tests.hostile` for each protocol version, against the app in process and a real gunicorn (marked ``live``). Both use
+a database file, whose complete dumps are compared.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ CASES = [*v10.cases(), *v03.cases()]
 PATH_CASES = list(http_json.cases())
 
 
-# -- where they are sent ------------------------------------------------------------------------------------------------
+# -- targets ------------------------------------------------------------------------------------------------------------
 
 
 class Server(Protocol):
-    """Something that answers a body."""
+    """A server that receives a body."""
 
     def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> Answer: ...
 
@@ -41,7 +41,7 @@ class Server(Protocol):
 
 
 class LivePeer:
-    """What a client with `requests` sees."""
+    """A real server, called with `requests`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -56,7 +56,7 @@ class LivePeer:
 
 
 class Target:
-    """A server with a finished task, one that waits for its client and one that runs, and the file they are in."""
+    """A server with a finished, an interrupted and a running task, and its database file."""
 
     def __init__(self, server: Server, database: Path) -> None:
         self.server = server
@@ -83,10 +83,10 @@ class Target:
         return task_id
 
     def await_message(self, task_id: str) -> None:
-        """Until the task's run has said what it has to say: nothing else writes from then on."""
+        """Wait until the task's run has emitted its last message: after that, nothing else writes."""
         deadline = time.monotonic() + 10
         while "message" not in self.result("GetTask", {"id": task_id})["status"]:
-            assert time.monotonic() < deadline, "the run says nothing"
+            assert time.monotonic() < deadline, "the run emitted no message"
 
     def filled(self, body: bytes) -> bytes:
         for word, value in self.words.items():
@@ -94,7 +94,7 @@ class Target:
         return body
 
     def dump(self) -> list[str]:
-        """All that is stored, as SQL, but for the heartbeats of the servers."""
+        """All stored data as SQL, except for the servers' heartbeats."""
         connection = sqlite3.connect(self.database)
         try:
             return [line for line in connection.iterdump() if not line.startswith('INSERT INTO "a2a_workers"')]
@@ -103,7 +103,7 @@ class Target:
 
 
 def forged(token: str, id: Any) -> str:
-    """A page token of the server with another task id in it."""
+    """A page token of the server with the id of another task."""
     moment, _, mark = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     return base64.urlsafe_b64encode(json.dumps([moment, id, mark]).encode()).rstrip(b"=").decode()
 
@@ -124,7 +124,7 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_bad_input_gets_its_own_error_and_changes_nothing(case: Case, target: Target) -> None:
+def test_invalid_input_gets_its_error_and_changes_nothing(case: Case, target: Target) -> None:
     before = target.dump()
 
     answer = target.server.post(target.filled(case.body), case.headers)
@@ -141,7 +141,7 @@ def test_bad_input_gets_its_own_error_and_changes_nothing(case: Case, target: Ta
 
 
 @pytest.mark.parametrize("case", PATH_CASES, ids=lambda case: case.name)
-def test_bad_input_over_http_json_gets_its_own_error_too(case: http_json.PathCase, target: Target) -> None:
+def test_invalid_input_over_http_json_gets_its_error(case: http_json.PathCase, target: Target) -> None:
     before = target.dump()
 
     headers = {**JSON_HEADERS, **case.headers}
@@ -157,7 +157,7 @@ def test_bad_input_over_http_json_gets_its_own_error_too(case: http_json.PathCas
     assert target.dump() == before
 
 
-def test_after_all_of_it_the_server_still_works(target: Target) -> None:
+def test_the_server_works_after_all_invalid_input(target: Target) -> None:
     before = target.result("ListTasks", {})["totalSize"]
     task_id = target.words["ASKED"]
 

@@ -1,7 +1,7 @@
-"""Many URLs through everything that judges one, against the connections that are made for them.
+"""Many URLs: every function that parses one must agree with the connection that is made for it.
 
-There are 100,000 of them, unless the environment variable ``A2A_TEST_URLS`` gives another count. ``make fuzz-urls`` takes a
-million, which needs ten minutes.
+The default is 100,000 URLs; the environment variable ``A2A_TEST_URLS`` sets another count. ``make fuzz-urls`` runs a million in ten
+minutes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COUNT = int(os.environ.get("A2A_TEST_URLS", "100000")) // 10
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(10))
-def test_judges_and_connections_agree_on_many_urls(seed: int) -> None:
+def test_parsers_and_connections_agree_on_many_urls(seed: int) -> None:
     counts = differ(COUNT, seed=1000 + seed)
 
     assert counts["accepted"] > COUNT // 10

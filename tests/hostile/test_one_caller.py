@@ -1,4 +1,4 @@
-"""One caller takes all it can get, and another one notices nothing of it."""
+"""One caller uses as many resources as it can; calls of another caller are not affected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.agents.shared import agent, caller
 from tests.engine import Background, eventually
 from tests.live import LiveServer, gunicorn
 
-#: An honest call may take this long, in seconds, while another caller takes all it can get.
+#: The limit of an honest call in seconds while another caller uses all it can.
 SOON = 2.0
 MEGABYTE = 1_000_000
 
@@ -35,7 +35,7 @@ def named(url: str, name: str, **options: object) -> Client:
 
 
 def check_served(honest: Client) -> None:
-    """Every kind of call of the honest caller is answered soon."""
+    """Assert that all kinds of calls of the honest caller are answered in time."""
     for _ in range(3):
         began = time.monotonic()
         assert honest.send("hello").text == "hello"
@@ -72,7 +72,7 @@ def test_streams_of_one_caller_leave_threads_to_another(server: LiveServer) -> N
 
 @pytest.mark.live
 @pytest.mark.timeout(60)
-def test_blocked_sends_of_one_caller_leave_threads_to_another(server: LiveServer) -> None:
+def test_blocking_sends_of_one_caller_leave_threads_to_another(server: LiveServer) -> None:
     clients = [named(server.url, "greedy") for _ in range(8)]
     sends = [Background(lambda client=client: client.send("wait", timeout=30)) for client in clients]
     with named(server.url, "greedy") as greedy, named(server.url, "honest") as honest:
@@ -91,35 +91,35 @@ def test_runs_of_one_caller_leave_threads_to_another(quota: OwnerQuota | None) -
     with A2AApp(agent, auth=caller, limits=Limits(max_concurrent_runs=8, max_queued_runs=8), owner_quota=quota) as app:
         session = wsgi_session(app)
         greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
-        # As many as there are for one: half of the threads and of the places in line, or what the quota says.
+        # The share of one caller: half of the threads and of the queue, or its quota.
         begun = [greedy.send("wait", return_immediately=True).id for _ in range(8 if quota is None else 12)]
         with pytest.raises(OverloadedError, match="this caller"):
             greedy.send("wait", return_immediately=True)
         check_served(honest)
         for task_id in begun:
             greedy.cancel_task(task_id)
-        pool = app._engine.execution.pool
+        pool = app._engine.runs.pool
         eventually(lambda: pool.running + pool.waiting == 0, "the end of the cancelled runs")
         assert greedy.send("hello").text == "hello"
 
 
-def test_runs_that_wait_for_a_thread_do_not_stand_before_those_of_another_caller() -> None:
+def test_queued_runs_of_one_caller_do_not_delay_those_of_another() -> None:
     with A2AApp(agent, auth=caller, limits=Limits(max_concurrent_runs=2, max_queued_runs=20)) as app:
         session = wsgi_session(app)
         names = ("greedy", "second", "honest")
         greedy, second, honest = (named("http://agent.test", name, session=session) for name in names)
         first = [greedy.send("wait", return_immediately=True).id for _ in range(8)]
         other = second.send("wait", return_immediately=True).id
-        # Both threads are taken, and seven runs wait that came first.
+        # Both threads are occupied, and seven earlier runs are queued.
         answer = Background(lambda: honest.send("hello", timeout=30).text)
-        eventually(lambda: app._engine.execution.pool.waiting == 8, "the honest run in line")
+        eventually(lambda: app._engine.runs.pool.waiting == 8, "the honest run in line")
         second.cancel_task(other)
         assert answer.result() == "hello"
         for task_id in first:
             greedy.cancel_task(task_id)
 
 
-def test_a_caller_alone_on_an_app_without_authentication_may_take_everything() -> None:
+def test_without_authentication_one_caller_may_use_all_threads() -> None:
     with A2AApp(agent, limits=Limits(max_concurrent_runs=8, max_queued_runs=8)) as app:
         session = wsgi_session(app)
         client = named("http://agent.test", "anonymous", session=session)
@@ -130,18 +130,18 @@ def test_a_caller_alone_on_an_app_without_authentication_may_take_everything() -
             client.cancel_task(task_id)
 
 
-# -- what is stored -----------------------------------------------------------------------------------------------------
+# -- storage ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_tasks_of_one_caller_evict_none_of_another(kind: str, tmp_path: Path) -> None:
+def test_tasks_of_one_caller_do_not_evict_those_of_another(kind: str, tmp_path: Path) -> None:
     store = MemoryStore(max_tasks=200) if kind == "memory" else SQLiteStore(tmp_path / "tasks.db", max_tasks=200)
     with A2AApp(agent, auth=caller, store=store) as app:
         session = wsgi_session(app)
         greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
         ended, asked = honest.send("hello"), honest.send("ask")
         for n in range(205):
-            # Tenants are chosen by callers: they are no owners.
+            # Tenants are selected by callers and do not separate owners.
             client = Client(
                 "http://agent.test", headers={"X-Caller": "greedy"}, tenant=str(n), session=session, retry=Retry.off
             )
@@ -154,7 +154,7 @@ def test_tasks_of_one_caller_evict_none_of_another(kind: str, tmp_path: Path) ->
 
 @pytest.mark.live
 @pytest.mark.timeout(90)
-def test_tasks_of_one_caller_evict_none_of_another_whichever_worker_makes_them(tmp_path: Path) -> None:
+def test_tasks_at_several_workers_do_not_evict_those_of_another_caller(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     environment = {"SHARED_STORE": f"sqlite:///{path}", "SHARED_MAX_TASKS": "40"}
     options = ("-c", "python:a2a_sync.gunicorn")
@@ -163,7 +163,7 @@ def test_tasks_of_one_caller_evict_none_of_another_whichever_worker_makes_them(t
             ended, asked = honest.send("hello"), honest.send("ask")
 
         def fifteen() -> set[str]:
-            # A connection each, so that the kernel picks a worker.
+            # A new connection each, so that the kernel selects a worker.
             found = set()
             for _ in range(15):
                 with named(server.url, "greedy") as greedy:
@@ -185,7 +185,7 @@ def test_tasks_of_one_caller_evict_none_of_another_whichever_worker_makes_them(t
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_bytes_of_one_caller_are_bounded(kind: str, tmp_path: Path) -> None:
+def test_stored_bytes_of_one_caller_are_limited(kind: str, tmp_path: Path) -> None:
     store = MemoryStore() if kind == "memory" else SQLiteStore(tmp_path / "tasks.db")
     quota = OwnerQuota(max_stored_bytes=1_000_000)
     with A2AApp(agent, auth=caller, store=store, owner_quota=quota, limits=Limits(max_task_bytes=400_000)) as app:
@@ -200,7 +200,7 @@ def test_bytes_of_one_caller_are_bounded(kind: str, tmp_path: Path) -> None:
             greedy.get_task(first.id)
         with pytest.raises(RequestTooLargeError, match="400000 bytes"):
             greedy.send("x" * 500_000)
-        # What the agent answers makes it too much: that task fails, and only that one.
+        # The answer of the agent exceeds the limit: only that task fails.
         answer = greedy.send("echo " + "x" * 250_000)
         assert answer.state is TaskState.FAILED
         assert "400000 bytes" in answer.text
@@ -210,7 +210,7 @@ def test_bytes_of_one_caller_are_bounded(kind: str, tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_message_for_a_task_that_is_full_is_refused_and_leaves_no_trace() -> None:
+def test_a_message_to_a_full_task_is_refused_and_not_stored() -> None:
     with A2AApp(agent, auth=caller, limits=Limits(max_task_bytes=100_000)) as app:
         client = named("http://agent.test", "ada", session=wsgi_session(app))
         task = client.get_task(client.send("ask " + "x" * 60_000).id)
@@ -226,7 +226,7 @@ def test_a_message_for_a_task_that_is_full_is_refused_and_leaves_no_trace() -> N
         assert client.send("hello", task_id=task.id).state is TaskState.COMPLETED
 
 
-def test_an_owner_whose_running_tasks_hold_all_bytes_is_refused_and_may_go_on_later() -> None:
+def test_an_owner_at_its_byte_limit_is_refused_until_tasks_end() -> None:
     with A2AApp(agent, auth=caller, owner_quota=OwnerQuota(max_stored_bytes=150_000)) as app:
         session = wsgi_session(app)
         greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
@@ -238,7 +238,7 @@ def test_an_owner_whose_running_tasks_hold_all_bytes_is_refused_and_may_go_on_la
         assert greedy.send("hello " + "x" * 60_000).state is TaskState.COMPLETED
 
 
-def test_what_a_refused_send_has_evicted_is_over_at_once() -> None:
+def test_tasks_evicted_by_a_refused_send_end_immediately() -> None:
     store = MemoryStore()
     with A2AApp(agent, auth=caller, store=store, owner_quota=OwnerQuota(max_stored_bytes=150_000)) as app:
         client = named("http://agent.test", "greedy", session=wsgi_session(app))
@@ -258,17 +258,17 @@ def test_what_a_refused_send_has_evicted_is_over_at_once() -> None:
 
 
 def grow(store: TaskStore, run: StartedRun, quota: StoreQuota) -> int:
-    """Fill the task of a run; how many bytes it took."""
+    """Fill the task of a run up to its limit; return its size in bytes."""
     for count in range(100):
         try:
             store.append(run.token, [message(run.head.id, "x" * MEGABYTE)], max_task_bytes=quota.max_task_bytes)
         except TaskFull:
             return count * MEGABYTE
-    raise AssertionError("a task has no bound")
+    raise AssertionError("the task has no size limit")
 
 
-def test_running_tasks_of_one_caller_add_a_task_each_to_its_bytes(tmp_path: Path) -> None:
-    """Whatever they write, soon no further one begins: a run is counted with what it wrote, or at most 1 MiB less."""
+def test_running_tasks_count_toward_the_byte_limit(tmp_path: Path) -> None:
+    """Further runs are refused soon: a run counts with its size, or at most 1 MiB less."""
     quota = StoreQuota(max_task_bytes=4 * MEGABYTE, max_bytes=10 * MEGABYTE)
     for store in (MemoryStore(), SQLiteStore(tmp_path / "tasks.db")):
         stored: list[int] = []

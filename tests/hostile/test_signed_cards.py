@@ -1,4 +1,4 @@
-"""Signed cards that were changed on their way: every change of every member is found, or the client reads what was signed."""
+"""Modified signed cards: every modification is detected, or the client uses what was signed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def example(name: str) -> dict[str, Any]:
 
 
 NEW = example("v1-agent-card-full")
-#: A requirement without scopes and a certificate: the form of the SDKs leaves both out.
+#: A requirement without scopes and a certificate, which the canonical form of the SDKs omits.
 BARE = {
     **example("v1-agent-card-minimal"),
     "securitySchemes": {
@@ -46,7 +46,7 @@ CARDS = {"new": NEW, "bare": BARE, "both": BOTH, "old": OLD}
 
 
 def signed(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """`document` once for each of its signatures, each time with that one only."""
+    """`document` once for each of its signatures, with only that one."""
     bare = {name: value for name, value in document.items() if name != "signatures"}
     made = SIGNER.sign(bare)
     return [{**bare, "signatures": [{"protected": one.protected, "signature": one.signature}]} for one in made]
@@ -58,7 +58,7 @@ def load(document: Any) -> AgentCard:
 
 
 def trusted(document: Any) -> AgentCard | str:
-    """The card that a client which trusts the signer makes of a document; why there is none."""
+    """The card that a client with the trusted key accepts, or the reason of its refusal."""
     try:
         return read_card(json.dumps(document).encode(), HOME, load)
     except CardSignatureError as error:
@@ -74,9 +74,9 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from places(item, (*path, name))
 
 
-#: What a member is replaced with.
+#: Replacements of a member.
 _OTHERS = (None, "", "x", 0, True, False, [], {}, [{}], ["x"], {"x": {}}, "https://evil.test/rpc")
-#: Members that a card may be given besides.
+#: Members to add to a card.
 _ADDED: dict[str, Any] = {
     "supportsAuthenticatedExtendedCard": True,
     "security": [{"evil": []}],
@@ -100,7 +100,7 @@ _ADDED: dict[str, Any] = {
 
 
 def mutations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every member removed, replaced, doubled and added to, one at a time."""
+    """Each member removed, replaced, duplicated and extended, one at a time."""
     for path in places(document):
         for other in _OTHERS:
             yield f"{path} = {other!r}", _with(document, path, other)
@@ -137,7 +137,7 @@ def _with(document: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[s
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_no_change_of_a_signed_card_reaches_the_client(name: str) -> None:
+def test_every_modification_of_a_signed_card_is_detected(name: str) -> None:
     found = harmless = 0
     for document in signed(CARDS[name]):
         original = trusted(document)
@@ -154,7 +154,7 @@ def test_no_change_of_a_signed_card_reaches_the_client(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_the_whole_card_is_read_where_its_signature_covers_it(name: str) -> None:
+def test_all_signed_members_of_a_card_are_read(name: str) -> None:
     whole = read_card(json.dumps({**CARDS[name], "signatures": []}).encode(), HOME, None)
     read = trusted(signed(CARDS[name])[0])
 
@@ -177,7 +177,7 @@ def test_the_whole_card_is_read_where_its_signature_covers_it(name: str) -> None
     ],
     ids=["another scheme", "no scheme", "an extended card"],
 )
-def test_a_client_does_not_follow_what_was_changed(change: dict[str, Any]) -> None:
+def test_a_client_refuses_a_modified_card(change: dict[str, Any]) -> None:
     interface = {"url": "/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
     for document in signed({**BARE, "supportedInterfaces": [interface]}):
         changed = {**document, **change}

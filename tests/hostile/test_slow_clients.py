@@ -1,4 +1,4 @@
-"""Clients that do not send or do not read, against real servers: others are answered meanwhile, and none is served for ever."""
+"""Clients that do not send or do not read, against real servers: others are served meanwhile, and every connection ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def send(server: LiveServer, text: str, seconds: float = 60) -> Any:
 
 
 def honest(server: LiveServer) -> None:
-    """What another caller does, each call over a connection of its own."""
+    """The calls of another caller, each over a new connection."""
     task = send(server, "hello")
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert requests.get(server.url + CARD, timeout=60).status_code == 200
@@ -50,8 +50,8 @@ def test_two_hundred_slow_clients_do_not_delay_another_caller(
     assert worst < 2.0
 
 
-def test_gunicorns_own_worker_is_held_up_without_a_proxy() -> None:
-    """What the attack is worth: the same clients, without the worker of this package."""
+def test_gunicorns_own_worker_is_blocked_without_a_proxy() -> None:
+    """A control experiment: the same clients against gunicorn's own worker."""
     with gunicorn(APP, threads=32, worker="gthread") as server:
         large = send(server, LARGE)["id"]
         with Crowd(server.address, kinds(large), 200) as crowd:
@@ -61,22 +61,22 @@ def test_gunicorns_own_worker_is_held_up_without_a_proxy() -> None:
         server.kill()
 
 
-# -- one of each kind ---------------------------------------------------------------------------------------------------
+# -- each kind ----------------------------------------------------------------------------------------------------------
 
 QUICK = {"header_timeout": 1, "body_idle_timeout": 1, "body_timeout": 2, "write_timeout": 1, "max_stream_age": 600}
 
 
 @pytest.fixture(scope="module", params=SERVERS)
 def quick(request: pytest.FixtureRequest) -> Iterator[tuple[LiveServer, str]]:
-    """A server with short limits, and a large task of it."""
-    # Greenlets have the head of a request, and the pause before it, bounded by gunicorn's own setting.
+    """A server with short time limits, and a large task."""
+    # With gevent, gunicorn's own setting limits the time of a head and of an idle connection.
     with SERVERS[request.param](APP, "--keep-alive", "1", environment={"LARGE_LIMITS": json.dumps(QUICK)}) as server:
-        # More than the system buffers of a connection.
+        # More than the system's buffers of a connection.
         yield server, send(server, "large 8000000")["id"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_connection_of_a_slow_client_is_kept_for_ever(quick: tuple[LiveServer, str], kind: str) -> None:
+def test_every_connection_of_a_slow_client_is_closed(quick: tuple[LiveServer, str], kind: str) -> None:
     server, large = quick
     client = SlowClient(server.address, kinds(large)[kind])
     try:

@@ -1,7 +1,7 @@
-"""URLs that two parsers read differently must not carry credentials to another origin, nor a request to another host.
+"""URLs that parsers read differently must not send credentials to another origin, nor a request to another host.
 
-The differential fuzz compares what judges a URL with the connection that is made for it; `test_many_urls` runs it over
-many more of them.
+The differential fuzz test compares every function that parses a URL with the connection that is made for it; `test_many_urls`
+runs it with many more URLs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from requests.adapters import HTTPAdapter
 
 from a2a_sync import AgentError, Client, TransportError, urls
 from a2a_sync.client.connections import Adapter
-from a2a_sync.client.credentials import display, may_know
 from a2a_sync.client.deadlines import AlarmClock
 from a2a_sync.errors import UnsafeURLError
-from a2a_sync.outbound.http import NoAnswer, Outbound
+from a2a_sync.outbound.http import NoResponseError, Outbound
 from a2a_sync.outbound.urlguard import URLGuard
 from tests.client.peer import Asked, Line, Peer, Script, peer, results, task
 
@@ -38,7 +37,7 @@ def card_at(url: str) -> Script:
 
 
 def confusing(evil: Peer, home: Peer) -> list[str]:
-    """URLs whose host is `evil` to one parser and `home` to another."""
+    """URLs whose host is `evil` to some parsers and `home` to others."""
     bad, good = f"127.0.0.1:{evil.port}", f"127.0.0.1:{home.port}"
     return [
         f"http://{bad}\\@{good}/rpc",
@@ -70,7 +69,7 @@ def call(home: Peer) -> None:
 
 
 @pytest.mark.parametrize("number", range(15))
-def test_no_interface_of_a_card_sends_credentials_to_another_origin(number: int) -> None:
+def test_interfaces_of_a_card_do_not_redirect_credentials_to_another_origin(number: int) -> None:
     with peer({"GetTask": results(task())}) as evil, peer({}) as home:
         url = confusing(evil, home)[number]
         home._script = by_path({CARD: card_at(url), "/rpc": results(task())})
@@ -81,7 +80,7 @@ def test_no_interface_of_a_card_sends_credentials_to_another_origin(number: int)
 
 
 @pytest.mark.parametrize("number", range(15))
-def test_no_redirect_of_a_card_sends_credentials_to_another_origin(number: int) -> None:
+def test_redirects_of_a_card_do_not_send_credentials_to_another_origin(number: int) -> None:
     with peer(lambda asked, line: line.answer(b"", 404)) as evil, peer({}) as home:
         url = confusing(evil, home)[number]
         line_safe = url.replace("\n", "").encode("utf-8").decode("latin-1")
@@ -99,7 +98,7 @@ def by_path(table: dict[str, Script]) -> Script:
     return script
 
 
-# -- every judge against the connection ---------------------------------------------------------------------------------
+# -- all parsers against the connection ---------------------------------------------------------------------------------
 
 HOME = "http://home.test:8000/agent"
 _BLANKS = ("", "", "", "", " ", "\t", "\n", "\r\n", "\x00", "\x01", "\x7f", "\xa0", "\u2028", "\ufeff")
@@ -198,11 +197,11 @@ _ANY = "".join(map(chr, range(128))) + "\xa0\u2028\uff0f\uff20\u3002"
 
 
 def hostile_urls(count: int, seed: int) -> Iterator[str]:
-    """URLs, and what passes for one, put together from parts that parsers quarrel about; one in three has a damaged character."""
+    """URLs and similar texts, composed of parts that parsers disagree on; one in three has a damaged character."""
     choose = random.Random(seed)
 
     def pick(parts: Sequence[str], ordinary: int) -> str:
-        """One of the first `ordinary` parts more often than one of all."""
+        """An item, with a preference for the first `ordinary` ones."""
         return choose.choice(parts[:ordinary] if choose.random() < 0.7 else parts)
 
     for _ in range(count):
@@ -218,8 +217,8 @@ def hostile_urls(count: int, seed: int) -> Iterator[str]:
         yield text
 
 
-class Judges:
-    """Everything that reads a URL, and everything that connects to one; ``met`` is where the last connection went."""
+class URLParsers:
+    """All functions that parse a URL, and all that connect to one; `met` is the target of the last connection."""
 
     def __init__(self) -> None:
         self.met: list[tuple[str, int]] = []
@@ -231,7 +230,7 @@ class Judges:
 
     def _resolve(self, host: str, port: int, *_: object) -> Any:
         self.met.append((host.strip("[]").lower(), port))
-        raise socket.gaierror("nothing is called here")
+        raise socket.gaierror("no connection is made here")
 
     def judge(self, text: str) -> None:
         try:
@@ -248,7 +247,7 @@ class Judges:
             self._accepted(joined, urls.parse(joined))
 
     def _refused(self, text: str) -> None:
-        for judge in (display, self._guard.check, lambda url: may_know(HOME, url)):
+        for judge in (urls.parse, self._guard.check, lambda url: urls.may_send_credentials(HOME, url)):
             with pytest.raises(UnsafeURLError):
                 judge(text)
         with pytest.raises(UnsafeURLError):
@@ -265,29 +264,37 @@ class Judges:
         for adapter in (self._ours, self._theirs):
             pool: Any = adapter.get_connection_with_tls_context(prepared, True)
             assert (pool.scheme, pool.host, pool.port) == (scheme, host, port), (adapter, text)
-        assert may_know(HOME, text) is (read.origin == urls.parse(HOME).origin), text
-        assert urls.parse(display(text)).origin == urls.parse(str(read)).origin == read.origin, text
+        assert urls.may_send_credentials(HOME, text) is (read.origin == urls.parse(HOME).origin), text
+        assert urls.parse(urls.parse(text).shown).origin == urls.parse(str(read)).origin == read.origin, text
         try:
             self._outbound.request("GET", text, timeout=1)
         except UnsafeURLError:
             assert not self.met, text
-        except NoAnswer:
+        except NoResponseError:
             assert self.met == [(host.removesuffix("."), port)], text
             self.counts["connected"] += 1
         self.met.clear()
 
 
 def differ(count: int, seed: int) -> Counter[str]:
-    """Let all judges read `count` URLs; how often they were refused, accepted, and led to a connection."""
-    judges = Judges()
+    """Check `count` URLs; return how often they were refused, accepted, and connected to."""
+    judges = URLParsers()
     for text in hostile_urls(count, seed):
         judges.judge(text)
     return judges.counts
 
 
-def test_judges_and_connections_agree_on_every_url() -> None:
+def test_parsers_and_connections_agree_on_every_url() -> None:
     counts = differ(10_000, seed=1)
 
     assert counts["accepted"] > 500
     assert counts["joined"] > 1000
     assert counts["connected"] > 500
+
+
+def test_no_url_with_a_query_stays_in_memory() -> None:
+    urls.parse("https://agent.test/a")
+    before = urls._parse_cached.cache_info().currsize
+    urls.parse("https://agent.test/a?key=secret")
+    urls.parse("https://agent.test/" + "a" * 2000)
+    assert urls._parse_cached.cache_info().currsize == before

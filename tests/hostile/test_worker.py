@@ -1,4 +1,4 @@
-"""Requests and floods that are made to stop the main thread of a worker, which serves all its connections."""
+"""Requests and floods that attempt to block a worker's main thread, which serves all connections."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import socket
 import time
 from contextlib import ExitStack
 from functools import partial
+from http.client import HTTPResponse
 
 import pytest
 import requests
 
-from a2a_sync.gunicorn.buffers import IncomingRequest
+from a2a_sync.gunicorn.buffers import IncomingRequest, is_whole
 from tests.engine import eventually
 from tests.hostile.slow import abandon, closed, connect, head
 from tests.live import LiveServer, gunicorn, gunicorn_gevent
@@ -25,7 +26,7 @@ SERVERS = {"threads": partial(gunicorn, threads=4), "gevent": gunicorn_gevent}
 
 
 def pid_of_worker(server: LiveServer) -> str:
-    """The worker, of which there is one; its end would give another."""
+    """The process id of the only worker; a replacement would have another."""
     with open(f"/proc/{server.pid}/task/{server.pid}/children") as file:
         return file.read().strip()
 
@@ -34,6 +35,49 @@ def card_time(server: LiveServer) -> float:
     began = time.monotonic()
     assert requests.get(server.url + CARD, timeout=30).status_code == 200
     return time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 5\r\nHost: a\r\n\r\nhello",
+        b"POST / HTTP/1.1\r\ncontent-LENGTH:\t5 \r\n\r\nhelloGET / HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 9\r\n\r\nhello, it",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 0x5\r\n\r\nhello",
+        b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
+    ],
+)
+def test_an_incomplete_request_is_not_parsed_as_complete(data: bytes) -> None:
+    for end in range(len(data) + 1):
+        incoming = IncomingRequest(1_000_000)
+        incoming.feed(data[:end])
+        assert incoming.whole or not is_whole(data[:end]), data[:end]
+    ordinary = b"chunked" not in data and b"0x5" not in data
+    assert is_whole(data) is ordinary
+
+
+def test_a_fragmented_request_on_a_keepalive_connection_occupies_no_thread() -> None:
+    request = b"GET " + CARD.encode() + b" HTTP/1.1\r\nHost: a\r\n\r\n"
+    with ExitStack() as stack:
+        server = stack.enter_context(gunicorn(APP, *SETTINGS, threads=1))
+        slow, quick = (stack.enter_context(socket.create_connection(server.address, 10)) for _ in range(2))
+        for _ in range(3):
+            slow.sendall(request)
+            check_answer(slow)
+            slow.sendall(request[:20])
+            quick.sendall(request)
+            check_answer(quick)
+            slow.sendall(request[20:])
+            check_answer(slow)
+
+
+def check_answer(connection: socket.socket) -> None:
+    answer = HTTPResponse(connection)
+    answer.begin()
+    assert answer.status == 200
+    assert answer.read()
 
 
 @pytest.mark.parametrize(
@@ -53,7 +97,7 @@ def test_a_head_is_read_in_linear_time(line: bytes) -> None:
     assert time.process_time() - began < 1
 
 
-def test_trailers_are_bounded_and_not_searched_again() -> None:
+def test_trailers_are_limited_and_scanned_once() -> None:
     incoming = IncomingRequest(10_000_000)
     incoming.feed(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
     fed = 0
@@ -74,7 +118,7 @@ def test_trailers_end_a_chunked_body(end: bytes) -> None:
     assert incoming.complete
 
 
-def test_no_head_stops_a_worker() -> None:
+def test_no_request_head_blocks_a_worker() -> None:
     with gunicorn(APP, *SETTINGS, threads=4) as server:
         worker = pid_of_worker(server)
         with socket.create_connection(server.address, timeout=30) as attacker:
@@ -84,8 +128,8 @@ def test_no_head_stops_a_worker() -> None:
         assert pid_of_worker(server) == worker
 
 
-def test_bodies_that_are_dropped_for_lack_of_memory_do_not_end_the_worker() -> None:
-    """Many connections have something to read at once when the oldest of them are dropped."""
+def test_dropping_bodies_for_lack_of_memory_does_not_end_the_worker() -> None:
+    """Many connections are readable at the same time when the oldest ones are dropped."""
     with gunicorn(APP, *SETTINGS, threads=4) as server, ExitStack() as stack:
         worker = pid_of_worker(server)
         piece = b"x" * 9_000_000
@@ -103,13 +147,13 @@ def test_bodies_that_are_dropped_for_lack_of_memory_do_not_end_the_worker() -> N
                 except OSError:
                     attackers[index] = (attacker, left[:0])
         assert card_time(server) < 5
-        assert sum(closed(attacker) for attacker, _ in attackers) >= 4, "some were dropped"
+        assert sum(closed(attacker) for attacker, _ in attackers) >= 4, "too few connections were dropped"
         assert pid_of_worker(server) == worker, server.log
 
 
 @pytest.mark.parametrize("used", [False, True], ids=["no request", "kept alive"])
 @pytest.mark.parametrize("kind", SERVERS)
-def test_a_flood_of_idle_connections_does_not_lock_others_out(kind: str, used: bool) -> None:
+def test_a_flood_of_idle_connections_does_not_block_other_clients(kind: str, used: bool) -> None:
     with SERVERS[kind](APP, "--worker-connections", "64") as server, ExitStack() as stack:
         worker = pid_of_worker(server)
         attackers = []
@@ -124,7 +168,7 @@ def test_a_flood_of_idle_connections_does_not_lock_others_out(kind: str, used: b
         assert pid_of_worker(server) == worker
 
 
-def test_a_worker_without_files_for_connections_goes_on() -> None:
+def test_a_worker_out_of_file_descriptors_continues() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ExitStack() as stack:
         resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))

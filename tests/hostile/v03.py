@@ -1,14 +1,14 @@
-"""Bad input in protocol 0.3: members that are missing, of a wrong type or out of range; tasks that are not to be had."""
+"""Invalid input in protocol 0.3: missing members, wrong types, values out of range, and inaccessible tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from tests.hostile import ARRAYS, OBJECTS, WORDS, Case, Tongue, from_the_protocol, in_any_version
+from tests.hostile import ARRAYS, OBJECTS, WORDS, Case, Dialect, from_the_protocol, in_any_version
 from tests.wsgi import message_v03 as message
 
-V03 = Tongue("0.3")
+V03 = Dialect("0.3")
 TEXT = {"kind": "text", "text": "fine"}
 
 
@@ -31,7 +31,7 @@ def configured(**members: Any) -> dict[str, Any]:
 
 
 def bad_messages() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The member that is named, and the params."""
+    """The member in the error, and the params."""
     yield "message", {}
     yield "message", {"": "x"}
     yield "message", {"message": None}
@@ -118,7 +118,7 @@ def bad_configurations() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def bad_others() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The operation, the member that is named, and the params."""
+    """The operation, the member in the error, and the params."""
     for name in ("GetTask", "CancelTask", "SubscribeToTask"):
         yield name, "id", {}
         yield name, "id", {"taskId": "FINISHED"}
@@ -177,9 +177,9 @@ def wrong_tasks() -> Iterator[Case]:
 
 
 def methods_of_1_0() -> Iterator[Case]:
-    """Params that would be good, under names of the other version, and the other way round."""
+    """Valid params with method names of the other version."""
     for name in ("ListTasks", "GetTask", "SendMessage"):
-        body = Tongue("1.0").rpc(name, {"id": "FINISHED"})
+        body = Dialect("1.0").rpc(name, {"id": "FINISHED"})
         yield V03.case(f"{name} in 0.3", body, -32009, "A2A-Version: 1.0")
     for name in ("tasks/list", "task/get", "tasks/send", "message/send ", "Message/Send"):
         yield V03.case(f"method {name!r}", V03.rpc(name, {"id": "FINISHED"}), -32601)

@@ -1,4 +1,4 @@
-"""Bad input in protocol 1.0: members that are missing, of a wrong type or out of range; tasks that are not to be had."""
+"""Invalid input in protocol 1.0: missing members, wrong types, values out of range, and inaccessible tasks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-from tests.hostile import ARRAYS, OBJECTS, WORDS, Case, Tongue, from_the_protocol, in_any_version
+from tests.hostile import ARRAYS, OBJECTS, WORDS, Case, Dialect, from_the_protocol, in_any_version
 from tests.wsgi import message
 
-V10 = Tongue("1.0")
+V10 = Dialect("1.0")
 
 
 def without(member: str) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def configured(**members: Any) -> dict[str, Any]:
 
 
 def bad_sends() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The member that is named, and the params."""
+    """The member in the error, and the params."""
     yield "message", {}
     yield "message", {"message": None}
     yield "message", {"Message": message()["message"]}
@@ -85,7 +85,7 @@ def bad_sends() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def bad_others() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The method, the member that is named, and the params."""
+    """The method, the member in the error, and the params."""
     for method in ("GetTask", "CancelTask", "SubscribeToTask"):
         yield method, "id", {}
         for value in ("", None, *WORDS):

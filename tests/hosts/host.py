@@ -1,4 +1,4 @@
-"""A host that is being served, as its clients see it."""
+"""A served host framework, called by its clients."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from a2a_sync import Client, TaskNotCancelableError, TaskState
+from a2a_sync import Client, TaskState
+from a2a_sync.errors import TaskNotCancelableError
 from tests.hosts.sites import THREADS
 from tests.live import LiveServer
 from tests.wsgi import CARD, JSON_HEADERS, message, rpc
 
-#: Waited for between two attempts; never set.
+#: An event that is never set, for pauses between two attempts.
 PAUSE = threading.Event()
 
 
 @dataclass
 class Host:
-    """A host that is being served, and where its agent is."""
+    """A running host and the path of its agent."""
 
     name: str
     server: LiveServer
@@ -35,7 +36,7 @@ class Host:
         return self.server.url + self.prefix
 
     def session(self) -> requests.Session:
-        """Tries again where a host has no thread yet: those that a test has used come back within a second."""
+        """Retries while the host has no free thread; threads that a test has used are free within a second."""
         retries = Retry(
             10, status_forcelist=[503], allowed_methods=None, backoff_factor=0.05, respect_retry_after_header=False
         )
@@ -48,7 +49,7 @@ class Host:
             return session.post(self.url + "/", data=data, headers={**JSON_HEADERS, **headers}, timeout=20)
 
     def send(self, method: str, command: str) -> socket.socket:
-        """A connection of its own that has sent one call."""
+        """A new connection on which one call has been sent."""
         body = rpc(method, message(command))
         head = f"POST {self.prefix}/ HTTP/1.1\r\nHost: 127.0.0.1\r\nX-User: ada\r\nContent-Length: {len(body)}\r\n"
         fields = "".join(f"{name}: {value}\r\n" for name, value in JSON_HEADERS.items())
@@ -57,7 +58,7 @@ class Host:
         return connection
 
     def stream(self, command: str) -> socket.socket:
-        """A connection whose stream has begun; it waits for a thread where the host does not."""
+        """A connection with an open stream; retries until the host has a free thread."""
         for _ in range(100):
             connection = self.send("SendStreamingMessage", command)
             begin = connection.recv(16)
@@ -70,7 +71,7 @@ class Host:
 
     @contextmanager
     def streams(self, command: str) -> Iterator[None]:
-        """As many as the host has threads; the clients leave at the end of the block."""
+        """As many connections as the host has threads; all disconnect at the end of the block."""
         with ExitStack() as stack:
             for _ in range(THREADS):
                 stack.enter_context(self.stream(command))
@@ -78,19 +79,19 @@ class Host:
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """A client as the user ``ada``."""
+        """A client with the user ``ada``."""
         with self.session() as http, Client(self.url, headers={"X-User": "ada"}, timeout=20, session=http) as client:
             yield client
 
     def cancel_everything(self) -> None:
-        """For the end: a server that stops would give its runs the time they ask for."""
+        """Cancel all tasks, so that the server does not wait for their runs when it stops."""
         with self.client() as client:
             for task in client.list_tasks(status=TaskState.WORKING, page_size=100).tasks:
                 with suppress(TaskNotCancelableError):
                     client.cancel_task(task.id)
 
     def answers(self, seconds: float) -> bool:
-        """It finds a thread for one more request."""
+        """Whether one more request gets a thread within `seconds`."""
         try:
             return requests.get(self.url + CARD, timeout=seconds).status_code == 200
         except requests.Timeout:

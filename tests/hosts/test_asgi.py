@@ -151,7 +151,7 @@ def test_a_body_without_a_length_is_received_to_its_limit(make: Callable[..., AS
     assert server.received < 40
 
 
-def test_a_client_that_leaves_within_its_body_is_answered_by_nobody(make: Callable[..., ASGIApp]) -> None:
+def test_a_client_that_leaves_within_its_body_gets_no_answer(make: Callable[..., ASGIApp]) -> None:
     async def main() -> Server:
         server = Server(make(), [b'{"jsonrpc"', b""])
         pieces = server.receive
@@ -166,7 +166,7 @@ def test_a_client_that_leaves_within_its_body_is_answered_by_nobody(make: Callab
     assert server.sent == []
 
 
-def test_a_client_that_stalls_within_its_body_is_told_in_time(make: Callable[..., ASGIApp]) -> None:
+def test_a_client_that_stalls_within_its_body_is_answered_in_time(make: Callable[..., ASGIApp]) -> None:
     async def main() -> Server:
         server = Server(make(body_idle_timeout=0.05), [b'{"jsonrpc"', b""])
         pieces = server.receive
@@ -261,17 +261,17 @@ def test_a_client_that_leaves_frees_its_thread(pieces: list[bytes], make: Callab
         first = Server(app, pieces)
         running = asyncio.create_task(first.run())
         await asyncio.sleep(0)
-        refused = await Server(app, sending("who")).run()
+        refused = await Server(app, sending("user")).run()
         assert refused.status == 503
         first.left.set()
         await running
-        return await Server(app, sending("who")).run()
+        return await Server(app, sending("user")).run()
 
-    assert run(main()).text == "nobody"
+    assert run(main()).text == "anonymous"
 
 
 @pytest.mark.parametrize("command", ["wait", "count 3"])
-def test_a_stream_gives_its_place_back_whoever_ended_it(command: str, make: Callable[..., ASGIApp]) -> None:
+def test_a_stream_gives_its_place_back_whichever_side_ended_it(command: str, make: Callable[..., ASGIApp]) -> None:
     app = make(max_open_streams=1)
 
     async def main() -> list[int]:
@@ -292,7 +292,7 @@ def test_a_request_leaves_nothing_on_the_loop(make: Callable[..., ASGIApp]) -> N
     app = make()
 
     async def main() -> int:
-        await Server(app, sending("who")).run()
+        await Server(app, sending("user")).run()
         # One turn for what was cancelled.
         await asyncio.sleep(0)
         return len(asyncio.all_tasks())
@@ -309,11 +309,11 @@ def test_a_server_that_gives_a_request_up_frees_its_thread(make: Callable[..., A
         await first.begun.wait()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        while (second := await Server(app, sending("who")).run()).status == 503:
+        while (second := await Server(app, sending("user")).run()).status == 503:
             await asyncio.sleep(0.01)
         return second
 
-    assert run(main()).text == "nobody"
+    assert run(main()).text == "anonymous"
 
 
 async def never(message: Message) -> None:
@@ -334,11 +334,11 @@ def test_a_client_that_does_not_read_loses_its_stream(
         first = Server(app, streaming("wait"))
         first.refuse = refuse
         await first.run()
-        return first, await Server(app, sending("who")).run()
+        return first, await Server(app, sending("user")).run()
 
     first, second = run(main())
     assert first.sent == []
-    assert second.text == "nobody"
+    assert second.text == "anonymous"
 
 
 def test_a_client_that_leaves_while_it_is_being_sent_to_is_not_waited_for(make: Callable[..., ASGIApp]) -> None:
@@ -351,9 +351,9 @@ def test_a_client_that_leaves_while_it_is_being_sent_to_is_not_waited_for(make: 
         await first.begun.wait()
         first.left.set()
         await running
-        return await Server(app, sending("who")).run()
+        return await Server(app, sending("user")).run()
 
-    assert run(main()).text == "nobody"
+    assert run(main()).text == "anonymous"
 
 
 def test_requests_beyond_the_threads_are_refused_with_a_hint(make: Callable[..., ASGIApp]) -> None:
@@ -364,7 +364,7 @@ def test_requests_beyond_the_threads_are_refused_with_a_hint(make: Callable[...,
         running = [asyncio.create_task(server.run()) for server in held]
         for server in held:
             await server.begun.wait()
-        refused = await Server(app, sending("who")).run()
+        refused = await Server(app, sending("user")).run()
         for server in held:
             server.left.set()
         await asyncio.gather(*running)
@@ -376,7 +376,7 @@ def test_requests_beyond_the_threads_are_refused_with_a_hint(make: Callable[...,
     assert json.loads(refused.body)["error"]["code"] == 503
 
 
-def test_the_app_leaves_threads_free_that_it_was_told_of(make: Callable[..., ASGIApp]) -> None:
+def test_the_app_leaves_threads_free_of_its_setting(make: Callable[..., ASGIApp]) -> None:
     app = make(threads=4, reserve=True)
 
     async def main() -> list[int]:
@@ -396,7 +396,7 @@ def test_the_app_leaves_threads_free_that_it_was_told_of(make: Callable[..., ASG
 # -- the host -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_host_says_who_calls_on_the_thread_of_the_request(make: Callable[..., ASGIApp]) -> None:
+def test_the_host_sets_the_caller_on_the_thread_of_the_request(make: Callable[..., ASGIApp]) -> None:
     loop: list[int] = []
     seen: list[int] = []
 
@@ -407,18 +407,18 @@ def test_the_host_says_who_calls_on_the_thread_of_the_request(make: Callable[...
 
     async def main() -> Server:
         loop.append(threading.get_ident())
-        return await Server(make(principal=user), sending("who"), user="ada").run()
+        return await Server(make(principal=user), sending("user"), user="ada").run()
 
     assert run(main()).text == "ada"
     assert seen != loop
 
 
 def test_variables_of_the_host_reach_the_thread(make: Callable[..., ASGIApp]) -> None:
-    name = contextvars.ContextVar("name", default="nobody")
+    name = contextvars.ContextVar("name", default="anonymous")
 
     async def main() -> Server:
         name.set("grace")
-        return await Server(make(principal=lambda scope: name.get()), sending("who")).run()
+        return await Server(make(principal=lambda scope: name.get()), sending("user")).run()
 
     assert run(main()).text == "grace"
 
@@ -436,15 +436,15 @@ def test_what_a_host_raises_is_the_hosts_and_the_thread_comes_back(make: Callabl
     async def main() -> Server:
         for _ in range(3):
             with pytest.raises(LookupError, match="no such session"):
-                await Server(app, sending("who")).run()
-        return await Server(app, sending("who")).run()
+                await Server(app, sending("user")).run()
+        return await Server(app, sending("user")).run()
 
     assert run(main()).text == "ada"
 
 
 def test_pages_of_other_sites_cannot_use_their_visitors_login(make: Callable[..., ASGIApp]) -> None:
     headers = {"cookie": "session=1", "sec-fetch-site": "cross-site"}
-    server = run(Server(make(principal=lambda scope: "ada"), sending("who"), add=headers).run())
+    server = run(Server(make(principal=lambda scope: "ada"), sending("user"), add=headers).run())
     assert server.status == 403
     assert json.loads(server.body)["error"]["code"] == 403
 
@@ -496,7 +496,7 @@ def test_a_server_that_stops_closes_the_app(make: Callable[..., ASGIApp]) -> Non
 
     async def main() -> Server:
         assert await Lifespan(app).run() == COMPLETE
-        return await Server(app, sending("who")).run()
+        return await Server(app, sending("user")).run()
 
     assert run(main()).status == 429
 
@@ -529,7 +529,7 @@ def test_the_loop_may_be_gone_before_the_thread(make: Callable[..., ASGIApp], ca
     run(main())
 
     async def again() -> Server:
-        return await Server(app, sending("who")).run()
+        return await Server(app, sending("user")).run()
 
     eventually(lambda: run(again()).status == 200)
     assert caplog.records == []
@@ -549,9 +549,11 @@ def dispatched(make: Callable[..., ASGIApp]) -> Dispatcher:
     return Dispatcher(host, {"/agents": make(), "/agents/echo/": make(principal=lambda scope: "echo")})
 
 
-@pytest.mark.parametrize(("path", "user"), [("/agents/echo", "echo"), ("/agents/echo/", "echo"), ("/agents", "nobody")])
+@pytest.mark.parametrize(
+    ("path", "user"), [("/agents/echo", "echo"), ("/agents/echo/", "echo"), ("/agents", "anonymous")]
+)
 def test_the_longest_prefix_that_fits_has_it(path: str, user: str, make: Callable[..., ASGIApp]) -> None:
-    assert run(Server(dispatched(make), sending("who"), path=path).run()).text == user
+    assert run(Server(dispatched(make), sending("user"), path=path).run()).text == user
 
 
 @pytest.mark.parametrize("path", ["/", "/agents2", "/agent", "/x/agents"])
@@ -571,6 +573,6 @@ def test_the_dispatcher_closes_every_agent_when_its_server_stops(make: Callable[
 
     async def main() -> list[int]:
         assert await Lifespan(app).run() == COMPLETE
-        return [(await Server(app, sending("who"), path=path).run()).status for path in ("/agents", "/agents/echo")]
+        return [(await Server(app, sending("user"), path=path).run()).status for path in ("/agents", "/agents/echo")]
 
     assert run(main()) == [429, 429]

@@ -106,8 +106,8 @@ def make_site(a2a: A2AApp) -> Iterator[MakeSite]:
         yield make
 
 
-def who(site: Any, **options: Any) -> str:
-    answer = Peer(site).call("SendMessage", message("who"), path="/agents/echo/", **options)
+def user_id(site: Any, **options: Any) -> str:
+    answer = Peer(site).call("SendMessage", message("user"), path="/agents/echo/", **options)
     text: str = answer.result["task"]["artifacts"][0]["parts"][0]["text"]
     return text
 
@@ -118,7 +118,7 @@ def address(answer: Answer) -> str:
     return url
 
 
-# -- who calls ----------------------------------------------------------------------------------------------------------
+# -- the caller ----------------------------------------------------------------------------------------------------------
 
 
 def login(name: str) -> tuple[Any, str]:
@@ -131,9 +131,9 @@ def login(name: str) -> tuple[Any, str]:
     return user, f"sessionid={browser.cookies['sessionid'].value}"
 
 
-def test_the_agent_sees_the_user_who_is_logged_in(make_site: MakeSite) -> None:
+def test_the_agent_sees_the_logged_in_user(make_site: MakeSite) -> None:
     user, cookie = login("ada")
-    assert who(make_site(), headers={"Cookie": cookie}) == str(user.pk)
+    assert user_id(make_site(), headers={"Cookie": cookie}) == str(user.pk)
 
 
 def test_what_django_knows_of_the_user_comes_with_it(make_site: MakeSite, a2a: A2AApp) -> None:
@@ -141,7 +141,7 @@ def test_what_django_knows_of_the_user_comes_with_it(make_site: MakeSite, a2a: A
     seen: list[Any] = []
     site = make_site()
     a2a.wsgi_app = note_principal(a2a.wsgi_app, seen)  # type: ignore[method-assign]
-    who(site, headers={"Cookie": cookie})
+    user_id(site, headers={"Cookie": cookie})
     assert seen[0].claims == {"username": "ada"}
 
 
@@ -169,21 +169,21 @@ def test_users_do_not_see_each_others_tasks(make_site: MakeSite) -> None:
 
 @pytest.mark.parametrize("middleware", [PROJECT, []])
 def test_an_anonymous_caller_has_no_user(middleware: list[str], make_site: MakeSite) -> None:
-    assert who(make_site(MIDDLEWARE=middleware)) == "nobody"
+    assert user_id(make_site(MIDDLEWARE=middleware)) == "anonymous"
 
 
 def test_a_site_that_requires_login_requires_it_here_too(make_site: MakeSite) -> None:
     required = [*PROJECT, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     site = make_site(MIDDLEWARE=required)
-    refused = Peer(site).call("SendMessage", message("who"), path="/agents/echo/")
+    refused = Peer(site).call("SendMessage", message("user"), path="/agents/echo/")
     assert (refused.status, refused.headers["Location"].partition("?")[0]) == (302, "/login")
     user, cookie = login("ada")
-    assert who(site, headers={"Cookie": cookie}) == str(user.pk)
+    assert user_id(site, headers={"Cookie": cookie}) == str(user.pk)
 
 
-def test_a_project_may_say_itself_who_calls(make_site: MakeSite) -> None:
+def test_a_project_may_set_the_caller_itself(make_site: MakeSite) -> None:
     site = make_site(principal=lambda request: request.headers["X-Api-Key"].partition(":")[0])
-    assert who(site, headers={"X-Api-Key": "ada:secret"}) == "ada"
+    assert user_id(site, headers={"X-Api-Key": "ada:secret"}) == "ada"
 
 
 # -- browsers -----------------------------------------------------------------------------------------------------------
@@ -193,8 +193,8 @@ def test_programs_need_no_csrf_token_and_pages_of_other_sites_cannot_use_a_login
     user, cookie = login("ada")
     site = make_site()
     headers = {"Cookie": cookie, "Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}
-    assert Peer(site).call("SendMessage", message("who"), path="/agents/echo/", headers=headers).status == 403
-    assert who(site, headers={**headers, "Sec-Fetch-Site": "same-origin"}) == str(user.pk)
+    assert Peer(site).call("SendMessage", message("user"), path="/agents/echo/", headers=headers).status == 403
+    assert user_id(site, headers={**headers, "Sec-Fetch-Site": "same-origin"}) == str(user.pk)
 
 
 # -- bodies and answers -------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ READS = f"{__name__}.{ReadsBodies.__name__}"
 
 @pytest.mark.parametrize("middleware", [[], [READS]])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_bodies_arrive_whole_whoever_read_them_before(
+def test_bodies_arrive_whole_whichever_middleware_read_them_before(
     chunked: bool, middleware: list[str], make_site: MakeSite
 ) -> None:
     site = make_site(MIDDLEWARE=[*PROJECT, *middleware])
@@ -297,7 +297,7 @@ def test_the_view_is_in_no_transaction_even_where_requests_are(
 
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     site = make_site(path("other", other), path("agents/echo/", include(urls(a2a, principal=note))))
-    assert who(site) == "nobody"
+    assert user_id(site) == "anonymous"
     assert Peer(site).request("GET", "/other").body == b"other"
     assert within == {"/agents/echo/": False, "/other": True}
 
@@ -379,7 +379,7 @@ def test_a_prefix_can_answer_without_its_slash_and_leave_its_siblings_alone(
     assert peer.request("GET", "/agents/echo2/").status == 404
 
 
-def test_a_path_without_anything_is_told_where_the_card_is(make_site: MakeSite) -> None:
+def test_a_path_without_anything_gets_the_path_of_the_card(make_site: MakeSite) -> None:
     answer = Peer(make_site()).request("GET", "/agents/echo/nothing")
     assert answer.status == 404
     assert CARD in answer.json["error"]["message"]

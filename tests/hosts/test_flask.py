@@ -56,13 +56,13 @@ def calls(site: Any) -> Peer:
     return Peer(site)
 
 
-def who(site: Any, **options: Any) -> str:
-    answer = calls(site).call("SendMessage", message("who"), path="/agents/echo/", **options)
+def user_id(site: Any, **options: Any) -> str:
+    answer = calls(site).call("SendMessage", message("user"), path="/agents/echo/", **options)
     text: str = answer.result["task"]["artifacts"][0]["parts"][0]["text"]
     return text
 
 
-# -- who calls ----------------------------------------------------------------------------------------------------------
+# -- the caller ----------------------------------------------------------------------------------------------------------
 
 
 def login_required() -> Any:
@@ -73,16 +73,16 @@ def login_required() -> Any:
 
 
 def cookie(site: Flask, user: str) -> str:
-    """The cookie of somebody who has logged in."""
+    """The cookie of a user who has logged in."""
     answer = site.test_client().get(f"/login/{user}")
     return answer.headers["Set-Cookie"].partition(";")[0]
 
 
 def test_the_agent_sees_the_user_whose_login_the_blueprint_requires(make_site: MakeSite) -> None:
     site = make_site(hook=login_required, principal=lambda: g.checked and session["user"])
-    refused = calls(site).call("SendMessage", message("who"), path="/agents/echo/")
+    refused = calls(site).call("SendMessage", message("user"), path="/agents/echo/")
     assert (refused.status, refused.headers["Location"]) == (302, "/login")
-    assert who(site, headers={"Cookie": cookie(site, "ada")}) == "ada"
+    assert user_id(site, headers={"Cookie": cookie(site, "ada")}) == "ada"
 
 
 def test_users_do_not_see_each_others_tasks(make_site: MakeSite) -> None:
@@ -95,15 +95,15 @@ def test_users_do_not_see_each_others_tasks(make_site: MakeSite) -> None:
         clients["grace"].cancel_task(task.id)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("nobody", [None, ""])
-def test_an_anonymous_caller_has_no_user(nobody: str | None, make_site: MakeSite) -> None:
-    assert who(make_site(principal=lambda: nobody)) == "nobody"
-    assert who(make_site()) == "nobody"
+@pytest.mark.parametrize("anonymous", [None, ""])
+def test_an_anonymous_caller_has_no_user(anonymous: str | None, make_site: MakeSite) -> None:
+    assert user_id(make_site(principal=lambda: anonymous)) == "anonymous"
+    assert user_id(make_site()) == "anonymous"
 
 
 def test_a_client_cannot_name_itself_in_a_header(make_site: MakeSite) -> None:
     site = make_site()
-    assert who(site, headers={"a2a_sync.principal": "ada", "A2A-Sync-Principal": "ada"}) == "nobody"
+    assert user_id(site, headers={"a2a_sync.principal": "ada", "A2A-Sync-Principal": "ada"}) == "anonymous"
 
 
 # -- browsers -----------------------------------------------------------------------------------------------------------
@@ -113,10 +113,10 @@ def test_pages_of_other_sites_cannot_use_their_visitors_login(make_site: MakeSit
     called = []
     site = make_site(principal=lambda: called.append(1) or "ada")
     headers = {"Cookie": "session=x", "Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}
-    answer = calls(site).call("SendMessage", message("who"), path="/agents/echo/", headers=headers)
+    answer = calls(site).call("SendMessage", message("user"), path="/agents/echo/", headers=headers)
     assert answer.status == 403
     assert not called
-    assert who(site, headers={**headers, "Sec-Fetch-Site": "same-origin"}) == "ada"
+    assert user_id(site, headers={**headers, "Sec-Fetch-Site": "same-origin"}) == "ada"
 
 
 def test_the_refusal_is_the_hosts_own_page(make_site: MakeSite) -> None:
@@ -132,9 +132,9 @@ def test_a_site_with_csrf_tokens_exempts_the_blueprint(a2a: A2AApp) -> None:
     protect = CSRFProtect(site)
     agents = blueprint(a2a)
     site.register_blueprint(agents, url_prefix="/agents/echo")
-    assert calls(site).call("SendMessage", message("who"), path="/agents/echo/").status == 400
+    assert calls(site).call("SendMessage", message("user"), path="/agents/echo/").status == 400
     protect.exempt(agents)
-    assert who(site) == "nobody"
+    assert user_id(site) == "anonymous"
 
 
 # -- paths --------------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_prefixes_add_up(make_site: MakeSite) -> None:
 def test_a_prefix_may_have_parts_that_vary(make_site: MakeSite) -> None:
     site = make_site("/<team>/echo", principal=lambda: (request.view_args or {})["team"])
     assert address(calls(site).request("GET", "/red/echo" + CARD)) == "http://agent.test/red/echo/"
-    answer = calls(site).call("SendMessage", message("who"), path="/red/echo/")
+    answer = calls(site).call("SendMessage", message("user"), path="/red/echo/")
     assert answer.result["task"]["artifacts"][0]["parts"] == [{"text": "red"}]
 
 
@@ -199,7 +199,7 @@ def test_other_methods_are_answered_by_the_agent_and_not_by_flask(
     assert (answer.status, answer.headers["Allow"]) == (status, "POST, OPTIONS")
 
 
-def test_a_path_without_anything_is_told_where_the_card_is(make_site: MakeSite) -> None:
+def test_a_path_without_anything_gets_the_path_of_the_card(make_site: MakeSite) -> None:
     answer = calls(make_site()).request("GET", "/agents/echo/nothing")
     assert answer.status == 404
     assert CARD in answer.json["error"]["message"]
@@ -222,7 +222,7 @@ def test_hooks_of_the_host_see_the_answer(make_site: MakeSite) -> None:
 def test_a_hook_may_read_the_body_before(make_site: MakeSite) -> None:
     seen = []
     site = make_site(hook=lambda: seen.append(request.get_json()["method"]))
-    assert who(site) == "nobody"
+    assert user_id(site) == "anonymous"
     assert seen == ["SendMessage"]
 
 
@@ -256,13 +256,13 @@ def test_a_stream_is_passed_on_as_it_comes_and_ends_with_its_client(a2a: A2AApp,
 
 
 def test_a_host_of_several_agents_lives_in_the_blueprint_with_its_logins() -> None:
-    agent = Agent("who")
+    agent = Agent("user")
     agent.message(lambda message, context: context.user.id)
     site = Flask("site")
-    with AgentHost({"echo": HostedAgent(), "who": agent}) as host:
+    with AgentHost({"echo": HostedAgent(), "user": agent}) as host:
         site.register_blueprint(blueprint(host, principal=lambda: "ada"), url_prefix="/agents")
-        with Client("http://agent.test/agents/who", session=wsgi_session(site)) as client:
+        with Client("http://agent.test/agents/user", session=wsgi_session(site)) as client:
             assert client.send("hi").text == "ada"
-            assert client.card().supported_interfaces[0].url == "http://agent.test/agents/who/"
+            assert client.card().supported_interfaces[0].url == "http://agent.test/agents/user/"
         listed = wsgi_session(site).get("http://agent.test/agents/.well-known/agents", timeout=10).json()["agents"]
-    assert [entry["url"] for entry in listed] == [f"http://agent.test/agents/{name}/" for name in ("echo", "who")]
+    assert [entry["url"] for entry in listed] == [f"http://agent.test/agents/{name}/" for name in ("echo", "user")]

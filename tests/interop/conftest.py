@@ -1,4 +1,4 @@
-"""What these tests see is told to the page about other implementations."""
+"""Records the results of these tests for docs/interop.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An agent on fasta2a, for our client: ``python -m tests.interop.fasta_agent PORT``.
 
-It does what the first word of the message says, as far as fasta2a can.
+The first word of the message selects a command, as far as fasta2a supports it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fasta2a.schema import Artifact, Message, Part, Skill, TaskIdParams, TaskSen
 from fasta2a.storage import InMemoryStorage
 
 
-class Obedient(Worker[list[Message]]):
+class CommandAgent(Worker[list[Message]]):
     """Echoes, counts, asks, waits, or fails."""
 
     runs: TaskGroup
     scopes: dict[str, anyio.CancelScope]
 
     async def _loop(self) -> None:
-        # As shipped, a worker does one thing after the other: a cancel would wait for the run it is to end.
+        # The shipped worker runs operations one at a time, so that a cancel would wait for the run that it cancels.
         self.scopes = {}
         async with anyio.create_task_group() as self.runs:
             async for operation in self.broker.receive_task_operations():
@@ -35,8 +35,8 @@ class Obedient(Worker[list[Message]]):
 
     async def run_task(self, params: TaskSendParams) -> None:
         task_id, context_id, message = params["id"], params["context_id"], params["message"]
-        said = " ".join(part.get("text", "") for part in message["parts"])
-        command, _, argument = said.partition(" ")
+        text = " ".join(part.get("text", "") for part in message["parts"])
+        command, _, argument = text.partition(" ")
         await self.storage.update_task(task_id, state="working")
         await self.publish_status(task_id, context_id, "working")
         artifacts: list[Artifact] = []
@@ -61,7 +61,7 @@ class Obedient(Worker[list[Message]]):
             case "parts":
                 artifacts = [Artifact(artifact_id="copy", parts=[*message["parts"], Part(data={"seen": True})])]
             case _:
-                artifacts = [Artifact(artifact_id="echo", parts=[Part(text=said)])]
+                artifacts = [Artifact(artifact_id="echo", parts=[Part(text=text)])]
         if command != "count":
             for artifact in artifacts:
                 await self.publish_artifact(task_id, context_id, artifact)
@@ -83,7 +83,7 @@ class Obedient(Worker[list[Message]]):
 def make_app(url: str) -> FastA2A:
     storage: InMemoryStorage[list[Message]] = InMemoryStorage()
     broker = InMemoryBroker()
-    worker = Obedient(broker=broker, storage=storage)
+    worker = CommandAgent(broker=broker, storage=storage)
 
     @asynccontextmanager
     async def lifespan(app: FastA2A) -> AsyncIterator[None]:
@@ -93,7 +93,7 @@ def make_app(url: str) -> FastA2A:
     skill = Skill(
         id="obey",
         name="Obey",
-        description="Does as told",
+        description="Runs the command in the message",
         tags=["test"],
         input_modes=["text/plain"],
         output_modes=["text/plain"],

@@ -1,6 +1,6 @@
-"""An agent built on the official SDK, for our client: ``python -m tests.interop.sdk_agent PORT``.
+"""An agent on the official SDK: ``python -m tests.interop.sdk_agent PORT``.
 
-It speaks both protocol versions in both bindings at one URL, and does what the first word of the message says.
+It serves both protocol versions over both bindings at one URL. The first word of the message selects a command.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from google.protobuf.struct_pb2 import Value
 from starlette.applications import Starlette
 
 
-class Obedient(AgentExecutor):
+class CommandAgent(AgentExecutor):
     """Echoes, counts, asks, waits, answers with a message, sends parts back, or fails."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
@@ -88,7 +88,7 @@ def make_app(url: str) -> Starlette:
         capabilities=AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=True),
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
-        skills=[AgentSkill(id="obey", name="Obey", description="Does as told", tags=["test"])],
+        skills=[AgentSkill(id="obey", name="Obey", description="Runs the command in the message", tags=["test"])],
         supported_interfaces=[
             AgentInterface(protocol_binding=binding, protocol_version=version, url=url)
             for version in ("1.0", "0.3")
@@ -97,10 +97,10 @@ def make_app(url: str) -> Starlette:
     )
     extended = AgentCard()
     extended.CopyFrom(card)
-    extended.description = "For callers that are known"
+    extended.description = "For authenticated callers"
     webhooks = InMemoryPushNotificationConfigStore()
     handler = DefaultRequestHandler(
-        agent_executor=Obedient(),
+        agent_executor=CommandAgent(),
         task_store=InMemoryTaskStore(),
         agent_card=card,
         push_config_store=webhooks,

@@ -1,4 +1,4 @@
-"""Signatures of cards, ours and those of the official SDK: what one of us signs, the other one verifies."""
+"""Card signatures: the official SDK verifies those of this library, and the reverse."""
 
 from __future__ import annotations
 
@@ -64,32 +64,32 @@ def example(name: str) -> dict[str, Any]:
 
 
 def as_official(document: dict[str, Any]) -> Any:
-    """The card as the SDK's client reads it."""
+    """The card as the SDK's client parses it."""
     return parse_agent_card(copy.deepcopy(document))
 
 
-def signed_by_them(document: dict[str, Any], algorithm: str = "ES256") -> dict[str, Any]:
-    """The JSON that the SDK's server sends of a card that the SDK has signed."""
+def signed_by_sdk(document: dict[str, Any], algorithm: str = "ES256") -> dict[str, Any]:
+    """The JSON of a card that the SDK has signed, as its server sends it."""
     card = json_format.ParseDict(document, OfficialCard(), ignore_unknown_fields=True)
     served: dict[str, Any] = agent_card_to_dict(official_signer(algorithm)(card))
     return json.loads(json.dumps(served))
 
 
-def served_by_us(path: str = "", version: str = "", **options: Any) -> dict[str, Any]:
-    """The JSON of a card that an app of ours has signed."""
+def served_by_app(path: str = "", version: str = "", **options: Any) -> dict[str, Any]:
+    """The JSON of a card that an `A2AApp` has signed."""
     headers = {"A2A-Version": version} if version else {}
     with A2AApp(options.pop("agent", Agent("agent")), url=URL, card_signer=SIGNER, **options) as app:
         document: dict[str, Any] = Peer(app).request("GET", path or CARD, headers=headers).json
     return document
 
 
-# -- they sign, we verify -----------------------------------------------------------------------------------------------
+# -- signed by the SDK --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_what_they_sign_we_verify(name: str, algorithm: str) -> None:
-    document = signed_by_them(example(name), algorithm)
+def test_signatures_of_the_sdk_are_verified(name: str, algorithm: str) -> None:
+    document = signed_by_sdk(example(name), algorithm)
     verifier = CardVerifier({"k": KEYS[algorithm].public_key()})
 
     assert verifier.verify(document).header["alg"] == algorithm
@@ -99,15 +99,15 @@ def test_what_they_sign_we_verify(name: str, algorithm: str) -> None:
 
 @QUICK
 @given(CARDS)
-def test_whatever_card_they_sign_we_verify(card: AgentCard) -> None:
+def test_signatures_of_the_sdk_are_verified_for_any_card(card: AgentCard) -> None:
     document = by_version("1.0").dump(card)
     document.pop("signatures", None)
 
-    assert CardVerifier({"k": KEYS["ES256"].public_key()}).verify(signed_by_them(document))
+    assert CardVerifier({"k": KEYS["ES256"].public_key()}).verify(signed_by_sdk(document))
 
 
-def test_a_client_of_ours_trusts_a_card_that_they_have_signed_and_serve() -> None:
-    document = signed_by_them(example("v1-agent-card-full.json"))
+def test_the_client_accepts_a_card_signed_by_the_sdk() -> None:
+    document = signed_by_sdk(example("v1-agent-card-full.json"))
     with peer({CARD: lambda asked, line: line.answer(document)}) as server:
         with Client(server.url, card_verifier=SIGNER.public_jwk) as client:
             assert client.card().name == document["name"]
@@ -116,12 +116,12 @@ def test_a_client_of_ours_trusts_a_card_that_they_have_signed_and_serve() -> Non
             client.card()
 
 
-# -- we sign, they verify -----------------------------------------------------------------------------------------------
+# -- signed by this library ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_what_we_sign_they_verify(name: str, algorithm: str) -> None:
+def test_the_sdk_verifies_signatures(name: str, algorithm: str) -> None:
     card = by_version("1.0").load(AgentCard, example(name))
     signer = CardSigner(KEYS[algorithm], kid="k")
     document = {
@@ -136,7 +136,7 @@ def test_what_we_sign_they_verify(name: str, algorithm: str) -> None:
 
 @QUICK
 @given(CARDS)
-def test_whatever_card_we_sign_they_verify(card: AgentCard) -> None:
+def test_the_sdk_verifies_signatures_of_any_card(card: AgentCard) -> None:
     document = by_version("1.0").dump(card)
     document["signatures"] = [by_version("1.0").dump(one) for one in SIGNER.sign(document)]
 
@@ -145,15 +145,15 @@ def test_whatever_card_we_sign_they_verify(card: AgentCard) -> None:
 
 @pytest.mark.parametrize("version", ["", "1.0"])
 @pytest.mark.parametrize("card", [None, SECURED], ids=["plain", "secured"])
-def test_a_card_that_we_serve_is_verified_by_their_client(card: AgentCard | None, version: str) -> None:
-    document = served_by_us(version=version, card=card)
+def test_the_sdk_verifies_a_served_card(card: AgentCard | None, version: str) -> None:
+    document = served_by_app(version=version, card=card)
 
     official_verifier()(as_official(document))
     with pytest.raises(InvalidSignaturesError):
         official_verifier()(as_official({**document, "name": "Mallory"}))
 
 
-def test_an_extended_card_that_we_serve_is_verified_by_them() -> None:
+def test_the_sdk_verifies_a_served_extended_card() -> None:
     with A2AApp(Agent("agent"), url=URL, card_signer=SIGNER, extended_card=MORE) as app:
         document = Peer(app).post(rpc("GetExtendedAgentCard")).result
 
@@ -161,7 +161,7 @@ def test_an_extended_card_that_we_serve_is_verified_by_them() -> None:
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-def test_their_client_verifies_both_cards_as_it_reads_them(binding: str) -> None:
+def test_the_sdk_client_verifies_both_cards(binding: str) -> None:
     verified: list[str] = []
 
     def verify(card: Any) -> None:
@@ -182,7 +182,7 @@ def test_their_client_verifies_both_cards_as_it_reads_them(binding: str) -> None
     assert verified == ["Does things", "Does more"]
 
 
-def test_of_two_keys_of_ours_they_may_know_either() -> None:
+def test_either_of_two_signatures_can_be_verified() -> None:
     other = CardSigner(KEYS["EdDSA"], kid="other")
     with A2AApp(Agent("agent"), url=URL, card_signer=[other, SIGNER]) as app:
         document = Peer(app).request("GET", CARD).json

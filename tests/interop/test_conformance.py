@@ -1,4 +1,4 @@
-"""The conformance suite against a server built on the official SDK: its known departures show, and nothing else does."""
+"""The conformance suite against a server on the official SDK finds the known departures and no others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def official() -> Iterator[Official]:
 
 
 def outcome(line: Line, system: Official) -> str:
-    """``met``, ``not asked`` where the SDK offers nothing to ask, else how it shows that it is not met."""
+    """``met``, ``not asked`` if the SDK does not offer what the line is about, or the failure."""
     found = "met"
     for way in line.ways:
         try:
@@ -44,11 +44,11 @@ def outcome(line: Line, system: Official) -> str:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_its_departures_show_and_nothing_else(line: Line, official: Official) -> None:
+def test_only_known_departures_are_found(line: Line, official: Official) -> None:
     found = outcome(line, official)
 
     if line.number in DEPARTURES:
-        # Whatever a later release meets is welcome.
+        # A departure may be fixed in a later release.
         may_be_met = line.number in SOMETIMES or not version("a2a-sdk").startswith(RELEASE)
         assert found != "not asked"
         assert found != "met" or may_be_met, "the list of departures is out of date"

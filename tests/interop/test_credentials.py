@@ -1,14 +1,15 @@
-"""The official client, with its own interceptor for credentials, against an app that asks for them as its card says."""
+"""The official client, with its credentials interceptor, against an app whose card requires authentication."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from tests.live import gunicorn
+from tests.peers.async_client import run
 
 pytest.importorskip("a2a", reason="the official SDK is not installed (make interop installs it)")
 
@@ -34,22 +35,19 @@ SESSION = ClientCallContext(state={"sessionId": "s"})
 
 @pytest.fixture(scope="module", params=SECRETS)
 def guarded(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, str]]:
-    """The URL of the agent, the name of the scheme in its card, and a secret that it knows."""
+    """The URL of the agent, the scheme's name in the card, and a valid secret."""
     with gunicorn("tests.agents.guarded:app", environment={"GUARDED_BY": request.param}) as server:
         yield (server.url, *SECRETS[request.param])
 
 
-def talk(url: str, binding: str, scheme: str, secret: str, conversation: Callable[[Any], Awaitable[None]]) -> None:
-    async def main() -> None:
-        store = InMemoryContextCredentialStore()
-        await store.set_credentials("s", scheme, secret)
-        async with httpx.AsyncClient(timeout=30) as http:
-            card = await A2ACardResolver(http, url).get_agent_card(http_kwargs={"headers": {"A2A-Version": "1.0"}})
-            config = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])
-            client = ClientFactory(config).create(card, interceptors=[AuthInterceptor(store)])
-            await asyncio.wait_for(conversation(client), 40)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def sdk_client(url: str, binding: str, scheme: str, secret: str) -> AsyncIterator[Any]:
+    store = InMemoryContextCredentialStore()
+    await store.set_credentials("s", scheme, secret)
+    async with httpx.AsyncClient(timeout=30) as http:
+        card = await A2ACardResolver(http, url).get_agent_card(http_kwargs={"headers": {"A2A-Version": "1.0"}})
+        config = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])
+        yield ClientFactory(config).create(card, interceptors=[AuthInterceptor(store)])
 
 
 def hello() -> Any:
@@ -60,7 +58,7 @@ BINDINGS = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 
 
 @BINDINGS
-def test_the_official_client_finds_in_the_card_how_to_authenticate(guarded: tuple[str, str, str], binding: str) -> None:
+def test_the_sdk_client_authenticates_as_the_card_describes(guarded: tuple[str, str, str], binding: str) -> None:
     async def conversation(client: Any) -> None:
         received = [event async for event in client.send_message(hello(), context=SESSION)]
         task_id = received[0].task.id
@@ -70,16 +68,16 @@ def test_the_official_client_finds_in_the_card_how_to_authenticate(guarded: tupl
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest(), context=SESSION)
         assert card.name == "guarded, for callers"
 
-    talk(guarded[0], binding, *guarded[1:], conversation)
+    run(sdk_client(guarded[0], binding, *guarded[1:]), conversation)
 
 
 @BINDINGS
 @pytest.mark.parametrize("context", [None, SESSION], ids=["none", "wrong"])
-def test_without_the_right_secret_it_is_refused(guarded: tuple[str, str, str], binding: str, context: Any) -> None:
+def test_wrong_credentials_are_refused(guarded: tuple[str, str, str], binding: str, context: Any) -> None:
     async def conversation(client: Any) -> None:
         with pytest.raises(A2AClientError) as refused:
             async for _ in client.send_message(hello(), context=context):
                 pass
         assert "401" in str(refused.value) or "not accepted" in str(refused.value) or "required" in str(refused.value)
 
-    talk(guarded[0], binding, guarded[1], "wr0ng", conversation)
+    run(sdk_client(guarded[0], binding, guarded[1], "wr0ng"), conversation)

@@ -1,28 +1,17 @@
-"""Push notifications between our library and the official SDK: its server posts to our receiver, and we post in its types."""
+"""Push notifications: the official SDK's server posts to `WebhookReceiver`, and the SDK's types parse those of this library."""
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from werkzeug.serving import WSGIRequestHandler, make_server
 
-from a2a_sync import (
-    A2AApp,
-    Agent,
-    AuthenticationInfo,
-    Client,
-    PushNotification,
-    Task,
-    TaskPushNotificationConfig,
-    TaskState,
-    WebhookReceiver,
-)
-from tests.engine import PATIENCE
-from tests.live import free_port, live_server
+from a2a_sync import A2AApp, Agent, Client, Task, TaskPushNotificationConfig, WebhookReceiver
+from a2a_sync.testing.servers import socket_server
+from a2a_sync.types import AuthenticationInfo
+from tests.peers.notifications import notifications_of_a_task
+from tests.peers.record import HTTP_JSON_03, HTTP_JSON_10, JSONRPC_03, JSONRPC_10, Transport
+from tests.peers.servers import python_agent
 from tests.push.receiver import LOOPBACK, Receiver, receiving
 
 pytest.importorskip("a2a", reason="the official SDK is not installed (make interop installs it)")
@@ -37,48 +26,17 @@ BEARER = AuthenticationInfo(scheme="Bearer", credentials="s3cret")
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    port = free_port()
-    command = [sys.executable, "-m", "tests.interop.sdk_agent", str(port)]
-    with live_server(command, f"http://127.0.0.1:{port}", wait=40) as server:
-        yield server.url
+    with python_agent("tests.interop.sdk_agent") as url:
+        yield url
 
 
-class _Quiet(WSGIRequestHandler):
-    def log(self, type: str, message: str, *args: Any) -> None: ...
-
-
-@pytest.fixture
-def webhook() -> Iterator[tuple[WebhookReceiver, str]]:
-    """A receiver that wants token and credentials, and its URL."""
+@pytest.mark.parametrize("transport", [JSONRPC_10, HTTP_JSON_10, JSONRPC_03, HTTP_JSON_03], ids=str)
+def test_the_receiver_accepts_notifications_of_the_sdk(url: str, transport: Transport) -> None:
     receiver = WebhookReceiver(token="t0ken", authentication=BEARER)
-    server = make_server("127.0.0.1", 0, receiver, threaded=True, request_handler=_Quiet)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield receiver, f"http://127.0.0.1:{server.port}/hook"
-    server.shutdown()
-    thread.join(PATIENCE)
-    server.server_close()
-
-
-@pytest.mark.parametrize(
-    ("version", "binding"), [("1.0", "JSONRPC"), ("1.0", "HTTP+JSON"), ("0.3", "JSONRPC"), ("0.3", "HTTP+JSON")]
-)
-def test_what_its_server_posts_is_taken_by_our_receiver(
-    url: str, webhook: tuple[WebhookReceiver, str], version: str, binding: str
-) -> None:
-    receiver, hook = webhook
-    config = TaskPushNotificationConfig(url=hook, token="t0ken", authentication=BEARER)
-    with Client(url, protocol_version=version, protocol_binding=binding, timeout=30) as client:
-        task = client.send("count 3", push_config=config)
-    assert isinstance(task, Task)
-    told: list[PushNotification] = []
-    for notification in receiver.notifications(timeout=PATIENCE):
-        told.append(notification)
-        status = getattr(notification.event, "status", None)
-        if status is not None and status.state is TaskState.COMPLETED:
-            break
-    assert {notification.task_id for notification in told} == {task.id}
-    assert len(told) >= 5
+    with socket_server(receiver) as hook:
+        config = TaskPushNotificationConfig(url=f"{hook}/hook", token="t0ken", authentication=BEARER)
+        accepted = notifications_of_a_task(url, transport, receiver, config)
+    assert len(accepted) >= 5
 
 
 @pytest.fixture
@@ -87,7 +45,7 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
-def test_what_we_post_its_types_read_to_the_last_member(receiver: Receiver) -> None:
+def test_the_types_of_the_sdk_parse_every_member_of_a_notification(receiver: Receiver) -> None:
     agent = Agent("ours", description="Counts")
     agent.message(lambda message, context: (f"{n} " for n in range(3)))
     with A2AApp(agent, push=LOOPBACK) as app, Client(app) as client:

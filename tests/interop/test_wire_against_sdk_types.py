@@ -1,4 +1,4 @@
-"""What the codec writes is read by the protocol's official types, strictly, and what they print is read by the codec."""
+"""The official types parse the codec's output strictly, and the codec parses theirs."""
 
 import json
 
@@ -29,7 +29,7 @@ def official(cls):
 
 
 def doubles(value):
-    """Struct holds every number as a double."""
+    """Convert numbers to floats, as Struct stores them."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -42,27 +42,27 @@ def doubles(value):
 
 
 def through_the_official_type(value, message):
-    """`value` parsed strictly; then as the official type prints it, under JSON names and under the proto's own."""
+    """Parse `value` strictly and print it again, once with JSON names and once with the proto's field names."""
     json_format.Parse(json.dumps(doubles(value)), message, ignore_unknown_fields=False)
     return [json_format.MessageToDict(message, preserving_proto_field_name=own_names) for own_names in (False, True)]
 
 
 @pytest.mark.parametrize("cls", EVERY_TYPE, ids=lambda cls: getattr(cls, "__name__", str(cls)))
-def test_every_type_goes_through_the_official_one(cls):
+def test_every_type_round_trips_through_the_official_type(cls):
     @QUICK
     @given(EVERY_TYPE[cls])
-    def goes_through(obj):
+    def round_trips(obj):
         written = V10.dump(obj)
         for printed in through_the_official_type(written, official(cls)()):
             again = V10.load(cls, printed, strict=False)
             assert doubles(V10.dump(again)) == doubles(written)
 
-    goes_through()
+    round_trips()
 
 
 @QUICK
 @given(EVENTS)
-def test_every_event_goes_through_the_official_stream_response(event):
+def test_every_event_round_trips_through_the_official_stream_response(event):
     written = json.loads(V10.encode_item(StreamItem(event, 1)))
     message = pb.StreamResponse()
     for printed in through_the_official_type(written, message):
@@ -71,7 +71,7 @@ def test_every_event_goes_through_the_official_stream_response(event):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda operation: operation.name)
-def test_every_request_is_complete_for_the_official_validator(operation):
+def test_the_official_validator_accepts_every_request(operation):
     @QUICK
     @given(REQUESTS[operation.request])
     def is_complete(request):
@@ -84,7 +84,7 @@ def test_every_request_is_complete_for_the_official_validator(operation):
 
 
 @pytest.mark.parametrize("name", ["SendMessage", "GetTask", "ListTasks"])
-def test_results_are_taken_by_the_official_types(name):
+def test_results_round_trip_through_the_official_types(name):
     operation = OPERATIONS[name]
     message_type = (
         pb.SendMessageResponse if operation.response == t.SendMessageResponse else official(operation.response)
@@ -100,18 +100,18 @@ def test_results_are_taken_by_the_official_types(name):
     is_taken()
 
 
-#: Members that are our own: written where there is something wrong, and ignored by readers (spec 5.7).
-BESIDES = {t.TaskPushNotificationConfig: {"metadata"}}
+#: Members that only this library has: error details, which other implementations ignore (spec 5.7).
+EXTRA_MEMBERS = {t.TaskPushNotificationConfig: {"metadata"}}
 
 
-def test_our_members_and_the_official_ones_have_the_same_names():
+def test_members_have_the_official_names():
     for cls in EVERY_TYPE:
         if isinstance(cls, type):
-            ours = {member.name for member in KINDS[cls].members} - BESIDES.get(cls, set())
+            ours = {member.name for member in KINDS[cls].members} - EXTRA_MEMBERS.get(cls, set())
             assert ours == {field.json_name for field in official(cls).DESCRIPTOR.fields}, cls
 
 
-def test_the_same_members_are_required():
+def test_required_members_are_the_official_ones():
     behavior = pytest.importorskip("google.api.field_behavior_pb2")
     for cls in EVERY_TYPE:
         if isinstance(cls, type):

@@ -1,4 +1,4 @@
-"""These tests need the official SDK of protocol 0.3, which cannot be installed beside the newest: see `make interop`."""
+"""These tests need the official SDK of protocol 0.3, which conflicts with the newest one: see `make interop`."""
 
 from __future__ import annotations
 

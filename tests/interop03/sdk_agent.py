@@ -1,7 +1,7 @@
-"""An agent built on the official SDK 0.3: ``python -m tests.interop03.sdk_agent PORT``.
+"""An agent on the official SDK of protocol 0.3: ``python -m tests.interop03.sdk_agent PORT``.
 
-It does what the first word of the message says, in JSON-RPC and, under ``/rest``, in HTTP+JSON. ``/plain/`` is the same agent
-with a card that promises no streams.
+The first word of the message selects a command. JSON-RPC is served at ``/`` and HTTP+JSON at ``/rest``. ``/plain/`` is the same
+agent with a card that does not announce streaming.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def text(words: str) -> Part:
     return Part(root=TextPart(text=words))
 
 
-class Obedient(AgentExecutor):
+class CommandAgent(AgentExecutor):
     """Echoes, counts, asks, ticks, waits, answers with a message, or fails."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
@@ -51,7 +51,7 @@ class Obedient(AgentExecutor):
             case "ask":
                 await updater.requires_input(updater.new_agent_message([text("Which size?")]), final=True)
                 return
-            case "disconnect_check_interval":
+            case "tick":
                 for _ in range(600):
                     await updater.start_work()
                     await asyncio.sleep(0.1)
@@ -85,11 +85,11 @@ def make_app(url: str, *, streaming: bool) -> Starlette:
         supports_authenticated_extended_card=True,
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
-        skills=[AgentSkill(id="obey", name="Obey", description="Does as told", tags=["test"])],
+        skills=[AgentSkill(id="obey", name="Obey", description="Runs the command in the message", tags=["test"])],
     )
-    extended = card.model_copy(update={"description": "For callers that are known"})
+    extended = card.model_copy(update={"description": "For authenticated callers"})
     handler = DefaultRequestHandler(
-        agent_executor=Obedient(),
+        agent_executor=CommandAgent(),
         task_store=InMemoryTaskStore(),
         push_config_store=InMemoryPushNotificationConfigStore(),
     )

@@ -1,4 +1,4 @@
-"""Signatures of cards of 0.3, ours and those of its official SDK: what one of us signs, the other one verifies."""
+"""Card signatures of 0.3: the official SDK verifies those of this library, and the reverse."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLES = ["v0_3-agent-card-full.json", "v0_3-agent-card-extended.json", "v0_3-
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_what_they_sign_we_verify(name: str) -> None:
+def test_signatures_of_the_sdk_are_verified(name: str) -> None:
     document = json.loads((SPEC / name).read_text())
     document.pop("signatures", None)
     sign = create_agent_card_signer(KEY, {"kid": "k", "alg": "ES256", "typ": "JOSE", "jku": None})
@@ -40,7 +40,9 @@ def test_what_they_sign_we_verify(name: str) -> None:
 
 @pytest.mark.parametrize("version", ["", "0.3"])
 @pytest.mark.parametrize("card", [None, SECURED], ids=["plain", "secured"])
-def test_what_we_sign_they_verify_in_the_card_of_0_3_and_in_that_for_both(card: AgentCard | None, version: str) -> None:
+def test_the_sdk_verifies_signatures_in_the_card_of_0_3_and_in_the_combined_card(
+    card: AgentCard | None, version: str
+) -> None:
     headers = {"A2A-Version": version} if version else {}
     with A2AApp(Agent("grüße"), card=card, url=URL, card_signer=SIGNER) as app:
         document: dict[str, Any] = Peer(app).request("GET", CARD, headers=headers).json
@@ -50,7 +52,7 @@ def test_what_we_sign_they_verify_in_the_card_of_0_3_and_in_that_for_both(card: 
         official_verifier(OfficialCard.model_validate({**document, "name": "Mallory"}))
 
 
-def test_an_extended_card_of_ours_is_verified_by_them() -> None:
+def test_the_sdk_verifies_an_extended_card() -> None:
     with A2AApp(Agent("agent"), url=URL, card_signer=SIGNER, extended_card=MORE) as app:
         answer = Peer(app).post(rpc("agent/getAuthenticatedExtendedCard"), headers={"A2A-Version": "0.3"})
 

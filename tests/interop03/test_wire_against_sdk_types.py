@@ -1,4 +1,4 @@
-"""What the codec of 0.3 writes is read by the protocol's official types, and what they print is read by the codec."""
+"""The official types of 0.3 parse the codec's output, and the codec parses theirs."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ def printed(model: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_every_type_goes_through_the_official_one(name: str) -> None:
+def test_every_type_round_trips_through_the_official_type(name: str) -> None:
     @QUICK
     @given(TYPES[name])
-    def goes_through(obj: Any) -> None:
+    def round_trips(obj: Any) -> None:
         written = json.loads(dumps(V03.dump(obj)))
         theirs = printed(getattr(official, name).model_validate(written))
         assert V03.load(type(obj), theirs, strict=False) == V03.load(type(obj), written, strict=False)
 
-    goes_through()
+    round_trips()
 
 
 @QUICK
 @given(strategies.EVENTS)
-def test_every_event_is_an_official_answer_of_a_stream(event: Any) -> None:
+def test_every_event_is_an_official_streaming_response(event: Any) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "result": json.loads(V03.encode_item(StreamItem(event, 1)))}
     answer = official.SendStreamingMessageResponse.model_validate(body)
     assert type(answer.root.result).__name__ == type(event).__name__
 
 
 @pytest.mark.parametrize("operation", [one for one in OPERATIONS.values() if one.name != "ListTasks"], ids=str)
-def test_every_request_is_one_of_the_official_requests(operation: Any) -> None:
+def test_every_request_is_an_official_request(operation: Any) -> None:
     @settings(max_examples=20, suppress_health_check=list(HealthCheck), deadline=None)
     @given(strategies.REQUESTS[operation.request])
     def is_taken(request: Any) -> None:
@@ -87,7 +87,7 @@ INTERFACES = st.builds(
 
 @QUICK
 @given(strategies.CARDS, INTERFACES, st.dictionaries(strategies.NAME, KEYS, max_size=2))
-def test_a_card_goes_through_the_official_one(card: Any, interface: Any, schemes: Any) -> None:
+def test_a_card_round_trips_through_the_official_type(card: Any, interface: Any, schemes: Any) -> None:
     card = dataclasses.replace(card, supported_interfaces=(interface,), security_schemes=schemes)
     written = json.loads(dumps(V03.dump(card)))
     theirs = printed(official.AgentCard.model_validate(written))
@@ -96,7 +96,7 @@ def test_a_card_goes_through_the_official_one(card: Any, interface: Any, schemes
 
 @pytest.mark.parametrize("path", [CARD, OLD_CARD])
 @pytest.mark.parametrize("version", ["", "0.3"])
-def test_the_card_that_is_served_is_an_official_card(version: str, path: str) -> None:
+def test_the_served_card_is_an_official_card(version: str, path: str) -> None:
     with A2AApp(ScenarioAgent(), url="https://agent.test/x") as app:
         document = Peer(app).request("GET", path, headers={"A2A-Version": version}).json
     card = official.AgentCard.model_validate(document)

@@ -1,4 +1,4 @@
-"""What the codec of HTTP+JSON writes is the JSON of the official proto of 0.3, and what that prints is read by the codec."""
+"""The HTTP+JSON codec of 0.3 writes and reads the JSON of the official proto."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests import strategies
 
 PROTO = by_version("0.3", "HTTP+JSON")
 QUICK = settings(max_examples=80, suppress_health_check=list(HealthCheck), deadline=None)
-#: Integers that the numbers of a proto's Struct cannot hold exactly.
+#: Integers that a Struct, whose numbers are doubles, cannot represent.
 _LARGE = re.compile(r"\d{16}")
 
 
@@ -35,7 +35,7 @@ def small(obj: Any) -> bool:
 
 
 def floats(value: Any) -> Any:
-    """JSON whose numbers are those of a Struct."""
+    """JSON with all numbers as floats, as in a Struct."""
     return json.loads(json.dumps(value), parse_int=float)
 
 
@@ -56,14 +56,14 @@ RESULTS: dict[str, tuple[Operation, Any]] = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_is_taken_by_a_reader_that_knows_the_proto_and_nothing_else(name: str) -> None:
+def test_requests_round_trip_through_the_proto(name: str) -> None:
     operation, requests = REQUESTS[name]
 
     @QUICK
     @given(requests.filter(small))
     def is_taken(request: Any) -> None:
         written = json.loads(dumps(PROTO.dump_request(operation, request)))
-        # These stand in the path.
+        # These members are part of the path.
         in_path = {member: written.pop(member) for member in ("id", "taskId") if member in written}
         theirs = MessageToDict(ParseDict(written, getattr(official, name)()))
         if name != "CreateTaskPushNotificationConfigRequest" or in_path["taskId"]:
@@ -75,7 +75,7 @@ def test_a_request_is_taken_by_a_reader_that_knows_the_proto_and_nothing_else(na
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_an_answer_is_taken_by_a_reader_that_knows_the_proto_and_nothing_else(name: str) -> None:
+def test_responses_round_trip_through_the_proto(name: str) -> None:
     operation, results = RESULTS[name]
 
     @QUICK
@@ -85,7 +85,7 @@ def test_an_answer_is_taken_by_a_reader_that_knows_the_proto_and_nothing_else(na
         message = ParseDict(written, getattr(official, name)())
         ours = PROTO.load_result(operation, floats(written))
         assert PROTO.load_result(operation, floats(MessageToDict(message))) == ours
-        # Some writers keep the proto's own names.
+        # Some implementations write the proto's field names.
         kept = MessageToDict(message, preserving_proto_field_name=True)
         assert PROTO.load_result(operation, floats(kept)) == ours
 

@@ -1,10 +1,10 @@
-// A client of the JavaScript SDK that does what it is told: `node client.mjs PACKAGE URL BINDING VERSION CREDENTIALS`.
+// Runs calls of a JavaScript SDK's client: `node client.mjs PACKAGE URL BINDING VERSION CREDENTIALS`.
 //
-// One JSON object a line comes in, {"id", "call", "argument", "stop"}: a method of the SDK's client and its one argument, as the
-// protocol's JSON; "stop" is the number of events after which a stream is left. What comes back names the same id: {"value"}
-// for an answer, {"event"} for each event of a stream and then {"done": true}, {"error"} for what was thrown.
+// Input: one JSON object per line, {"id", "call", "argument", "stop"}: a method of the SDK's client and its argument, as protocol
+// JSON; "stop" is the number of events after which a stream is closed. Output: objects with the same id and {"value"} for a result,
+// {"event"} for each event of a stream followed by {"done": true}, or {"error"} for an exception.
 //
-// CREDENTIALS is JSON: "headers" go with every request, "renewed" instead of them once the agent has asked for others.
+// CREDENTIALS is JSON: "headers" are sent with every request, and replaced by "renewed" after a 401.
 
 import { createInterface } from 'node:readline';
 import { inspect } from 'node:util';
@@ -13,7 +13,7 @@ const [name, url, binding, version, credentials] = process.argv.slice(2);
 const types = await import(name);
 const sdk = await import(`${name}/client`);
 
-// The newest SDK's methods take and give objects of its generated types, those of 0.3 plain JSON.
+// The newest SDK's methods use objects of its generated types, those of 0.3 plain JSON.
 const typed = types.SendMessageRequest?.fromJSON !== undefined;
 const REQUESTS = {
   sendMessage: 'SendMessageRequest',
@@ -45,21 +45,21 @@ const request = (call, argument) =>
 const answer = (call, value) =>
   typed && ANSWERS[call] && value ? types[ANSWERS[call](value)].toJSON(value) : (value ?? null);
 
-// Credentials are sent as the SDK offers it: with every request, and anew once it has been told that they are not those.
+// Credentials are sent with the SDK's own mechanism: with every request, and replaced after a challenge.
 let lastStatus;
-const watched = async (...request) => {
+const fetchAndRecordStatus = async (...request) => {
   const response = await fetch(...request);
   lastStatus = response.status;
   return response;
 };
 const { headers, renewed } = JSON.parse(credentials);
-const fetchImpl = sdk.createAuthenticatingFetchWithRetry(watched, {
+const fetchImpl = sdk.createAuthenticatingFetchWithRetry(fetchAndRecordStatus, {
   headers: async () => headers ?? {},
   shouldRetryWithHeaders: async (_, response) =>
     (response.status === 401 && response.headers.has('WWW-Authenticate') ? renewed : undefined),
 });
 
-// With a card of 1.0 the newest SDK speaks 1.0; it speaks 0.3 where the card is one of 0.3 and it was told to be compatible.
+// The newest SDK speaks 1.0 with a card of 1.0, and 0.3 with a card of 0.3 if its compatibility option is set.
 async function connect() {
   const old = typed && version === '0.3' ? { legacyCompat: { enabled: true } } : {};
   const options = { fetchImpl, ...old };
@@ -74,11 +74,11 @@ async function connect() {
 }
 
 const client = await connect();
-const say = (object) => process.stdout.write(`${JSON.stringify(object)}\n`);
+const write = (object) => process.stdout.write(`${JSON.stringify(object)}\n`);
 
-const told = (error) => ({ class: error.constructor?.name ?? 'none', details: inspect(error, { depth: 4 }), status: lastStatus });
+const describe = (error) => ({ class: error.constructor?.name ?? 'none', details: inspect(error, { depth: 4 }), status: lastStatus });
 
-// What the newest SDK has for those who are told of tasks: the type of 1.0, and a function for what comes in the form of 0.3.
+// The newest SDK parses notifications of 1.0 with its type, and those of 0.3 with a function.
 async function readNotification(body) {
   if (version === '1.0') return types.StreamResponse.fromJSON(body);
   return (await import(`${name}/compat/v0_3`)).legacyPushNotificationToV1StreamResponse(body);
@@ -89,25 +89,25 @@ async function act({ id, call, argument, stop }) {
     if (call === 'transport') {
       const { protocolName, protocolVersion, constructor } = client.transport;
       const bindings = { _JsonRpcTransport: 'JSONRPC', _RestTransport: 'HTTP+JSON' };
-      return say({ id, value: [protocolName ?? bindings[constructor.name], protocolVersion ?? version] });
+      return write({ id, value: [protocolName ?? bindings[constructor.name], protocolVersion ?? version] });
     }
-    if (call === 'readNotification') return say({ id, value: types.StreamResponse.toJSON(await readNotification(argument)) });
+    if (call === 'readNotification') return write({ id, value: types.StreamResponse.toJSON(await readNotification(argument)) });
     const options = {};
     const result = argument === undefined ? client[call](options) : client[call](request(call, argument), options);
     if (typeof result?.[Symbol.asyncIterator] !== 'function') {
-      return say({ id, value: answer(call, await result) });
+      return write({ id, value: answer(call, await result) });
     }
     let events = 0;
     for await (const event of result) {
-      say({ id, event: answer(call, event) });
+      write({ id, event: answer(call, event) });
       events += 1;
       if (events === stop) break;
     }
-    return say({ id, done: true });
+    return write({ id, done: true });
   } catch (error) {
-    return say({ id, error: told(error) });
+    return write({ id, error: describe(error) });
   }
 }
 
-say({ id: 0, value: typed });
+write({ id: 0, value: typed });
 createInterface({ input: process.stdin }).on('line', (line) => act(JSON.parse(line))).on('close', () => process.exit(0));

@@ -1,4 +1,4 @@
-"""These tests need Node and what `package.json` names: see `make interop`."""
+"""These tests need Node and the packages of `package.json`: see `make interop`."""
 
 from __future__ import annotations
 

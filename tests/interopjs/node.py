@@ -1,4 +1,4 @@
-"""The JavaScript SDKs as peers: their client in a process that does what it is told, their servers as live servers."""
+"""The JavaScript SDKs in Node: their clients, controlled over a pipe, and their servers."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.live import LiveServer, free_port, live_server
-from tests.peers.record import Way
+from tests.peers.record import Transport
 
 HERE = Path(__file__).parent
 _PATIENCE = 40.0
 
 
 class JsError(Exception):
-    """What the SDK's client threw: `kind` is the class, without the binding that it is of; `status` that of the last answer."""
+    """An exception of the SDK's client: `kind` is its class without the binding, `status` the last HTTP status."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        super().__init__(told["details"])
-        # The newest SDK puts the binding in front of a name, that of 0.3 into the middle of it.
-        self.kind = re.sub("^JsonRpc|^Rest|JSONRPC", "", told["class"])
-        self.status: int = told.get("status", 0)
+    def __init__(self, reply: dict[str, Any]) -> None:
+        super().__init__(reply["details"])
+        # The newest SDK prefixes a class name with the binding; that of 0.3 has it inside the name.
+        self.kind = re.sub("^JsonRpc|^Rest|JSONRPC", "", reply["class"])
+        self.status: int = reply.get("status", 0)
 
 
 class JsClient:
-    """A client of the SDK that is installed as `package`, for the agent at `url`.
+    """A client of the SDK installed as `package`, for the agent at `url`.
 
-    `credentials`: ``headers`` are sent with every request, ``renewed`` in place of them after the agent has said 401.
+    `credentials`: ``headers`` are sent with every request, and replaced by ``renewed`` after a 401.
     """
 
     def __init__(
-        self, package: str, url: str, way: Way, log: IO[bytes], credentials: Mapping[str, Mapping[str, str]]
+        self, package: str, url: str, transport: Transport, log: IO[bytes], credentials: Mapping[str, Mapping[str, str]]
     ) -> None:
         self._ids = itertools.count(1)
         self._answers: dict[int, queue.SimpleQueue[dict[str, Any]]] = {0: queue.SimpleQueue()}
         self._log = log
         self._process = subprocess.Popen(
-            ["node", "client.mjs", package, url, way.binding, way.version, json.dumps(credentials)],
+            ["node", "client.mjs", package, url, transport.binding, transport.version, json.dumps(credentials)],
             cwd=HERE,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -56,18 +56,18 @@ class JsClient:
         self._next(0)
 
     def call(self, method: str, argument: Any = None) -> Any:
-        """Call a method of the client and give its answer, as the protocol's JSON.
+        """Call a method of the client; return the result as protocol JSON.
 
         Raises:
-            JsError: the client threw.
+            JsError: the client raised an exception.
         """
         return self._next(self._ask(method, argument))["value"]
 
     def stream(self, method: str, argument: Any, *, stop: int = 0) -> Iterator[Any]:
-        """The events of a stream as they come; after `stop` of them the client leaves it."""
+        """Iterate over the events of a stream; the client closes it after `stop` events, if given."""
         asked = self._ask(method, argument, stop)
-        while "event" in (told := self._next(asked)):
-            yield told["event"]
+        while "event" in (reply := self._next(asked)):
+            yield reply["event"]
 
     def close(self) -> None:
         if self._process.stdin is not None:
@@ -94,31 +94,31 @@ class JsClient:
 
     def _next(self, asked: int) -> dict[str, Any]:
         try:
-            told = self._answers[asked].get(timeout=_PATIENCE)
+            reply = self._answers[asked].get(timeout=_PATIENCE)
         except queue.Empty:
-            raise AssertionError(f"node does not answer:\n{self._said()}") from None
-        if "error" in told:
-            raise JsError(told["error"])
-        return told
+            raise AssertionError(f"node does not answer:\n{self._output()}") from None
+        if "error" in reply:
+            raise JsError(reply["error"])
+        return reply
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
-            self._answers[told["id"]].put(told)
-        end = {"error": {"class": "end", "details": f"node ended:\n{self._said()}"}}
+            reply = json.loads(line)
+            self._answers[reply["id"]].put(reply)
+        end = {"error": {"class": "end", "details": f"node ended:\n{self._output()}"}}
         for waiting in list(self._answers.values()):
             waiting.put(end)
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
 
 
 @contextmanager
-def js_client(package: str, url: str, way: Way, **credentials: Mapping[str, str]) -> Iterator[JsClient]:
+def js_client(package: str, url: str, transport: Transport, **credentials: Mapping[str, str]) -> Iterator[JsClient]:
     with tempfile.TemporaryFile() as log:
-        client = JsClient(package, url, way, log, credentials)
+        client = JsClient(package, url, transport, log, credentials)
         try:
             yield client
         finally:
@@ -127,7 +127,7 @@ def js_client(package: str, url: str, way: Way, **credentials: Mapping[str, str]
 
 @contextmanager
 def js_server(script: str) -> Iterator[LiveServer]:
-    """An agent on the SDK, served by Node on a free port."""
+    """Serve an agent on the SDK with Node on a free port."""
     port = free_port()
     with live_server(["node", script, str(port)], f"http://127.0.0.1:{port}", folder=HERE) as server:
         yield server

@@ -1,4 +1,4 @@
-"""The JavaScript SDKs' clients, with their own way of sending credentials, against an app that asks for them."""
+"""The JavaScript SDKs' clients, with their support for credentials, against an app that requires authentication."""
 
 from __future__ import annotations
 
@@ -9,32 +9,31 @@ from typing import Any
 
 import pytest
 
+from tests.interopjs.formats import Format, Format03
 from tests.interopjs.node import JsClient, JsError, js_client
-from tests.interopjs.shapes import OldShape, Shape
 from tests.live import gunicorn
-from tests.peers.record import OLD_REST, Way
+from tests.peers.record import HTTP_JSON_03, HTTP_JSON_10, JSONRPC_03, JSONRPC_10, Transport
 
-OLD = Way("0.3", "JSONRPC")
 CLIENTS = [
-    ("a2a-newest", Way("1.0", "JSONRPC")),
-    ("a2a-newest", Way("1.0", "HTTP+JSON")),
-    ("a2a-newest", OLD),
-    ("a2a-newest", OLD_REST),
-    ("a2a-03", OLD),
-    ("a2a-03", OLD_REST),
+    ("a2a-newest", JSONRPC_10),
+    ("a2a-newest", HTTP_JSON_10),
+    ("a2a-newest", JSONRPC_03),
+    ("a2a-newest", HTTP_JSON_03),
+    ("a2a-03", JSONRPC_03),
+    ("a2a-03", HTTP_JSON_03),
 ]
-SHAPES = {"a2a-newest": Shape(), "a2a-03": OldShape()}
+FORMATS = {"a2a-newest": Format(), "a2a-03": Format03()}
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.timeout(60),
-    pytest.mark.parametrize(("package", "way"), CLIENTS, ids=lambda value: str(value)),
+    pytest.mark.parametrize(("package", "transport"), CLIENTS, ids=lambda value: str(value)),
 ]
 
 
 @dataclass(frozen=True)
 class Guarded:
-    """The agent, how its card calls what it asks for, and how callers say it."""
+    """An agent that requires authentication, its scheme, and how credentials are sent."""
 
     url: str
     scheme: str
@@ -46,95 +45,99 @@ class Guarded:
         return {self.header: self.prefix + secret}
 
     @property
-    def right(self) -> dict[str, str]:
+    def valid_credentials(self) -> dict[str, str]:
         return self.credentials(self.secret)
 
     @property
-    def grace(self) -> dict[str, str]:
-        """Those of somebody who may cancel."""
+    def cancelling_credentials(self) -> dict[str, str]:
+        """The credentials of a caller with the scope to cancel."""
         return self.credentials(f"{self.secret}-of-grace")
 
 
-WAYS_IN = {"bearer": ("bearer", "Authorization", "Bearer ", "t0ken"), "key": ("apiKey", "X-API-Key", "", "k3y")}
+SCHEMES = {"bearer": ("bearer", "Authorization", "Bearer ", "t0ken"), "key": ("apiKey", "X-API-Key", "", "k3y")}
 
 
-@pytest.fixture(scope="module", params=WAYS_IN)
+@pytest.fixture(scope="module", params=SCHEMES)
 def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
     with gunicorn("tests.agents.guarded:app", environment={"GUARDED_BY": request.param}) as server:
-        yield Guarded(server.url, *WAYS_IN[request.param])
+        yield Guarded(server.url, *SCHEMES[request.param])
 
 
 def connected(
-    guarded: Guarded, package: str, way: Way, headers: Mapping[str, str], **renewed: Mapping[str, str]
+    guarded: Guarded, package: str, transport: Transport, headers: Mapping[str, str], **renewed: Mapping[str, str]
 ) -> AbstractContextManager[JsClient]:
-    return js_client(package, guarded.url, way, headers=headers, **renewed)
+    return js_client(package, guarded.url, transport, headers=headers, **renewed)
 
 
 def hello(package: str) -> Any:
-    return SHAPES[package].message("hi")
+    return FORMATS[package].message("hi")
 
 
 def refused(client: JsClient, call: str, argument: Any = None) -> JsError:
-    """What the client throws where the app does not let it in."""
+    """The exception of the client for a refused call."""
     answered = client.stream if call == "sendMessageStream" else client.call
     with pytest.raises(JsError) as caught:
         list(answered(call, argument))
     return caught.value
 
 
-def test_who_has_the_secret_is_let_in(guarded: Guarded, package: str, way: Way) -> None:
-    shape = SHAPES[package]
-    with connected(guarded, package, way, guarded.right) as client:
+def test_correct_credentials_are_accepted(guarded: Guarded, package: str, transport: Transport) -> None:
+    format = FORMATS[package]
+    with connected(guarded, package, transport, guarded.valid_credentials) as client:
         task = client.call("sendMessage", hello(package))
-        assert (shape.state(task), shape.text(task["artifacts"][0])) == ("completed", "hello ada")
+        assert (format.state(task), format.text(task["artifacts"][0])) == ("completed", "hello ada")
         assert client.call("getTask", {"id": task["id"]})["id"] == task["id"]
         *_, last = client.stream("sendMessageStream", hello(package))
-        assert shape.state(shape.body(last)) == "completed"
+        assert format.state(format.body(last)) == "completed"
 
 
-def test_the_extended_card_is_for_who_has_the_secret_and_says_what_is_asked_for(
-    guarded: Guarded, package: str, way: Way
+def test_the_extended_card_requires_credentials_and_names_the_scheme(
+    guarded: Guarded, package: str, transport: Transport
 ) -> None:
-    with connected(guarded, package, way, guarded.right) as client:
+    with connected(guarded, package, transport, guarded.valid_credentials) as client:
         card = client.call("getAgentCard")
     assert card["name"] == "guarded, for callers"
-    # Each client gives a scheme in its own words; the name of the header, or of the kind of token, is in all of them.
+    # The SDKs represent a scheme differently; all include the name of the header or the kind of the token.
     assert (guarded.prefix.strip() or guarded.header) in str(card["securitySchemes"][guarded.scheme])
 
 
 @pytest.mark.parametrize("secret", [None, "wr0ng"], ids=["none", "wrong"])
 @pytest.mark.parametrize("call", ["sendMessage", "sendMessageStream", "getAgentCard"])
-def test_without_the_right_secret_it_is_told_401(
-    guarded: Guarded, package: str, way: Way, call: str, secret: str | None
+def test_wrong_credentials_get_401(
+    guarded: Guarded, package: str, transport: Transport, call: str, secret: str | None
 ) -> None:
     headers = {} if secret is None else guarded.credentials(secret)
-    with connected(guarded, package, way, headers) as client:
+    with connected(guarded, package, transport, headers) as client:
         error = refused(client, call, None if call == "getAgentCard" else hello(package))
     assert error.status == 401
     assert ("is not accepted" if secret else "credentials are required") in str(error)
 
 
-def test_a_caller_without_the_scope_is_told_403(guarded: Guarded, package: str, way: Way) -> None:
-    with connected(guarded, package, way, guarded.right) as client:
+def test_a_caller_without_the_scope_gets_403(guarded: Guarded, package: str, transport: Transport) -> None:
+    with connected(guarded, package, transport, guarded.valid_credentials) as client:
         task = client.call("sendMessage", hello(package))
         error = refused(client, "cancelTask", {"id": task["id"]})
     assert error.status == 403
     assert "this needs the scope stop" in str(error)
 
 
-def test_a_caller_with_the_scope_gets_as_far_as_the_task(guarded: Guarded, package: str, way: Way) -> None:
-    with connected(guarded, package, way, guarded.grace) as client:
+def test_a_caller_with_the_scope_is_authorized(guarded: Guarded, package: str, transport: Transport) -> None:
+    with connected(guarded, package, transport, guarded.cancelling_credentials) as client:
         task = client.call("sendMessage", hello(package))
         assert refused(client, "cancelTask", {"id": task["id"]}).kind == "TaskNotCancelableError"
 
 
-def test_another_s_task_is_unknown(guarded: Guarded, package: str, way: Way) -> None:
-    with connected(guarded, package, way, guarded.right) as ada:
+def test_a_task_of_another_caller_is_not_found(guarded: Guarded, package: str, transport: Transport) -> None:
+    with connected(guarded, package, transport, guarded.valid_credentials) as ada:
         task = ada.call("sendMessage", hello(package))
-    with connected(guarded, package, way, guarded.grace) as grace:
-        assert refused(grace, "getTask", {"id": task["id"]}).kind == "TaskNotFoundError"
+    with connected(guarded, package, transport, guarded.cancelling_credentials) as other:
+        assert refused(other, "getTask", {"id": task["id"]}).kind == "TaskNotFoundError"
 
 
-def test_it_takes_the_challenge_for_one_and_comes_again(guarded: Guarded, package: str, way: Way) -> None:
-    with connected(guarded, package, way, guarded.credentials("expired"), renewed=guarded.right) as client:
-        assert SHAPES[package].state(client.call("sendMessage", hello(package))) == "completed"
+def test_the_client_retries_with_new_credentials_after_a_challenge(
+    guarded: Guarded, package: str, transport: Transport
+) -> None:
+    with connected(
+        guarded, package, transport, guarded.credentials("expired"), renewed=guarded.valid_credentials
+    ) as client:
+        assert FORMATS[package].state(client.call("sendMessage", hello(package))) == "completed"

@@ -1,5 +1,5 @@
-"""The rows of docs/reference/parity.md over a library with one defect each: every row must fail.
+"""Mutation tests of docs/reference/parity.md: with one defect in the library, the tests of the affected row must fail.
 
-`broken` has the defects, by the row that has to notice. `test_parity` runs the tests of the row in a process of their own,
-``python -m tests.mutants NAME``, in which the defect is put into the library before anything uses it.
+`broken` defines the defects, each with its row. `test_parity` runs the tests of the row in a subprocess,
+``python -m tests.mutants NAME``, which applies the defect before the library is used.
 """

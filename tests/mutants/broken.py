@@ -1,11 +1,15 @@
-"""Defects, each a mistake that somebody could make in the library. They know nothing of the tests."""
+"""Defects: plausible mistakes in the library. They are independent of the tests."""
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -19,7 +23,7 @@ from a2a_sync.card import AgentCard
 from a2a_sync.codec import v03
 from a2a_sync.codec.base import TableCodec
 from a2a_sync.engine import run
-from a2a_sync.engine.hub import TaskEventStream
+from a2a_sync.engine.hub import EventHub, TaskEventStream
 from a2a_sync.errors import UnsupportedOperationError
 from a2a_sync.integrations import runners
 from a2a_sync.lifecycle import ArtifactFold
@@ -36,19 +40,19 @@ Change = AbstractContextManager[object]
 
 @dataclass(frozen=True)
 class Mutant:
-    """A defect. The tests of the row `row` must find it; `inside` is entered around them."""
+    """A defect that the tests of `row` must detect. `inside` is a context manager that applies it."""
 
     row: str
     inside: Callable[[], Change]
 
 
 def replaced(owner: Any, name: str, new: Any) -> Callable[[], Change]:
-    """`owner.name` is `new`."""
+    """Set `owner.name` to `new`."""
     return lambda: patch.object(owner, name, new)
 
 
 def around(owner: Any, name: str, change: Callable[..., Any]) -> Callable[[], Change]:
-    """`owner.name` is `change`, which is given the original first."""
+    """Wrap `owner.name` in `change`, which receives the original as its first argument."""
     original = getattr(owner, name)
 
     def changed(*arguments: Any, **options: Any) -> Any:
@@ -75,7 +79,7 @@ def all_of(*changes: Callable[[], Change]) -> Callable[[], Change]:
 
 
 def stream_items(change: Callable[[list[Any]], list[Any]]) -> Callable[[], Change]:
-    """What streams of tasks give is changed, at whatever pace they are read."""
+    """Change the items of task streams, for blocking and polling readers."""
     poll, iterate = TaskEventStream.poll, TaskEventStream.__iter__
 
     def polled(self: Any, timeout: float) -> Any:
@@ -98,15 +102,15 @@ def twice(items: list[Any]) -> list[Any]:
 
 
 def collected(original: Any, self: Any, chunks: Iterator[Any]) -> Any:
-    """A stream is sent when all of it has been made."""
+    """Send a stream only when it is complete."""
     return original(self, iter(list(chunks)))
 
 
-# -- the life of a task -------------------------------------------------------------------------------------------------
+# -- task lifecycle ----------------------------------------------------------------------------------------------------
 
 
 def lenient_check(state: TaskState, events: Any) -> TaskState:
-    """Anything may follow anything."""
+    """Allow every transition."""
     for event in events:
         if isinstance(event, TaskStatusUpdateEvent):
             state = event.status.state
@@ -129,11 +133,11 @@ def one_artifact_only(original: Any, self: Any, event: Any) -> None:
     original(self, event)
 
 
-# -- owners, secrets, bounds --------------------------------------------------------------------------------------------
+# -- owners, secrets, limits --------------------------------------------------------------------------------------------
 
 
 def without(name: str) -> Callable[..., None]:
-    """An argument of `A2AApp` is taken and ignored."""
+    """Accept an argument of `A2AApp` and ignore it."""
 
     def init(original: Any, self: Any, *arguments: Any, **options: Any) -> None:
         options.pop(name, None)
@@ -175,7 +179,7 @@ def without_artifacts(original: Any, self: Any, *arguments: Any, **options: Any)
 
 
 def written(change: Callable[[Any, dict[str, Any]], Any]) -> Callable[[], Change]:
-    """What `to_dict` gives is changed."""
+    """Change the result of `to_dict`."""
 
     def dump(original: Any, self: Any, obj: Any) -> Any:
         return change(obj, dict(original(self, obj)))
@@ -184,7 +188,7 @@ def written(change: Callable[[Any, dict[str, Any]], Any]) -> Callable[[], Change
 
 
 def read(cls: type, **members: Any) -> Callable[[], Change]:
-    """Members of what is read have these values, whatever was sent."""
+    """Set members of decoded objects to these values, whatever was sent."""
 
     def load(original: Any, self: Any, *arguments: Any) -> Any:
         found = original(self, *arguments)
@@ -201,11 +205,11 @@ def with_nulls(obj: Any, value: dict[str, Any]) -> Any:
     return {"metadata": None, **value}
 
 
-def shouting(obj: Any, value: dict[str, Any]) -> Any:
+def with_upper_case_roles(obj: Any, value: dict[str, Any]) -> Any:
     return {**value, "role": value["role"].upper()} if "role" in value else value
 
 
-def british(obj: Any, value: dict[str, Any]) -> Any:
+def with_cancelled_spelt_british(obj: Any, value: dict[str, Any]) -> Any:
     return {**value, "state": value["state"].replace("cancel", "cancell")} if "state" in value else value
 
 
@@ -257,6 +261,18 @@ def by_its_card(original: Any, url: str, **options: Any) -> Any:
     return client.Client(url, **{name: value for name, value in options.items() if name != "streaming"})
 
 
+@contextlib.contextmanager
+def thread_at_import() -> Iterator[None]:
+    """Processes started here import a copy of the package that starts a thread when it is imported."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        copy = shutil.copytree(Path(types.__file__).parent, "a2a_sync", ignore=shutil.ignore_patterns("__pycache__"))
+        with Path(copy, "__init__.py").open("a") as module:
+            module.write(
+                "\nimport threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+            )
+        yield
+
+
 MUTANTS: dict[str, Mutant] = {
     # -- declaring and calling --
     "an attribute does not reach the card": Mutant("A1", around(agent.Agent, "describe", without_documentation)),
@@ -294,7 +310,7 @@ MUTANTS: dict[str, Mutant] = {
     "ids are random": Mutant("C13", replaced(types, "new_id", lambda: str(uuid.uuid4()))),
     "tasks are listed by creation": Mutant("A29", around(MemoryStore, "list", in_order_of_creation)),
     "tasks are listed in any state": Mutant("A29", around(MemoryStore, "list", unfiltered)),
-    # -- who and how much --
+    # -- authentication and limits --
     "owner= is ignored": Mutant("A33", around(app.A2AApp, "__init__", without("owner"))),
     "auth= is ignored": Mutant("A34", around(app.A2AApp, "__init__", without("auth"))),
     "url= is ignored": Mutant("A33", around(app.A2AApp, "__init__", without("url"))),
@@ -311,12 +327,12 @@ MUTANTS: dict[str, Mutant] = {
     "line ends other than LF are none": Mutant("C24", replaced(BlockSource, "_normalise", lambda self, data: data)),
     "parts do not say their kind": Mutant("D1", written(without_kind)),
     "parts are read backwards": Mutant("D3", around(TableCodec, "load", parts_backwards)),
-    "roles are written large": Mutant("D5", written(shouting)),
+    "roles are written large": Mutant("D5", written(with_upper_case_roles)),
     "descriptions are not read": Mutant("D9", read(types.Artifact, description="")),
     "no event is final": Mutant("D10", written(never_final)),
     "every send blocks": Mutant("D11", written(blocking)),
     "metadata of a part are not written": Mutant("D26", written(mere_text)),
-    "canceled is written with two l": Mutant("B19", written(british)),
+    "canceled is written with two l": Mutant("B19", written(with_cancelled_spelt_british)),
     "final is not read": Mutant("C31", read(types.TaskStatusUpdateEvent, final=None)),
     "stateTransitionHistory is not read": Mutant("C31", around(TableCodec, "load", without_state_transition_history)),
     # -- transport --
@@ -325,6 +341,9 @@ MUTANTS: dict[str, Mutant] = {
     "an endpoint must have a card": Mutant("C30", around(client.Client, "for_endpoint", by_its_card)),
     "a sender of one's own is not called": Mutant("C32", around(PushOptions, "__init__", without("sender"))),
     "start options are lost": Mutant("A36", replaced(agent.Agent, "_set", lambda self, key, value: None)),
+    # -- modules --
+    "a class is in a module of another concern": Mutant("E1", replaced(EventHub, "__module__", run.__name__)),
+    "importing starts a thread": Mutant("E13", thread_at_import),
     # -- results and bridges --
     "names of artifacts do not count": Mutant("B12", replaced(taskresult, "RESULT_NAMES", ())),
     "prompts of the system reach clients": Mutant("E9", replaced(runners, "_PRIVATE", frozenset())),

@@ -1,4 +1,4 @@
-"""Every defect makes the row that speaks of it fail."""
+"""Each defect makes the tests of its row fail."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_defect_makes_its_row_fail(name: str) -> None:
+def test_the_tests_of_the_row_detect_the_defect(name: str) -> None:
     ended = run(name)
     output = f"{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}"
     assert ended.returncode == pytest.ExitCode.TESTS_FAILED, output
     assert re.search(r"^\d+ failed", ended.stdout, re.M), output
 
 
-def test_without_a_defect_they_pass() -> None:
+def test_all_rows_pass_without_a_defect() -> None:
     ended = run()
     assert ended.returncode == pytest.ExitCode.OK, f"{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}"
 
 
-def test_defects_are_of_rows() -> None:
+def test_each_defect_names_an_existing_row() -> None:
     assert {mutant.row for mutant in MUTANTS.values()} <= set(IDS)

@@ -1,16 +1,18 @@
-"""Agents and servers made by a test, ended after it."""
+"""Factories of agents and servers, which are closed after the test."""
 
 from __future__ import annotations
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, AgentCard, AgentServer, SQLiteStore, create_agent_card
+from a2a_sync import A2AApp, Agent, AgentCard, SQLiteStore
+from a2a_sync.card import create_agent_card
+from a2a_sync.multiagent import AgentServer
 from tests.parity.wire import Wire
 
 
 @pytest.fixture
 def sqlite(tmp_path):
-    """Stores over one file, closed after everything that uses them."""
+    """A factory of stores on one file."""
     stores = []
 
     def make():
@@ -24,7 +26,7 @@ def sqlite(tmp_path):
 
 @pytest.fixture
 def make(sqlite):
-    """An `Agent` around a handler."""
+    """A factory of an `Agent` with the given handler."""
     made = []
 
     def make(handler, name="tested", **attributes):
@@ -40,7 +42,7 @@ def make(sqlite):
 
 @pytest.fixture
 def server(sqlite):
-    """An `AgentServer` around a function."""
+    """A factory of an `AgentServer` with the given function."""
     made = []
 
     def make(function, **options):
@@ -55,7 +57,7 @@ def server(sqlite):
 
 @pytest.fixture
 def wire(sqlite):
-    """An app around a handler or executor, called over its wire in 0.3."""
+    """A factory of apps with the given handler or executor, called with protocol 0.3."""
     made = []
 
     def make(handler, **options):

@@ -1,9 +1,9 @@
-"""What must have a row on the page about parity: one id for each thing that the five systems' documents name."""
+"""The ids of the rows of docs/reference/parity.md: one for each feature in the documents of the five systems."""
 
 from __future__ import annotations
 
-#: How many things each system's documents name.
+#: The number of features of each system.
 COUNTS = {"A": 36, "B": 19, "C": 32, "D": 26, "E": 13}
 IDS = [f"{system}{number}" for system, count in COUNTS.items() for number in range(1, count + 1)]
-#: Belong to a framework that there is no bridge to.
+#: Features of a framework without a bridge.
 BRIDGES = {"C25", "C26", "C27"}

@@ -1,4 +1,4 @@
-"""System A: declarative agents with a runtime of their own. The ids are those of docs/reference/parity.md."""
+"""System A: declarative agents with their own runtime. The ids are those of docs/reference/parity.md."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ import pytest
 from a2a_sync import (
     A2AApp,
     Agent,
-    AgentEvents,
-    AgentProvider,
     AgentSkill,
-    AgentSupervisor,
-    ApiKeyAuth,
     Artifact,
-    BearerAuth,
     Client,
     DataPart,
     Extension,
@@ -26,23 +21,22 @@ from a2a_sync import (
     InputRequired,
     MemoryStore,
     Message,
-    Principal,
     PublicError,
     Rejected,
     Role,
     StreamingResult,
     TaskArtifactUpdateEvent,
-    TaskNotCancelableError,
     TaskNotFoundError,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
     TextPart,
-    UnsupportedOperationError,
-    create_agent_card,
 )
 from a2a_sync.agent.executor import TaskCancelled
-from a2a_sync.errors import InvalidParamsError, TransportTimeoutError
+from a2a_sync.auth import ApiKeyAuth, BearerAuth, Principal
+from a2a_sync.card import AgentProvider, create_agent_card
+from a2a_sync.errors import InvalidParamsError, TaskNotCancelableError, TransportTimeoutError, UnsupportedOperationError
+from a2a_sync.multiagent import AgentEvents, AgentSupervisor
 from a2a_sync.testing import FakeClock, wsgi_session
 from tests.engine import PATIENCE, Background, Gate, eventually, texts
 
@@ -53,7 +47,7 @@ def get(app, path, **headers):
     return wsgi_session(app).get(f"http://agent.test{path}", headers=headers, timeout=PATIENCE)
 
 
-# -- declaring ----------------------------------------------------------------------------------------------------------
+# -- declaration --------------------------------------------------------------------------------------------------------
 
 
 class Greeter(Agent):
@@ -79,7 +73,7 @@ DECLARED = {
 
 
 @pytest.mark.parametrize("way", ["class", "arguments"])
-def test_a1_an_agent_is_declared_by_attributes_with_defaults_for_all_but_its_name(way):
+def test_a1_an_agent_is_declared_by_attributes(way):
     agent = type("Declared", (Agent,), {"name": "a", **DECLARED})() if way == "class" else Agent("a", **DECLARED)
     agent.message(lambda message, context: "ok")
     with agent:
@@ -96,7 +90,7 @@ def test_a1_an_agent_is_declared_by_attributes_with_defaults_for_all_but_its_nam
     assert [skill["id"] for skill in card["skills"]] == ["greet"]
 
 
-def test_a1_a_name_is_enough_and_no_attribute_is_invented():
+def test_a1_only_the_name_is_required_and_unknown_attributes_are_refused():
     bare = Agent("bare").describe()
     assert (bare.name, bare.description, bare.version, bare.skills) == ("bare", "", "0.1.0", ())
     with pytest.raises(TypeError, match="no attribute 'shoe_size'"):
@@ -113,11 +107,11 @@ def test_a2_the_card_is_a_method_that_can_be_overridden():
         assert agent.call("Ada").text == "Hello, Ada!"
 
 
-def test_a3_one_callback_is_all_that_an_agent_needs(make):
+def test_a3_one_callback_is_sufficient(make):
     assert make(lambda message, context: message.text[::-1]).call("abc").text == "cba"
 
 
-def test_a4_a_cancel_callback_may_refuse_and_without_one_every_cancel_is_obeyed(make):
+def test_a4_a_cancel_callback_may_refuse_the_cancel(make):
     agent = make(lambda message, context: InputRequired("?"))
     assert agent.cancel(agent.call("x").id).state is S.CANCELED
 
@@ -131,7 +125,7 @@ def test_a4_a_cancel_callback_may_refuse_and_without_one_every_cancel_is_obeyed(
     assert agent.get_task(task.id).state is S.INPUT_REQUIRED
 
 
-def test_a5_a_card_has_name_description_version_and_skills_of_four_members():
+def test_a5_the_members_of_a_card_and_a_skill():
     (skill,) = Greeter().describe().skills
     assert (skill.id, skill.name, skill.description, skill.tags) == ("greet", "Greet", "Says hello", ("hello",))
     with Greeter() as agent:
@@ -139,7 +133,7 @@ def test_a5_a_card_has_name_description_version_and_skills_of_four_members():
     assert (public["name"], public["version"], public["skills"][0]["tags"]) == ("greeter", "2.1", ["hello"])
 
 
-def test_a6_the_context_has_ids_history_with_the_new_message_metadata_and_extensions(make):
+def test_a6_the_context_has_ids_history_metadata_and_extensions(make):
     seen = {}
 
     def handler(message, context):
@@ -150,11 +144,11 @@ def test_a6_the_context_has_ids_history_with_the_new_message_metadata_and_extens
     agent = make(handler, extensions=[Extension("urn:x")])
     task = Client(agent).send("hi", metadata={"k": 1}, extensions=["urn:x"])
     assert seen["task"] == task.id
-    assert seen["context"] == task.context_id != ""  # one is made where the caller gave none
+    assert seen["context"] == task.context_id != ""  # generated if the caller sends none
     assert (seen["metadata"], seen["history"], seen["extensions"]) == ({"k": 1}, ["user: hi"], {"urn:x": True})
 
 
-#: By kind: what is returned (or a function that makes it), the state, the parts of each artifact, the text of the status.
+#: By kind: the handler's result (or a function that creates it), the state, the parts of each artifact, the status text.
 REPLIES = {
     "text": ("done", S.COMPLETED, [(TextPart("done"),)], None),
     "part": (TextPart("done"), S.COMPLETED, [(TextPart("done"),)], None),
@@ -167,7 +161,7 @@ REPLIES = {
 
 
 @pytest.mark.parametrize("kind", REPLIES)
-def test_a7_a_handler_replies_streams_asks_or_fails_by_what_it_returns(make, kind):
+def test_a7_the_result_of_a_handler_determines_the_outcome(make, kind):
     reply, state, artifacts, status = REPLIES[kind]
     agent = make(lambda message, context: reply() if callable(reply) else reply)
     task = agent.call("go")
@@ -178,11 +172,11 @@ def test_a7_a_handler_replies_streams_asks_or_fails_by_what_it_returns(make, kin
     live = [event.artifact.text for event in events if isinstance(event, TaskArtifactUpdateEvent)]
     whole = ["".join(part.text for part in parts if isinstance(part, TextPart)) for parts in artifacts]
     assert stream.task.state is state
-    # A stream ends with the whole of its artifact once more.
+    # A stream ends with its whole artifact.
     assert live == (["do", "ne", *whole] if kind in ("stream", "generator") else whole)
 
 
-def test_a8_text_parts_are_made_of_text_and_the_text_of_a_message_is_all_of_them_by_lines():
+def test_a8_the_text_of_a_message_joins_its_text_parts():
     message = Message(role=Role.USER, parts=(TextPart("one"), DataPart({}), TextPart("two")))
     assert message.text == "one\ntwo"
     assert Message(role=Role.USER, parts=(DataPart({}),)).text == ""
@@ -191,7 +185,7 @@ def test_a8_text_parts_are_made_of_text_and_the_text_of_a_message_is_all_of_them
 # -- the runtime --------------------------------------------------------------------------------------------------------
 
 
-def test_a9_the_author_writes_a_callback_and_the_runtime_owns_states_history_and_storage(make):
+def test_a9_the_runtime_manages_states_history_and_storage(make):
     store = MemoryStore()
     agent = make(lambda message, context: "ok").start(store=store)
     task = agent.call("hi")
@@ -206,7 +200,7 @@ def states_of(agent, text="go", task_id=None):
     return stream.task, seen
 
 
-def test_a10_the_states_follow_each_other_as_drawn(make):
+def test_a10_state_transitions(make):
     def handler(message, context):
         if message.text == "ask":
             return InputRequired("?")
@@ -215,8 +209,8 @@ def test_a10_the_states_follow_each_other_as_drawn(make):
         return "ok"
 
     agent = make(handler)
-    events, told = AgentEvents(), []
-    events.on("task.transition", lambda event: told.append((event.before, event.state)))
+    events, received = AgentEvents(), []
+    events.on("task.transition", lambda event: received.append((event.before, event.state)))
     agent.start(**events.watch("a"))
     asked = agent.call("ask")
     agent.call("go", task_id=asked.id)
@@ -224,7 +218,7 @@ def test_a10_the_states_follow_each_other_as_drawn(make):
     agent.cancel(agent.call("ask").id)
     assert events.flush(PATIENCE)
     begin = [(S.UNSPECIFIED, S.SUBMITTED), (S.SUBMITTED, S.WORKING)]
-    assert told == [
+    assert received == [
         *begin,
         (S.WORKING, S.INPUT_REQUIRED),
         (S.INPUT_REQUIRED, S.WORKING),
@@ -238,7 +232,7 @@ def test_a10_the_states_follow_each_other_as_drawn(make):
 
 
 class Emitting:
-    """An executor that emits these events in one step."""
+    """An executor that emits these events in one batch."""
 
     def __init__(self, *events):
         self._events = events
@@ -262,8 +256,8 @@ FOLLOWERS = {
 
 @pytest.mark.parametrize("follower", FOLLOWERS)
 @pytest.mark.parametrize("end", [S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED])
-def test_a10_nothing_follows_an_end(end, follower):
-    """In one step all of it is refused, so the task fails for the mistake of its executor."""
+def test_a10_a_terminal_state_is_final(end, follower):
+    """The whole batch is refused and the task fails, because the executor has a bug."""
     card = create_agent_card("a", "Emits", skills={"x": "X"})
     with A2AApp(Emitting(status(end), FOLLOWERS[follower]), card=card) as app, Client(app) as client:
         task = client.send("go")
@@ -273,13 +267,13 @@ def test_a10_nothing_follows_an_end(end, follower):
 
 
 @pytest.mark.parametrize("back", [S.SUBMITTED, S.UNSPECIFIED])
-def test_a10_no_state_leads_back_to_the_beginning(back):
+def test_a10_no_state_returns_to_submitted(back):
     card = create_agent_card("a", "Emits", skills={"x": "X"})
     with A2AApp(Emitting(status(back)), card=card) as app, Client(app) as client:
         assert client.send("go").state is S.FAILED
 
 
-def test_a11_a_reply_is_an_artifact_and_a_message_in_the_history_and_completes_without_a_status_message(make):
+def test_a11_a_reply_is_an_artifact_and_a_message_in_the_history(make):
     def handler(message, context):
         return InputRequired("more?", metadata={}) if message.text == "ask" else ["a", DataPart(1)]
 
@@ -292,7 +286,7 @@ def test_a11_a_reply_is_an_artifact_and_a_message_in_the_history_and_completes_w
     assert task.history[-1].parts == artifact.parts
 
 
-def test_a11_artifacts_of_several_turns_add_up(make):
+def test_a11_artifacts_of_several_turns_accumulate(make):
     def handler(message, context):
         if message.text == "first":
             context.artifact("first").write("one", last=True)
@@ -305,20 +299,20 @@ def test_a11_artifacts_of_several_turns_add_up(make):
     assert [(artifact.name, artifact.text) for artifact in task.artifacts] == [("first", "one"), ("second", "two")]
 
 
-def test_a12_a_question_stands_in_the_history_and_in_the_status_as_one_message_and_makes_no_artifact(make):
+def test_a12_a_question_is_one_message_in_history_and_status(make):
     task = make(lambda message, context: InputRequired("Which size?")).call("pizza")
     assert (task.state, task.artifacts) == (S.INPUT_REQUIRED, ())
     assert task.status.message == task.history[-1]
     assert task.text == "Which size?"
 
 
-def test_a13_a_stream_completes_with_one_artifact_and_one_message_live_and_stored_alike(make):
+def test_a13_a_stream_produces_one_artifact_and_one_message(make):
     gates = {number: Gate() for number in "23"}
 
     def count():
         for number in "123":
             if number in gates:
-                gates[number].here()
+                gates[number].block()
             yield f"{number} "
 
     agent = make(lambda message, context: StreamingResult(count()))
@@ -327,7 +321,7 @@ def test_a13_a_stream_completes_with_one_artifact_and_one_message_live_and_store
         for event in stream:
             if isinstance(event, TaskArtifactUpdateEvent):
                 pieces.append(event)
-                # Each piece is here before the next one is made.
+                # Each chunk arrives before the next one is produced.
                 if (following := gates.get(str(len(pieces) + 1))) is not None:
                     following.open.set()
             elif isinstance(event, TaskStatusUpdateEvent):
@@ -345,7 +339,7 @@ def test_a13_a_stream_completes_with_one_artifact_and_one_message_live_and_store
 
 
 @pytest.mark.parametrize("way", ["returned", "raised", "after a piece"])
-def test_a14_an_error_fails_the_task_with_its_reason_in_the_status_and_not_in_the_history(make, way):
+def test_a14_the_reason_of_an_error_is_in_the_status_only(make, way):
     def pieces():
         yield "half"
         raise PublicError("out of dough")
@@ -367,7 +361,7 @@ def test_a14_an_error_fails_the_task_with_its_reason_in_the_status_and_not_in_th
     assert [artifact.text for artifact in task.artifacts] == made
 
 
-def test_a14_the_text_of_any_other_exception_stays_with_the_agent(make):
+def test_a14_the_text_of_other_exceptions_is_not_sent(make):
     def handler(message, context):
         raise ValueError("password: 1234")
 
@@ -388,13 +382,13 @@ def test_a15_the_history_is_the_transcript_and_the_status_message_the_prompt(mak
     assert texts(task.history)[2:] == ["user: large", "agent: Done."]
 
 
-def test_a16_an_exception_fails_its_own_task_and_no_other(make):
+def test_a16_an_exception_fails_only_its_own_task(make):
     gate = Gate()
 
     def handler(message, context):
         if message.text == "boom":
             raise ValueError("secret")
-        gate.here()
+        gate.block()
         return "fine"
 
     agent = make(handler)
@@ -407,7 +401,7 @@ def test_a16_an_exception_fails_its_own_task_and_no_other(make):
     assert agent.get_task(failed.id).state is S.FAILED
 
 
-def test_a17_a_stream_that_is_read_to_its_end_completes_and_one_that_breaks_fails(make):
+def test_a17_an_exhausted_stream_completes_and_a_failing_one_fails(make):
     def handler(message, context):
         yield "a"
         if message.text == "break":
@@ -420,12 +414,12 @@ def test_a17_a_stream_that_is_read_to_its_end_completes_and_one_that_breaks_fail
     assert [artifact.text for artifact in task.artifacts] == ["a"]
 
 
-def test_a17_a_stream_that_is_closed_early_goes_on_to_its_end(make):
+def test_a17_the_run_of_a_closed_stream_continues(make):
     gate = Gate()
 
     def handler(message, context):
         yield "a"
-        gate.here()
+        gate.block()
         yield "b"
 
     agent = make(handler)
@@ -439,7 +433,7 @@ def test_a17_a_stream_that_is_closed_early_goes_on_to_its_end(make):
     assert (task.state, task.text) == (S.COMPLETED, "ab")
 
 
-def test_a18_a_plain_send_to_an_agent_that_streams_waits_for_the_whole_stream(make):
+def test_a18_a_blocking_send_waits_for_the_whole_stream(make):
     task = make(lambda message, context: (piece for piece in ("a", "b"))).call("go")
     assert (task.state, task.text) == (S.COMPLETED, "ab")
     app = A2AApp(make(lambda message, context: (piece for piece in ("a", "b"))))
@@ -448,7 +442,7 @@ def test_a18_a_plain_send_to_an_agent_that_streams_waits_for_the_whole_stream(ma
         assert client.wait(task.id, timeout=PATIENCE).text == "ab"
 
 
-def test_a19_messages_run_side_by_side_but_one_at_a_time_in_each_task(make):
+def test_a19_tasks_run_concurrently_and_messages_of_a_task_in_sequence(make):
     both, running, most = threading.Barrier(2), [], []
 
     def handler(message, context):
@@ -478,14 +472,14 @@ def pizza(message, context):
     return InputRequired("Which size?") if len(said) == 1 else f"One {said[1]} {said[0]}"
 
 
-def test_a20_a_message_with_a_task_id_goes_on_with_that_task_and_the_agent_sees_all_of_it(make):
+def test_a20_a_message_with_a_task_id_continues_the_task(make):
     agent = make(pizza)
     first = agent.call("pizza")
     second = agent.call("large", task_id=first.id)
     assert (second.id, second.context_id, second.text) == (first.id, first.context_id, "One large pizza")
 
 
-def test_a21_what_has_not_ended_goes_on_and_what_has_or_is_unknown_does_not(make):
+def test_a21_only_existing_tasks_that_are_not_terminal_can_be_continued(make):
     agent = make(pizza)
     ended = agent.call("large", task_id=agent.call("pizza").id)
     with pytest.raises(UnsupportedOperationError) as refused:
@@ -508,10 +502,10 @@ def test_a22_two_turns_are_four_messages_of_one_task(make):
     ]
 
 
-# -- calling ------------------------------------------------------------------------------------------------------------
+# -- calls --------------------------------------------------------------------------------------------------------------
 
 
-def test_a23_a_call_takes_text_parts_or_a_message_with_ids_metadata_and_a_limit(make):
+def test_a23_a_call_accepts_text_parts_or_a_message_and_options(make):
     seen = []
 
     def handler(message, context):
@@ -535,9 +529,9 @@ def test_a23_a_call_takes_text_parts_or_a_message_with_ids_metadata_and_a_limit(
     assert other.id != first.id
 
 
-def test_a23_a_call_that_takes_too_long_is_given_up_and_its_task_goes_on(make):
+def test_a23_a_call_times_out_and_its_task_continues(make):
     gate = Gate()
-    agent = make(lambda message, context: gate.here() or "late")
+    agent = make(lambda message, context: gate.block() or "late")
     before = time.monotonic()
     with pytest.raises(TransportTimeoutError):
         agent.call("go", timeout=0.05)
@@ -549,13 +543,13 @@ def test_a23_a_call_that_takes_too_long_is_given_up_and_its_task_goes_on(make):
     assert Client(agent).wait(task.id, timeout=PATIENCE).text == "late"
 
 
-def test_a24_every_agent_can_be_streamed_whatever_it_returns(make):
+def test_a24_every_agent_can_be_streamed(make):
     with make(lambda message, context: "all at once").stream("go") as stream:
         assert [type(event).__name__ for event in stream][-1] == "TaskStatusUpdateEvent"
         assert stream.text == "all at once"
 
 
-def test_a25_an_agent_has_call_cancel_and_get_task_of_its_own(make):
+def test_a25_an_agent_has_call_cancel_and_get_task(make):
     agent = make(lambda message, context: InputRequired("?"))
     task = agent.call("go")
     assert agent.get_task(task.id) == task
@@ -567,7 +561,7 @@ def test_a25_an_agent_has_call_cancel_and_get_task_of_its_own(make):
 
 
 @pytest.mark.parametrize("end", ["completed", "canceled", "failed", "rejected"])
-def test_a25_what_has_ended_cannot_be_cancelled(make, end):
+def test_a25_a_terminal_task_cannot_be_cancelled(make, end):
     ends = {"completed": "ok", "failed": Failed("no"), "rejected": Rejected("no"), "canceled": InputRequired("?")}
     agent = make(lambda message, context: ends[end])
     task = agent.call("go")
@@ -578,7 +572,7 @@ def test_a25_what_has_ended_cannot_be_cancelled(make, end):
     assert agent.get_task(task.id).state == end
 
 
-def test_a26_an_agent_is_started_with_a_store_under_a_name_of_the_registry(tmp_path):
+def test_a26_an_agent_is_started_with_a_store_and_a_registered_name(tmp_path):
     store = f"sqlite:///{tmp_path}/tasks.db"
     with AgentSupervisor([(Greeter, {"name": "front desk", "store": store})]) as agents:
         assert agents.registry.list_agents() == ["front desk"]
@@ -592,7 +586,7 @@ def test_a26_an_agent_is_started_with_a_store_under_a_name_of_the_registry(tmp_p
 # -- persistence --------------------------------------------------------------------------------------------------------
 
 
-def test_a27_tasks_live_in_memory_or_in_a_store_whose_every_reader_sees_every_write(make, sqlite):
+def test_a27_readers_of_a_store_see_every_write(make, sqlite):
     one, other = make(pizza).start(store=sqlite()), make(pizza).start(store=sqlite())
     task = one.call("pizza")
     assert other.get_task(task.id) == task
@@ -602,14 +596,14 @@ def test_a27_tasks_live_in_memory_or_in_a_store_whose_every_reader_sees_every_wr
         make(pizza).get_task(task.id)
 
 
-def test_a28_the_tasks_of_a_context_are_found_newest_first(make):
+def test_a28_tasks_of_a_context_are_listed_newest_first(make):
     agent = make(lambda message, context: "ok")
     mine = [agent.call("go", context_id="c").id for _ in range(3)]
     agent.call("go")
     assert [task.id for task in Client(agent).list_tasks(context_id="c").tasks] == mine[::-1]
 
 
-def test_a29_tasks_are_listed_in_pages_newest_status_first_without_history_and_artifacts_unless_asked(make):
+def test_a29_tasks_are_listed_in_pages_newest_status_first(make):
     with FakeClock() as clock:
         agent = make(lambda message, context: InputRequired("?") if message.text == "ask" else "ok")
         asked = agent.call("ask", context_id="c").id
@@ -636,7 +630,7 @@ def test_a29_tasks_are_listed_in_pages_newest_status_first_without_history_and_a
                 client.list_tasks(page_token="unknown")
 
 
-# -- around -------------------------------------------------------------------------------------------------------------
+# -- registry, events, app ----------------------------------------------------------------------------------------------
 
 
 def test_a30_agents_are_found_by_name_and_by_the_tags_of_their_skills(make):
@@ -650,7 +644,7 @@ def test_a30_agents_are_found_by_name_and_by_the_tags_of_their_skills(make):
         assert registry.list_agents() == ["greeter"]
 
 
-def test_a31_several_agents_start_together_with_one_registry_and_options_for_all_and_for_each(make, sqlite):
+def test_a31_a_supervisor_starts_agents_with_common_and_individual_options(make, sqlite):
     store = sqlite()
     own = make(pizza, "pizza")
     with AgentSupervisor([Greeter, (own, {"store": store})], store="memory:") as agents:
@@ -662,15 +656,15 @@ def test_a31_several_agents_start_together_with_one_registry_and_options_for_all
     assert make(pizza).start(store=store).get_task(task.id).state is S.INPUT_REQUIRED
 
 
-def test_a32_calls_messages_cancels_and_transitions_are_told(make):
+def test_a32_calls_messages_cancels_and_transitions_emit_events(make):
     def handler(message, context):
         return {"ask": InputRequired("?"), "fail": Failed("no"), "stream": StreamingResult(["a", "b"])}.get(
             message.text, "ok"
         )
 
-    events, told = AgentEvents(), {}
+    events, received = AgentEvents(), {}
     for name in ("agent.call", "agent.message", "agent.cancel", "task.transition"):
-        events.on(name, lambda event: told.setdefault(event.name, []).append(event))
+        events.on(name, lambda event: received.setdefault(event.name, []).append(event))
     with AgentSupervisor([make(handler, "a")], events=events) as agents:
         for text in ("go", "stream", "fail", "ask"):
             task = agents["a"].call(text)
@@ -678,27 +672,29 @@ def test_a32_calls_messages_cancels_and_transitions_are_told(make):
         with pytest.raises(TaskNotFoundError):
             agents["a"].call("go", task_id="unknown")
         assert events.flush(PATIENCE)
-    assert [(event.agent, event.error) for event in told["agent.call"]] == [("a", "")] * 4 + [("a", "TASK_NOT_FOUND")]
-    assert [event.reply for event in told["agent.message"]] == ["reply", "stream", "error", "input_required"]
-    assert all(event.seconds > 0 for event in (*told["agent.call"], *told["agent.message"]))
-    assert [(event.task_id, event.error) for event in told["agent.cancel"]] == [(task.id, "")]
-    last = told["task.transition"][-1]
+    assert [(event.agent, event.error) for event in received["agent.call"]] == [("a", "")] * 4 + [
+        ("a", "TASK_NOT_FOUND")
+    ]
+    assert [event.reply for event in received["agent.message"]] == ["reply", "stream", "error", "input_required"]
+    assert all(event.seconds > 0 for event in (*received["agent.call"], *received["agent.message"]))
+    assert [(event.task_id, event.error) for event in received["agent.cancel"]] == [(task.id, "")]
+    last = received["task.transition"][-1]
     assert (last.task_id, last.before, last.state) == (task.id, S.INPUT_REQUIRED, S.CANCELED)
 
 
-def test_a33_an_app_has_an_address_versions_and_extensions(make):
+def test_a33_an_app_has_a_url_versions_and_extensions(make):
     agent = make(lambda message, context: str(dict(context.metadata)), extensions=[Extension("urn:x")])
     app = A2AApp(agent, url="https://agents.example.com/x", protocol_versions=("1.0",))
     card = get(app, "/.well-known/agent-card.json").json()
     assert {one["url"] for one in card["supportedInterfaces"]} >= {"https://agents.example.com/x/"}
     assert {one["protocolVersion"] for one in card["supportedInterfaces"]} == {"1.0"}
     assert "urn:x" in [one["uri"] for one in card["capabilities"]["extensions"]]
-    assert get(app, "/.well-known/agent.json").status_code == 404  # a path of 0.3 only
+    assert get(app, "/.well-known/agent.json").status_code == 404  # only 0.3 has this path
     with app, Client(app) as client:
         assert client.send("go", metadata={"k": 1}).text == "{'k': 1}"
 
 
-def test_a33_owner_says_whose_tasks_are_seen(make):
+def test_a33_owner_selects_the_visible_tasks(make):
     people = {"one": Principal(id="a"), "two": Principal(id="b"), "three": Principal(id="c")}
     teams = {"a": "red", "b": "red", "c": "blue"}
     app = A2AApp(
@@ -732,7 +728,7 @@ def test_a33_without_owner_each_principal_sees_its_own_tasks(make):
             two.get_task(task.id)
 
 
-def test_a34_schemes_are_verified_and_combined_the_card_is_open_and_a_refusal_says_what_is_asked_for(make):
+def test_a34_schemes_are_combined_and_a_refusal_names_them(make):
     both = BearerAuth({"t": "ada"}) & ApiKeyAuth({"k": "ada"}, header="X-Key")
     either = both | BearerAuth({"root": Principal(id="root")}, name="root")
     app = A2AApp(make(lambda message, context: context.user.id), auth=either)
@@ -757,12 +753,12 @@ def test_a34_schemes_are_verified_and_combined_the_card_is_open_and_a_refusal_sa
         assert status(Authorization="Bearer root").status_code == 200
 
 
-def test_a35_the_card_of_an_agent_at_an_address_is_had_without_a_server(make):
+def test_a35_a_card_for_a_url_needs_no_server(make):
     card = A2AApp(Greeter()).agent_card("https://agents.example.com/greeter/")
     assert {one.url.rstrip("/") for one in card.supported_interfaces} == {"https://agents.example.com/greeter"}
 
 
-def test_a4_a_cancelled_handler_is_told_and_stops(make):
+def test_a4_a_cancel_interrupts_the_handler(make):
     gate, stopped = Gate(), threading.Event()
 
     def handler(message, context):
@@ -789,7 +785,7 @@ class Pricing(Agent):
         return f"{message.text} {self.currency}"
 
 
-def test_a36_start_options_reach_the_code_of_the_agent_and_unknown_ones_are_refused():
+def test_a36_start_options_are_attributes_and_unknown_ones_are_refused():
     with Pricing().start(currency="EUR", store="memory:") as agent:
         assert agent.call("5").text == "5 EUR"
     given = [Pricing, (Pricing, {"name": "francs", "currency": "CHF"})]

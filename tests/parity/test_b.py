@@ -13,38 +13,38 @@ from a2a_sync import (
     A2AApp,
     Agent,
     AgentError,
-    AgentNotFoundError,
-    AgentRegistry,
-    AgentServer,
     AgentSkill,
-    ApiKeyAuth,
     Artifact,
-    BearerAuth,
     Client,
     DataPart,
     Limits,
     Message,
-    PermissionDeniedError,
     Role,
     Task,
     TaskNotFoundError,
     TaskState,
     TaskStatus,
     TextPart,
-    UnauthenticatedError,
-    UnsupportedOperationError,
     URLGuard,
-    create_agent_card,
-    get_task_result,
 )
+from a2a_sync.auth import ApiKeyAuth, BearerAuth
 from a2a_sync.auth.schemes import BasicAuth
-from a2a_sync.errors import InvalidParamsError, OverloadedError, UnsafeURLError
+from a2a_sync.card import create_agent_card
+from a2a_sync.errors import (
+    InvalidParamsError,
+    OverloadedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnsafeURLError,
+    UnsupportedOperationError,
+)
+from a2a_sync.multiagent import AgentNotFoundError, AgentRegistry, AgentServer, get_task_result
 from a2a_sync.testing import wsgi_session
 from tests.client.peer import peer
 from tests.engine import PATIENCE, Background, Gate, eventually
 
 S = TaskState
-CARD = create_agent_card("elsewhere", "An agent elsewhere", skills={"fly": "Flies"}, url="http://127.0.0.1:9/")
+CARD = create_agent_card("elsewhere", "A remote agent", skills={"fly": "Flies"}, url="http://127.0.0.1:9/")
 
 
 def echo(task):
@@ -54,7 +54,7 @@ def echo(task):
 # -- the card -----------------------------------------------------------------------------------------------------------
 
 
-def test_b1_a_card_is_made_in_few_words_with_defaults_for_the_rest():
+def test_b1_a_card_has_defaults():
     card = create_agent_card("finder", "Finds things", skills={"find": "Finds a thing"})
     assert (card.name, card.description, card.version) == ("finder", "Finds things", "1.0.0")
     assert [skill.id for skill in card.skills] == ["find"]
@@ -62,7 +62,7 @@ def test_b1_a_card_is_made_in_few_words_with_defaults_for_the_rest():
     assert CARD.supported_interfaces[0].url == "http://127.0.0.1:9/"
 
 
-def test_b2_a_skill_has_media_types_of_its_own_and_needs_no_tags():
+def test_b2_a_skill_has_media_types_and_needs_no_tags():
     skill = AgentSkill.of("see", "Sees", input_modes=["image/png"], output_modes=["text/plain"])
     assert (skill.id, skill.name, skill.input_modes, skill.output_modes) == (
         "see",
@@ -75,14 +75,14 @@ def test_b2_a_skill_has_media_types_of_its_own_and_needs_no_tags():
 # -- the task -----------------------------------------------------------------------------------------------------------
 
 
-def test_b3_a_task_has_a_session_its_first_message_turns_artifacts_and_a_status_with_a_time(server):
+def test_b3_the_members_of_an_agent_task(server):
     task = server(echo).submit_task("hi", id="t1", session_id="s1", metadata={"k": "v"})
     assert (task.id, task.session_id, task.message.text, task.messages) == ("t1", "s1", "hi", (task.message,))
     assert [(artifact.name, artifact.parts) for artifact in task.artifacts] == [("result", (TextPart("echo: hi"),))]
     assert (task.status.state, task.status.timestamp.tzinfo is not None) == (S.COMPLETED, True)
 
 
-def test_b4_both_spellings_of_cancelled_are_read_and_the_protocols_is_written(server):
+def test_b4_both_spellings_of_canceled_are_accepted_and_one_is_written(server):
     assert TaskState("cancelled") is TaskState("canceled") is S.CANCELED
     assert str(TaskState("cancelled")) == "canceled"
     assert {"submitted", "working", "completed", "failed", "input-required"} <= set(S)
@@ -90,7 +90,7 @@ def test_b4_both_spellings_of_cancelled_are_read_and_the_protocols_is_written(se
     assert declined.state is S.CANCELED
 
 
-def test_b5_the_log_of_statuses_of_a_run_that_went_well_has_three_entries_beside_the_messages(server):
+def test_b5_a_successful_run_has_three_status_entries(server):
     task = server(echo).submit_task("hi")
     assert [status.state for status in task.status_history] == [S.SUBMITTED, S.WORKING, S.COMPLETED]
     assert task.status_history[-1] == task.status
@@ -102,7 +102,7 @@ def test_b5_the_log_of_statuses_of_a_run_that_went_well_has_three_entries_beside
 # -- the server ---------------------------------------------------------------------------------------------------------
 
 
-def test_b6_the_executor_takes_a_task_and_returns_it_with_artifacts_and_messages(server):
+def test_b6_an_executor_returns_the_task_with_artifacts_and_messages(server):
     def executor(task):
         return task.with_message("working on it").with_artifact("a").with_artifact(DataPart({"n": 1}), name="data")
 
@@ -112,7 +112,7 @@ def test_b6_the_executor_takes_a_task_and_returns_it_with_artifacts_and_messages
     assert server(lambda task: task).submit_task("go").state is S.COMPLETED
 
 
-def test_b6_what_the_executor_raises_fails_the_task_with_its_text(server, caplog):
+def test_b6_an_exception_fails_the_task_with_its_text(server, caplog):
     def executor(task):
         raise ValueError("no luck")
 
@@ -123,7 +123,7 @@ def test_b6_what_the_executor_raises_fails_the_task_with_its_text(server, caplog
     assert (nothing.state, nothing.text) == (S.FAILED, "the executor returned NoneType, not the task")
 
 
-def test_b7_a_submitted_task_is_returned_when_it_has_ended_and_its_id_is_not_used_twice(server):
+def test_b7_submit_returns_the_finished_task_and_refuses_a_used_id(server):
     runs = []
     one = server(lambda task: runs.append(task.id) or echo(task))
     task = one.submit_task("hi", id="t1")
@@ -135,13 +135,13 @@ def test_b7_a_submitted_task_is_returned_when_it_has_ended_and_its_id_is_not_use
     assert one.submit_task("hi").id != one.submit_task("hi").id
 
 
-def test_b7_a_task_that_was_cancelled_or_asks_is_not_completed_when_its_executor_returns(server):
+def test_b7_a_cancelled_or_interrupted_task_is_not_completed_later(server):
     gate = Gate()
 
     def executor(task):
         if task.message.text == "ask":
             return task.with_status("input-required", "Which?")
-        gate.here()
+        gate.block()
         return echo(task)
 
     one = server(executor)
@@ -155,7 +155,7 @@ def test_b7_a_task_that_was_cancelled_or_asks_is_not_completed_when_its_executor
     assert (one.get_task("t").state, one.get_task("t").artifacts) == (S.CANCELED, ())
 
 
-def test_b8_a_cancel_reaches_the_executor_and_says_whether_it_did_anything(server):
+def test_b8_a_cancel_reaches_the_executor_and_returns_whether_it_had_an_effect(server):
     gate, stopped = Gate(), threading.Event()
 
     def executor(task):
@@ -176,7 +176,7 @@ def test_b8_a_cancel_reaches_the_executor_and_says_whether_it_did_anything(serve
     assert done.cancel_task("t") is False
 
 
-def test_b9_tasks_and_the_card_are_there_and_a_task_that_asked_goes_on(server):
+def test_b9_tasks_and_card_can_be_read_and_an_interrupted_task_continued(server):
     def executor(task):
         if len(task.messages) == 1:
             return task.with_status("input-required", "Which size?")
@@ -194,7 +194,7 @@ def test_b9_tasks_and_the_card_are_there_and_a_task_that_asked_goes_on(server):
         one.send_message("t", "more")
 
 
-def test_b9_a_server_is_called_over_the_wire_like_any_agent_and_keeps_its_tasks(sqlite):
+def test_b9_a_server_can_be_called_over_http(sqlite):
     store = sqlite()
     with AgentServer(CARD, echo, store=store) as one:
         one.submit_task("hi", id="t1")
@@ -204,38 +204,38 @@ def test_b9_a_server_is_called_over_the_wire_like_any_agent_and_keeps_its_tasks(
         assert again.get_task("t1").text == "echo: hi"
 
 
-def test_b10_events_come_in_order_once_for_each_state_under_both_spellings(server):
+def test_b10_each_state_emits_one_event_in_order_under_both_spellings(server):
     def executor(task):
         if task.message.text == "fail":
             raise ValueError("no luck")
         return task.with_status("input-required") if task.message.text == "ask" else echo(task)
 
-    one, told = server(executor), []
+    one, received = server(executor), []
     names = ("submitted", "working", "completed", "failed", "canceled", "cancelled")
     for name in names:
-        one.on(f"task:{name}", lambda event, name=name: told.append((event.task_id, name)))
-    one.on("task:failed", lambda event: told.append(event.status.message.text))
+        one.on(f"task:{name}", lambda event, name=name: received.append((event.task_id, name)))
+    one.on("task:failed", lambda event: received.append(event.status.message.text))
     one.submit_task("go", id="a")
-    assert told == [("a", "submitted"), ("a", "working"), ("a", "completed")]
+    assert received == [("a", "submitted"), ("a", "working"), ("a", "completed")]
     one.submit_task("fail", id="b")
-    assert told[3:] == [("b", "submitted"), ("b", "working"), ("b", "failed"), "no luck"]
+    assert received[3:] == [("b", "submitted"), ("b", "working"), ("b", "failed"), "no luck"]
     one.submit_task("ask", id="c")
     one.cancel_task("c")
-    assert told[7:] == [("c", "submitted"), ("c", "working"), ("c", "canceled"), ("c", "cancelled")]
+    assert received[7:] == [("c", "submitted"), ("c", "working"), ("c", "canceled"), ("c", "cancelled")]
     with pytest.raises(ValueError, match="finished"):
         one.on("task:finished", print)
 
 
-def test_b10_a_listener_cannot_break_a_task(server, caplog):
-    one, told = server(echo), []
+def test_b10_an_exception_of_a_listener_does_not_affect_the_task(server, caplog):
+    one, received = server(echo), []
 
     def bad(event):
         raise RuntimeError("listener")
 
     one.on("task:working", bad)
-    one.on("task:completed", lambda event: told.append(event.task_id))
+    one.on("task:completed", lambda event: received.append(event.task_id))
     assert one.submit_task("go", id="t").state is S.COMPLETED
-    assert told == ["t"]
+    assert received == ["t"]
     assert "a listener for task:working failed" in caplog.text
     assert not one.off("task:completed", bad)
     assert one.off("task:working", bad)
@@ -250,7 +250,7 @@ def test_b11_a_registry_lists_describes_finds_and_calls_agents_by_name(server):
         registry.register("two", server(lambda task: task.with_artifact("two")))
         assert registry.list_agents() == ["one", "two"]
         assert registry.get_agent_card("one").name == "tested"
-        assert registry.get_agent_card("nobody") is None
+        assert registry.get_agent_card("unknown") is None
         assert registry.find_agents_with_skill("test") == ["one", "two"]
         assert registry.find_agents_with_skill("tes") == []
         task = registry.submit_task("one", "hi")
@@ -258,8 +258,8 @@ def test_b11_a_registry_lists_describes_finds_and_calls_agents_by_name(server):
         assert registry.get_task("one", task.id).id == task.id
         message = Message(role=Role.USER, parts=(TextPart("hi"),))
         assert registry.submit_task("two", message).text == "two"
-        with pytest.raises(AgentNotFoundError, match="Agent not found: nobody"):
-            registry.submit_task("nobody", "hi")
+        with pytest.raises(AgentNotFoundError, match="Agent not found: unknown"):
+            registry.submit_task("unknown", "hi")
         registry.register("one", server(lambda task: task.with_artifact("another")))
         assert (registry.submit_task("one", "hi").text, registry.list_agents()) == ("another", ["one", "two"])
 
@@ -279,7 +279,7 @@ def task_of(artifacts=(), history=(), status=None):
 
 
 RESULTS = {
-    "named": (task_of([made("r", "result"), made("x", "notes")]), "r"),  # the document's rule, not the source's
+    "named": (task_of([made("r", "result"), made("x", "notes")]), "r"),  # as documented; the original's source differs
     "out": (task_of([made("r", "result"), made("o", "out")]), "o"),
     "named without text": (task_of([made("", "result"), made("x", "notes")]), "x"),
     "last artifact": (task_of([made("a"), made("b"), made("")]), "b"),
@@ -290,12 +290,12 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("step", RESULTS)
-def test_b12_the_result_of_a_task_is_looked_for_in_an_order(step):
+def test_b12_the_sources_of_a_task_result_have_an_order(step):
     task, found = RESULTS[step]
     assert get_task_result(task) == found
 
 
-def test_b13_remote_agents_stand_beside_local_ones_and_expire_without_a_sign_of_life(server):
+def test_b13_remote_agents_expire_without_a_heartbeat(server):
     now = [100.0]
     with AgentRegistry(url_guard=None, expiry=30, clock=lambda: now[0]) as registry:
         registry.register("local", server(echo))
@@ -307,7 +307,7 @@ def test_b13_remote_agents_stand_beside_local_ones_and_expire_without_a_sign_of_
         now[0] += 2
         assert registry.list_agents() == ["local", "far"]
         assert registry.touch("far") is True
-        assert (registry.touch("old"), registry.touch("local"), registry.touch("nobody")) == (False, False, False)
+        assert (registry.touch("old"), registry.touch("local"), registry.touch("unknown")) == (False, False, False)
         now[0] += 29
         assert registry.list_remote_agents() == ["far"]
         now[0] += 2
@@ -319,7 +319,7 @@ def test_b13_remote_agents_stand_beside_local_ones_and_expire_without_a_sign_of_
         )
 
 
-def test_b14_of_several_agents_the_first_or_one_that_is_always_on_is_taken():
+def test_b14_the_first_or_an_always_on_agent_is_selected():
     steady = create_agent_card("steady", "An always-on agent", skills={"fly": "Flies"}, url="http://127.0.0.1:9/")
     with AgentRegistry(url_guard=None) as registry:
         assert registry.find_best_agent("fly") is None
@@ -343,7 +343,7 @@ def test_b14_of_several_agents_the_first_or_one_that_is_always_on_is_taken():
         assert registry.find_best_agent("fly") == "last"
 
 
-def test_b15_a_remote_agent_is_called_and_one_that_fails_gives_a_failed_task(server):
+def test_b15_an_error_of_a_remote_agent_is_a_failed_task(server):
     def broken(asked, line):
         line.answer(b"out of order", 503)
 
@@ -358,7 +358,7 @@ def test_b15_a_remote_agent_is_called_and_one_that_fails_gives_a_failed_task(ser
         assert get_task_result(task) == task.text
 
 
-def test_b15_a_remote_agent_that_does_not_answer_in_time_gives_a_failed_task():
+def test_b15_a_timeout_of_a_remote_agent_is_a_failed_task():
     with AgentRegistry(url_guard=None) as registry, peer(lambda asked, line: line.pause()) as far:
         registry.register("slow", create_agent_card("slow", "Slow", skills={"x": "X"}, url=far.url), retry=None)
         task = registry.submit_task("slow", "hi", timeout=0.1)
@@ -367,16 +367,16 @@ def test_b15_a_remote_agent_that_does_not_answer_in_time_gives_a_failed_task():
         assert "slow" in task.text
 
 
-# -- guards -------------------------------------------------------------------------------------------------------------
+# -- limits and authentication ------------------------------------------------------------------------------------------
 
 
-def test_b16_a_message_that_comes_twice_is_run_once_for_its_caller(make):
+def test_b16_a_repeated_message_is_run_once_per_caller(make):
     runs, gate = [], Gate()
 
     def handler(message, context):
         runs.append((context.user.id, message.text))
         if message.text == "hold":
-            gate.here()
+            gate.block()
         return "ok"
 
     auth = BearerAuth({"one": "a", "two": "b"})
@@ -393,7 +393,7 @@ def test_b16_a_message_that_comes_twice_is_run_once_for_its_caller(make):
             assert runs == [("a", "hi"), ("b", "hi")]
             with pytest.raises(TaskNotFoundError):
                 two.get_task(first.id)
-            # While the first one runs, too.
+            # The same while the first run is active.
             held = Background(lambda: one.send("hold", idempotency_key="m2"))
             gate.wait()
             task_id = one.list_tasks(page_size=1).tasks[0].id
@@ -403,10 +403,10 @@ def test_b16_a_message_that_comes_twice_is_run_once_for_its_caller(make):
     assert runs == [("a", "hi"), ("b", "hi"), ("a", "hold")]
 
 
-def test_b16_what_comes_in_is_bounded(make):
+def test_b16_requests_are_limited(make):
     gate = Gate()
     limits = Limits(max_concurrent_runs=1, max_queued_runs=0, max_body_bytes=2000, max_message_parts=2)
-    with A2AApp(make(lambda message, context: gate.here() or "ok"), limits=limits) as app:
+    with A2AApp(make(lambda message, context: gate.block() or "ok"), limits=limits) as app:
         card = app.agent_card("http://agent.test/")
         with Client(card, session=wsgi_session(app), retry=None) as client:
             held = Background(lambda: client.send("hold"))
@@ -423,8 +423,8 @@ def test_b16_what_comes_in_is_bounded(make):
             assert refused.value.http_status == 413
 
 
-def held_by(thing):
-    """The texts and bytes that are reachable from an object, through closures too."""
+def reachable_from(thing):
+    """The strings and bytes that are reachable from an object, including closures."""
     seen, waiting, found = set(), [thing], []
     while waiting:
         one = waiting.pop()
@@ -448,15 +448,15 @@ SCHEMES = {
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_b17_no_secret_is_kept(scheme):
+def test_b17_no_secret_is_stored(scheme):
     auth = SCHEMES[scheme]("-".join(["s3cret", scheme]))
-    kept = held_by(auth)
+    kept = reachable_from(auth)
     assert b"X-Key" in kept or scheme != "key"
     assert not [text for text in kept if b"s3cret" in text]
     assert "s3cret" not in repr(auth)
 
 
-def test_b17_secrets_come_from_the_environment_and_peers_are_told_apart_by_them(make, monkeypatch):
+def test_b17_secrets_from_the_environment_identify_callers(make, monkeypatch):
     monkeypatch.setenv("ONE", "s3cret")
     monkeypatch.setenv("TWO", "other")
     auth = BearerAuth({os.environ["ONE"]: "one", os.environ["TWO"]: "two"})
@@ -465,26 +465,26 @@ def test_b17_secrets_come_from_the_environment_and_peers_are_told_apart_by_them(
         with Client(card, session=wsgi_session(app), auth=lambda: os.environ["PEER"]) as client:
             for name, peer_id in (("ONE", "one"), ("TWO", "two")):
                 monkeypatch.setenv("PEER", os.environ[name])
-                assert client.send("who am I").text == peer_id
+                assert client.send("caller id").text == peer_id
             for wrong in ("s3cre", "s3crets", "S3CRET", "x"):
                 monkeypatch.setenv("PEER", wrong)
                 with pytest.raises((UnauthenticatedError, PermissionDeniedError)):
-                    client.send("who am I")
+                    client.send("caller id")
 
 
-def test_b17_addresses_inside_are_not_called():
+def test_b17_private_addresses_are_refused():
     for url in ("http://127.0.0.1/hook", "http://10.0.0.1/hook", "http://169.254.169.254/", "http://[::1]/"):
         with pytest.raises(UnsafeURLError):
             URLGuard().check(url)
 
 
-def test_b18_a_run_is_bounded_and_what_an_agent_may_use_for_a_caller_is_its_own_decision(make):
+def test_b18_a_run_has_a_time_limit_and_the_agent_decides_on_permissions(make):
     def handler(message, context):
         if context.user is None:
-            raise PermissionDeniedError("only for people we know")
+            raise PermissionDeniedError("only for known callers")
         return "ok"
 
-    assert make(handler).call("go").text == "only for people we know"
+    assert make(handler).call("go").text == "only for known callers"
 
     def endless(message, context):
         context.sleep(PATIENCE)
@@ -496,7 +496,7 @@ def test_b18_a_run_is_bounded_and_what_an_agent_may_use_for_a_caller_is_its_own_
     assert task.state is S.FAILED
 
 
-def test_b19_both_spellings_of_canceled_are_members_and_one_is_written():
+def test_b19_both_spellings_of_canceled_are_members():
     assert TaskState.CANCELLED is TaskState.CANCELED is TaskState("cancelled") is TaskState("canceled")
     status = TaskStatus(state=TaskState.CANCELLED)
     assert [status.to_dict(version)["state"] for version in ("0.3", "1.0")] == ["canceled", "TASK_STATE_CANCELED"]

@@ -13,14 +13,9 @@ import pytest
 from a2a_sync import (
     A2AApp,
     Agent,
-    AgentCapabilities,
     AgentCard,
-    AgentInterface,
-    AgentProvider,
     AgentSkill,
     Artifact,
-    AuthenticationInfo,
-    BearerAuth,
     Client,
     DataPart,
     Failed,
@@ -33,26 +28,26 @@ from a2a_sync import (
     Role,
     Task,
     TaskArtifactUpdateEvent,
-    TaskNotCancelableError,
     TaskNotFoundError,
     TaskPushNotificationConfig,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
     TextPart,
-    create_agent_card,
     errors,
 )
 from a2a_sync import operations as op
 from a2a_sync import types as t
+from a2a_sync.auth import BearerAuth
+from a2a_sync.card import AgentCapabilities, AgentInterface, AgentProvider, create_agent_card
 from a2a_sync.engine.stamp import status_event
-from a2a_sync.errors import AgentError, InvalidParamsError
+from a2a_sync.errors import AgentError, InvalidParamsError, TaskNotCancelableError
 from a2a_sync.stores.base import Owner
 from a2a_sync.testing import wsgi_session
-from a2a_sync.types import from_dict, new_id
+from a2a_sync.types import AuthenticationInfo, from_dict, new_id
 from tests.client.peer import peer
 from tests.engine import PATIENCE, Background, Gate, eventually, texts
-from tests.parity.wire import HEADERS, METHODS, app_of, handler, said
+from tests.parity.wire import HEADERS, METHODS, app_of, handler, send_params
 from tests.push.receiver import LOOPBACK, receiving
 from tests.wsgi import rpc
 
@@ -62,14 +57,14 @@ S = TaskState
 # -- methods ------------------------------------------------------------------------------------------------------------
 
 
-def test_c1_all_ten_methods_are_answered(wire):
+def test_c1_all_ten_methods_are_implemented(wire):
     extended = create_agent_card("tested", "And more", skills={"more": "More"})
     gate = Gate()
 
     def held(message, context):
         if message.text != "hold":
             return handler(message, context)
-        gate.here()
+        gate.block()
         return "held"
 
     app = wire(held, push=LOOPBACK, extended_card=extended, auth=BearerAuth({"t": "me"}))
@@ -83,7 +78,7 @@ def test_c1_all_ten_methods_are_answered(wire):
             assert stream.headers["Content-Type"].startswith("text/event-stream"), method
             yield from (frame.json["result"] for frame in stream.frames() if frame.field("data") is not None)
 
-    task = call("message/send", said("ask"))
+    task = call("message/send", send_params("ask"))
     assert (task["kind"], task["status"]["state"]) == ("task", "input-required")
     config = {"taskId": task["id"], "pushNotificationConfig": {"url": "http://127.0.0.1:9/", "id": "p"}}
     assert call("tasks/pushNotificationConfig/set", config)["pushNotificationConfig"]["id"] == "p"
@@ -97,9 +92,9 @@ def test_c1_all_ten_methods_are_answered(wire):
     assert call("tasks/cancel", {"id": task["id"]})["status"]["state"] == "canceled"
     assert call("agent/getAuthenticatedExtendedCard", {})["description"] == "And more"
 
-    streamed = list(frames("message/stream", said("stream")))
+    streamed = list(frames("message/stream", send_params("stream")))
     assert [event["kind"] for event in streamed] == ["task", *["artifact-update"] * 3, "status-update"]
-    running = call("message/send", {**said("hold"), "configuration": {"blocking": False}})
+    running = call("message/send", {**send_params("hold"), "configuration": {"blocking": False}})
     gate.wait()
     again = frames("tasks/resubscribe", {"id": running["id"]})
     assert (now := next(again))["id"] == running["id"]
@@ -108,7 +103,7 @@ def test_c1_all_ten_methods_are_answered(wire):
     assert list(again)[-1]["status"]["state"] == "completed"
 
 
-def test_c2_methods_are_known_by_their_names_and_any_other_is_refused(wire):
+def test_c2_unknown_methods_are_refused(wire):
     app = wire(handler, push=LOOPBACK)
     for method in METHODS:
         assert app.call(method).json.get("error", {}).get("code") != -32601, method
@@ -121,7 +116,7 @@ def test_c2_methods_are_known_by_their_names_and_any_other_is_refused(wire):
 
 
 class Counting:
-    """An executor with a configuration of its own."""
+    """An executor with a parameter."""
 
     def __init__(self, step):
         self.step = step
@@ -137,15 +132,17 @@ class Counting:
         self.cancelled.append(context.task_id)
 
 
-def test_c3_an_executor_is_an_object_with_a_configuration_or_a_plain_function(wire):
+def test_c3_an_executor_is_an_object_or_a_function(wire):
     executor = Counting(step=5)
     app = wire(executor)
-    task = app.call("message/send", said("go")).result
+    task = app.call("message/send", send_params("go")).result
     assert (task["artifacts"][0]["parts"][0]["text"], task["status"]["state"]) == ("5", "completed")
-    waiting = app.call("message/send", said("ask")).result
+    waiting = app.call("message/send", send_params("ask")).result
     app.call("tasks/cancel", {"id": waiting["id"]})
     assert executor.cancelled == [waiting["id"]]
-    assert wire(handler).call("message/send", said("hi")).result["artifacts"][0]["parts"][0]["text"] == "echo: hi"
+    assert (
+        wire(handler).call("message/send", send_params("hi")).result["artifacts"][0]["parts"][0]["text"] == "echo: hi"
+    )
 
 
 def test_c4_the_context_of_a_run_has_ids_message_task_and_metadata(wire):
@@ -155,13 +152,13 @@ def test_c4_the_context_of_a_run_has_ids_message_task_and_metadata(wire):
         seen.update(task=context.task, ids=(context.task_id, context.context_id), metadata=dict(context.metadata))
         return "ok"
 
-    task = wire(look).call("message/send", {**said("hi"), "metadata": {"k": 1}}).result
+    task = wire(look).call("message/send", {**send_params("hi"), "metadata": {"k": 1}}).result
     assert seen["ids"] == (task["id"], task["contextId"]) == (seen["task"].id, seen["task"].context_id)
     assert (seen["metadata"], texts(seen["task"].history)) == ({"k": 1}, ["user: hi"])
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_c5_what_one_writes_all_read_at_once(wire, sqlite, store):
+def test_c5_every_reader_sees_a_write_immediately(wire, sqlite, store):
     kept = MemoryStore() if store == "memory" else sqlite()
     app = wire(handler, store=kept)
     with A2AApp(echoing(), store=kept) as other, Client(other) as reader, Client(app_of(app)) as writer:
@@ -184,7 +181,7 @@ def echoing():
 
 
 def started(store):
-    """The token of a run on a new task."""
+    """Start a run on a new task; return its token."""
     message = Message(role=Role.USER, parts=(TextPart("go"),), task_id=new_id(), context_id="c")
     request = op.RunRequest(message=message)
     events = [status_event(request, state) for state in (S.SUBMITTED, S.WORKING)]
@@ -195,8 +192,8 @@ def pieces(writer):
     return [Message(role=Role.AGENT, parts=(TextPart(f"{writer} {n}"),)) for n in range(3)]
 
 
-class Halting(list):
-    """Events at which a writer stops in the middle of writing: it measures them first."""
+class PausedBatch(list):
+    """A batch of events whose second iteration waits for a gate: the store measures it first, then writes it."""
 
     def __init__(self, events, gate):
         super().__init__(events)
@@ -205,15 +202,15 @@ class Halting(list):
 
     def __iter__(self):
         if self._measured:
-            self._gate.here()
+            self._gate.block()
         self._measured = True
         return super().__iter__()
 
 
-def test_c5_a_store_in_memory_is_written_one_at_a_time():
+def test_c5_writes_to_the_memory_store_are_serialized():
     store, gate = MemoryStore(), Gate()
     token = started(store)
-    first = Background(lambda: store.append(token, Halting(pieces("one"), gate)))
+    first = Background(lambda: store.append(token, PausedBatch(pieces("one"), gate)))
     gate.wait()
     written = threading.Event()
     second = Background(lambda: store.append(token, pieces("two")) and written.set())
@@ -223,11 +220,13 @@ def test_c5_a_store_in_memory_is_written_one_at_a_time():
     second.result()
     entries = store.log(Owner(), token.task_id).entries
     assert [entry.number for entry in entries] == list(range(1, 9))
-    assert [entry.event.text for entry in entries[2:]] == [f"{who} {n}" for who in ("one", "two") for n in range(3)]
+    assert [entry.event.text for entry in entries[2:]] == [
+        f"{writer} {n}" for writer in ("one", "two") for n in range(3)
+    ]
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_c5_what_is_written_together_stays_together(sqlite, store):
+def test_c5_a_batch_of_events_is_written_atomically(sqlite, store):
     kept = MemoryStore() if store == "memory" else sqlite()
     token = started(kept)
     writers = [Background(lambda w=w: [kept.append(token, pieces(f"{w}")) for _ in range(10)]) for w in range(4)]
@@ -240,16 +239,16 @@ def test_c5_what_is_written_together_stays_together(sqlite, store):
     assert [entry.number for entry in entries] == list(range(1, 4 * 10 * 3 + 3))
     texts = [entry.event.text for entry in entries[2:]]
     for start in range(0, len(texts), 3):
-        who = texts[start].split()[0]
-        assert texts[start : start + 3] == [f"{who} {n}" for n in range(3)]
+        writer = texts[start].split()[0]
+        assert texts[start : start + 3] == [f"{writer} {n}" for n in range(3)]
 
 
-def test_c6_each_task_has_listeners_that_hear_everything_also_those_that_come_late(wire):
+def test_c6_early_and_late_subscribers_receive_the_whole_task(wire):
     gate = Gate()
 
     def slow(message, context):
         yield "a"
-        gate.here()
+        gate.block()
         yield "b"
 
     app = app_of(wire(slow))
@@ -267,10 +266,10 @@ def test_c6_each_task_has_listeners_that_hear_everything_also_those_that_come_la
             assert stream.task.artifacts == late.task.artifacts
         with pytest.raises(TaskNotFoundError):
             two.subscribe("unknown")
-        stream.close()  # once more
+        stream.close()  # closing twice is allowed
 
 
-def test_c7_an_app_is_made_of_executor_store_card_webhooks_and_extended_card(wire):
+def test_c7_an_app_is_configured_with_executor_store_cards_and_webhooks(wire):
     card = create_agent_card("a", "b", skills={"x": "X"})
     extended = create_agent_card("a", "c", skills={"x": "X"})
     app = A2AApp(Counting(1), card=card, store="memory:", push=LOOPBACK, extended_card=extended)
@@ -283,7 +282,7 @@ def test_c7_an_app_is_made_of_executor_store_card_webhooks_and_extended_card(wir
         A2AApp(Counting(1))
 
 
-def test_c8_webhooks_are_kept_by_task_and_id_and_are_really_called(wire):
+def test_c8_webhooks_are_stored_by_task_and_id_and_called(wire):
     with receiving() as receiver:
         app = app_of(wire(handler, push=LOOPBACK, limits=Limits(store_poll_interval=0.2)))
         with Client(app) as client:
@@ -302,9 +301,9 @@ def test_c8_webhooks_are_kept_by_task_and_id_and_are_really_called(wire):
             assert client.list_push_configs(task.id) == []
 
 
-def test_c9_json_rpc_is_read_and_written_with_ids_of_three_kinds(wire):
+def test_c9_json_rpc_ids_are_strings_integers_or_null(wire):
     app = wire(handler)
-    task = app.call("message/send", said("hi")).result
+    task = app.call("message/send", send_params("hi")).result
     for id in (None, "a", 7):
         found = app.call("tasks/get", {"id": task["id"]}, id=id).json
         assert found == {"jsonrpc": "2.0", "id": id, "result": task}
@@ -337,7 +336,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_c10_each_error_has_its_code_a_message_and_comes_back_as_itself(wire, name):
+def test_c10_each_error_round_trips_with_its_code(wire, name):
     cls, code = ERRORS[name]
     assert (cls.jsonrpc_code, bool(cls().message)) == (code, True)
 
@@ -405,14 +404,14 @@ TYPES = {
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_c11_each_type_is_written_and_read_back_as_it_was(name):
+def test_c11_each_type_round_trips(name):
     value = TYPES[name]
     for version in ("0.3", "1.0"):
         written = json.loads(json.dumps(value.to_dict(version)))
         assert type(value).from_dict(written, version) == value
 
 
-def test_c11_events_are_told_apart_by_their_kind_and_states_know_their_end():
+def test_c11_events_have_a_kind_and_states_know_whether_they_are_terminal():
     for name in ("message", "task", "status-update", "artifact-update"):
         assert from_dict(t.StreamResponse, TYPES[name].to_dict("0.3"), "0.3") == TYPES[name]
         assert TYPES[name].to_dict("0.3")["kind"] == name
@@ -441,14 +440,14 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("method", REQUESTS)
-def test_c11_the_parameters_of_each_method_are_written_and_read_back(method):
+def test_c11_the_parameters_of_each_method_round_trip(method):
     request = REQUESTS[method]
     for version in ("0.3", "1.0"):
         written = json.loads(json.dumps(request.to_dict(version)))
         assert type(request).from_dict(written, version) == request
 
 
-def test_c12_members_are_camel_case_with_a_kind_and_what_is_absent_is_left_out():
+def test_c12_members_are_camel_case_and_absent_ones_are_omitted():
     written = TYPES["artifact-update"].to_dict("0.3")
     assert (written["kind"], written["taskId"], written["lastChunk"]) == ("artifact-update", "t", True)
     bare = TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=ARTIFACT).to_dict("0.3")
@@ -462,7 +461,7 @@ def test_c12_members_are_camel_case_with_a_kind_and_what_is_absent_is_left_out()
     }
 
 
-def test_c13_ids_are_uuids_that_begin_with_the_time_and_never_the_same():
+def test_c13_ids_are_unique_uuids_ordered_by_time():
     begun = time.time_ns() // 1_000_000
     ids = [new_id() for _ in range(1000)]
     ended = time.time_ns() // 1_000_000
@@ -471,7 +470,7 @@ def test_c13_ids_are_uuids_that_begin_with_the_time_and_never_the_same():
     assert [str(one) for one in made] == ids
     assert {(one.version, one.variant) for one in made} == {(7, uuid.RFC_4122)}
     assert all(begun <= one.int >> 80 <= ended for one in made)
-    # In the order in which they were made, as far as the clock tells them apart.
+    # Ordered by time, as far as the clock distinguishes them.
     moments = [one.int >> 64 for one in made]
     assert moments == sorted(moments)
     assert len({one.int & 2**62 - 1 for one in made}) == 1000
@@ -480,29 +479,29 @@ def test_c13_ids_are_uuids_that_begin_with_the_time_and_never_the_same():
 # -- the server ---------------------------------------------------------------------------------------------------------
 
 
-def test_c14_the_card_is_at_both_paths_calls_are_posted_and_streams_are_events(wire):
+def test_c14_routes_of_card_calls_and_streams(wire):
     app = wire(handler)
     cards = [app.request("GET", path) for path in ("/.well-known/agent.json", "/.well-known/agent-card.json")]
     assert [card.status for card in cards] == [200, 200]
     assert cards[0].json == cards[1].json
-    assert app.call("message/send", said("hi")).status == 200
-    with app.stream("message/stream", said("stream"), headers=HEADERS) as stream:
+    assert app.call("message/send", send_params("hi")).status == 200
+    with app.stream("message/stream", send_params("stream"), headers=HEADERS) as stream:
         assert stream.headers["Content-Type"].startswith("text/event-stream")
         assert list(stream.frames())
     missing = app.request("GET", "/no/such/path")
     assert (missing.status, missing.json["error"]["code"]) == (404, 404)
 
 
-def test_c15_a_send_waits_for_the_end_and_what_is_stored_does_not_depend_on_who_listens(wire):
+def test_c15_a_send_waits_for_the_end_and_the_log_is_independent_of_subscribers(wire):
     gate = Gate()
 
     def slow(message, context):
         yield "a"
-        gate.here()
+        gate.block()
         yield "b"
 
     app = wire(slow)
-    at_once = {**said("go"), "configuration": {"blocking": False}}
+    at_once = {**send_params("go"), "configuration": {"blocking": False}}
     task = app.call("message/send", at_once).result
     assert task["status"]["state"] in ("submitted", "working")
     gate.wait()
@@ -511,19 +510,19 @@ def test_c15_a_send_waits_for_the_end_and_what_is_stored_does_not_depend_on_who_
         lambda: (now := app.call("tasks/get", {"id": task["id"]}).result)["status"]["state"] == "completed" and now
     )
     assert [part["text"] for part in done["artifacts"][0]["parts"]] == ["ab"]
-    assert app.call("message/send", said("go")).result["status"]["state"] == "completed"
+    assert app.call("message/send", send_params("go")).result["status"]["state"] == "completed"
 
 
-def test_c16_a_stream_carries_each_event_as_it_was_made_and_once_however_many_listen(wire):
+def test_c16_each_subscriber_receives_each_event_once(wire):
     gate = Gate()
 
     def slow(message, context):
-        gate.here()
+        gate.block()
         yield "a"
         yield "b"
 
     app = wire(slow)
-    with app.stream("message/stream", said("go"), headers=HEADERS) as stream:
+    with app.stream("message/stream", send_params("go"), headers=HEADERS) as stream:
         frames = stream.frames()
         task_id = next(frames).json["result"]["id"]
         gate.wait()
@@ -537,7 +536,7 @@ def test_c16_a_stream_carries_each_event_as_it_was_made_and_once_however_many_li
             assert [part["text"] for event in artifacts[:2] for part in event["artifact"]["parts"]] == ["a", "b"]
             assert len({event["artifact"]["artifactId"] for event in artifacts}) == 1
             assert [event.get("append", False) for event in artifacts] == [False, True, False]
-            # The last one is the whole artifact once more.
+            # The last event is the whole artifact.
             assert [part["text"] for part in artifacts[2]["artifact"]["parts"]] == ["ab"]
             ends = [event for event in events if event.get("final")]
             assert ends == events[-1:]
@@ -548,15 +547,15 @@ def test_c16_a_stream_carries_each_event_as_it_was_made_and_once_however_many_li
     assert ["".join(part["text"] for part in one["parts"]) for one in stored["artifacts"]] == ["ab"]
 
 
-def test_c16_a_silent_stream_is_kept_alive_and_not_ended(wire):
+def test_c16_an_idle_stream_is_kept_alive(wire):
     gate = Gate()
 
     def slow(message, context):
-        gate.here()
+        gate.block()
         return "late"
 
     app = wire(slow, limits=Limits(stream_keepalive_interval=0.02, disconnect_check_interval=0.01))
-    with app.stream("message/stream", said("go"), headers=HEADERS) as stream:
+    with app.stream("message/stream", send_params("go"), headers=HEADERS) as stream:
         frames = stream.frames()
         beats = 0
         for frame in frames:
@@ -567,29 +566,29 @@ def test_c16_a_silent_stream_is_kept_alive_and_not_ended(wire):
         assert beats >= 3
 
 
-def test_c17_a_stream_cannot_be_taken_up_where_there_is_none(wire):
+def test_c17_resubscribing_to_an_unknown_or_terminal_task_is_refused(wire):
     app = wire(handler)
     unknown = app.stream("tasks/resubscribe", {"id": "unknown"}, headers={**HEADERS, "Accept": "text/event-stream"})
     with unknown:
         assert unknown.headers["Content-Type"].startswith("text/event-stream")
         assert [frame.json["error"]["code"] for frame in unknown.frames()] == [-32001]
-    ended = app.call("message/send", said("hi")).result
+    ended = app.call("message/send", send_params("hi")).result
     assert app.call("tasks/resubscribe", {"id": ended["id"]}).error["code"] == -32004
 
 
 @pytest.mark.parametrize(("length", "kept"), [(None, 4), (0, 0), (1, 1), (3, 3), (9, 4)])
-def test_c18_as_much_history_comes_as_was_asked_for(wire, length, kept):
+def test_c18_history_length_limits_the_history(wire, length, kept):
     app = wire(lambda message, context: "ok" if len(context.history) > 1 else InputRequired("?"))
     with Client("http://agent.test", session=wsgi_session(app_of(app))) as client:
         task = client.get_task(client.send("two", task_id=client.send("one").id).id)
         got = client.get_task(task.id, history_length=length).history
         assert texts(got) == texts(task.history)[4 - kept :]
     assert app.call("tasks/get", {"id": task.id, "historyLength": -1}).error["code"] == -32602
-    if length:  # in 0.3 nothing tells 0 from "not said"
+    if length:  # 0.3 does not distinguish 0 from an absent limit
         assert len(app.call("tasks/get", {"id": task.id, "historyLength": length}).result["history"]) == kept
 
 
-def test_c19_a_cancel_stops_the_run_and_what_has_ended_is_not_cancelled(wire):
+def test_c19_a_cancel_stops_the_run_and_is_refused_for_terminal_tasks(wire):
     gate, stopped = Gate(), []
 
     def slow(message, context):
@@ -600,51 +599,51 @@ def test_c19_a_cancel_stops_the_run_and_what_has_ended_is_not_cancelled(wire):
         return "ok"
 
     app = wire(slow)
-    task = app.call("message/send", {**said("go"), "configuration": {"blocking": False}}).result
+    task = app.call("message/send", {**send_params("go"), "configuration": {"blocking": False}}).result
     gate.wait()
     assert app.call("tasks/cancel", {"id": task["id"]}).result["status"]["state"] == "canceled"
     assert stopped == [task["id"]]
     assert app.call("tasks/cancel", {"id": task["id"]}).error["code"] == -32002
-    done = app.call("message/send", said("quick")).result
+    done = app.call("message/send", send_params("quick")).result
     assert app.call("tasks/cancel", {"id": done["id"]}).error["code"] == -32002
 
 
 @pytest.mark.parametrize("member", ["messageId", "role", "parts"])
-def test_c20_a_message_without_what_it_needs_is_refused_by_name(wire, member):
-    params = said("hi")
+def test_c20_a_missing_member_of_a_message_is_named(wire, member):
+    params = send_params("hi")
     del params["message"][member]
     error = wire(handler).call("message/send", params).error
     assert error["code"] == -32602
     assert f"message.{member}" in error["message"]
 
 
-def test_c20_nothing_is_sent_to_what_has_ended_or_is_not_there(wire):
+def test_c20_a_message_to_an_unknown_or_terminal_task_is_refused(wire):
     app = wire(handler)
-    assert app.call("message/send", said("x", parts=[])).error["code"] == -32602
-    ended = app.call("message/send", said("hi")).result
-    assert app.call("message/send", said("more", taskId=ended["id"])).error["code"] == -32004
-    assert app.call("message/send", said("more", taskId="unknown")).error["code"] == -32001
-    waiting = app.call("message/send", said("ask")).result
-    other = said("more", taskId=waiting["id"], contextId="another")
+    assert app.call("message/send", send_params("x", parts=[])).error["code"] == -32602
+    ended = app.call("message/send", send_params("hi")).result
+    assert app.call("message/send", send_params("more", taskId=ended["id"])).error["code"] == -32004
+    assert app.call("message/send", send_params("more", taskId="unknown")).error["code"] == -32001
+    waiting = app.call("message/send", send_params("ask")).result
+    other = send_params("more", taskId=waiting["id"], contextId="another")
     assert app.call("message/send", other).error["code"] == -32602
 
 
-def test_c21_an_executor_that_breaks_fails_its_task_and_ends_every_stream(wire):
+def test_c21_an_exception_of_an_executor_fails_the_task_and_ends_its_streams(wire):
     def broken(message, context):
         yield "a"
         raise RuntimeError("secret")
 
     app = wire(broken)
-    events = [frame["result"] for frame in app.events("message/stream", said("go"))]
+    events = [frame["result"] for frame in app.events("message/stream", send_params("go"))]
     assert (events[-1]["status"]["state"], events[-1]["final"]) == ("failed", True)
     assert "secret" not in json.dumps(events)
-    public = wire(lambda message, context: Failed("out of stock")).call("message/send", said("go")).result
+    public = wire(lambda message, context: Failed("out of stock")).call("message/send", send_params("go")).result
     assert public["status"]["message"]["parts"][0]["text"] == "out of stock"
 
 
-def test_c22_webhooks_are_asked_for_without_an_id_and_deleted_of_tasks_that_are_there(wire):
+def test_c22_the_id_of_a_webhook_is_optional_and_its_task_must_exist(wire):
     app = wire(handler, push=LOOPBACK)
-    task = app.call("message/send", said("ask")).result
+    task = app.call("message/send", send_params("ask")).result
     for id in ("one", "two"):
         hook = {"id": id, "url": "http://127.0.0.1:9/"}
         app.call("tasks/pushNotificationConfig/set", {"taskId": task["id"], "pushNotificationConfig": hook})
@@ -658,7 +657,7 @@ def test_c22_webhooks_are_asked_for_without_an_id_and_deleted_of_tasks_that_are_
 # -- the client ---------------------------------------------------------------------------------------------------------
 
 
-def test_c23_a_client_has_every_operation_and_says_what_went_wrong(wire):
+def test_c23_a_client_has_every_operation_and_raises_errors(wire):
     app = app_of(wire(handler, push=LOOPBACK))
     with Client("http://agent.test///", protocol_version="0.3", session=wsgi_session(app)) as client:
         assert client.card().name == "tested"
@@ -679,7 +678,7 @@ def test_c23_a_client_has_every_operation_and_says_what_went_wrong(wire):
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_c24_events_are_read_in_every_framing_with_several_lines_of_data(newline, size):
+def test_c24_the_sse_parser_accepts_every_framing(newline, size):
     ids = {"taskId": "t", "contextId": "c"}
     updates = [
         {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}},
@@ -716,8 +715,8 @@ WAYS = [(version, binding) for version in ("0.3", "1.0") for binding in ("JSONRP
 
 
 @pytest.mark.parametrize(("version", "binding"), WAYS)
-def test_c28_server_client_streams_cards_and_both_directions_work_together(make, version, binding):
-    """Two agents that call each other: what one asks, the other one asks back."""
+def test_c28_two_agents_call_each_other(make, version, binding):
+    """Two agents that call each other."""
     apps = {}
 
     def client_of(name):
@@ -748,7 +747,7 @@ def test_c28_server_client_streams_cards_and_both_directions_work_together(make,
         assert other.get_task(stream.task.id).artifacts == stream.task.artifacts
 
 
-def test_c29_nothing_is_needed_but_wsgi_and_few_packages():
+def test_c29_few_dependencies():
     from importlib.metadata import requires
 
     core = [line for line in requires("a2a-sync") or [] if "extra ==" not in line]
@@ -765,7 +764,7 @@ def test_c29_nothing_is_needed_but_wsgi_and_few_packages():
 
 
 @pytest.mark.parametrize(("version", "binding"), WAYS)
-def test_c30_an_agent_without_a_card_is_called_at_its_endpoint(wire, version, binding):
+def test_c30_an_endpoint_without_a_card_can_be_called(wire, version, binding):
     app, asked = app_of(wire(handler)), []
 
     def cardless(environ, start_response):
@@ -792,11 +791,11 @@ def test_c30_an_agent_without_a_card_is_called_at_its_endpoint(wire, version, bi
     assert not [path for path in asked if "well-known" in path]
 
 
-@pytest.mark.parametrize("said", [True, False, None])
-def test_c31_what_only_0_3_says_is_readable(said):
+@pytest.mark.parametrize("value", [True, False, None])
+def test_c31_members_that_only_0_3_has_can_be_read(value):
     ids = {"taskId": "t", "contextId": "c"}
-    capabilities = {"streaming": True, **({} if said is None else {"stateTransitionHistory": said})}
-    final = {} if said is None else {"final": said}
+    capabilities = {"streaming": True, **({} if value is None else {"stateTransitionHistory": value})}
+    final = {} if value is None else {"final": value}
     card = {
         "name": "old",
         "description": "d",
@@ -817,14 +816,14 @@ def test_c31_what_only_0_3_says_is_readable(said):
         )
 
     with peer(serve) as served, Client(served.url) as client:
-        assert client.card().capabilities.state_transition_history is said
+        assert client.card().capabilities.state_transition_history is value
         with client.stream("go") as stream:
             *_, last = stream
     assert isinstance(last, TaskStatusUpdateEvent)
-    assert last.final is said
+    assert last.final is value
 
 
-def test_c32_a_sender_of_ones_own_delivers_notifications_and_a_failure_is_retried(wire):
+def test_c32_a_custom_sender_delivers_notifications_with_retries(wire):
     taken, refused = [], []
 
     def send(notification):
@@ -833,8 +832,8 @@ def test_c32_a_sender_of_ones_own_delivers_notifications_and_a_failure_is_retrie
             raise ConnectionError("the queue is not there")
         taken.append(notification)
 
-    limits = Limits(store_poll_interval=0.2, push_pause=0.01, push_longest_pause=0.05)
-    with Client(app_of(wire(handler, push=PushOptions(sender=send), limits=limits))) as client:
+    push = PushOptions(sender=send, initial_backoff=0.01, max_backoff=0.05)
+    with Client(app_of(wire(handler, push=push, limits=Limits(store_poll_interval=0.2)))) as client:
         config = TaskPushNotificationConfig(url="https://93.184.216.34/hook", token="t0ken")
         task = client.send("stream", push_config=config)
         eventually(lambda: taken and "COMPLETED" in str(taken[-1].body))

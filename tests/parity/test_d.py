@@ -10,20 +10,16 @@ import pytest
 
 from a2a_sync import (
     A2AApp,
-    AgentRunnerExecutor,
     Artifact,
     Client,
     DataPart,
     Failed,
     FilePart,
     InputRequired,
-    Mapper,
     Message,
     Part,
     PublicError,
-    RemoteTool,
     Role,
-    RunEvent,
     Task,
     TaskArtifactUpdateEvent,
     TaskNotFoundError,
@@ -31,13 +27,12 @@ from a2a_sync import (
     TaskStatus,
     TaskStatusUpdateEvent,
     TextPart,
-    WorkflowExecutor,
-    create_agent_card,
-    from_chat_messages,
-    to_chat_messages,
 )
-from a2a_sync.integrations.mapper import ToolCall, ToolResult
-from a2a_sync.integrations.runners import RunResult
+from a2a_sync.card import create_agent_card
+from a2a_sync.client import RemoteTool
+from a2a_sync.integrations.chat_messages import from_chat_messages, to_chat_messages
+from a2a_sync.integrations.mapper import Mapper, RunEvent, ToolCall, ToolResult
+from a2a_sync.integrations.runners import AgentRunnerExecutor, RunResult, WorkflowExecutor
 from a2a_sync.stores.base import Owner
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import SendMessageConfiguration, SendMessageRequest, StreamResponse, from_dict
@@ -52,7 +47,7 @@ PARTS = (
 )
 
 
-def test_d1_parts_are_text_files_and_data_and_say_which():
+def test_d1_parts_are_text_files_or_data():
     assert [part.to_dict("0.3")["kind"] for part in PARTS] == ["text", "file", "file", "data"]
     written = PARTS[1].to_dict("0.3")["file"]
     assert written == {
@@ -62,7 +57,7 @@ def test_d1_parts_are_text_files_and_data_and_say_which():
     }
 
 
-def test_d2_parts_are_made_of_text_bytes_addresses_and_any_data(tmp_path):
+def test_d2_constructors_of_parts(tmp_path):
     assert (TextPart("x").text, DataPart([1]).data) == ("x", [1])
     path = tmp_path / "a.txt"
     path.write_bytes(b"content")
@@ -72,14 +67,14 @@ def test_d2_parts_are_made_of_text_bytes_addresses_and_any_data(tmp_path):
         FilePart(raw=b"x", url="https://example.com/")
 
 
-def test_d3_parts_are_written_and_read_back_in_their_order():
+def test_d3_parts_round_trip_in_order():
     message = Message(role=Role.USER, parts=PARTS)
     for version in ("0.3", "1.0"):
         written = json.loads(json.dumps(message.to_dict(version)))
         assert Message.from_dict(written, version).parts == PARTS
 
 
-def test_d4_a_message_has_ids_of_its_own_and_may_name_a_context_and_a_task():
+def test_d4_a_message_has_an_id_and_may_have_context_and_task_ids():
     one, other = (Message(role=Role.AGENT, parts=(TextPart("a"), DataPart(1), TextPart("b"))) for _ in range(2))
     assert one.message_id != other.message_id
     assert one.text == "a\nb"
@@ -96,7 +91,7 @@ def test_d5_roles_are_user_and_agent():
         assert [Message.from_dict(message, version).role for message in said] == [Role.USER, Role.AGENT]
 
 
-def test_d6_there_are_eight_states_of_which_four_are_ends():
+def test_d6_four_of_eight_states_are_terminal():
     said = set(S) - {S.UNSPECIFIED}
     assert said == {
         "submitted",
@@ -111,14 +106,14 @@ def test_d6_there_are_eight_states_of_which_four_are_ends():
     assert {state for state in said if state.terminal} == {"completed", "canceled", "failed", "rejected"}
 
 
-def test_d7_a_status_has_a_state_a_time_and_maybe_a_message(make):
+def test_d7_a_status_has_a_state_a_timestamp_and_an_optional_message(make):
     status = make(lambda message, context: InputRequired("Which?")).call("go").status
     assert (status.state, status.message.text) == (S.INPUT_REQUIRED, "Which?")
     assert status.timestamp.utcoffset().total_seconds() == 0
     assert status.to_dict("0.3")["timestamp"].endswith("Z")
 
 
-def test_d8_a_new_task_is_submitted_with_ids_and_keeps_artifacts_and_history(make):
+def test_d8_a_new_task_has_ids_and_stores_artifacts_and_history(make):
     with A2AApp(make(lambda message, context: "ok")) as app, Client(app) as client:
         with client.stream("hi", context_id="c") as stream:
             first, *rest = list(stream)
@@ -140,13 +135,13 @@ def test_d8_a_new_task_is_submitted_with_ids_and_keeps_artifacts_and_history(mak
     assert Task.from_dict(done.to_dict("0.3"), "0.3") == done
 
 
-def test_d9_an_artifact_has_a_name_a_description_parts_and_an_id_of_its_own():
+def test_d9_an_artifact_has_an_id_a_name_a_description_and_parts():
     one, other = (Artifact(name="n", description="d", parts=PARTS) for _ in range(2))
     assert one.artifact_id != other.artifact_id
     assert Artifact.from_dict(one.to_dict("0.3"), "0.3") == one
 
 
-def test_d10_events_name_their_task_and_the_last_one_of_a_run_says_so():
+def test_d10_events_have_ids_and_the_last_one_is_final():
     status = TaskStatusUpdateEvent(task_id="t", context_id="c", status=TaskStatus(state=S.COMPLETED))
     artifact = TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=Artifact(parts=PARTS))
     written = [event.to_dict("0.3") for event in (status, artifact)]
@@ -156,7 +151,7 @@ def test_d10_events_name_their_task_and_the_last_one_of_a_run_says_so():
     assert [from_dict(StreamResponse, event, "0.3") for event in written] == [status, artifact]
 
 
-def test_d11_a_request_says_how_it_is_to_be_answered():
+def test_d11_a_request_has_a_configuration():
     request = SendMessageRequest(
         message=Message(role=Role.USER, parts=PARTS),
         configuration=SendMessageConfiguration(
@@ -189,7 +184,7 @@ def said(text):
 
 @pytest.fixture
 def serve():
-    """A client of an executor."""
+    """A factory of clients of an executor."""
     made = []
 
     def serve(executor):
@@ -203,7 +198,7 @@ def serve():
 
 
 class Runner:
-    """An agent or a workflow of some framework."""
+    """An agent or a workflow of a framework."""
 
     def __init__(self, *events):
         self.events = events
@@ -214,7 +209,7 @@ class Runner:
         yield from self.events
 
 
-def test_d12_text_calls_of_tools_and_their_results_go_to_chat_messages_and_back():
+def test_d12_text_tool_calls_and_results_round_trip_through_chat_messages():
     messages = from_chat_messages(CHATS)
     assert [message.role for message in messages] == [Role.USER, Role.AGENT, Role.AGENT, Role.AGENT]
     assert messages[1].parts[0].data["tool_call"] == {"id": "c1", "name": "sum", "arguments": "{}"}
@@ -226,52 +221,62 @@ def test_d12_text_calls_of_tools_and_their_results_go_to_chat_messages_and_back(
     assert from_chat_messages(to_chat_messages(odd, lossless=True)) == [odd]
 
 
-def test_d13_a_mapper_belongs_to_one_task_and_makes_up_ids_that_are_not_given():
+def test_d13_a_mapper_belongs_to_one_task_and_generates_missing_ids():
     mapper = Mapper("t", "c")
     assert (mapper.task_id, mapper.context_id, mapper.state) == ("t", "c", S.SUBMITTED)
     assert len({Mapper().task_id, Mapper().task_id, Mapper().context_id}) == 3
 
 
-def test_d14_each_status_has_a_builder_that_sets_the_state():
+def test_d14_a_mapper_has_a_builder_for_each_status():
     mapper = Mapper("t", "c")
-    told = [
+    events = [
         mapper.submitted(),
         mapper.working(),
         mapper.input_required("Which?"),
         mapper.status_update(S.WORKING, "again"),
         mapper.completed("done"),
     ]
-    assert [event.status.state for event in told] == [S.SUBMITTED, S.WORKING, S.INPUT_REQUIRED, S.WORKING, S.COMPLETED]
-    assert [event.status.message and event.status.message.text for event in told] == [
+    assert [event.status.state for event in events] == [
+        S.SUBMITTED,
+        S.WORKING,
+        S.INPUT_REQUIRED,
+        S.WORKING,
+        S.COMPLETED,
+    ]
+    assert [event.status.message and event.status.message.text for event in events] == [
         None,
         None,
         "Which?",
         "again",
         "done",
     ]
-    assert (mapper.state, told[-1].task_id, told[-1].context_id) == (S.COMPLETED, "t", "c")
+    assert (mapper.state, events[-1].task_id, events[-1].context_id) == (S.COMPLETED, "t", "c")
     assert (Mapper().failed("why").status.message.text, Mapper().canceled().status.message) == ("why", None)
-    assert [event.to_dict("0.3")["final"] for event in (told[1], told[-1], Mapper().failed("x"))] == [False, True, True]
+    assert [event.to_dict("0.3")["final"] for event in (events[1], events[-1], Mapper().failed("x"))] == [
+        False,
+        True,
+        True,
+    ]
     artifact = Artifact(parts=PARTS)
     assert mapper.artifact_update(artifact).artifact == artifact
 
 
-def test_d15_the_outermost_run_tells_of_its_beginning_and_end_tools_of_their_results_and_errors_of_any_run_fail():
+def test_d15_run_events_map_to_protocol_events():
     mapper = Mapper()
     silent = [RunEvent("step_start"), RunEvent("loop_iteration"), RunEvent("tool_call_start"), RunEvent("unheard_of")]
     events = [START, START, *silent, *said("first"), SUM, END, *said("last"), END]
-    told = [mapper.map_event(event) for event in events]
-    assert [place for place, event in enumerate(told) if event is not None] == [0, 9, len(events) - 1]
-    assert told[9].artifact.name == "sum"
-    assert told[9].artifact.description == "Tool execution result"
-    assert told[9].artifact.metadata == {"tool_call_id": "c1", "tool_name": "sum", "is_error": False}
-    assert (told[-1].status.state, told[-1].status.message.text) == (S.COMPLETED, "last")
+    events = [mapper.map_event(event) for event in events]
+    assert [place for place, event in enumerate(events) if event is not None] == [0, 9, len(events) - 1]
+    assert events[9].artifact.name == "sum"
+    assert events[9].artifact.description == "Tool execution result"
+    assert events[9].artifact.metadata == {"tool_call_id": "c1", "tool_name": "sum", "is_error": False}
+    assert (events[-1].status.state, events[-1].status.message.text) == (S.COMPLETED, "last")
     nested = Mapper()
     failed = [nested.map_event(event) for event in (START, START, RunEvent("run_error"))][-1]
     assert (failed.status.state, failed.status.message.text) == (S.FAILED, "unknown error")
 
 
-def test_d16_a_stream_of_run_events_is_mapped_as_it_comes():
+def test_d16_a_stream_of_run_events_is_mapped_lazily():
     taken = []
 
     def events():
@@ -279,13 +284,13 @@ def test_d16_a_stream_of_run_events_is_mapped_as_it_comes():
             taken.append(event)
             yield event
 
-    told = Mapper().map_stream(events())
-    assert next(told).status.state is S.WORKING
+    events = Mapper().map_stream(events())
+    assert next(events).status.state is S.WORKING
     assert len(taken) == 1
-    assert [event.status.state for event in told] == [S.COMPLETED]
+    assert [event.status.state for event in events] == [S.COMPLETED]
 
 
-def test_d17_a_task_is_made_from_a_mapper_with_a_history_that_is_given():
+def test_d17_a_mapper_creates_a_task_with_a_given_history():
     mapper = Mapper("t", "c")
     mapper.working()
     task = mapper.create_task()
@@ -293,14 +298,14 @@ def test_d17_a_task_is_made_from_a_mapper_with_a_history_that_is_given():
     assert mapper.create_task(history=from_chat_messages(CHATS)).history[0].text == "2 + 3?"
 
 
-def test_d18_complete_gives_the_final_task_with_artifacts():
+def test_d18_complete_returns_the_final_task_with_artifacts():
     mapper = Mapper("t", "c")
     list(mapper.map_stream([START, *said("done")]))
     task = mapper.complete(artifacts=[Artifact(name="chart", parts=PARTS)])
     assert (task.state, task.status.message.text, task.artifacts[0].name) == (S.COMPLETED, "done", "chart")
 
 
-def test_d19_an_executor_answers_at_once_or_as_a_stream_that_ends(serve):
+def test_d19_an_executor_supports_send_and_stream(serve):
     client = serve(AgentRunnerExecutor(Runner(START, *said("hi"), END)))
     task = client.send("hello")
     assert isinstance(task, Task)
@@ -309,7 +314,7 @@ def test_d19_an_executor_answers_at_once_or_as_a_stream_that_ends(serve):
     assert (task.state, states[-1], stream.closed) == (S.COMPLETED, S.COMPLETED, True)
 
 
-def test_d20_an_agent_that_runs_is_an_executor_given_chat_messages_and_options(serve):
+def test_d20_an_agent_runner_receives_chat_messages_and_options(serve):
     class Agent:
         def run(self, messages, **options):
             if options["fail"]:
@@ -331,7 +336,7 @@ def test_d20_an_agent_that_runs_is_an_executor_given_chat_messages_and_options(s
     assert runner.given == [[{"role": "user", "content": "hi"}]]
 
 
-def test_d21_a_workflow_is_an_executor_given_text_data_and_metadata_of_which_the_later_wins(serve):
+def test_d21_a_workflow_runner_receives_merged_text_data_and_metadata(serve):
     flow = Runner(START, *said("done"), END)
     parts = (TextPart("go"), DataPart({"a": 1, "b": 1}), DataPart([1]))
     task = serve(WorkflowExecutor(flow)).send(Message(role=Role.USER, parts=parts, metadata={"b": 2}))
@@ -341,7 +346,7 @@ def test_d21_a_workflow_is_an_executor_given_text_data_and_metadata_of_which_the
     assert serve(WorkflowExecutor(broken)).send("go").text == "step 2"
 
 
-def test_d22_a_reader_that_leaves_holds_nobody_up(make):
+def test_d22_a_closed_stream_does_not_block_its_run(make):
     agent = make(lambda message, context: (f"{number} " for number in range(500)))
     with agent.stream("count") as stream:
         task_id = next(iter(stream)).id
@@ -349,7 +354,7 @@ def test_d22_a_reader_that_leaves_holds_nobody_up(make):
     assert (task.state, task.text) == (S.COMPLETED, "".join(f"{number} " for number in range(500)))
 
 
-def test_d23_a_client_sends_text_or_a_message_and_errors_have_code_and_message(make):
+def test_d23_a_client_sends_text_or_messages_and_raises_errors_with_codes(make):
     app = A2AApp(make(lambda message, context: message.text.upper()))
     with app, Client("http://agent.test", protocol_version="0.3", session=wsgi_session(app)) as client:
         assert client.send("hi").text == "HI"
@@ -359,7 +364,7 @@ def test_d23_a_client_sends_text_or_a_message_and_errors_have_code_and_message(m
     assert (refused.value.jsonrpc_code, refused.value.message) == (-32001, "Task not found: unknown")
 
 
-def test_d24_a_remote_tool_has_a_name_a_description_a_schema_and_a_handler_and_registers_itself(make):
+def test_d24_a_remote_tool_can_be_registered(make):
     class Tools(dict):
         def register_func(self, name, description, schema, handler):
             self[name] = (description, schema, handler)
@@ -376,19 +381,19 @@ def test_d24_a_remote_tool_has_a_name_a_description_a_schema_and_a_handler_and_r
         with pytest.raises(ValueError, match="invalid input"):
             handler("{")
     with (
-        Client("http://127.0.0.1:9/", retry=None) as nobody,
+        Client("http://127.0.0.1:9/", retry=None) as unreachable,
         pytest.raises(RuntimeError, match="remote agent call failed"),
     ):
-        RemoteTool(nobody).handler({"query": "hi"})
+        RemoteTool(unreachable).handler({"query": "hi"})
 
 
-def test_d24_an_agent_is_a_plain_function_too(make):
+def test_d24_an_agent_can_be_used_as_a_function(make):
     with Client(make(lambda message, context: message.text, name="Echo", description="Says it again")) as client:
         tool = client.as_tool()
         assert (tool.__name__, tool.__doc__.splitlines()[0], tool("hi")) == ("echo", "Says it again", "hi")
 
 
-def test_d25_converters_and_tools_are_for_many_threads_and_a_mapper_says_that_it_is_for_one(make):
+def test_d25_converters_and_tools_are_thread_safe_and_mappers_are_not(make):
     assert "one thread" in Mapper.__doc__
     with Client(make(lambda message, context: message.text)) as client, ThreadPoolExecutor(8) as pool:
         tool = client.as_tool()
@@ -397,7 +402,7 @@ def test_d25_converters_and_tools_are_for_many_threads_and_a_mapper_says_that_it
 
 
 @pytest.mark.parametrize("part", PARTS, ids=["text", "bytes", "address", "data"])
-def test_d26_a_single_part_is_written_and_read(part):
+def test_d26_a_single_part_round_trips(part):
     for version in ("0.3", "1.0"):
         written = json.loads(json.dumps(part.to_dict(version)))
         assert from_dict(Part, written, version) == type(part).from_dict(written, version) == part

@@ -1,4 +1,4 @@
-"""System E: what the onboarding notes of system C add to it. The ids are those of docs/reference/parity.md."""
+"""System E: additions of system C's onboarding notes. The ids are those of docs/reference/parity.md."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from a2a_sync import (
     TaskState,
     TaskStream,
     TextPart,
-    UnsupportedOperationError,
-    create_agent_card,
 )
 from a2a_sync import operations as op
 from a2a_sync.bindings import jsonrpc
+from a2a_sync.card import create_agent_card
 from a2a_sync.engine.hub import EventHub
+from a2a_sync.errors import UnsupportedOperationError
 from a2a_sync.integrations.runners import AgentRunnerExecutor, RunResult
 from a2a_sync.lifecycle import Fold
 from a2a_sync.server.handler import RequestHandler
@@ -35,7 +35,7 @@ from a2a_sync.testing import wsgi_session
 from a2a_sync.types import StreamResponse, from_dict
 from tests.engine import PATIENCE, Gate, eventually, texts
 from tests.parity.test_c import MESSAGE, TYPES
-from tests.parity.wire import HEADERS, ONCE, STREAMING, app_of, handler, said
+from tests.parity.wire import HEADERS, ONCE, STREAMING, app_of, handler, send_params
 from tests.push.receiver import LOOPBACK, receiving
 from tests.test_layers import layer, modules
 from tests.wsgi import rpc
@@ -44,7 +44,7 @@ S = TaskState
 PACKAGE = Path(a2a_sync.__file__).parent
 
 
-#: What stands for a concern, and the module that it is in.
+#: Representative objects of each concern, and its module.
 CONCERNS = {
     "types": (Message, Task, TextPart, TaskState),
     "card": (a2a_sync.AgentCard, a2a_sync.AgentSkill),
@@ -61,21 +61,21 @@ CONCERNS = {
 
 
 @pytest.mark.parametrize("concern", CONCERNS)
-def test_e1_each_concern_has_a_module_of_its_own(concern):
+def test_e1_each_concern_has_a_separate_module(concern):
     assert {thing.__module__ for thing in CONCERNS[concern]} == {f"a2a_sync.{concern}"}
 
 
-def test_e1_every_module_has_its_place_in_the_table():
+def test_e1_every_module_has_a_layer():
     for name in modules():
         assert layer(name) >= 0
 
 
-def test_e2_parts_states_tasks_events_webhooks_and_requests_have_their_functions(make):
+def test_e2_functions_of_parts_states_tasks_events_webhooks_and_requests(make):
     parts = [part.to_dict("0.3") for part in MESSAGE.parts]
     assert Message.from_dict({**MESSAGE.to_dict("0.3"), "parts": parts}, "0.3").parts == MESSAGE.parts
     assert (S.REJECTED.terminal, S.AUTH_REQUIRED.terminal) == (True, False)
     gate = Gate()
-    with Client(make(lambda message, context: gate.here() or "ok")) as client:
+    with Client(make(lambda message, context: gate.block() or "ok")) as client:
         task = client.send("hi", return_immediately=True)
         assert task.state in (S.SUBMITTED, S.WORKING)
         assert texts(task.history) == ["user: hi"]
@@ -88,7 +88,7 @@ def test_e2_parts_states_tasks_events_webhooks_and_requests_have_their_functions
         assert receiver.await_posts(lambda posts: posts)
 
 
-def test_e3_a_stream_is_what_a_streaming_method_returns_and_the_server_sends_it(wire):
+def test_e3_streaming_methods_return_a_stream_with_event_ids(wire):
     app = wire(handler)
     with Client(app_of(app)) as client, client.stream("stream") as stream:
         assert isinstance(stream, TaskStream)
@@ -98,16 +98,16 @@ def test_e3_a_stream_is_what_a_streaming_method_returns_and_the_server_sends_it(
         *["TaskArtifactUpdateEvent"] * 3,
         "TaskStatusUpdateEvent",
     ]
-    with app.stream("message/stream", said("stream"), headers=HEADERS) as answer:
+    with app.stream("message/stream", send_params("stream"), headers=HEADERS) as answer:
         assert answer.headers["Content-Type"].startswith("text/event-stream")
         frames = list(answer.frames())
-    # Each event has a number, by which a reader that lost its connection says where to go on.
+    # The event id lets a client resume the stream.
     assert [frame.id for frame in frames] == sorted({frame.id for frame in frames})
     assert [frame.json["result"]["kind"] for frame in frames] == ["task", *["artifact-update"] * 3, "status-update"]
     assert app.request("GET", OLD_CARD).status == 200
 
 
-def test_e4_a_send_is_checked_prepared_run_and_collected_in_order(wire):
+def test_e4_the_steps_of_a_send(wire):
     seen = []
 
     def look(message, context):
@@ -117,33 +117,33 @@ def test_e4_a_send_is_checked_prepared_run_and_collected_in_order(wire):
     app = wire(look)
     assert app.call("message/send", {"message": {}}).error["code"] == -32602
     assert seen == []
-    task = app.call("message/send", said("ask")).result
-    wrong = said("go", taskId=task["id"], contextId="another")
+    task = app.call("message/send", send_params("ask")).result
+    wrong = send_params("go", taskId=task["id"], contextId="another")
     assert app.call("message/send", wrong).error["code"] == -32602
-    assert app.call("message/send", said("go", taskId=task["id"])).result["status"]["state"] == "completed"
+    assert app.call("message/send", send_params("go", taskId=task["id"])).result["status"]["state"] == "completed"
     assert seen == [(S.WORKING, ["user: ask"]), (S.WORKING, ["user: ask", "agent: ?", "user: go"])]
 
 
-def test_e5_a_stream_begins_before_its_run_has_ended(wire):
+def test_e5_a_stream_starts_before_the_run_has_ended(wire):
     gate = Gate()
-    app = wire(lambda message, context: gate.here() or "ok")
-    with app.stream("message/stream", said("go"), headers=HEADERS) as stream:
+    app = wire(lambda message, context: gate.block() or "ok")
+    with app.stream("message/stream", send_params("go"), headers=HEADERS) as stream:
         frames = stream.frames()
         assert next(frames).json["result"]["status"]["state"] in ("submitted", "working")
         gate.open.set()
         assert list(frames)[-1].json["result"]["status"]["state"] == "completed"
 
 
-def test_e6_a_method_answers_once_or_streams_whatever_the_caller_accepts(wire):
+def test_e6_the_method_determines_whether_the_response_is_a_stream(wire):
     app = wire(handler)
     accepting = {**HEADERS, "Accept": "application/json, text/event-stream"}
-    task = app.call("message/send", said("ask")).result
+    task = app.call("message/send", send_params("ask")).result
     for method in ONCE:
-        params = said("hi") if method == "message/send" else {"id": task["id"], "pushNotificationConfigId": "p"}
+        params = send_params("hi") if method == "message/send" else {"id": task["id"], "pushNotificationConfigId": "p"}
         if method != "tasks/cancel":
             answer = app.post(rpc(method, params), accepting)
             assert answer.headers["Content-Type"] == "application/json", method
-    for method, params in zip(STREAMING, (said("hi"), {"id": task["id"]}), strict=True):
+    for method, params in zip(STREAMING, (send_params("hi"), {"id": task["id"]}), strict=True):
         with app.stream(method, params, headers=accepting) as stream:
             assert stream.headers["Content-Type"].startswith("text/event-stream"), method
             assert next(stream.frames()).json["result"]["kind"] == "task"
@@ -151,15 +151,15 @@ def test_e6_a_method_answers_once_or_streams_whatever_the_caller_accepts(wire):
 
 
 @pytest.mark.parametrize("id", ["a", 7, None])
-def test_e7_each_event_of_a_stream_is_an_answer_with_the_id_of_its_request(wire, id):
+def test_e7_each_event_of_a_stream_has_the_id_of_its_request(wire, id):
     app = wire(handler)
-    with app.stream("message/stream", said("stream"), id=id, headers=HEADERS) as stream:
+    with app.stream("message/stream", send_params("stream"), id=id, headers=HEADERS) as stream:
         answers = [frame.json for frame in stream.frames()]
     assert {answer["id"] for answer in answers} == {id}
     assert [answer["result"]["kind"] for answer in answers] == ["task", *["artifact-update"] * 3, "status-update"]
 
 
-def test_e8_a_run_that_breaks_leaves_neither_a_task_nor_a_listener_hanging(make):
+def test_e8_an_exception_in_a_run_ends_the_task_and_its_streams(make):
     def broken(message, context):
         yield "a"
         raise SystemExit
@@ -172,7 +172,7 @@ def test_e8_a_run_that_breaks_leaves_neither_a_task_nor_a_listener_hanging(make)
             client.subscribe(stream.task.id)
 
 
-def test_e9_what_an_agent_calls_for_itself_is_not_seen_and_a_question_hands_control_back(make):
+def test_e9_nested_calls_are_not_visible_and_a_question_interrupts_the_task(make):
     def inner(message, context):
         return "secret plan"
 
@@ -192,7 +192,7 @@ def test_e9_what_an_agent_calls_for_itself_is_not_seen_and_a_question_hands_cont
 
 
 class Framework:
-    """An agent of a framework: it runs on chat messages, and `answer` makes its result of them."""
+    """An agent of a framework, which runs on chat messages; `answer` returns its result."""
 
     def __init__(self, answer):
         self.given = []
@@ -209,7 +209,7 @@ def bridged(answer):
     return agent, A2AApp(AgentRunnerExecutor(agent), card=card)
 
 
-def test_e9_prompts_of_the_system_and_repeated_messages_stay_inside_the_bridge():
+def test_e9_system_prompts_and_repeated_messages_are_not_sent():
     def answer(messages):
         inside = [{"role": "system", "content": "secret"}, {"role": "developer", "content": "secret"}]
         return RunResult(messages=[*inside, *messages, {"role": "assistant", "content": "hello"}])
@@ -234,7 +234,7 @@ def test_e9_a_question_of_a_bridged_agent_is_answered_in_the_next_run():
     assert agent.given[1] == [("user", "pizza"), ("assistant", "Size?"), ("user", "large")]
 
 
-def test_e9_an_exception_of_a_bridged_agent_fails_its_task_without_its_text():
+def test_e9_an_exception_of_a_bridged_agent_fails_the_task_without_its_text():
     def answer(messages):
         raise ValueError("secret")
 
@@ -244,13 +244,13 @@ def test_e9_an_exception_of_a_bridged_agent_fails_its_task_without_its_text():
     assert (task.state, "secret" in repr(task)) == (S.FAILED, False)
 
 
-def test_e10_a_silent_stream_says_that_it_lives_in_comments(wire):
+def test_e10_an_idle_stream_sends_keepalive_comments(wire):
     gate = Gate()
     app = wire(
-        lambda message, context: gate.here() or "ok",
+        lambda message, context: gate.block() or "ok",
         limits=Limits(stream_keepalive_interval=0.02, disconnect_check_interval=0.01),
     )
-    with app.stream("message/stream", said("go"), headers=HEADERS) as stream:
+    with app.stream("message/stream", send_params("go"), headers=HEADERS) as stream:
         beat = next(frame for frame in stream.frames() if frame.field("data") is None)
         assert beat.lines == (": heartbeat",)
         gate.open.set()
@@ -260,7 +260,7 @@ def test_e10_a_silent_stream_says_that_it_lives_in_comments(wire):
 OLD_CARD = "/.well-known/agent.json"
 
 
-def test_e11_the_card_at_the_old_path_says_what_the_agent_can_do(wire):
+def test_e11_the_card_at_the_old_path_has_the_capabilities(wire):
     can = wire(handler, push=LOOPBACK).request("GET", OLD_CARD).json
     cannot = wire(handler).request("GET", OLD_CARD).json
     assert [card["capabilities"].get("pushNotifications", False) for card in (can, cannot)] == [True, False]
@@ -272,21 +272,21 @@ def test_e11_the_card_at_the_old_path_says_what_the_agent_can_do(wire):
     assert not card["capabilities"]["streaming"]
 
 
-def test_e11_the_old_path_is_gone_where_0_3_is_not_served(wire):
+def test_e11_the_old_path_is_not_served_without_0_3(wire):
     modern = wire(handler, protocol_versions=("1.0",))
     assert modern.request("GET", OLD_CARD).status == 404
     assert modern.request("GET", "/.well-known/agent-card.json").status == 200
 
 
 def keys(value):
-    """The names of all members of a JSON value."""
+    """The names of all members of a JSON value, recursively."""
     if isinstance(value, dict):
         return set(value).union(*map(keys, value.values()))
     return set().union(*map(keys, value)) if isinstance(value, list) else set()
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_e12_names_are_camel_case_and_what_has_a_kind_says_it(name):
+def test_e12_names_are_camel_case_and_objects_have_their_kind(name):
     written = json.loads(json.dumps(TYPES[name].to_dict("0.3")))
     assert not [key for key in keys(written) - {"k"} if "_" in key]
     kinds = ("message", "task", "status-update", "artifact-update")
@@ -294,9 +294,9 @@ def test_e12_names_are_camel_case_and_what_has_a_kind_says_it(name):
     assert type(TYPES[name]).from_dict(written, "0.3") == TYPES[name]
 
 
-def test_e12_a_reader_that_leaves_is_forgotten_and_waiting_is_bounded(make):
+def test_e12_a_closed_stream_is_unsubscribed_and_waits_are_limited(make):
     gate = Gate()
-    app = A2AApp(make(lambda message, context: gate.here() or "ok"), limits=Limits(disconnect_check_interval=0.01))
+    app = A2AApp(make(lambda message, context: gate.block() or "ok"), limits=Limits(disconnect_check_interval=0.01))
     with app, Client(app) as client:
         with client.stream("go") as stream:
             task_id = next(iter(stream)).id
@@ -308,7 +308,7 @@ def test_e12_a_reader_that_leaves_is_forgotten_and_waiting_is_bounded(make):
         assert client.wait(task_id, timeout=PATIENCE).text == "ok"
 
 
-def test_e12_any_store_will_do_and_any_path(make, sqlite):
+def test_e12_any_store_and_any_path_can_be_used(make, sqlite):
     for store in (None, "memory:", sqlite()):
         with A2AApp(make(handler), store=store) as app, Client(app) as client:
             assert client.get_task(client.send("hi").id).text == "echo: hi"
@@ -318,7 +318,7 @@ def test_e12_any_store_will_do_and_any_path(make, sqlite):
         assert app.agent_card().supported_interfaces[0].url.startswith("http://agent.test/deep/in/here")
 
 
-def test_e13_tests_linter_and_types_are_gates():
+def test_e13_the_ci_runs_tests_linter_and_type_checker():
     project = PACKAGE.parent
     script = (project / ".ci" / "run").read_text()
     assert {"make test", "make check", "make lint", "make types"} <= set(re.findall(r"make \w+", script))
@@ -331,13 +331,17 @@ def test_e13_tests_linter_and_types_are_gates():
 
 
 @pytest.mark.parametrize("name", ["auth", "client", "codec", "lifecycle", "push", "stores", "types", "wsgi"])
-def test_e13_tests_mirror_the_code(name):
+def test_e13_every_module_has_tests(name):
     tests = PACKAGE.parent / "tests"
     assert (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
     assert list((tests / name).glob("test_*.py")) or (tests / f"test_{name}.py").exists()
 
 
-def test_e13_importing_starts_nothing():
-    code = "import threading, a2a_sync; a2a_sync.AgentRegistry, a2a_sync.AgentServer; print(threading.active_count())"
+def test_e13_importing_starts_no_thread():
+    code = """
+import threading
+from a2a_sync.multiagent import AgentRegistry, AgentServer
+print(threading.active_count())
+"""
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert out.stdout.strip() == "1"

@@ -1,4 +1,4 @@
-"""The page about parity is complete, and what it names exists."""
+"""docs/reference/parity.md is complete, and the tests that it names exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rows() -> list[list[str]]:
 
 
 def named_by(id: str) -> list[str]:
-    """The tests that the row of this id names."""
+    """The tests in the row of this id."""
     (cell,) = [row[3] for row in rows() if row[0] == id]
     return re.findall(r"`([^`]+)`", cell)
 
@@ -33,12 +33,12 @@ def named_tests(folder: Path) -> set[str]:
     }
 
 
-def test_the_page_has_a_row_for_each_thing_in_order() -> None:
+def test_the_page_has_all_rows_in_order() -> None:
     assert [row[0] for row in rows()] == IDS
     assert all(len(row) == 4 and all(row) for row in rows())
 
 
-def test_each_row_names_tests_that_exist_unless_it_is_marked() -> None:
+def test_each_row_names_existing_tests() -> None:
     known = named_tests(HERE)
     for id, _, _, cell in rows():
         if id in BRIDGES:
@@ -49,7 +49,7 @@ def test_each_row_names_tests_that_exist_unless_it_is_marked() -> None:
             assert set(named) <= known, f"{id}: {set(named) - known}"
 
 
-def test_each_test_of_a_system_is_in_the_row_of_its_id() -> None:
+def test_each_test_is_named_by_the_row_of_its_id() -> None:
     shown = {test: id for id, _, _, cell in rows() for test in re.findall(r"`([^`]+)`", cell)}
     for test in named_tests(HERE):
         if found := re.search(r"::test_([a-e]\d+)_", test):

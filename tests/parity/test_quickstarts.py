@@ -1,6 +1,6 @@
-"""The quick start of each system, line by line with this library: it runs, and is no longer than there.
+"""The quick start of each system in this library runs, and is not longer than the original.
 
-Lengths are lines of code, imports included here; those of the others were counted in their own documents.
+Lengths are lines of code, including imports; those of the originals were counted in their documents.
 """
 
 from __future__ import annotations
@@ -15,26 +15,25 @@ from a2a_sync import (
     A2AApp,
     Agent,
     AgentSkill,
-    AgentSupervisor,
     Artifact,
     Client,
     InputRequired,
-    Mapper,
     Message,
     Role,
-    RunEvent,
     TaskState,
     TextPart,
 )
+from a2a_sync.integrations.mapper import Mapper, RunEvent
+from a2a_sync.multiagent import AgentSupervisor
 
 S = TaskState
 
 
 class QuickStart(NamedTuple):
-    """What a reader would type, and how many lines the other system takes for it."""
+    """The code of a quick start, and the length of the original."""
 
     code: str
-    there: int
+    original_lines: int
 
     @property
     def lines(self) -> int:
@@ -91,7 +90,7 @@ for event in agent.stream("research topic"):
 )
 SUPERVISE = QuickStart(
     """
-from a2a_sync import AgentSupervisor
+from a2a_sync.multiagent import AgentSupervisor
 
 agents = AgentSupervisor([PricingAgent, RiskAgent, SummaryAgent])
 found = agents.registry.find_by_tag("finance")
@@ -100,7 +99,8 @@ found = agents.registry.find_by_tag("finance")
 )
 IN_PROCESS = QuickStart(
     """
-from a2a_sync import AgentRegistry, AgentServer, create_agent_card, get_task_result
+from a2a_sync.card import create_agent_card
+from a2a_sync.multiagent import AgentRegistry, AgentServer, get_task_result
 
 card = create_agent_card("SWE Agent", "Software engineering agent", skills={"edit": "Edit files"})
 server = AgentServer(card, lambda task: task.with_artifact("Hello from agent", name="result"))
@@ -142,7 +142,7 @@ app = A2AApp(executor, card=card, store="memory:", push=True, extended_card=exte
 )
 CHATS = QuickStart(
     """
-from a2a_sync import from_chat_messages, to_chat_messages
+from a2a_sync.integrations.chat_messages import from_chat_messages, to_chat_messages
 
 chats = to_chat_messages(messages)
 result = agent.run(chats)
@@ -152,7 +152,7 @@ task = mapper.create_task(history=from_chat_messages(chats))
 )
 MAPPED = QuickStart(
     """
-from a2a_sync import Mapper
+from a2a_sync.integrations.mapper import Mapper
 
 mapper = Mapper(task_id, context_id)
 for update in mapper.map_stream(agent.run_stream(chats)):
@@ -165,19 +165,19 @@ ALL = [DEFINE, SERVE, REMOTE, TURNS, STREAM, SUPERVISE, IN_PROCESS, EXECUTOR, ST
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.code.split("\n")[-2][:40])
-def test_no_quick_start_is_longer_than_the_one_it_stands_for(one):
-    assert 0 < one.lines <= one.there
+def test_no_quick_start_is_longer_than_the_original(one):
+    assert 0 < one.lines <= one.original_lines
 
 
-def typed(one, **names):
-    """The names that are there after somebody has typed this."""
+def execute(one, **names):
+    """Execute the code and return its namespace."""
     exec(compile(one.code, "quick start", "exec"), names)  # noqa: S102
     return names
 
 
 @pytest.fixture
 def served():
-    """The address of an app behind a real server."""
+    """A factory of real servers, which returns their URL."""
     servers = []
 
     def serve(app):
@@ -196,14 +196,14 @@ def served():
 
 
 def test_a_an_agent_is_defined_and_called():
-    names = typed(DEFINE)
+    names = execute(DEFINE)
     assert (names["task"].state, names["task"].text) == (S.COMPLETED, "Got: hello")
 
 
-def test_a_an_agent_is_served_and_called_from_afar(served, capsys):
-    app = typed(SERVE, MyAgent=typed(DEFINE)["MyAgent"])["app"]
+def test_a_an_agent_is_served_and_called_over_http(served, capsys):
+    app = execute(SERVE, MyAgent=execute(DEFINE)["MyAgent"])["app"]
     url = served(app)
-    names = typed(QuickStart(REMOTE.code.replace("https://agent.example.com", url), REMOTE.there))
+    names = execute(QuickStart(REMOTE.code.replace("https://agent.example.com", url), REMOTE.original_lines))
     names["client"].close()
     assert names["task"].text == "Got: Hello!"
     assert "Got: Count to 5" in capsys.readouterr().out
@@ -213,11 +213,11 @@ def pizza(message, context):
     return InputRequired("Which size?") if len(context.history) == 1 else f"One {message.text} pizza"
 
 
-def test_a_a_dialogue_goes_on_by_the_id_of_its_task():
+def test_a_a_dialogue_is_continued_with_the_task_id():
     agent = Agent("pizza")
     agent.message(pizza)
     with agent:
-        assert typed(TURNS, agent=agent)["task"].text == "One large pizza"
+        assert execute(TURNS, agent=agent)["task"].text == "One large pizza"
 
 
 def test_a_a_stream_is_read_event_by_event():
@@ -229,7 +229,7 @@ def test_a_a_stream_is_read_event_by_event():
         yield "second"
 
     with agent:
-        typed(STREAM, agent=agent, process=events.append)
+        execute(STREAM, agent=agent, process=events.append)
     assert [event.artifact.parts[0].text for event in events[1:3]] == ["first", "second"]
     assert events[-1].status.state is S.COMPLETED
 
@@ -239,16 +239,16 @@ def agent_class(title, tag):
     return type(title, (Agent,), {"skills": skills, "handle_message": lambda self, message, context: "ok"})
 
 
-def test_a_several_agents_start_together_and_are_found_by_tag():
+def test_a_a_supervisor_starts_agents_that_are_found_by_tag():
     tags = {"PricingAgent": "finance", "RiskAgent": "finance", "SummaryAgent": "text"}
-    names = typed(SUPERVISE, **{title: agent_class(title, tag) for title, tag in tags.items()})
+    names = execute(SUPERVISE, **{title: agent_class(title, tag) for title, tag in tags.items()})
     assert names["found"] == ["PricingAgent", "RiskAgent"]
     assert isinstance(names["agents"], AgentSupervisor)
     names["agents"].close()
 
 
-def test_b_agents_in_one_process_are_made_listened_to_registered_and_called():
-    names = typed(IN_PROCESS, events=(events := []))
+def test_b_local_agents_are_registered_observed_and_called():
+    names = execute(IN_PROCESS, events=(events := []))
     task = names["task"]
     assert (task.id, task.state, len(task.artifacts)) == ("task-1", S.COMPLETED, 1)
     assert [status.state for status in task.status_history] == [S.SUBMITTED, S.WORKING, S.COMPLETED]
@@ -258,15 +258,15 @@ def test_b_agents_in_one_process_are_made_listened_to_registered_and_called():
     names["server"].close()
 
 
-def test_c_an_executor_is_written_and_served(served):
-    app = typed(EXECUTOR)["app"]
+def test_c_an_executor_is_served(served):
+    app = execute(EXECUTOR)["app"]
     with Client(served(app), protocol_version="0.3") as client:
         task = client.send("hi")
         assert (task.state, task.status.message.text) == (S.COMPLETED, "Hello from my agent!")
 
 
 class Calculator:
-    """An agent of some framework."""
+    """An agent of a framework."""
 
     def run(self, chats):
         return f"{len(chats)} messages"
@@ -277,25 +277,25 @@ class Calculator:
         yield RunEvent("run_end")
 
 
-def test_d_messages_become_chat_messages_for_a_run_and_chat_messages_a_history():
+def test_d_messages_are_converted_to_chat_messages_and_back():
     messages = (Message(role=Role.USER, parts=(TextPart("2 + 3?"),)),)
-    names = typed(CHATS, messages=messages, agent=Calculator(), mapper=Mapper())
+    names = execute(CHATS, messages=messages, agent=Calculator(), mapper=Mapper())
     assert (names["chats"], names["result"]) == ([{"role": "user", "content": "2 + 3?"}], "1 messages")
     assert [message.parts for message in names["task"].history] == [messages[0].parts]
 
 
-def test_d_the_events_of_a_run_are_mapped_sent_and_end_in_a_task():
+def test_d_run_events_are_mapped_to_a_task():
     sent, chart = [], Artifact(name="chart", parts=(TextPart("5"),))
     given = {"task_id": "t", "context_id": "c", "chats": [], "artifacts": [chart]}
-    task = typed(MAPPED, agent=Calculator(), send=sent.append, **given)["final_task"]
+    task = execute(MAPPED, agent=Calculator(), send=sent.append, **given)["final_task"]
     assert [event.status.state for event in sent] == [S.WORKING, S.COMPLETED]
     assert (task.id, task.state, task.status.message.text, task.artifacts) == ("t", S.COMPLETED, "0 messages", (chart,))
 
 
-def test_e_the_whole_stack_of_a_server_is_one_call():
-    made = typed(EXECUTOR)
+def test_e_a_server_is_created_with_one_call():
+    made = execute(EXECUTOR)
     card = made["app"].agent_card()
-    app = typed(STACK, executor=made["MyExecutor"](), card=card, extended=card)["app"]
+    app = execute(STACK, executor=made["MyExecutor"](), card=card, extended=card)["app"]
     assert isinstance(app, A2AApp)
     with app, Client(app) as client:
         assert client.send("hi").status.message.text == "Hello from my agent!"

@@ -1,4 +1,4 @@
-"""Protocol 0.3 as it goes over the wire: what systems C and E speak."""
+"""Protocol 0.3 over the wire, for systems C and E."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from a2a_sync.types import new_id
 from tests.wsgi import Peer
 
 HEADERS = {"A2A-Version": "0.3"}
-#: The methods that answer once.
+#: The methods with one response.
 ONCE = (
     "message/send",
     "tasks/get",
@@ -22,14 +22,14 @@ STREAMING = ("message/stream", "tasks/resubscribe")
 METHODS = ONCE + STREAMING
 
 
-def said(text, **members):
-    """The parameters of a send."""
+def send_params(text, **members):
+    """The parameters of `message/send`."""
     message = {"kind": "message", "messageId": new_id(), "role": "user", "parts": [{"kind": "text", "text": text}]}
     return {"message": {**message, **members}}
 
 
 class Wire(Peer):
-    """An app, called in 0.3."""
+    """An app, called with protocol 0.3."""
 
     def __init__(self, app):
         super().__init__(app)
@@ -39,13 +39,13 @@ class Wire(Peer):
         return super().call(method, params, id, headers=HEADERS, **options)
 
     def events(self, method, params):
-        """The answers of a stream."""
+        """The events of a streaming method."""
         with self.stream(method, params, headers=HEADERS) as stream:
             return [frame.json for frame in stream.frames() if frame.field("data") is not None]
 
 
 def app_of(wire):
-    """The app itself."""
+    """The app behind a `Wire`."""
     return wire.served
 
 

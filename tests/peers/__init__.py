@@ -1,7 +1,7 @@
-"""What the tests against other implementations share: what is said, what our agent is, and the page about it all."""
+"""Shared parts of the tests against other implementations: test classes, servers, records, and the page docs/interop.md."""
 
 from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("tests.peers.conversations", "tests.interopjs.their_client")
+pytest.register_assert_rewrite("tests.peers.client_tests", "tests.interopjs.server_tests")

@@ -1,4 +1,4 @@
-"""Our agent for every peer, with all that it can do: ``gunicorn tests.peers.our_agent:app``."""
+"""This library's agent for all peers, with all features enabled: ``gunicorn tests.peers.our_agent:app``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.scenarios.agent import ScenarioAgent
 
 
 class PeersAgent(ScenarioAgent):
-    """Does what the scenario asks for; a message that needs no task gets none."""
+    """The scenario agent; ``message`` is answered without a task."""
 
     name = "scenario"
     direct = True
 
     def handle_message(self, message: Message, context: RequestContext) -> Any:
-        # To look at the task would be to ask for one.
+        # Reading `context.task` would create a task.
         return (
             context.agent_message("no task was needed")
             if message.text == "message"
@@ -25,7 +25,7 @@ class PeersAgent(ScenarioAgent):
         )
 
 
-# A busy machine may take its time to answer without a task.
+# Long enough for an answer without a task on a loaded machine.
 LIMITS = Limits(
     busy_task_timeout=5.0, disconnect_check_interval=0.2, stream_keepalive_interval=1.0, direct_reply_timeout=2.0
 )
@@ -35,5 +35,5 @@ app = A2AApp(
     store=os.environ.get("PEER_STORE"),
     limits=LIMITS,
     push=True,
-    extended_card=replace(AGENT.describe(), description="For callers that are known"),
+    extended_card=replace(AGENT.describe(), description="For authenticated callers"),
 )

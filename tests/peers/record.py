@@ -1,8 +1,8 @@
-"""Which operations were seen to work with which peer, in which role, version and binding: what `tests.peers.page` is made of.
+"""Records which operations work with which peer, in which role, version and binding; `tests.peers.page` reads the records.
 
-A module of tests names its `PEER` and its `ROLE`, its tests say with `covers` which operations they are about, and a `Way`
-among a test's parameters says how they were called. Every test leaves one line for each in the folder that the variable
-`INTEROP_RECORDS` names. A suite takes the hook into its ``conftest.py``.
+A test module defines `PEER`, `ROLE` and `TRANSPORTS`. Its tests name the operations that they verify with `covers` and
+`departs`, and the transport is a parameter of type `Transport`. Each test appends one JSON line per operation to a file in
+the folder named by the environment variable `INTEROP_RECORDS`. Suites import the hook into their ``conftest.py``.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ OURS, THEIRS = "our client", "their client"
 
 
 @dataclass(frozen=True)
-class Way:
-    """How two peers speak to each other."""
+class Transport:
+    """A protocol version and a binding."""
 
     version: str
     binding: Binding
@@ -55,35 +55,41 @@ class Way:
         return f"{self.version} {self.binding}"
 
 
-#: What is rarest, and most often different.
-OLD_REST = Way("0.3", "HTTP+JSON")
+JSONRPC_10, HTTP_JSON_10 = Transport("1.0", "JSONRPC"), Transport("1.0", "HTTP+JSON")
+JSONRPC_03, HTTP_JSON_03 = Transport("0.3", "JSONRPC"), Transport("0.3", "HTTP+JSON")
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One operation in one test."""
+class Observation:
+    """The result of one test for one operation."""
 
     peer: str
     role: str
-    way: str
+    transport: str
     row: str
     passed: bool
-    #: The peer's release.
+    #: The peer's package and release.
     release: str
-    #: What the peer does instead of what the specification says; the test shows that.
+    #: How the peer departs from the specification, as verified by the test.
     departure: str = ""
 
 
 def covers(*rows: str) -> pytest.MarkDecorator:
-    """The test shows that these operations work."""
+    """Mark a test that verifies these operations."""
     assert set(rows) <= set(ROWS), rows
     return pytest.mark.covers(rows)
 
 
-def departs(why: str, *rows: str, way: Way | None = None) -> pytest.MarkDecorator:
-    """The test shows what the peer does instead of what the specification says: in every way, or in one where it `covers` others."""
+def departs(why: str, *rows: str, transport: Transport | None = None) -> pytest.MarkDecorator:
+    """Mark a test that verifies a departure of the peer from the specification, over every transport or over one.
+
+    Parameters:
+        why: the departure, with the section of the specification; a note of the page.
+        rows: the operations concerned.
+        transport: the only transport concerned; over others the operations of `covers` count.
+    """
     assert set(rows) <= set(ROWS), rows
-    return pytest.mark.departs(why, rows, way)
+    return pytest.mark.departs(why, rows, transport)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -93,24 +99,24 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if folder and hasattr(item.module, "PEER") and (report.when == "call" or report.failed):  # type: ignore[attr-defined]
         Path(folder).mkdir(parents=True, exist_ok=True)
         with (Path(folder) / f"{os.getpid()}.jsonl").open("a") as file:
-            file.writelines(json.dumps(asdict(seen)) + "\n" for seen in _seen(item, passed=report.passed))
+            file.writelines(json.dumps(asdict(one)) + "\n" for one in _observations(item, passed=report.passed))
     return report
 
 
-def _seen(item: Any, *, passed: bool) -> Iterator[Seen]:
-    """What a test has shown, under its own ways, or those of its module."""
+def _observations(item: Any, *, passed: bool) -> Iterator[Observation]:
+    """The observations of a test, for its own transport or the first one of its module."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    ways = [value for value in parameters if isinstance(value, Way)] or [item.module.WAYS[0]]
+    transports = [value for value in parameters if isinstance(value, Transport)] or [item.module.TRANSPORTS[0]]
     peer, role = item.module.PEER, item.module.ROLE
     release = _release(peer)
     covered = {row for mark in item.iter_markers("covers") for row in mark.args[0]}
-    for way in ways:
-        departures = [mark.args for mark in item.iter_markers("departs") if mark.args[2] in (None, way)]
+    for transport in transports:
+        departures = [mark.args for mark in item.iter_markers("departs") if mark.args[2] in (None, transport)]
         for why, rows, _ in departures:
             for row in rows:
-                yield Seen(peer, role, str(way), row, passed, release, why)
+                yield Observation(peer, role, str(transport), row, passed, release, why)
         for row in covered.difference(*(rows for _, rows, only in departures if only)):
-            yield Seen(peer, role, str(way), row, passed, release)
+            yield Observation(peer, role, str(transport), row, passed, release)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A webhook's receiver on loopback: it answers as it is told, and keeps what came."""
+"""A webhook's receiver on loopback: it answers as configured, and stores what it receives."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Receiver:
         return self.await_posts(lambda posts: len(posts) >= count, tried=tried)
 
     def await_end(self) -> list[Post]:
-        """All posts, once one has told of a terminal state."""
+        """All posts, once one has a terminal state."""
         return self.await_posts(lambda posts: any(state(post.body) in ENDS for post in posts))
 
     def config(self, **members: Any) -> TaskPushNotificationConfig:
@@ -90,7 +90,7 @@ ENDS = ("completed", "failed", "canceled", "rejected")
 
 
 def state(body: Any) -> str:
-    """The state that a notification tells of, in whatever version; empty where it tells of none."""
+    """The state in a notification of either version; empty if it has none."""
     holder = body if "status" in body else body.get("statusUpdate") or body.get("task") or {}
     said = holder.get("status", {}).get("state", "")
     return str(said).removeprefix("TASK_STATE_").lower().replace("_", "-")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from a2a_sync.types import (
 )
 from tests.engine import STORES, Served, serving_over
 
-#: Where nobody listens.
+#: A URL without a listener.
 URL = "http://127.0.0.1:9/hook"
 LOOPBACK = PushOptions(url_guard=URLGuard(allow=["127.0.0.1"]))
 
@@ -32,7 +33,7 @@ def serve(request, tmp_path):
 
 @pytest.fixture
 def served(serve):
-    return serve(ask, push=LOOPBACK, push_configs=3)
+    return serve(ask, push=replace(LOOPBACK, max_configs=3))
 
 
 def ask(message, context):
@@ -189,10 +190,10 @@ def test_a_page_that_cannot_be_is_refused_by_member(served, page, member):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda served, task_id, **who: create(served, task_id, "a", token="stolen", **who),
-        lambda served, task_id, **who: get(served, task_id, "a", **who),
-        lambda served, task_id, **who: listed(served, task_id, **who),
-        lambda served, task_id, **who: delete(served, task_id, "a", **who),
+        lambda served, task_id, **caller: create(served, task_id, "a", token="stolen", **caller),
+        lambda served, task_id, **caller: get(served, task_id, "a", **caller),
+        lambda served, task_id, **caller: listed(served, task_id, **caller),
+        lambda served, task_id, **caller: delete(served, task_id, "a", **caller),
     ],
 )
 def test_the_configurations_of_others_answer_like_unknown_ones(served, call):
@@ -312,7 +313,7 @@ def _of(task_id: str, config: TaskPushNotificationConfig) -> TaskPushNotificatio
         ("ftp://hooks.example.com/secret", ""),
     ],
 )
-def test_the_log_of_a_refused_url_says_what_permits_it_and_the_caller_is_not_told(url, hint, caplog):
+def test_the_log_of_a_refused_url_says_what_permits_it_and_the_caller_does_not_see_it(url, hint, caplog):
     agent = Agent("hooked")
     agent.message(lambda message, context: "done")
     with A2AApp(agent, push=True) as app, Client(app) as client:
@@ -323,3 +324,10 @@ def test_the_log_of_a_refused_url_says_what_permits_it_and_the_caller_is_not_tol
     (record,) = [record for record in caplog.records if "refused a webhook" in record.getMessage()]
     assert record.getMessage().endswith(hint or str(refused.value).partition(": ")[2])
     assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["max_configs", "max_payload_bytes", "timeout", "max_attempts", "initial_backoff"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), None])
+def test_a_number_that_bounds_nothing_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=rf"PushOptions\.{name} must be"):
+        PushOptions(**{name: value})

@@ -1,4 +1,4 @@
-"""What webhooks are told, in what form and order, and what happens when their receivers do not take it."""
+"""Deliveries to webhooks: their form and order, and failures of receivers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from a2a_sync.codec import by_version
 from a2a_sync.push import PushRefusedError, PushRequest
 from a2a_sync.push.notification import SHORTENED
 from a2a_sync.stores.base import COMPACT_FROM, Owner
+from a2a_sync.testing.storecontract.making import expire_all
 from a2a_sync.types import (
     WEBHOOK_DISABLED,
     AuthenticationInfo,
@@ -28,12 +30,13 @@ from a2a_sync.types import (
 )
 from tests.engine import PATIENCE, Background, Gate, Served, eventually, serving
 from tests.push.receiver import LOOPBACK, Receiver, hanging, receiving, refused, state, taken, texts
-from tests.stores.test_retention import ever
 
 pytestmark = pytest.mark.timeout(60)
 
-#: Retries at once, but for the jitter; and nothing is found by looking for it now and then.
-SWIFT = {"push_pause": 0.01, "push_longest_pause": 0.05, "store_poll_interval": 60.0, "push_timeout": 5.0}
+#: Retries follow at once, but for the jitter.
+SWIFT = replace(LOOPBACK, initial_backoff=0.01, max_backoff=0.05, timeout=5.0)
+#: Nothing is found by polling.
+UNPOLLED = {"store_poll_interval": 60.0}
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -42,7 +45,7 @@ def serve(request, tmp_path):
     factory = None if request.param == "memory" else lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
     made = serving(factory)
     make = next(made)
-    yield lambda handler, **options: make(handler, **{"push": LOOPBACK, **SWIFT, **options})
+    yield lambda handler, **options: make(handler, **{"push": SWIFT, **UNPOLLED, **options})
     next(made, None)
 
 
@@ -74,10 +77,10 @@ def create(served: Served, receiver: Receiver, task_id: str, *, version: str = "
     return served.call(op.CREATE_PUSH_CONFIG, receiver.config(task_id=task_id, **members), version=version)
 
 
-# -- what is told -------------------------------------------------------------------------------------------------------
+# -- content and order -------------------------------------------------------------------------------------------------------
 
 
-def test_a_webhook_that_comes_with_a_send_is_told_every_event_in_order(serve, receiver):
+def test_a_webhook_that_comes_with_a_send_gets_every_event_in_order(serve, receiver):
     served = serve(count)
     task = served.send("3", task_push_notification_config=receiver.config())
     posts = receiver.await_end()
@@ -118,7 +121,7 @@ def test_what_was_not_given_is_not_sent(serve, receiver):
         assert not {"authorization", "x-a2a-notification-token", "traceparent"} & set(post.headers)
 
 
-def test_a_webhook_of_0_3_is_told_the_whole_task_at_each_new_status(serve, receiver):
+def test_a_webhook_of_0_3_gets_the_whole_task_at_each_new_status(serve, receiver):
     served = serve(count)
     request = served.request("2", task_push_notification_config=receiver.config(token="t0ken"))
     task = served.call(op.SEND_MESSAGE, request, version="0.3")
@@ -133,7 +136,7 @@ def test_a_webhook_of_0_3_is_told_the_whole_task_at_each_new_status(serve, recei
     assert (last.text, last.state) == (task.text, task.state)
 
 
-def test_a_webhook_that_is_set_later_is_told_the_task_as_it_is_then_what_follows(serve, receiver):
+def test_a_webhook_that_is_set_later_gets_the_task_as_it_is_then_what_follows(serve, receiver):
     served = serve(count)
     task_id = served.send("ask").id
     create(served, receiver, task_id)
@@ -144,7 +147,7 @@ def test_a_webhook_that_is_set_later_is_told_the_task_as_it_is_then_what_follows
     assert texts(posts) == ["input-required", "working", "1 ", "2 ", "completed"]
 
 
-def test_a_webhook_of_a_task_that_has_ended_is_told_so(serve, receiver):
+def test_a_webhook_of_a_task_that_has_ended_gets_the_task(serve, receiver):
     served = serve(count)
     task = served.send("2")
     for version in ("1.0", "0.3"):
@@ -154,21 +157,21 @@ def test_a_webhook_of_a_task_that_has_ended_is_told_so(serve, receiver):
     assert sorted("task" in post.body for post in posts) == [False, True]
 
 
-def test_later_turns_of_a_task_are_told_too(serve, receiver):
+def test_later_turns_of_a_task_are_delivered_too(serve, receiver):
     served = serve(count)
     task = served.send("ask", task_push_notification_config=receiver.config())
     receiver.await_count(3)
     served.send("ask", task_id=task.id)
     served.send("1", task_id=task.id)
-    told = ["submitted", "working", "input-required", "working", "input-required", "working", "1 ", "completed"]
-    assert texts(receiver.await_end()) == told
+    delivered = ["submitted", "working", "input-required", "working", "input-required", "working", "1 ", "completed"]
+    assert texts(receiver.await_end()) == delivered
 
 
-def test_a_cancel_is_told(serve, receiver):
+def test_a_cancel_is_delivered(serve, receiver):
     gate = Gate()
 
     def hold(message, context):
-        gate.here()
+        gate.block()
 
     served = serve(hold)
     task_id = served.begin(task_push_notification_config=receiver.config())
@@ -178,7 +181,7 @@ def test_a_cancel_is_told(serve, receiver):
     gate.open.set()
 
 
-def test_all_webhooks_of_a_task_are_told(serve, two):
+def test_all_webhooks_of_a_task_get_notifications(serve, two):
     served = serve(count)
     task = served.send("ask", task_push_notification_config=two[0].config(id="a"))
     create(served, two[1], task.id, id="b")
@@ -187,7 +190,7 @@ def test_all_webhooks_of_a_task_are_told(serve, two):
     assert texts(two[0].await_end())[-2:] == texts(two[1].await_end())[-2:] == ["1 ", "completed"]
 
 
-def test_a_deleted_webhook_is_told_nothing_more(serve, receiver):
+def test_a_deleted_webhook_gets_nothing_more(serve, receiver):
     served = serve(count)
     task = served.send("ask", task_push_notification_config=receiver.config(id="mine"))
     receiver.await_count(3)
@@ -212,7 +215,7 @@ def test_the_trace_of_the_request_goes_on_to_the_receiver(serve, receiver):
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 def test_a_task_without_what_makes_it_large_stands_for_what_is_too_large(serve, receiver, version):
-    served = serve(lambda message, context: "x" * 5000, push_payload=4000)
+    served = serve(lambda message, context: "x" * 5000, push=replace(SWIFT, max_payload_bytes=4000))
     request = served.request("go", task_push_notification_config=receiver.config())
     task = served.call(op.SEND_MESSAGE, request, version=version)
     posts = receiver.await_end()
@@ -227,7 +230,7 @@ def test_a_task_without_what_makes_it_large_stands_for_what_is_too_large(serve, 
 
 
 def test_a_status_message_that_is_too_large_is_left_out(serve, receiver):
-    served = serve(lambda message, context: InputRequired("x" * 5000), push_payload=2000)
+    served = serve(lambda message, context: InputRequired("x" * 5000), push=replace(SWIFT, max_payload_bytes=2000))
     served.send("go", task_push_notification_config=receiver.config())
     last = receiver.await_posts(lambda posts: texts(posts)[-1:] == ["input-required"])[-1]
     assert "message" not in last.body["task"]["status"]
@@ -248,15 +251,15 @@ def test_what_was_not_taken_comes_again_before_anything_else(serve, receiver, an
 
 def test_each_notification_has_all_its_tries(serve, receiver):
     receiver.plan(*[refused(), refused(), taken] * 3)
-    served = serve(count, push_attempts=3)
+    served = serve(count, push=replace(SWIFT, max_attempts=3))
     served.send("1", task_push_notification_config=receiver.config())
     assert texts(receiver.await_end()) == ["submitted", "working", "1 ", "completed"]
 
 
-def test_a_webhook_that_is_set_again_while_its_receiver_hangs_is_told_at_its_new_address_at_once(serve, two):
+def test_a_webhook_that_is_set_again_while_its_receiver_hangs_gets_notifications_at_its_new_address_at_once(serve, two):
     stuck, quick = two
     stuck.plan(then=hanging)
-    served = serve(count, push_timeout=0.5, push_pause=60.0, push_longest_pause=60.0)
+    served = serve(count, push=replace(SWIFT, timeout=0.5, initial_backoff=60.0, max_backoff=60.0))
     task = served.send("1", task_push_notification_config=stuck.config(id="mine"))
     stuck.await_count(1, tried=True)
     create(served, quick, task.id, id="mine")
@@ -265,7 +268,7 @@ def test_a_webhook_that_is_set_again_while_its_receiver_hangs_is_told_at_its_new
 
 def test_a_receiver_that_says_nothing_in_time_is_tried_again(serve, receiver):
     receiver.plan(hanging)
-    served = serve(count, push_timeout=0.3)
+    served = serve(count, push=replace(SWIFT, timeout=0.3))
     served.send("1", task_push_notification_config=receiver.config())
     assert texts(receiver.await_end()) == ["submitted", "working", "1 ", "completed"]
 
@@ -275,7 +278,7 @@ def test_a_receiver_that_is_not_there_is_tried_until_it_is(serve):
         receiver = stack.enter_context(receiving())
         url = receiver.url
         stack.pop_all().close()
-    served = serve(count, push_attempts=100)
+    served = serve(count, push=replace(SWIFT, max_attempts=100))
     config = receiver.config()
     task = served.send("1", task_push_notification_config=config)
     eventually(lambda: webhook(served, task.id).tries >= 2, "a second try")
@@ -285,7 +288,7 @@ def test_a_receiver_that_is_not_there_is_tried_until_it_is(serve):
 
 def test_the_wait_grows_and_is_as_long_as_the_receiver_wants(serve, receiver):
     receiver.plan(then=refused(503, Retry_After="40"))
-    served = serve(count, push_pause=1.0, push_longest_pause=1000.0)
+    served = serve(count, push=replace(SWIFT, initial_backoff=1.0, max_backoff=1000.0))
     task = served.send("1", task_push_notification_config=receiver.config())
     receiver.await_count(1, tried=True)
     eventually(lambda: webhook(served, task.id).tries == 1)
@@ -306,24 +309,24 @@ def errors(caplog):
 
 def test_a_webhook_that_takes_nothing_is_disabled_and_says_so(serve, receiver, caplog):
     receiver.plan(then=refused(503))
-    served = serve(count, push_attempts=3)
+    served = serve(count, push=replace(SWIFT, max_attempts=3))
     secret = AuthenticationInfo(scheme="Bearer", credentials="s3cret")
     config = receiver.config(id="mine", token="t0ken", authentication=secret)
     with caplog.at_level(logging.DEBUG, "a2a_sync"):
         task = served.send("ask", task_push_notification_config=config)
         # The record is the last thing that happens.
-        (told,) = eventually(lambda: errors(caplog), "disabling")
+        (delivered,) = eventually(lambda: errors(caplog), "disabling")
     assert len(receiver.tried) == 3
     shown = served.call(op.GET_PUSH_CONFIG, GetTaskPushNotificationConfigRequest(task_id=task.id, id="mine"))
     assert shown.metadata == {WEBHOOK_DISABLED: "HTTP 503 (3 tries)"}
     assert shown.disabled == "HTTP 503 (3 tries)"
-    assert (told.task_id, "mine" in told.getMessage()) == (task.id, True)
+    assert (delivered.task_id, "mine" in delivered.getMessage()) == (task.id, True)
     assert not [
         record for record in caplog.records if "s3cret" in record.getMessage() or "t0ken" in record.getMessage()
     ]
 
 
-def test_a_disabled_webhook_is_told_nothing_until_it_is_set_again_and_then_what_it_missed(serve, receiver):
+def test_a_disabled_webhook_gets_nothing_until_it_is_set_again_and_then_what_it_missed(serve, receiver):
     receiver.plan(then=refused(410))
     served = serve(count)
     task = served.send("ask", task_push_notification_config=receiver.config(id="mine"))
@@ -332,20 +335,20 @@ def test_a_disabled_webhook_is_told_nothing_until_it_is_set_again_and_then_what_
     receiver.plan()
     served.send("ask", task_id=task.id)
     assert create(served, receiver, task.id, id="mine").disabled == ""
-    told = texts(receiver.await_posts(lambda posts: len(posts) >= 5))
-    assert told == ["submitted", "working", "input-required", "working", "input-required"]
+    delivered = texts(receiver.await_posts(lambda posts: len(posts) >= 5))
+    assert delivered == ["submitted", "working", "input-required", "working", "input-required"]
 
 
 def test_a_failing_webhook_never_fails_its_task(serve, receiver):
     receiver.plan(then=refused(500))
-    served = serve(count, push_attempts=1)
+    served = serve(count, push=replace(SWIFT, max_attempts=1))
     assert served.send("2", task_push_notification_config=receiver.config()).state == "completed"
 
 
 def test_an_address_that_became_forbidden_is_not_called(serve, receiver, caplog):
-    served = serve(count, push_attempts=2)
+    served = serve(count, push=replace(SWIFT, max_attempts=2))
     task = served.send("ask")
-    # As if the guard had been told of it after the webhook was set.
+    # As if the guard had been changed after the webhook was set.
     allowed = LOOPBACK.url_guard._allowed
     create(served, receiver, task.id)
     receiver.await_count(1)
@@ -361,13 +364,13 @@ def test_an_address_that_became_forbidden_is_not_called(serve, receiver, caplog)
     assert len(receiver.tried) == 1
 
 
-# -- who waits for whom -------------------------------------------------------------------------------------------------
+# -- independence of deliveries -------------------------------------------------------------------------------------------------
 
 
 def test_a_receiver_that_hangs_holds_up_neither_the_run_nor_other_receivers(serve, two):
     stuck, quick = two
     stuck.plan(then=hanging)
-    served = serve(count, push_deliveries=4, push_timeout=60.0)
+    served = serve(count, push=replace(SWIFT, max_concurrent_deliveries=4, timeout=60.0))
     for _ in range(6):
         task = served.send("2", task_push_notification_config=stuck.config())
         assert task.state == "completed"
@@ -377,7 +380,7 @@ def test_a_receiver_that_hangs_holds_up_neither_the_run_nor_other_receivers(serv
 
 
 def test_webhooks_that_wait_for_their_turn_get_it_at_once(serve, receiver):
-    served = serve(count, push_deliveries=1)
+    served = serve(count, push=replace(SWIFT, max_concurrent_deliveries=1))
     for _ in range(20):
         served.send("1", task_push_notification_config=receiver.config())
     receiver.await_posts(lambda posts: texts(posts).count("completed") == 20)
@@ -386,8 +389,8 @@ def test_webhooks_that_wait_for_their_turn_get_it_at_once(serve, receiver):
 def test_many_events_come_in_order(serve, receiver):
     served = serve(count)
     served.send("250", task_push_notification_config=receiver.config())
-    told = texts(receiver.await_end())
-    assert told == ["submitted", "working", *[f"{n} " for n in range(1, 251)], "completed"]
+    delivered = texts(receiver.await_end())
+    assert delivered == ["submitted", "working", *[f"{n} " for n in range(1, 251)], "completed"]
 
 
 def test_what_is_posted_is_counted(serve, receiver, tmp_path):
@@ -399,7 +402,7 @@ def test_what_is_posted_is_counted(serve, receiver, tmp_path):
     agent = Agent("counted")
     agent.message(count)
     receiver.plan(refused(503), refused(503), refused(410))
-    with A2AApp(agent, push=LOOPBACK, metrics=metrics, limits=Limits(**SWIFT)) as app:
+    with A2AApp(agent, push=SWIFT, metrics=metrics, limits=Limits(**UNPOLLED)) as app:
         call = app.endpoint()
         request = Served.request(None, "1", task_push_notification_config=receiver.config())  # type: ignore[arg-type]
         task = call(op.Call(op.SEND_MESSAGE, request))
@@ -413,30 +416,30 @@ def test_what_is_posted_is_counted(serve, receiver, tmp_path):
 # -- what is over -------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_listens_to_a_task_when_its_webhooks_were_told_of_its_end(serve, receiver):
+def test_no_listener_remains_once_the_end_of_a_task_was_delivered(serve, receiver):
     served = serve(count)
     served.send("1", task_push_notification_config=receiver.config())
     receiver.await_end()
-    eventually(lambda: not served.app._engine.hub.listened_to, "the end of listening")
+    eventually(lambda: not served.app._engine.hub.has_listeners, "the end of listening")
 
 
-def test_a_webhook_whose_events_are_not_kept_any_more_is_told_the_task(serve, receiver):
+def test_a_webhook_whose_events_are_not_kept_any_more_gets_the_task(serve, receiver):
     receiver.plan(then=refused(410))
     served = serve(count)
     task = served.send(str(COMPACT_FROM), task_push_notification_config=receiver.config(id="mine"))
     eventually(lambda: webhook(served, task.id).disabled, "disabling")
-    assert served.store.sweep(ever(replay=True)).compacted == 1
+    assert served.store.sweep(expire_all(replay=True)).compacted == 1
     receiver.plan()
     create(served, receiver, task.id, id="mine")
     (post,) = receiver.await_count(1)
     assert (post.body["task"]["id"], state(post.body)) == (task.id, "completed")
 
 
-def test_closing_tells_what_can_be_told_at_once(serve, receiver):
+def test_closing_delivers_what_can_be_delivered_at_once(serve, receiver):
     gate = Gate()
 
     def hold(message, context):
-        gate.here()
+        gate.block()
 
     served = serve(hold)
     served.begin(task_push_notification_config=receiver.config())
@@ -447,18 +450,19 @@ def test_closing_tells_what_can_be_told_at_once(serve, receiver):
     assert texts(receiver.posts)[-1] == "failed"
 
 
-def test_closing_waits_for_posts_that_go_on(serve, receiver):
+def test_closing_waits_for_posts_that_go_on(serve, receiver, monkeypatch):
     gate = Gate()
 
     def slowly(line):
-        gate.here()
+        gate.block()
         taken(line)
 
     receiver.plan(taken, slowly)
     served = serve(count)
     served.send("1", task_push_notification_config=receiver.config())
     gate.wait()
-    closing = Background(lambda: served.app._engine._outbox.close(PATIENCE))
+    monkeypatch.setattr("a2a_sync.push.outbox._CLOSE_TIMEOUT", PATIENCE)
+    closing = Background(served.close)
     assert closing.waiting
     gate.open.set()
     closing.result()
@@ -466,40 +470,40 @@ def test_closing_waits_for_posts_that_go_on(serve, receiver):
     assert texts(receiver.tried) == ["submitted", "working", "1 ", "completed"]
 
 
-def test_what_is_still_posted_when_an_app_closes_is_told_by_another_one_at_once(tmp_path, two):
+def test_what_is_still_posted_when_an_app_closes_is_delivered_by_another_one_at_once(tmp_path, two):
     stuck, _ = two
     made = serving()
     make: Callable[..., Served] = next(made)
     store = SQLiteStore(tmp_path / "tasks.db")
     stuck.plan(hanging)
-    first = make(count, store=store, push=LOOPBACK, **{**SWIFT, "push_timeout": 60.0})
+    first = make(count, store=store, push=replace(SWIFT, timeout=60.0), **UNPOLLED)
     first.send("1", task_push_notification_config=stuck.config())
     stuck.await_count(1, tried=True)
-    # The other one keeps the process alive in the eyes of everybody.
-    second = make(count, store=store, push=LOOPBACK, **{**SWIFT, "store_poll_interval": 0.2})
-    second.app.begin()
+    # The heartbeats of the other one mark the process as alive.
+    second = make(count, store=store, push=SWIFT, store_poll_interval=0.2)
+    second.app.start()
     first.close()
     assert texts(stuck.await_end()) == ["submitted", "working", "1 ", "completed"]
     next(made, None)
     store.close()
 
 
-def test_what_was_not_told_is_told_after_a_restart_without_any_request(tmp_path, receiver):
+def test_pending_notifications_are_delivered_after_a_restart_without_any_request(tmp_path, receiver):
     made = serving()
     make: Callable[..., Served] = next(made)
     store = f"sqlite:///{tmp_path}/tasks.db"
     receiver.plan(then=refused(503))
-    first = make(count, store=store, push=LOOPBACK, **{**SWIFT, "push_pause": 30.0, "push_longest_pause": 60.0})
+    first = make(count, store=store, push=replace(SWIFT, initial_backoff=30.0, max_backoff=60.0), **UNPOLLED)
     task = first.send("2", task_push_notification_config=receiver.config())
     eventually(lambda: webhook(first, task.id).tries == 1)
     first.close()
     receiver.plan()
     # It was to be tried much later; the next server's limits say otherwise.
-    second = make(count, store=store, push=LOOPBACK, **SWIFT)
+    second = make(count, store=store, push=SWIFT, **UNPOLLED)
     stored = webhook(second, task.id)
     held = second.store.webhooks.claim(stored, _alive(second))
     second.store.webhooks.settle(_due_now(held), release=True)
-    second.app.begin()
+    second.app.start()
     assert texts(receiver.await_end()) == ["submitted", "working", "1 ", "2 ", "completed"]
     next(made, None)
 
@@ -537,8 +541,8 @@ class Sender:
             self.ended.set()
 
 
-def sent_by(sender: Any) -> PushOptions:
-    return PushOptions(url_guard=URLGuard(allow=["hooks.test"]), sender=sender)
+def sent_by(sender: Any, **numbers: Any) -> PushOptions:
+    return replace(SWIFT, url_guard=URLGuard(allow=["hooks.test"]), sender=sender, **numbers)
 
 
 @pytest.mark.parametrize(
@@ -554,13 +558,13 @@ def test_a_failed_delivery_of_a_sender_is_repeated_before_anything_else_and_logg
     ids = [request.headers["X-A2A-Notification-Id"] for request in sender.asked]
     assert ids[0] == ids[1]
     assert len(set(ids)) == len(ids) - 1
-    assert "was not told" in caplog.text
+    assert "did not accept a notification" in caplog.text
     assert "s3cret" not in caplog.text
 
 
 def test_a_refusal_of_a_sender_puts_off_the_next_delivery(serve):
     sender = Sender(PushRefusedError("busy", retry_after=3600.0))
-    served = serve(count, push=sent_by(sender), push_longest_pause=7200.0)
+    served = serve(count, push=sent_by(sender, max_backoff=7200.0))
     task = served.send("1", task_push_notification_config=HOOK)
     stored = eventually(lambda: (one := webhook(served, task.id)).tries and one, "a failed delivery")
     assert stored.due_ms - time.time() * 1000 > 3_000_000
@@ -577,7 +581,7 @@ def test_a_refusal_of_a_sender_puts_off_the_next_delivery(serve):
 )
 def test_a_webhook_that_a_sender_cannot_deliver_to_is_disabled_and_shows_the_reason(serve, failure, shown, attempts):
     sender = Sender(failure, failure)
-    served = serve(count, push=sent_by(sender), push_attempts=2)
+    served = serve(count, push=sent_by(sender, max_attempts=2))
     task = served.send("1", task_push_notification_config=HOOK)
     eventually(lambda: webhook(served, task.id).disabled, "disabling")
     assert webhook(served, task.id).disabled == shown

@@ -1,6 +1,6 @@
-"""The agent that every scenario talks to, in process and under gunicorn: ``gunicorn tests.scenarios.agent:app``.
+"""The agent of all scenarios, in process and under gunicorn: ``gunicorn tests.scenarios.agent:app``.
 
-What it does is decided by the text of the message. Waiting commands wait for a cancel, never for the clock alone.
+The first word of the message selects a command. Waiting commands wait for a cancel, with a time limit.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from a2a_sync import (
     PushOptions,
     Rejected,
     RequestContext,
-    TaskNotCancelableError,
-    Timestamps,
     URLGuard,
 )
+from a2a_sync.agent import Timestamps
+from a2a_sync.errors import TaskNotCancelableError
 
-#: An extension: the echo is loud.
+#: An extension: the echo is in capital letters.
 LOUD = "https://scenario.example/loud/v1"
 
 
@@ -44,8 +44,8 @@ class Sum:
 
 class ScenarioAgent(Agent):
     name = "scenario"
-    description = "Does what the scenario asks for"
-    skills = [AgentSkill(id="obey", name="Obey", description="Does as told", tags=["test"])]
+    description = "Runs the command in the message"
+    skills = [AgentSkill(id="obey", name="Obey", description="Runs the command in the message", tags=["test"])]
     input_modes = ("text/plain", "application/json", "image/*")
     extensions = (Extension(LOUD, description="In capital letters"), Timestamps())
 
@@ -56,14 +56,14 @@ class ScenarioAgent(Agent):
         return getattr(self, f"do_{command}", self.do_echo)(argument, context)
 
     def continued(self, context: RequestContext) -> Any:
-        said = [turn.text for turn in context.history]
-        if said[-1] == "more":
+        text = [turn.text for turn in context.history]
+        if text[-1] == "more":
             return InputRequired("And then?")
-        return " / ".join(said)
+        return " / ".join(text)
 
     def do_echo(self, argument: str, context: RequestContext) -> Any:
-        said = f"echo: {argument or context.message.text}"
-        return said.upper() if LOUD in context.extensions else said
+        text = f"echo: {argument or context.message.text}"
+        return text.upper() if LOUD in context.extensions else text
 
     def do_count(self, argument: str, context: RequestContext) -> Iterator[str]:
         context.update("counting")
@@ -89,7 +89,7 @@ class ScenarioAgent(Agent):
         return Failed({"code": 7, "why": argument})
 
     def do_pieces(self, argument: str, context: RequestContext) -> Iterator[DataPart]:
-        """A stream of data alone."""
+        """A stream that consists of data parts."""
         for word in argument.split():
             yield DataPart({"word": word})
 
@@ -113,7 +113,7 @@ class ScenarioAgent(Agent):
         return context.agent_message("no task was needed")
 
     def do_stored(self, argument: str, context: RequestContext) -> None:
-        """The answer stands in the stored history only: no stream carries it."""
+        """The answer is in the stored history only; no stream carries it."""
         context.emit(context.agent_message("only stored"))
 
     def do_header(self, argument: str, context: RequestContext) -> str:
@@ -147,6 +147,6 @@ def make_app(store: Any = None, **options: Any) -> A2AApp:
     )
 
 
-#: What gunicorn serves. The store's file is made on first use, so importing this for `make_app` leaves no trace.
+#: The app for gunicorn. The store's file is created on first use, so importing this module for `make_app` creates none.
 app = make_app(os.environ.get("SCENARIO_STORE"))
 direct_app = A2AApp(Direct(), limits=Limits(disconnect_check_interval=0.2))

@@ -1,4 +1,4 @@
-"""One scenario suite, several ways to the agent, in each version of the protocol that goes over a wire."""
+"""One suite of scenarios, run over several transports and in each protocol version."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.live import gunicorn, gunicorn_gevent
 from tests.scenarios.agent import make_app
 
 MakeClient = Callable[[], Client]
-#: Makes clients that speak the version and the binding given, or those they choose themselves.
+#: Creates clients that speak the given version and binding, or the ones that the client selects.
 MakeClientOf = Callable[..., Client]
-#: A function that makes clients, the version and the binding that they speak.
+#: A factory of clients, and the version and the binding that they speak.
 Way = tuple[MakeClient, str, str]
 
 WAYS = [
@@ -36,19 +36,19 @@ WAYS = [
 
 
 @contextmanager
-def serving(place: str, folder: Path) -> Iterator[MakeClientOf]:
-    """The scenario agent at some place, and a function that makes clients of it."""
+def serving(transport: str, folder: Path) -> Iterator[MakeClientOf]:
+    """Serve the scenario agent in one of several ways; yield a factory of clients for it."""
     store = f"sqlite:///{folder / 'tasks.db'}"
-    if place.startswith("gunicorn"):
+    if transport.startswith("gunicorn"):
         environment = {"SCENARIO_STORE": store}
-        serve = gunicorn_gevent if place == "gunicorn-gevent" else partial(gunicorn, threads=24)
+        serve = gunicorn_gevent if transport == "gunicorn-gevent" else partial(gunicorn, threads=24)
         with serve("tests.scenarios.agent:app", environment=environment) as server:
             yield lambda version, binding=None: Client(server.url, protocol_version=version, protocol_binding=binding)
         return
-    app = make_app(store if place == "local-sqlite" else None)
+    app = make_app(store if transport == "local-sqlite" else None)
     try:
-        if place == "wsgi":
-            # Every request and answer is checked against the WSGI specification.
+        if transport == "wsgi":
+            # The validator checks every request and response against the WSGI specification.
             session = wsgi_session(validator(app))
             yield lambda version, binding=None: Client(
                 "http://agent.test", session=session, protocol_version=version, protocol_binding=binding
@@ -61,38 +61,38 @@ def serving(place: str, folder: Path) -> Iterator[MakeClientOf]:
 
 @pytest.fixture(scope="module", params=WAYS)
 def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
-    """How the agent is reached, and in which version of the protocol over which binding."""
-    place, version, binding = request.param
-    with serving(place, tmp_path_factory.mktemp("scenario")) as make:
+    """The transport to the agent, the protocol version and the binding."""
+    transport, version, binding = request.param
+    with serving(transport, tmp_path_factory.mktemp("scenario")) as make:
         yield lambda: make(version, binding), version, binding or ""
 
 
 @pytest.fixture
 def make_client(way: Way) -> MakeClient:
-    """A function that makes clients of one agent, reached in the way the test is parametrised with."""
+    """A factory of clients of one agent, for the parametrised transport."""
     return way[0]
 
 
 @pytest.fixture
 def version(way: Way) -> str:
-    """The version of the protocol that `make_client`'s clients speak."""
+    """The protocol version of the clients."""
     return way[1]
 
 
 @pytest.fixture
-def refers(way: Way) -> bool:
-    """A message can name other tasks: the JSON that 0.3 has for HTTP+JSON has no word for them."""
+def supports_references(way: Way) -> bool:
+    """Whether a message can refer to other tasks; HTTP+JSON of 0.3 has no member for it."""
     return way[1:] != ("0.3", "HTTP+JSON")
 
 
 @pytest.fixture
-def lists(way: Way) -> bool:
-    """Tasks can be listed: 0.3 has that over HTTP+JSON only."""
+def supports_lists(way: Way) -> bool:
+    """Whether tasks can be listed; 0.3 supports that over HTTP+JSON only."""
     return way[1:] != ("0.3", "JSONRPC")
 
 
 @pytest.fixture(scope="module", params=["wsgi", pytest.param("gunicorn", marks=pytest.mark.live)])
 def make_client_of(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeClientOf]:
-    """A function that makes clients of one agent in the version it is given."""
+    """A factory of clients of one agent, for a given protocol version."""
     with serving(request.param, tmp_path_factory.mktemp("versions")) as make:
         yield make

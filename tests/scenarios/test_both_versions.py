@@ -1,4 +1,4 @@
-"""One task, two clients of different versions: what one does the other sees, each in its own version."""
+"""One task, two clients with different protocol versions: each sees the other's changes in its own version."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from a2a_sync import (
     Message,
     Task,
     TaskArtifactUpdateEvent,
-    TaskNotCancelableError,
     TaskState,
     TaskStatusUpdateEvent,
-    UnsupportedOperationError,
 )
+from a2a_sync.errors import TaskNotCancelableError, UnsupportedOperationError
 from a2a_sync.types import Role
 
 pytestmark = pytest.mark.timeout(60)
 
 MakeClientOf = Callable[..., Client]
-#: The version, and the binding where it is not the one that the card lists first.
+#: A version, and a binding if it is not the first one in the card.
 OLD_REST = "0.3 HTTP+JSON"
 PAIRS = [("1.0", "0.3"), ("0.3", "1.0"), ("1.0", OLD_REST), (OLD_REST, "0.3")]
 pairs = pytest.mark.parametrize(
@@ -38,7 +37,9 @@ def text_of(task: Task | Message) -> str:
 
 
 @pairs
-def test_a_task_made_in_one_version_is_read_in_the_other(first: str, second: str, make_client_of: MakeClientOf) -> None:
+def test_a_task_created_in_one_version_is_read_in_the_other(
+    first: str, second: str, make_client_of: MakeClientOf
+) -> None:
     with make_client_of(*first.split()) as maker, make_client_of(*second.split()) as reader:
         made = maker.send("count 3")
         assert isinstance(made, Task)
@@ -73,7 +74,7 @@ def test_a_running_task_is_followed_in_both_and_cancelled_in_the_other(
 
         assert cancelled.state is TaskState.CANCELED
         assert isinstance(followed[0], Task)
-        # Each event is the same for both, in whatever version it travelled.
+        # Events are equal in both versions.
         updates = [event for event in events if isinstance(event, TaskStatusUpdateEvent)]
         heard = [event for event in followed if isinstance(event, TaskStatusUpdateEvent)]
         assert heard == updates[-len(heard) :]
@@ -96,7 +97,7 @@ def test_a_question_asked_in_one_version_is_answered_in_the_other(
 
 
 @pairs
-def test_one_stream_s_events_are_the_same_in_both(first: str, second: str, make_client_of: MakeClientOf) -> None:
+def test_both_versions_stream_the_same_events(first: str, second: str, make_client_of: MakeClientOf) -> None:
     with make_client_of(*first.split()) as one, make_client_of(*second.split()) as other:
         for client in (one, other):
             with client.stream("count 5") as stream:
@@ -104,7 +105,7 @@ def test_one_stream_s_events_are_the_same_in_both(first: str, second: str, make_
             chunks = [event for event in events if isinstance(event, TaskArtifactUpdateEvent)]
             assert [chunk.append for chunk in chunks] == [False, *[True] * 4, False]
             assert [chunk.last_chunk for chunk in chunks] == [*[False] * 5, True]
-            # Both number their events by the log: a stream that was cut goes on where it was.
+            # Event ids are positions in the log in both versions, so a stream can be resumed in either.
             assert stream.last_event_id is not None
             assert stream.task is not None
             stored = other.get_task(stream.task_id)
@@ -112,7 +113,7 @@ def test_one_stream_s_events_are_the_same_in_both(first: str, second: str, make_
 
 
 @pairs
-def test_a_stream_cut_in_one_version_goes_on_in_the_other(
+def test_a_stream_cut_in_one_version_is_resumed_in_the_other(
     first: str, second: str, make_client_of: MakeClientOf
 ) -> None:
     with make_client_of(*first.split()) as one, make_client_of(*second.split()) as other:
@@ -132,9 +133,7 @@ def test_a_stream_cut_in_one_version_goes_on_in_the_other(
 
 
 @pytest.mark.parametrize("old", ["0.3", OLD_REST])
-def test_values_that_only_1_0_can_say_are_wrapped_on_their_way_through_0_3(
-    old: str, make_client_of: MakeClientOf
-) -> None:
+def test_values_that_0_3_cannot_represent_are_wrapped(old: str, make_client_of: MakeClientOf) -> None:
     message = Message(role=Role.USER, parts=(DataPart([1, None, "x"]), DataPart(None), DataPart({"a": 1})))
     with make_client_of(*old.split()) as sender, make_client_of("1.0") as reader:
         task = sender.send(message)
@@ -145,7 +144,7 @@ def test_values_that_only_1_0_can_say_are_wrapped_on_their_way_through_0_3(
             assert not any(part.metadata for part in sent.parts)
 
 
-def test_without_a_pin_the_client_speaks_the_newest(make_client_of: MakeClientOf) -> None:
+def test_the_client_selects_the_newest_version_by_default(make_client_of: MakeClientOf) -> None:
     with make_client_of(None) as client:
         client.send("echo x")
         assert [one.protocol_version for one in client.card().supported_interfaces] == ["1.0", "1.0", "0.3", "0.3"]

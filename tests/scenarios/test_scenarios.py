@@ -1,4 +1,4 @@
-"""What a user of the client sees, the same in process, over WSGI and over a real gunicorn, in 1.0 and in 0.3."""
+"""The client's view of an agent: equal in process, over WSGI and under gunicorn, in 1.0 and in 0.3."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from a2a_sync import (
     Message,
     Role,
     TaskArtifactUpdateEvent,
-    TaskNotCancelableError,
     TaskNotFoundError,
     TaskState,
     TaskStatusUpdateEvent,
     TextPart,
-    UnsupportedOperationError,
 )
-from a2a_sync.errors import InvalidParamsError
+from a2a_sync.errors import InvalidParamsError, TaskNotCancelableError, UnsupportedOperationError
 from a2a_sync.types import Task
 from tests.scenarios.agent import Sum
 
@@ -38,18 +36,18 @@ def client(make_client: MakeClient) -> Iterator[Client]:
 
 
 def send(client: Client, text: object, **options: object) -> Task:
-    """A send whose answer is a task."""
+    """Send a message that is answered with a task."""
     answer = client.send(text, **options)  # type: ignore[arg-type]
     assert isinstance(answer, Task)
     return answer
 
 
-def waiting(client: Client) -> Task:
-    """A task whose run waits for its cancel."""
+def waiting_task(client: Client) -> Task:
+    """Start a task whose run waits for a cancel."""
     return send(client, "wait", return_immediately=True)
 
 
-def test_a_sent_text_comes_back_as_an_artifact_and_in_the_history(client: Client) -> None:
+def test_the_answer_is_an_artifact_and_in_the_history(client: Client) -> None:
     task = send(client, "echo Ada")
     assert task.state is TaskState.COMPLETED
     assert task.text == "echo: Ada"
@@ -59,7 +57,7 @@ def test_a_sent_text_comes_back_as_an_artifact_and_in_the_history(client: Client
     assert again.status.message is None
 
 
-def test_a_task_looks_the_same_from_send_and_from_get(client: Client) -> None:
+def test_send_and_get_return_the_same_task(client: Client) -> None:
     task = send(client, "count 3")
     again = client.get_task(task.id)
     assert (again.id, again.context_id, again.status, again.artifacts) == (
@@ -70,7 +68,7 @@ def test_a_task_looks_the_same_from_send_and_from_get(client: Client) -> None:
     )
 
 
-def test_a_stream_tells_the_task_then_progress_then_chunks_then_the_end(client: Client) -> None:
+def test_a_stream_consists_of_task_progress_chunks_and_end(client: Client) -> None:
     with client.stream("count 3") as stream:
         events = list(stream)
         task = stream.task
@@ -83,7 +81,7 @@ def test_a_stream_tells_the_task_then_progress_then_chunks_then_the_end(client: 
     assert statuses[0].message.text == "counting"
     chunks = [event for event in events if isinstance(event, TaskArtifactUpdateEvent)]
     assert len({chunk.artifact.artifact_id for chunk in chunks}) == 1
-    # The last one replaces the pieces by the whole.
+    # The last event replaces the chunks by the whole text.
     assert [(chunk.append, chunk.last_chunk, chunk.artifact.text) for chunk in chunks] == [
         (False, False, "1 "),
         (True, False, "2 "),
@@ -92,7 +90,7 @@ def test_a_stream_tells_the_task_then_progress_then_chunks_then_the_end(client: 
     ]
 
 
-def test_the_new_text_of_all_events_is_the_text_of_the_task(client: Client) -> None:
+def test_the_new_text_of_all_events_adds_up_to_the_text_of_the_task(client: Client) -> None:
     with client.stream("count 3") as stream:
         added = [stream.new_text for _ in stream]
     assert [text for text in added if text] == ["1 ", "2 ", "3 "]
@@ -118,7 +116,7 @@ def test_a_question_is_asked_and_its_answer_continues_the_task(client: Client) -
     assert done.context_id == asked.context_id
 
 
-def test_a_chat_stays_in_one_task_while_it_is_asked_and_in_one_context_after(client: Client) -> None:
+def test_a_chat_continues_an_interrupted_task_and_keeps_its_context(client: Client) -> None:
     chat = client.chat()
     first, second, third = (chat.send(text) for text in ("ask", "large", "echo again"))
     assert isinstance(first, Task)
@@ -128,7 +126,7 @@ def test_a_chat_stays_in_one_task_while_it_is_asked_and_in_one_context_after(cli
     assert first.context_id == second.context_id == third.context_id
 
 
-def test_authorisation_is_asked_for_and_the_next_message_continues(client: Client) -> None:
+def test_a_task_in_auth_required_is_continued_by_the_next_message(client: Client) -> None:
     asked = send(client, "login")
     assert (asked.state, asked.text) == (TaskState.AUTH_REQUIRED, "Log in first")
     assert send(client, "done", task_id=asked.id).state is TaskState.COMPLETED
@@ -139,7 +137,7 @@ def test_a_rejected_and_a_failed_task_are_returned_not_raised(client: Client) ->
     assert (send(client, "publicfail").state, send(client, "publicfail").text) == (TaskState.FAILED, "quota used up")
 
 
-def test_a_reason_that_is_no_text_is_shown(client: Client) -> None:
+def test_a_failure_reason_that_is_not_text_is_in_the_text_of_the_task(client: Client) -> None:
     task = send(client, "reason sold out")
     assert (task.state, task.text) == (TaskState.FAILED, '{"code":7,"why":"sold out"}')
 
@@ -153,7 +151,7 @@ def test_a_stream_of_data_alone_is_in_the_history(client: Client) -> None:
     assert [part.data for part in task.history[-1].parts if isinstance(part, DataPart)] == said
 
 
-def test_what_an_exception_says_never_leaves_the_server(client: Client) -> None:
+def test_the_text_of_an_exception_is_not_sent_to_clients(client: Client) -> None:
     task = send(client, "fail")
     assert task.state is TaskState.FAILED
     assert "secret" not in repr(task)
@@ -185,7 +183,7 @@ def test_a_cancel_ends_the_run_and_the_blocked_send(make_client: MakeClient) -> 
 
 
 def test_a_cancelled_task_stays_cancelled(client: Client) -> None:
-    task = waiting(client)
+    task = waiting_task(client)
     client.cancel_task(task.id)
     with pytest.raises(TaskNotCancelableError):
         client.cancel_task(task.id)
@@ -201,15 +199,15 @@ def test_an_agent_may_refuse_to_be_cancelled(client: Client) -> None:
     assert not client.get_task(task.id).state.terminal
 
 
-def test_a_send_that_returns_at_once_can_be_waited_for(client: Client) -> None:
+def test_a_non_blocking_send_can_be_waited_for(client: Client) -> None:
     task = send(client, "count 5", return_immediately=True)
     done = client.wait(task.id, timeout=20)
     assert (done.state, done.text) == (TaskState.COMPLETED, "1 2 3 4 5 ")
 
 
-def test_a_subscriber_gets_the_task_and_then_what_follows(make_client: MakeClient) -> None:
+def test_a_subscriber_receives_the_task_and_then_its_updates(make_client: MakeClient) -> None:
     with make_client() as client, make_client() as other:
-        task = waiting(client)
+        task = waiting_task(client)
         states = []
         with client.subscribe(task.id) as stream:
             for event in stream:
@@ -226,7 +224,7 @@ def test_a_finished_task_cannot_be_subscribed_to(client: Client) -> None:
         list(stream)
 
 
-def test_an_unknown_task_is_not_found_by_any_operation(client: Client) -> None:
+def test_every_operation_refuses_an_unknown_task(client: Client) -> None:
     for operation in (
         lambda: client.get_task("no-such-task"),
         lambda: client.cancel_task("no-such-task"),
@@ -237,14 +235,14 @@ def test_an_unknown_task_is_not_found_by_any_operation(client: Client) -> None:
             operation()
 
 
-def test_a_message_with_another_context_than_its_task_is_refused(client: Client) -> None:
+def test_a_context_id_that_differs_from_that_of_the_task_is_refused(client: Client) -> None:
     asked = send(client, "ask")
     with pytest.raises(InvalidParamsError, match=r"contextId"):
         client.send("large", task_id=asked.id, context_id="another")
 
 
-def test_tasks_are_listed_newest_first_and_page_by_page(client: Client, lists: bool) -> None:
-    if not lists:
+def test_tasks_are_listed_newest_first_and_page_by_page(client: Client, supports_lists: bool) -> None:
+    if not supports_lists:
         with pytest.raises(UnsupportedOperationError, match=r"0\.3 has no ListTasks"):
             client.list_tasks()
         return
@@ -260,7 +258,7 @@ def test_tasks_are_listed_newest_first_and_page_by_page(client: Client, lists: b
     assert all(not task.artifacts for task in everything)
 
 
-def test_the_history_is_as_long_as_was_asked_for(client: Client) -> None:
+def test_history_length_limits_the_history(client: Client) -> None:
     task = send(client, "ask")
     send(client, "more", task_id=task.id)
     assert len(client.get_task(task.id).history) == 4
@@ -270,7 +268,7 @@ def test_the_history_is_as_long_as_was_asked_for(client: Client) -> None:
         client.get_task(task.id, history_length=-1)
 
 
-def test_files_and_data_travel_both_ways(client: Client) -> None:
+def test_files_and_data_are_sent_and_received(client: Client) -> None:
     content = bytes(range(256)) * 40
     task = send(client, [TextPart("file"), FilePart(raw=content, filename="a.bin")])
     (part,) = task.artifact("copy").files
@@ -280,16 +278,16 @@ def test_files_and_data_travel_both_ways(client: Client) -> None:
     assert isinstance(summed.artifacts[0].parts[0], DataPart)
 
 
-def test_a_message_of_an_ordinary_agent_becomes_the_final_status(client: Client) -> None:
+def test_a_message_returned_by_a_handler_becomes_the_final_status(client: Client) -> None:
     task = send(client, "message")
     assert task.state is TaskState.COMPLETED
     assert task.status.message is not None
     assert task.status.message.text == "no task was needed"
 
 
-def test_a_busy_task_takes_the_next_message_when_its_run_has_ended(make_client: MakeClient) -> None:
+def test_a_message_to_a_busy_task_is_run_after_the_current_run(make_client: MakeClient) -> None:
     with make_client() as client, make_client() as other:
-        task = waiting(client)
+        task = waiting_task(client)
         with pytest.raises(UnsupportedOperationError, match="busy"):
             other.send("at once", task_id=task.id, return_immediately=True)
         client.cancel_task(task.id)
@@ -301,9 +299,9 @@ def test_an_error_of_a_streaming_call_is_raised_like_any_other(client: Client) -
         list(stream)
 
 
-def test_the_card_says_what_the_agent_is_and_can(client: Client) -> None:
+def test_the_card_describes_the_agent(client: Client) -> None:
     card = client.card()
-    assert (card.name, card.description) == ("scenario", "Does what the scenario asks for")
+    assert (card.name, card.description) == ("scenario", "Runs the command in the message")
     assert card.capabilities.streaming is True
     assert card.skill("obey").tags == ("test",)
 

@@ -1,4 +1,4 @@
-"""Whole tasks, member by member, are the same in process and over each binding and version."""
+"""Whole tasks, member by member: equal in process and over each binding and version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMANDS: dict[str, Any] = {
     "stored message": "stored",
 }
 
-#: The ways to get the task of a message.
+#: The ways to obtain the task of a message.
 SENDS: dict[str, Callable[[Client, Any], Task | Message]] = {
     "send": lambda client, content: client.send(content),
     "send without a stream": lambda client, content: client.send(content, stream=False),
@@ -50,7 +50,7 @@ def _wait(client: Client, content: Any) -> Task:
 
 @pytest.fixture(scope="module")
 def reference() -> Iterator[Client]:
-    """A client of the same agent in this process."""
+    """A client of the same agent, in this process."""
     with make_app() as app, Client(app) as client:
         yield client
 
@@ -62,7 +62,7 @@ def client(make_client: MakeClient) -> Iterator[Client]:
 
 
 def members(task: Task | Message, version: str = "1.0") -> Any:
-    """All members of a task, with its ids numbered as they come and its times as such. In 0.3 data has no media type."""
+    """All members of a task, with ids replaced by numbers and timestamps by a placeholder. In 0.3 data has no media type."""
     assert isinstance(task, Task)
     ids: dict[str, str] = {}
 
@@ -90,9 +90,7 @@ def test_a_task_has_the_same_members_as_in_process(
 
 
 @pytest.mark.parametrize("content", COMMANDS.values(), ids=COMMANDS)
-def test_a_sent_task_differs_from_the_stored_one_in_the_last_messages_of_its_history_only(
-    client: Client, content: Any
-) -> None:
+def test_a_sent_task_differs_from_the_stored_one_only_in_the_end_of_its_history(client: Client, content: Any) -> None:
     sent = client.send(content)
     assert isinstance(sent, Task)
     stored = client.get_task(sent.id)
@@ -110,7 +108,7 @@ def test_the_history_of_a_continued_task_ends_with_the_message_that_continued_it
     assert [message.text for message in done.history] == ["ask", "Which size?", "large"]
 
 
-def test_an_answer_that_no_stream_carries_is_asked_for_once(client: Client) -> None:
+def test_an_answer_missing_from_the_stream_is_fetched_once(client: Client) -> None:
     assert client.send("stored").text == "only stored"
     with client.stream("stored") as stream:
         *_, last = stream

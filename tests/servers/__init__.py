@@ -1,1 +1,1 @@
-"""Servers in depth: gunicorn and its workers, every host of an agent, nginx in front of them. Run by `make check`."""
+"""Tests of real servers: gunicorn and its workers, all host frameworks, and nginx as a proxy. Run by `make check`."""

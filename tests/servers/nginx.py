@@ -1,4 +1,4 @@
-"""nginx on loopback, in front of a server that is under test::
+"""nginx on loopback as a proxy of a server under test::
 
 with nginx(folder, "location / { proxy_pass http://127.0.0.1:8000; }") as proxy: ...
 """
@@ -39,7 +39,7 @@ http {{
 
 
 def needs_nginx(*programs: str | None) -> pytest.MarkDecorator:
-    """For tests that cannot run without nginx. In CI they fail where it is missing: there it is installed first."""
+    """Skip a test if nginx is not installed; in CI, which installs it, the test fails instead."""
     missing = NGINX is None or None in programs
     reason = "nginx or openssl is not installed (on Debian: apt-get install nginx-light openssl)"
     return pytest.mark.skipif(missing and "CI" not in os.environ, reason=reason)
@@ -47,7 +47,7 @@ def needs_nginx(*programs: str | None) -> pytest.MarkDecorator:
 
 @contextmanager
 def nginx(folder: Path, locations: str, *, certificate: Path | None = None) -> Iterator[LiveServer]:
-    """One server with these locations, over TLS where there is a certificate; its URL names ``localhost`` then."""
+    """Run one nginx server with these locations, over TLS if a certificate is given; its URL then has the host ``localhost``."""
     port = free_port()
     listen = f"listen {HOST}:{port}{' ssl' if certificate else ''};"
     if certificate is not None:
@@ -60,7 +60,7 @@ def nginx(folder: Path, locations: str, *, certificate: Path | None = None) -> I
 
 @contextmanager
 def nginx_with(folder: Path, servers: str, port: int) -> Iterator[LiveServer]:
-    """nginx with whole ``server`` blocks, one of which listens at `port`."""
+    """Run nginx with whole ``server`` blocks, one of which listens on `port`."""
     assert NGINX is not None, "nginx is not installed"
     configuration = folder / "nginx.conf"
     configuration.write_text(_CONFIGURATION.format(folder=folder, servers=servers))
@@ -70,7 +70,7 @@ def nginx_with(folder: Path, servers: str, port: int) -> Iterator[LiveServer]:
 
 
 def make_certificate(folder: Path) -> Path:
-    """A certificate for ``localhost`` that signs itself, and its key, in one file."""
+    """Create a self-signed certificate for ``localhost`` with its key, in one file."""
     assert OPENSSL is not None, "openssl is not installed"
     key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
     command = [OPENSSL, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]

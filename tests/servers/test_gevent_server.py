@@ -1,4 +1,4 @@
-"""What only a real server with gevent's workers shows: greenlets that come back, and a hub that nothing holds up."""
+"""A real server with gevent workers: greenlets are released, and the hub is not blocked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import requests
 from a2a_sync import Client, Task, TaskState
 from tests.engine import Background, eventually
 from tests.live import LiveServer, gunicorn_gevent
-from tests.servers.test_gunicorn import begin, tell, tell_all
+from tests.servers.test_gunicorn import begin, worker_info, worker_infos
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -34,7 +34,7 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 
 
 def subscribe(server: LiveServer, task_id: str) -> socket.socket:
-    """A raw connection that has asked for the stream of a task."""
+    """Open a raw connection and subscribe to a task."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}).encode()
     head = f"POST / HTTP/1.1\r\nHost: agent\r\nA2A-Version: 1.0\r\nContent-Length: {len(body)}\r\n"
     connection = socket.create_connection(server.address, timeout=30)
@@ -43,7 +43,7 @@ def subscribe(server: LiveServer, task_id: str) -> socket.socket:
 
 
 def read_until(connections: list[socket.socket], marker: bytes, seconds: float = 60.0) -> None:
-    """Read from all of them until each has shown `marker`."""
+    """Read from all connections until each has received `marker`."""
     shown = dict.fromkeys(connections, b"")
     deadline = time.monotonic() + seconds
     with selectors.DefaultSelector() as selector:
@@ -62,14 +62,14 @@ def read_until(connections: list[socket.socket], marker: bytes, seconds: float =
                     selector.unregister(connection)
 
 
-def worker_of(server: LiveServer) -> int:
-    """The process of the server's one worker."""
-    process: int = tell(server)["pid"]
+def worker_pid(server: LiveServer) -> int:
+    """The process id of the server's only worker."""
+    process: int = worker_info(server)["pid"]
     return process
 
 
 def resident(process: int) -> float:
-    """Megabytes of a process."""
+    """The resident memory of a process in megabytes."""
     with open(f"/proc/{process}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -80,52 +80,52 @@ def seconds_for_a_card(server: LiveServer) -> float:
     return time.monotonic() - began
 
 
-def test_clients_that_leave_their_streams_give_the_greenlets_back(server: LiveServer) -> None:
+def test_disconnected_streams_release_their_greenlets(server: LiveServer) -> None:
     with Client(server.url) as client:
         task_id, _ = begin(client, "wait")
         connections = [subscribe(server, task_id) for _ in range(20)]
         read_until(connections, b"data: ")
-        assert tell(server)["streams"] == 20 + 1  # its own
+        assert worker_info(server)["streams"] == 20 + 1  # one is the status call itself
         for connection in connections:
             connection.close()
         began = time.monotonic()
-        eventually(lambda: tell(server)["streams"] == 1, "the end of the streams")
+        eventually(lambda: worker_info(server)["streams"] == 1, "the end of the streams")
         assert time.monotonic() - began < 2.0
         client.cancel_task(task_id)
 
 
-def test_a_thousand_streams_in_one_process_all_end_and_cost_little(
+def test_a_thousand_streams_in_one_process_end_and_use_little_memory(
     server: LiveServer, record_property: pytest.RecordProperty
 ) -> None:
-    count = 990  # a few less than may be: the test itself streams too
+    count = 990  # below the limit, because the test streams too
     with Client(server.url) as client, ExitStack() as stack:
-        process = worker_of(server)
+        process = worker_pid(server)
         task_id, _ = begin(client, "wait")
         before = resident(process)
         connections = [stack.enter_context(closing(subscribe(server, task_id))) for _ in range(count)]
         read_until(connections, b"data: ")
-        assert tell(server)["streams"] == count + 1
+        assert worker_info(server)["streams"] == count + 1
         taken = resident(process) - before
         began = time.monotonic()
         client.cancel_task(task_id)
-        # With the last chunk of the body: it was ended, not cut.
+        # With the last chunk of the body: the stream was ended, not aborted.
         read_until(connections, b"0\r\n\r\n")
         seconds = time.monotonic() - began
-        eventually(lambda: tell(server)["streams"] == 1, "the end of the streams")
+        eventually(lambda: worker_info(server)["streams"] == 1, "the end of the streams")
     record_property("megabytes", taken)
     record_property("seconds", seconds)
-    print(f"{count} streams: {before:.0f} MB before, {taken:.0f} MB more; told of their end within {seconds:.2f} s")
+    print(f"{count} streams: {before:.0f} MB before, {taken:.0f} MB more; all ended within {seconds:.2f} s")
     assert taken < 100
     assert seconds < 10
 
 
-def test_a_lock_on_the_file_holds_up_nobody_who_does_not_need_it(server: LiveServer, tmp_path: Path) -> None:
+def test_a_lock_on_the_store_blocks_only_calls_that_need_it(server: LiveServer, tmp_path: Path) -> None:
     with Client(server.url) as client, closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
-        done = client.send("tell")
+        done = client.send("info")
         assert isinstance(done, Task)
         other.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
-        blocked = Background(lambda: client.send("tell").text)
+        blocked = Background(lambda: client.send("info").text)
         times = []
         while time.monotonic() - began < 1.5 or len(times) < 6:
             times.append(seconds_for_a_card(server))
@@ -134,28 +134,28 @@ def test_a_lock_on_the_file_holds_up_nobody_who_does_not_need_it(server: LiveSer
         other.execute("ROLLBACK")
         blocked.result()
         assert time.monotonic() - began >= 1.5
-    # The lock is held for longer than any of them takes.
+    # The lock is held for longer than any of these calls takes.
     assert max(times) < 1.5
 
 
-def test_a_handler_that_calculates_for_long_does_not_make_its_worker_a_dead_one(tmp_path: Path) -> None:
-    # Two beats are a death: one second here.
+def test_a_busy_handler_does_not_stop_the_heartbeat_of_its_worker(tmp_path: Path) -> None:
+    # A worker counts as dead after two heartbeats, one second here.
     environment = {"WORKER_STORE": f"sqlite:///{tmp_path / 'tasks.db'}", "WORKER_BEAT": "0.5"}
     with gunicorn_gevent(WORKER, workers=2, environment=environment) as server, Client(server.url) as client:
-        # Each has run something, so the other one watches it.
-        tell_all(server, 2)
+        # Both workers have served a run, so that they monitor each other.
+        worker_infos(server, 2)
         burning = client.send("burn 4", return_immediately=True)
         assert isinstance(burning, Task)
         with Client(server.url) as another:
             assert another.wait(burning.id, timeout=30).text == "burnt"
-        # A death is noticed here, though.
+        # The death of a worker is still detected.
         waiting, process = begin(client, "wait")
         os.kill(process, signal.SIGKILL)
         with Client(server.url) as another:
             assert another.wait(waiting, timeout=30).text == "worker lost"
 
 
-def test_async_handlers_run_side_by_side_and_stream(server: LiveServer) -> None:
+def test_async_handlers_run_concurrently_and_stream(server: LiveServer) -> None:
     with Client(server.url) as client:
         sending = [Background(lambda: client.send("count 50").text) for _ in range(10)]
         expected = "".join(f"{number} " for number in range(50))
@@ -169,13 +169,13 @@ def test_a_cancel_ends_an_async_handler(server: LiveServer) -> None:
         assert server.terminate() == 0
 
 
-def test_agents_that_run_a_loop_of_their_own_run_side_by_side(tmp_path: Path) -> None:
+def test_handlers_with_their_own_event_loop_run_concurrently(tmp_path: Path) -> None:
     with gunicorn_gevent(WORKER, environment={"WORKER_KIND": "native"}) as server, Client(server.url) as client:
         sending = [Background(lambda number=number: client.send(f"loop {number}").text) for number in range(10)]
         assert [one.result(30) for one in sending] == [f"loop {number}" for number in range(10)]
 
 
-def test_requests_are_answered_while_a_handler_on_a_native_thread_calculates(tmp_path: Path) -> None:
+def test_requests_are_served_while_a_native_thread_is_busy(tmp_path: Path) -> None:
     with gunicorn_gevent(WORKER, environment={"WORKER_KIND": "native"}) as server, Client(server.url) as client:
         task_id, _ = begin(client, "burn 1.5")
         times = []
@@ -185,7 +185,7 @@ def test_requests_are_answered_while_a_handler_on_a_native_thread_calculates(tmp
         assert max(times) < 1.0
 
 
-def test_a_stopping_server_ends_streams_of_all_kinds(server: LiveServer) -> None:
+def test_a_stopping_server_ends_all_kinds_of_streams(server: LiveServer) -> None:
     with Client(server.url) as client:
         ids = [begin(client, text)[0] for text in ("wait", "await")]
         ends: list[TaskState] = []
@@ -198,7 +198,7 @@ def test_a_stopping_server_ends_streams_of_all_kinds(server: LiveServer) -> None
         threads = [threading.Thread(target=follow, args=(task_id,), daemon=True) for task_id in ids]
         for thread in threads:
             thread.start()
-        eventually(lambda: tell(server)["streams"] == 3, "the streams")
+        eventually(lambda: worker_info(server)["streams"] == 3, "the streams")
         assert server.terminate() == 0
         for thread in threads:
             thread.join(10)

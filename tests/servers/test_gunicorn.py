@@ -1,4 +1,4 @@
-"""The settings and hooks that the package has for gunicorn, under gunicorn: threads and greenlets."""
+"""The package's settings and hooks for gunicorn, with threads and with gevent."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from gunicorn.config import KNOWN_SETTINGS
 
 import a2a_sync.gunicorn as settings
 from a2a_sync import A2AApp, Client, DataPart, SQLiteStore, Task, TaskState, TaskStatusUpdateEvent
-from a2a_sync.engine.pubsub import hints_folder
 from a2a_sync.errors import OverloadedError
-from a2a_sync.wsgi.process import ALONE
+from a2a_sync.stores.sqlite.pubsub import sockets_folder
+from a2a_sync.wsgi.process import SINGLE_PROCESS
 from tests.agents.worker import Worker
 from tests.engine import eventually
 from tests.live import ROOT, LiveServer, gunicorn, gunicorn_gevent
@@ -36,13 +36,13 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(90)]
 Serve = Callable[..., AbstractContextManager[LiveServer]]
 KINDS = {"threads": partial(gunicorn, threads=12), "gevent": gunicorn_gevent}
 WORKER = "tests.agents.worker:app"
-#: What the settings for threads need on the command line; those for gevent are given in any case.
+#: The command line options of each kind of worker; `gunicorn_gevent` adds the settings for gevent itself.
 SETTINGS = {"threads": ("-c", "python:a2a_sync.gunicorn"), "gevent": ()}
 
 
 @pytest.fixture(params=KINDS)
 def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Serve:
-    """Serves `WORKER` with the package's settings; tasks are in a file, unless the environment given says otherwise."""
+    """Serve `WORKER` with the package's settings; by default, tasks are stored in a file."""
 
     def serving(*options: str, target: str = WORKER, workers: int = 1, **environment: str) -> Any:
         variables = {"WORKER_STORE": f"sqlite:///{tmp_path / 'tasks.db'}", **environment}
@@ -52,10 +52,10 @@ def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Serve:
     return serving
 
 
-def tell(server: LiveServer) -> dict[str, Any]:
-    """What a worker tells of itself; over a connection of its own, so that the kernel picks one."""
+def worker_info(server: LiveServer) -> dict[str, Any]:
+    """The status of one worker, over a new connection, so that the kernel selects the worker."""
     with Client(server.url) as client:
-        task = client.send("tell")
+        task = client.send("info")
         assert isinstance(task, Task)
         (part,) = task.artifacts[0].parts
         assert isinstance(part, DataPart)
@@ -63,21 +63,21 @@ def tell(server: LiveServer) -> dict[str, Any]:
         return part.data
 
 
-def tell_all(server: LiveServer, workers: int) -> dict[int, dict[str, Any]]:
-    """What each of so many workers tells, by process."""
-    told: dict[int, dict[str, Any]] = {}
+def worker_infos(server: LiveServer, workers: int) -> dict[int, dict[str, Any]]:
+    """The status of all workers, by process id."""
+    infos: dict[int, dict[str, Any]] = {}
 
     def another() -> bool:
-        one = tell(server)
-        told[one["pid"]] = one
-        return len(told) >= workers
+        one = worker_info(server)
+        infos[one["pid"]] = one
+        return len(infos) >= workers
 
     eventually(another, f"an answer of {workers} workers")
-    return told
+    return infos
 
 
 def begin(client: Client, text: str) -> tuple[str, int]:
-    """Send what says in a status which process it runs in: the task's id and the process."""
+    """Start a run that reports its process in a status message; return the id of the task and of the process."""
     task = client.send(text, return_immediately=True)
     assert isinstance(task, Task)
     message = eventually(lambda: client.get_task(task.id).status.message, "the handler")
@@ -91,10 +91,10 @@ def states(events: list[Any]) -> list[TaskState]:
 # -- the settings -------------------------------------------------------------------------------------------------------
 
 
-def test_every_setting_is_one_that_gunicorn_knows() -> None:
+def test_gunicorn_knows_every_setting() -> None:
     known = {setting.name for setting in KNOWN_SETTINGS}
     assert set(settings.__all__) <= known
-    # Loading it patches, so another process looks.
+    # Importing this module patches the standard library, so a subprocess reads it.
     program = (
         "import a2a_sync.gunicorn.gevent as s, json; print(json.dumps({n: repr(getattr(s, n)) for n in s.__all__}))"
     )
@@ -107,7 +107,7 @@ def test_every_setting_is_one_that_gunicorn_knows() -> None:
     assert set(settings.__all__) - set(for_gevent) == {"threads"}
 
 
-def test_a_file_of_ones_own_takes_the_settings_over_and_changes_some(tmp_path: Path) -> None:
+def test_a_config_file_can_import_and_override_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "gunicorn.conf.py"
     file.write_text("from a2a_sync.gunicorn import *\n\nkeepalive = 7\nraw_env = ['A2A_SYNC_PIN_WORKERS=0']\n")
     command = [sys.executable, "-m", "gunicorn", "-c", str(file), "--print-config", "tests.agents.worker:app"]
@@ -124,7 +124,7 @@ def test_a_file_of_ones_own_takes_the_settings_over_and_changes_some(tmp_path: P
 
 
 def arbiter(workers: int, *taken: int | None, **environment: str) -> Any:
-    """As much of gunicorn's own process as is looked at; `taken` are the cores of workers that are there."""
+    """The attributes of gunicorn's arbiter that the hooks use; `taken` are the cores of existing workers."""
     others = {pid: SimpleNamespace(a2a_core=core) for pid, core in enumerate(taken)}
     return SimpleNamespace(num_workers=workers, WORKERS=others, cfg=SimpleNamespace(env=environment))
 
@@ -143,15 +143,15 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("four_cores")
-def test_each_worker_gets_a_core_that_no_other_one_has() -> None:
+def test_each_worker_is_pinned_to_a_free_core() -> None:
     assert chosen(arbiter(4)) == 2
     assert chosen(arbiter(4, 2, 3, 5)) == 4
-    # While workers are replaced there are more of them than cores.
+    # While workers are replaced, there are more workers than cores.
     assert chosen(arbiter(4, 2, 3, 4, 5, 2)) == 3
 
 
 @pytest.mark.usefixtures("four_cores")
-def test_one_worker_or_more_than_cores_are_left_alone_and_so_are_those_who_say_so(
+def test_workers_are_not_pinned_if_there_is_one_or_more_than_cores_or_by_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert chosen(arbiter(1)) is None
@@ -162,57 +162,57 @@ def test_one_worker_or_more_than_cores_are_left_alone_and_so_are_those_who_say_s
 
 
 @pytest.mark.usefixtures("four_cores")
-def test_a_core_that_is_gone_meanwhile_is_no_reason_not_to_serve() -> None:
+def test_a_missing_core_does_not_stop_the_worker() -> None:
     said: list[Any] = []
     worker = SimpleNamespace(a2a_core=1_000_000, log=SimpleNamespace(warning=lambda *words: said.append(words)))
     settings.post_fork(None, worker)
     assert "not pinned" in said[0][0]
 
 
-def test_two_workers_run_on_a_core_each_and_so_does_a_new_one(serve: Serve) -> None:
+def test_two_workers_and_a_replacement_are_pinned_to_cores(serve: Serve) -> None:
     cores = sorted(os.sched_getaffinity(0))
     expected = [[core] for core in cores] if len(cores) == 2 else None
     with serve(workers=2) as server:
-        told = tell_all(server, 2)
+        infos = worker_infos(server, 2)
         if expected is not None:
-            assert sorted(one["cores"] for one in told.values()) == expected
-        victim = min(told)
+            assert sorted(one["cores"] for one in infos.values()) == expected
+        victim = min(infos)
         os.kill(victim, signal.SIGKILL)
         eventually(lambda: not os.path.exists(f"/proc/{victim}"), "the worker's end")
-        after = tell_all(server, 2)
+        after = worker_infos(server, 2)
         assert victim not in after
         if expected is not None:
             assert sorted(one["cores"] for one in after.values()) == expected
 
 
-def test_workers_are_not_pinned_where_the_environment_says_so(serve: Serve) -> None:
+def test_pinning_is_disabled_by_the_environment(serve: Serve) -> None:
     with serve(workers=2, A2A_SYNC_PIN_WORKERS="0") as server:
-        assert all(one["cores"] == sorted(os.sched_getaffinity(0)) for one in tell_all(server, 2).values())
+        assert all(one["cores"] == sorted(os.sched_getaffinity(0)) for one in worker_infos(server, 2).values())
 
 
 # -- starting -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [[], ["--preload"]])
-def test_several_workers_over_tasks_in_memory_do_not_start_and_say_what_to_do(options: list[str]) -> None:
+def test_several_workers_with_a_memory_store_are_refused(options: list[str]) -> None:
     command = [sys.executable, "-m", "gunicorn", WORKER, "-c", "python:a2a_sync.gunicorn", "--workers", "2", *options]
     environment = {name: value for name, value in os.environ.items() if name != "WORKER_STORE"}
     done = subprocess.run(
         [*command, "--bind", "127.0.0.1:0"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 4, done.stderr
-    assert ALONE in done.stderr
+    assert SINGLE_PROCESS in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("preload", [False, True], ids=["", "preload"])
-def test_nothing_begins_before_the_workers_do_and_tasks_go_from_one_to_the_other(serve: Serve, preload: bool) -> None:
+def test_threads_start_in_the_workers_and_tasks_are_shared(serve: Serve, preload: bool) -> None:
     with serve(*(["--preload"] if preload else []), workers=2) as server:
         assert len(os.listdir(f"/proc/{server.pid}/task")) == 1
         opened = {os.readlink(entry.path) for entry in os.scandir(f"/proc/{server.pid}/fd")}
         assert not [name for name in opened if "tasks.db" in name]
-        told = tell_all(server, 2)
-        assert {one["loaded_in"] for one in told.values()} == ({server.pid} if preload else set(told))
+        infos = worker_infos(server, 2)
+        assert {one["loaded_in"] for one in infos.values()} == ({server.pid} if preload else set(infos))
         for _ in range(6):
             with Client(server.url) as sender, Client(server.url) as follower, Client(server.url) as canceller:
                 task_id, _ = begin(sender, "wait")
@@ -225,7 +225,7 @@ def test_nothing_begins_before_the_workers_do_and_tasks_go_from_one_to_the_other
             assert client.send("count 20").text == "".join(f"{n} " for n in range(20))
 
 
-#: An app whose database is a temporary file, made when the module is loaded: in each worker, or once with ``--preload``.
+#: An app whose database is a temporary file, created on import: in each worker, or once with ``--preload``.
 TEMPORARY = """
 import tempfile
 from a2a_sync import A2AApp, SQLiteStore
@@ -245,13 +245,13 @@ APART = "each of them sees only its own tasks"
 
 
 @pytest.mark.parametrize("target", ["app", "flask_app"])
-def test_workers_whose_stores_are_different_files_are_warned_of(serve: Serve, tmp_path: Path, target: str) -> None:
+def test_workers_with_different_store_files_log_a_warning(serve: Serve, tmp_path: Path, target: str) -> None:
     (tmp_path / "temporary.py").write_text(TEMPORARY + IN_FLASK)
     options = ["--pythonpath", str(tmp_path), "--graceful-timeout", "5"]
     with serve(*options, target=f"temporary:{target}", workers=2) as server:
 
         def warned() -> bool:
-            # A mounted app is known to its worker from its first request on.
+            # A worker discovers a mounted app with its first request.
             requests.get(server.url + "/.well-known/agent-card.json", timeout=10)
             return APART in server.log
 
@@ -262,17 +262,17 @@ def test_workers_whose_stores_are_different_files_are_warned_of(serve: Serve, tm
         assert line.count(f"{tmp_path}/tmp") == 2
 
 
-def test_workers_that_share_their_store_are_not_warned_of(serve: Serve, tmp_path: Path) -> None:
+def test_workers_with_the_same_store_log_no_warning(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "temporary.py").write_text(TEMPORARY)
     with serve("--preload", "--pythonpath", str(tmp_path), target="temporary:app", workers=2) as server:
-        before = tell_all(server, 2)
-        # A worker is compared with those that began before it, and before it serves: so the new one certainly was.
+        before = worker_infos(server, 2)
+        # A new worker is compared with the older ones before it serves requests.
         os.kill(next(iter(before)), signal.SIGTERM)
-        eventually(lambda: tell(server)["pid"] not in before, "a new worker")
+        eventually(lambda: worker_info(server)["pid"] not in before, "a new worker")
         assert APART not in server.log
 
 
-def test_workers_of_another_configuration_and_dead_ones_are_not_compared() -> None:
+def test_dead_workers_and_workers_of_an_earlier_configuration_are_not_compared() -> None:
     server = SimpleNamespace(num_workers=2, WORKERS={}, cfg=SimpleNamespace(env={"A2A_SYNC_PIN_WORKERS": "0"}))
 
     def worker(path: Path) -> tuple[SimpleNamespace, list[str]]:
@@ -300,7 +300,7 @@ def test_workers_of_another_configuration_and_dead_ones_are_not_compared() -> No
     assert worker(Path("/nowhere/four.db"))[1] == []
 
 
-def test_with_gevent_a_preloaded_app_may_have_loaded_what_speaks_tls(tmp_path: Path) -> None:
+def test_with_gevent_a_preloaded_app_may_import_ssl_early(tmp_path: Path) -> None:
     with gunicorn_gevent(WORKER, "--preload") as server, Client(server.url) as client:
         assert client.send("tls").text == "SSLContext"
 
@@ -308,12 +308,12 @@ def test_with_gevent_a_preloaded_app_may_have_loaded_what_speaks_tls(tmp_path: P
 # -- ending -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_stopping_worker_lets_runs_and_their_streams_end_in_good_order(serve: Serve) -> None:
+def test_a_stopping_worker_completes_runs_and_streams(serve: Serve) -> None:
     with serve("--graceful-timeout", "20") as server, Client(server.url) as client:
         with client.stream("burn 1") as stream:
             for _ in stream:
                 if stream.task is not None and stream.task.status.message is not None:
-                    break  # it has begun
+                    break  # the run has started
             os.kill(server.pid, signal.SIGTERM)
             list(stream)
         assert (stream.state, stream.text) == (TaskState.COMPLETED, "burnt")
@@ -321,7 +321,7 @@ def test_a_stopping_worker_lets_runs_and_their_streams_end_in_good_order(serve: 
 
 
 def subscribed(session: requests.Session, server: LiveServer, task_id: str) -> Iterator[bytes]:
-    """The lines of a stream that nobody opens again when it ends; the first of them is read."""
+    """The lines of a stream that is not resumed; the first one is read."""
     request = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
     stream = session.post(server.url, json=request, headers={"A2A-Version": "1.0"}, stream=True, timeout=30)
     lines: Iterator[bytes] = stream.iter_lines()
@@ -329,7 +329,7 @@ def subscribed(session: requests.Session, server: LiveServer, task_id: str) -> I
     return lines
 
 
-def test_a_stopping_worker_takes_no_more_work_and_says_so(serve: Serve) -> None:
+def test_a_stopping_worker_refuses_new_runs(serve: Serve) -> None:
     with serve("--graceful-timeout", "8") as server, requests.Session() as session, Client(server.url) as client:
         asked = client.send("ask")
         assert isinstance(asked, Task)
@@ -338,17 +338,17 @@ def test_a_stopping_worker_takes_no_more_work_and_says_so(serve: Serve) -> None:
         _, process = begin(client, "wait")
         assert session.get(ready, timeout=10).status_code == 200
         os.kill(process, signal.SIGTERM)
-        # Its task does not run, so its end says that the worker takes no more work.
+        # The task has no run, so the end of the stream shows that the worker drains.
         list(lines)
         with pytest.raises(OverloadedError, match="stopping"):
-            client.send("tell")
+            client.send("info")
         answer = session.get(ready, timeout=10)
         assert (answer.status_code, answer.json()["status"], answer.headers["Connection"]) == (503, "stopping", "close")
-        # New connections go to the worker that takes its place.
-        assert tell(server)["pid"] != process
+        # New connections go to the replacement worker.
+        assert worker_info(server)["pid"] != process
 
 
-def test_what_does_not_end_in_time_fails_and_the_worker_is_gone_within_the_limit(serve: Serve) -> None:
+def test_runs_past_the_grace_time_fail_and_the_worker_exits_in_time(serve: Serve) -> None:
     with serve("--graceful-timeout", "5") as server, Client(server.url) as client:
         looking, _ = begin(client, "wait")
         hanging, _ = begin(client, "hang")
@@ -364,9 +364,9 @@ def test_what_does_not_end_in_time_fails_and_the_worker_is_gone_within_the_limit
         assert first.text == second.text == "server stopped"
 
 
-def test_a_run_that_may_be_repeated_goes_to_another_worker_and_its_stream_goes_on_there(serve: Serve) -> None:
+def test_a_retryable_run_and_its_stream_move_to_another_worker(serve: Serve) -> None:
     with serve("--graceful-timeout", "5", workers=2, WORKER_KIND="retry") as server, Client(server.url) as client:
-        told = tell_all(server, 2)
+        infos = worker_infos(server, 2)
         with client.stream("wait", timeout=40) as stream:
             for _ in stream:
                 if stream.task is not None and stream.task.status.message is not None:
@@ -374,16 +374,16 @@ def test_a_run_that_may_be_repeated_goes_to_another_worker_and_its_stream_goes_o
             assert stream.task is not None
             assert stream.task.status.message is not None
             process = int(stream.task.status.message.text.split()[-1])
-            assert process in told
+            assert process in infos
             os.kill(process, signal.SIGTERM)
             list(stream)
         assert (stream.state, stream.text) == (TaskState.COMPLETED, "attempt 2")
         assert client.get_task(stream.task_id).text == "attempt 2"
 
 
-def test_a_blocked_send_outlives_the_worker_it_waits_at(serve: Serve) -> None:
+def test_a_blocking_send_survives_its_worker(serve: Serve) -> None:
     with serve("--graceful-timeout", "5", workers=2, WORKER_KIND="retry") as server, Client(server.url) as client:
-        tell_all(server, 2)
+        worker_infos(server, 2)
         texts: list[str] = []
         sender = threading.Thread(target=lambda: texts.append(client.send("wait", timeout=40).text), daemon=True)
         sender.start()
@@ -395,11 +395,11 @@ def test_a_blocked_send_outlives_the_worker_it_waits_at(serve: Serve) -> None:
         assert texts == ["attempt 2"]
 
 
-def test_streams_of_tasks_that_run_elsewhere_end_at_once_and_go_on_at_another_worker(serve: Serve) -> None:
+def test_streams_of_remote_runs_are_resumed_at_another_worker(serve: Serve) -> None:
     with serve("--graceful-timeout", "20", workers=2) as server, Client(server.url) as client:
-        told = tell_all(server, 2)
+        infos = worker_infos(server, 2)
         task_id, process = begin(client, "wait")
-        (other,) = set(told) - {process}
+        (other,) = set(infos) - {process}
         with client.subscribe(task_id, timeout=30) as stream:
             events = iter(stream)
             assert isinstance(next(events), Task)
@@ -410,7 +410,7 @@ def test_streams_of_tasks_that_run_elsewhere_end_at_once_and_go_on_at_another_wo
             assert states(list(events))[-1] is TaskState.CANCELED
 
 
-def test_an_interrupt_ends_everything_at_once(serve: Serve) -> None:
+def test_sigint_ends_runs_and_streams_immediately(serve: Serve) -> None:
     with serve("--graceful-timeout", "20") as server, Client(server.url) as client:
         task_id, _ = begin(client, "wait")
         with client.subscribe(task_id) as stream:
@@ -423,7 +423,7 @@ def test_an_interrupt_ends_everything_at_once(serve: Serve) -> None:
         assert time.monotonic() - began < 6
 
 
-def test_an_app_inside_another_framework_ends_with_its_worker_too(serve: Serve) -> None:
+def test_a_mounted_app_is_closed_with_its_worker(serve: Serve) -> None:
     with serve("--graceful-timeout", "5", target="tests.agents.worker:flask_app") as server:
         with Client(server.url + "/agent") as client:
             task_id, _ = begin(client, "wait")
@@ -437,24 +437,24 @@ def test_an_app_inside_another_framework_ends_with_its_worker_too(serve: Serve) 
         assert time.monotonic() - began < 6
 
 
-def test_a_worker_that_has_served_its_number_of_requests_does_not_wait_for_open_streams(serve: Serve) -> None:
+def test_a_worker_at_max_requests_does_not_wait_for_open_streams(serve: Serve) -> None:
     with (
         serve("--graceful-timeout", "30", "--max-requests", "6") as server,
         Client(server.url) as client,
         requests.Session() as session,
     ):
-        first = tell(server)["pid"]
+        first = worker_info(server)["pid"]
         task = client.send("ask")
         assert isinstance(task, Task)
         lines = subscribed(session, server, task.id)
         began = time.monotonic()
-        eventually(lambda: tell(server)["pid"] != first, "another worker")
+        eventually(lambda: worker_info(server)["pid"] != first, "another worker")
         list(lines)
         eventually(lambda: not os.path.exists(f"/proc/{first}"), "the end of the first")
         assert time.monotonic() - began < 9
 
 
-def test_a_connection_that_is_only_kept_open_does_not_keep_a_worker(serve: Serve) -> None:
+def test_an_idle_keepalive_connection_does_not_delay_the_exit(serve: Serve) -> None:
     with serve("--graceful-timeout", "25") as server, closing(socket.create_connection(server.address)) as idle:
         idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: agent\r\n\r\n")
         assert idle.recv(65536).startswith(b"HTTP/1.1 200")
@@ -463,38 +463,38 @@ def test_a_connection_that_is_only_kept_open_does_not_keep_a_worker(serve: Serve
         assert time.monotonic() - began < 8
 
 
-# -- what the dead leave behind -----------------------------------------------------------------------------------------
+# -- cleanup after dead workers -----------------------------------------------------------------------------------------
 
 
 def sockets(folder: Path) -> set[str]:
-    found = hints_folder(str(folder / "tasks.db"))
+    found = sockets_folder(str(folder / "tasks.db"))
     return {path.name.partition("-")[0] for path in found.iterdir()} if found.exists() else set()
 
 
-def test_what_a_killed_worker_leaves_behind_is_cleared_away(tmp_path: Path) -> None:
+def test_files_of_a_killed_worker_are_removed(tmp_path: Path) -> None:
     metrics = tmp_path / "metrics"
     metrics.mkdir()
     environment = {"METERED_STORE": f"sqlite:///{tmp_path / 'tasks.db'}", "PROMETHEUS_MULTIPROC_DIR": str(metrics)}
     options = ("-c", "python:a2a_sync.gunicorn")
     with gunicorn("tests.agents.metered:app", *options, workers=2, environment=environment) as server:
-        before = eventually(lambda: everybody(server, tmp_path, 2), "sockets of two workers")
+        before = eventually(lambda: listening_workers(server, tmp_path, 2), "sockets of two workers")
         victim = min(before)
         assert list(metrics.glob(f"gauge_live*_{victim}.db"))
         os.kill(int(victim), signal.SIGKILL)
-        eventually(lambda: (found := everybody(server, tmp_path, 2)) and victim not in found, "a new worker")
+        eventually(lambda: (found := listening_workers(server, tmp_path, 2)) and victim not in found, "a new worker")
         assert victim not in sockets(tmp_path)
         assert not list(metrics.glob(f"gauge_live*_{victim}.db"))
 
 
-def everybody(server: LiveServer, folder: Path, workers: int) -> set[str]:
-    """The processes that listen for hints, when there are so many; until then one of them is asked something."""
+def listening_workers(server: LiveServer, folder: Path, workers: int) -> set[str]:
+    """The processes that listen for hints if there are `workers` of them; otherwise send a message to start one, and return none."""
     with Client(server.url) as client:
         client.send("hello")
     found = sockets(folder)
     return found if len(found) == workers else set()
 
 
-def test_a_path_or_scheme_in_a_header_is_not_believed(serve: Serve) -> None:
+def test_headers_do_not_change_path_or_scheme(serve: Serve) -> None:
     with serve() as server:
         lies = {"SCRIPT_NAME": "/evil", "PATH_INFO": "/healthz", "X-Forwarded-Proto": "https", "X-Forwarded-Ssl": "on"}
         honest = requests.get(server.url + "/.well-known/agent-card.json", timeout=10).json()

@@ -1,4 +1,4 @@
-"""What every host must do for the agent inside it, seen by clients of real servers."""
+"""What every host framework provides for a mounted agent, tested with clients of real servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SITES = {
     "django on asgi": (uvicorn, "django_site:asgi"),
     "asgi alone": (uvicorn, "asgi_site:alone"),
 }
-#: Here a client holds a greenlet, of which there are many.
+#: With gevent a client occupies a greenlet instead of a thread.
 GEVENT_SITES = {
     "flask blueprint, gevent": (gunicorn_gevent, "flask_site:application"),
     "django urls, gevent": (gunicorn_gevent, "django_site:application"),
@@ -58,7 +58,7 @@ def client(host: Host) -> Iterator[Client]:
         yield made
 
 
-def test_the_card_names_the_address_it_is_mounted_at(host: Host) -> None:
+def test_the_card_has_the_mounted_url(host: Host) -> None:
     for path in (CARD, "/.well-known/agent.json"):
         answer = host.session().get(host.url + path, timeout=20)
         assert answer.status_code == 200
@@ -66,8 +66,8 @@ def test_the_card_names_the_address_it_is_mounted_at(host: Host) -> None:
         assert addresses == {"JSONRPC": host.url + "/", "HTTP+JSON": host.url}
 
 
-def test_an_agent_answers_with_and_without_the_last_slash_and_never_by_a_redirect(host: Host) -> None:
-    # Django's patterns and Starlette's mounts begin behind the slash; the card names it.
+def test_the_trailing_slash_is_optional_and_not_redirected(host: Host) -> None:
+    # Django's patterns and Starlette's mounts match after the slash; the card has it.
     bare = [] if host.name.startswith(("django urls", "starlette", "fastapi")) else [""]
     for end in ["/", *bare]:
         answer = requests.post(
@@ -76,48 +76,48 @@ def test_an_agent_answers_with_and_without_the_last_slash_and_never_by_a_redirec
         assert answer.json()["result"]["tasks"] == []
 
 
-def test_the_agent_sees_who_the_host_says_is_calling(host: Host, client: Client) -> None:
-    # A dispatcher stands before the framework, which therefore says nothing.
-    expected = "nobody" if "dispatcher" in host.name else "ada"
-    assert client.send("who").text == expected
+def test_the_agent_receives_the_user_of_the_host(host: Host, client: Client) -> None:
+    # The dispatcher runs before the framework's authentication.
+    expected = "anonymous" if "dispatcher" in host.name else "ada"
+    assert client.send("user").text == expected
 
 
-def test_the_first_event_comes_before_the_last(client: Client) -> None:
+def test_events_are_not_buffered(client: Client) -> None:
     with client.stream("wait") as stream:
         for _ in stream:
-            # A stream that is kept back on its way would not get here: it ends only by what is done here.
+            # With a buffering server this would block: the stream ends only after the cancel below.
             if stream.task is not None and stream.task.status.message is not None:
                 client.cancel_task(stream.task.id)
         assert stream.state == "canceled"
 
 
-def test_a_chunked_body_arrives_whole(host: Host) -> None:
+def test_a_chunked_body_is_read(host: Host) -> None:
     body = rpc("SendMessage", message("echo " + "x" * 20_000))
     pieces = iter([body[:10], body[10:11], body[11:]])
     answer = host.post(pieces)
     assert answer.json()["result"]["task"]["artifacts"][0]["parts"][0]["text"] == "echo: " + "x" * 20_000
 
 
-def test_an_encoded_slash_stays_within_the_id_that_it_is_part_of(host: Host) -> None:
+def test_an_encoded_slash_is_part_of_the_id(host: Host) -> None:
     answer = host.session().get(host.url + "/tasks/a%2Fb", headers={"A2A-Version": "1.0"}, timeout=20)
     assert answer.status_code == 404
     assert answer.json()["error"]["details"][0]["reason"] == "TASK_NOT_FOUND"
 
 
-def test_too_large_a_body_is_refused(host: Host) -> None:
+def test_a_body_over_the_limit_is_refused(host: Host) -> None:
     body = rpc("SendMessage", message("x" * BODY))
     assert host.post(body).status_code == 413
     assert host.post(iter([body[:100], body[100:]])).status_code == 413
     assert host.answers(5)
 
 
-def test_an_answer_that_is_no_stream_may_be_compressed(host: Host) -> None:
+def test_a_non_streaming_response_may_be_compressed(host: Host) -> None:
     answer = host.post(rpc("SendMessage", message("echo " + "x" * 2000)), **{"Accept-Encoding": "gzip"})
     assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 @where_threads_are_few
-def test_clients_that_leave_their_streams_free_every_thread_within_two_seconds(host: Host) -> None:
+def test_disconnected_streams_release_their_threads_within_two_seconds(host: Host) -> None:
     with host.streams("wait"):
         assert not host.answers(0.3)
     left = time.monotonic()
@@ -126,20 +126,20 @@ def test_clients_that_leave_their_streams_free_every_thread_within_two_seconds(h
 
 
 def blocked_send(host: Host, client: Client) -> socket.socket:
-    """A connection whose call has made a task and waits for its end."""
+    """Open a connection with a blocking send that has created its task."""
     before = client.list_tasks().total_size
     deadline = time.monotonic() + 10
     connection = host.send("SendMessage", "wait")
     while client.list_tasks().total_size == before:
         assert time.monotonic() < deadline, host.server.log
         if select.select([connection], [], [], 0.05)[0]:
-            connection.close()  # there was no thread for it
+            connection.close()  # no free thread
             connection = host.send("SendMessage", "wait")
     return connection
 
 
 @where_threads_are_few
-def test_clients_that_leave_a_blocked_send_free_every_thread_within_two_seconds(host: Host, client: Client) -> None:
+def test_disconnected_blocking_sends_release_their_threads_within_two_seconds(host: Host, client: Client) -> None:
     with ExitStack() as stack:
         for _ in range(THREADS - 1):
             stack.enter_context(blocked_send(host, client))
@@ -148,19 +148,19 @@ def test_clients_that_leave_a_blocked_send_free_every_thread_within_two_seconds(
     left = time.monotonic()
     with host.streams("wait"):
         assert time.monotonic() - left < 2.0
-    # Leaving cancels nothing (spec 3.2.2).
+    # A client that disconnects does not cancel its task (spec 3.2.2).
     assert {task.state for task in client.list_tasks().tasks[: THREADS - 1]} == {TaskState.WORKING}
 
 
 @where_threads_are_few
-def test_clients_that_do_not_read_lose_their_streams_and_free_the_threads(host: Host) -> None:
+def test_streams_that_are_not_read_are_closed_and_release_their_threads(host: Host) -> None:
     with host.streams("flood"):
         began = time.monotonic()
         with host.streams("wait"):
             assert time.monotonic() - began < 5.0
 
 
-def test_a_task_is_followed_from_start_to_end(client: Client) -> None:
+def test_a_stream_is_complete(client: Client) -> None:
     task = client.send("wait", return_immediately=True)
     assert isinstance(task, Task)
     with client.subscribe(task.id) as stream:
@@ -170,7 +170,7 @@ def test_a_task_is_followed_from_start_to_end(client: Client) -> None:
         assert stream.state == "canceled"
 
 
-def test_an_asgi_server_that_stops_ends_streams_and_runs_within_its_limits(tmp_path: Path) -> None:
+def test_a_stopping_asgi_server_ends_streams_and_runs_in_time(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     options = ("--timeout-graceful-shutdown", "1")
     with uvicorn("tests.hosts.sites.asgi_site:stopping", *options, environment={"STORE": store}) as server:

@@ -1,4 +1,4 @@
-"""Behind nginx: events are prompt, clients that leave are noticed, idle streams live, and every address is the public one."""
+"""Behind nginx: events are not buffered, disconnects are detected, idle streams stay open, and URLs are the public ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORWARDED = """
     proxy_set_header X-Forwarded-Host $http_host;
     proxy_set_header X-Forwarded-Prefix /x;
 """
-#: What nginx speaks to the server behind it: HTTP/1.0 by default, and what newer ones do.
+#: The protocol between nginx and the server: HTTP/1.0 by default, HTTP/1.1 in newer configurations.
 UPSTREAMS = {"http/1.0": "", "http/1.1": 'proxy_http_version 1.1; proxy_set_header Connection "";'}
 
 # -- streams ------------------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ UPSTREAMS = {"http/1.0": "", "http/1.1": 'proxy_http_version 1.1; proxy_set_head
 
 @contextmanager
 def proxied(folder: Path, directives: str, stream_keepalive_interval: float = 15) -> Iterator[Host]:
-    """An agent under gunicorn behind nginx, which is as it comes but for these directives and the host's name."""
+    """An agent under gunicorn behind nginx with these directives and the Host header, and defaults otherwise."""
     directives += "proxy_set_header Host $http_host;"
     with ExitStack() as stack:
         site, environment = "tests.hosts.sites.flask_site:application", {"HEARTBEAT": str(stream_keepalive_interval)}
@@ -46,7 +46,7 @@ def proxied(folder: Path, directives: str, stream_keepalive_interval: float = 15
         proxy = stack.enter_context(nginx(folder, f"location / {{ proxy_pass {server.url}; {directives} }}"))
         host = Host("nginx", proxy, PREFIX)
         with host.client() as client:
-            # Nothing goes past the proxy.
+            # No call bypasses the proxy.
             assert client.card().supported_interfaces[0].url == host.url + "/"
         yield host
         host.cancel_everything()
@@ -59,7 +59,7 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def begin(host: Host, timeout: float = 10) -> requests.Response:
-    """The answer to a stream, whose body is read by the test."""
+    """Start a stream and return the response; the test reads its body."""
     return requests.post(
         host.url + "/",
         rpc("SendStreamingMessage", message("wait")),
@@ -69,7 +69,7 @@ def begin(host: Host, timeout: float = 10) -> requests.Response:
     )
 
 
-def test_the_first_event_comes_before_the_last(host: Host) -> None:
+def test_events_are_not_buffered(host: Host) -> None:
     with host.client() as client, client.stream("wait") as stream:
         for _ in stream:
             if stream.task is not None and stream.task.status.message is not None:
@@ -77,13 +77,13 @@ def test_the_first_event_comes_before_the_last(host: Host) -> None:
         assert stream.state == "canceled"
 
 
-def test_without_the_header_that_says_so_nginx_would_keep_every_event_back(tmp_path: Path) -> None:
+def test_without_the_header_nginx_buffers_events(tmp_path: Path) -> None:
     ignoring = proxied(tmp_path, "proxy_ignore_headers X-Accel-Buffering;")
     with ignoring as host, pytest.raises(requests.exceptions.ReadTimeout):
         begin(host, timeout=1.5)
 
 
-def test_clients_that_leave_are_noticed_and_free_every_thread_within_two_seconds(host: Host) -> None:
+def test_disconnects_behind_nginx_release_the_threads_within_two_seconds(host: Host) -> None:
     with host.streams("wait"):
         assert not host.answers(0.3)
     left = time.monotonic()
@@ -91,7 +91,7 @@ def test_clients_that_leave_are_noticed_and_free_every_thread_within_two_seconds
         assert time.monotonic() - left < 2.0
 
 
-def test_clients_that_leave_a_blocked_send_free_their_thread(host: Host) -> None:
+def test_a_disconnected_blocking_send_releases_its_thread(host: Host) -> None:
     with host.client() as client:
         before = client.list_tasks().total_size
         with host.send("SendMessage", "wait"):
@@ -105,11 +105,11 @@ def lines(answer: requests.Response) -> Iterator[str]:
     return (line for line in answer.iter_lines(chunk_size=1, decode_unicode=True) if line)
 
 
-#: nginx gives a silent server up after so many seconds.
+#: nginx closes an idle upstream connection after this time, in seconds.
 READ_TIMEOUT = 1
 
 
-def test_heartbeats_keep_an_idle_stream_alive_longer_than_nginx_waits(tmp_path: Path) -> None:
+def test_keepalive_comments_keep_an_idle_stream_open(tmp_path: Path) -> None:
     with (
         proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", stream_keepalive_interval=0.5) as host,
         begin(host) as answer,
@@ -126,7 +126,7 @@ def test_heartbeats_keep_an_idle_stream_alive_longer_than_nginx_waits(tmp_path: 
         assert "TASK_STATE_CANCELED" in "".join(stream)
 
 
-def test_a_stream_with_fewer_heartbeats_than_that_is_cut(tmp_path: Path) -> None:
+def test_nginx_closes_a_stream_with_too_few_keepalive_comments(tmp_path: Path) -> None:
     with (
         proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", stream_keepalive_interval=15) as host,
         begin(host) as answer,
@@ -137,7 +137,7 @@ def test_a_stream_with_fewer_heartbeats_than_that_is_cut(tmp_path: Path) -> None
         assert time.monotonic() - began < 5 * READ_TIMEOUT
 
 
-def test_a_stream_that_nginx_cuts_is_taken_up_again_by_our_client(tmp_path: Path) -> None:
+def test_the_client_resumes_a_stream_that_nginx_closed(tmp_path: Path) -> None:
     with (
         proxied(tmp_path, f"proxy_read_timeout {READ_TIMEOUT}s;", stream_keepalive_interval=15) as host,
         host.client() as client,
@@ -161,7 +161,7 @@ SITES: dict[str, tuple[Callable[..., AbstractContextManager[LiveServer]], str]] 
 
 @dataclass
 class Site:
-    """An agent at ``/agents/echo`` behind nginx, which takes ``/x`` away and speaks TLS."""
+    """An agent at ``/agents/echo`` behind nginx, which terminates TLS and removes the prefix ``/x``."""
 
     proxy: LiveServer
     server: LiveServer
@@ -174,7 +174,7 @@ class Site:
     def session(self) -> requests.Session:
         session = requests.Session()
         session.verify = str(self.certificate)
-        session.trust_env = False  # a bundle that the environment names would stand over it
+        session.trust_env = False  # a CA bundle of the environment would take precedence
         return session
 
     def card(self, path: str = CARD, **headers: str) -> Any:
@@ -208,7 +208,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def addresses(document: Any) -> set[str]:
-    """Every URL in a card, wherever it is, with a slash at its end; not the names of extensions, which only look like it."""
+    """Every URL in a card with a trailing slash, except for extension URIs, which are not addresses."""
     if isinstance(document, dict):
         return {url for name, value in document.items() if name != "extensions" for url in addresses(value)}
     if isinstance(document, list):
@@ -218,7 +218,7 @@ def addresses(document: Any) -> set[str]:
 
 @pytest.mark.parametrize("path", [CARD, OLD_CARD])
 @pytest.mark.parametrize("version", [None, "1.0", "0.3"])
-def test_every_address_in_every_form_of_the_card_is_the_public_one(version: str | None, path: str, site: Site) -> None:
+def test_every_form_of_the_card_has_public_urls(version: str | None, path: str, site: Site) -> None:
     headers = {"A2A-Version": version} if version else {}
     card = site.card(path, **headers)
     assert addresses(card) == {site.url + "/"}
@@ -227,7 +227,7 @@ def test_every_address_in_every_form_of_the_card_is_the_public_one(version: str 
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
-def test_every_address_answers(version: str, site: Site) -> None:
+def test_every_url_of_the_card_can_be_called(version: str, site: Site) -> None:
     (address,) = addresses(site.card(CARD, **{"A2A-Version": version}))
     with site.session() as session, Client(address, session=session, protocol_version=version) as client:
         task = client.send("echo hi")
@@ -239,20 +239,20 @@ def test_every_address_answers(version: str, site: Site) -> None:
 
 
 @pytest.mark.parametrize("name", ["django urls", "flask"])
-def test_without_trust_the_headers_are_ignored(name: str, certificate: Path, tmp_path: Path) -> None:
-    # gunicorn has a trust of its own, in the proxies of its machine.
+def test_forwarded_headers_are_ignored_without_trusted_proxies(name: str, certificate: Path, tmp_path: Path) -> None:
+    # gunicorn itself trusts proxies on the same machine.
     with behind_tls(tmp_path, certificate, name, 0, "--forwarded-allow-ips", "192.0.2.1") as site:
         for path in (CARD, OLD_CARD):
             assert addresses(site.card(path)) == {f"{site.server.url}{PREFIX}/"}
 
 
-def test_gunicorn_alone_believes_the_scheme_of_a_proxy_on_its_machine(certificate: Path, tmp_path: Path) -> None:
+def test_gunicorn_itself_trusts_the_scheme_of_a_local_proxy(certificate: Path, tmp_path: Path) -> None:
     with behind_tls(tmp_path, certificate, "flask", 0) as site:
         assert addresses(site.card()) == {f"{site.server.url.replace('http:', 'https:')}{PREFIX}/"}
 
 
-def test_what_a_client_makes_up_is_not_believed(certificate: Path, tmp_path: Path) -> None:
-    # Here nginx sets three of the headers, and adds its value to what the client sent in the fourth.
+def test_forwarded_headers_of_a_client_are_not_trusted(certificate: Path, tmp_path: Path) -> None:
+    # nginx sets three of these headers, and appends its value to the client's in the fourth.
     with behind_tls(tmp_path, certificate, "django urls", 1) as site:
         forged = {
             "X-Forwarded-Host": "evil.example",

@@ -1,4 +1,4 @@
-"""Several processes on one SQLite file, without sticky sessions: what one does, all others see."""
+"""Several processes on one SQLite file without sticky sessions see each other's changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def begin(client: Client, text: str) -> Task:
 
 
 def follow(server: LiveServer, task_id: str, ends: list[TaskState], ready: threading.Event) -> None:
-    """Subscribe over a connection of its own, so that the kernel picks a worker."""
+    """Subscribe over a new connection, so that the kernel selects a worker."""
     with Client(server.url) as client, client.subscribe(task_id, timeout=40) as stream:
         for _ in stream:
             ready.set()
@@ -43,7 +43,7 @@ def follow(server: LiveServer, task_id: str, ends: list[TaskState], ready: threa
         ends.append(stream.task.state)
 
 
-def test_a_task_is_seen_followed_and_cancelled_through_any_worker(server: LiveServer) -> None:
+def test_a_task_can_be_read_subscribed_to_and_cancelled_at_any_worker(server: LiveServer) -> None:
     for _ in range(10):
         with Client(server.url) as sender, Client(server.url) as canceller:
             task = begin(sender, "wait")
@@ -62,7 +62,7 @@ def test_a_task_is_seen_followed_and_cancelled_through_any_worker(server: LiveSe
             assert ends == [TaskState.CANCELED] * 4
 
 
-def test_every_subscriber_gets_every_chunk_in_order_whichever_worker_runs_the_task(server: LiveServer) -> None:
+def test_subscribers_at_any_worker_receive_every_chunk_in_order(server: LiveServer) -> None:
     texts: list[str] = []
 
     def subscribe(task_id: str, ready: threading.Barrier) -> None:
@@ -89,10 +89,10 @@ def test_every_subscriber_gets_every_chunk_in_order_whichever_worker_runs_the_ta
     assert texts == ["ask / Which size? / large"] * 8
 
 
-def test_the_tasks_of_a_killed_worker_are_failed_by_the_others_and_nobody_elses(server: LiveServer) -> None:
+def test_other_workers_fail_only_the_tasks_of_a_killed_worker(server: LiveServer) -> None:
     by_process: dict[int, list[str]] = {}
     while len(by_process) < 2:
-        # A connection of its own each time, so that the kernel picks a worker.
+        # A new connection each time, so that the kernel selects a worker.
         with Client(server.url) as client, client.stream("wait") as stream:
             for event in stream:
                 if isinstance(event, TaskStatusUpdateEvent) and event.status.message is not None:
@@ -114,7 +114,7 @@ def test_the_tasks_of_a_killed_worker_are_failed_by_the_others_and_nobody_elses(
             assert client.cancel_task(task_id).state is TaskState.CANCELED
 
 
-def test_a_server_that_is_killed_and_started_again_fails_what_it_ran(tmp_path: Path) -> None:
+def test_a_restarted_server_fails_the_runs_of_the_killed_one(tmp_path: Path) -> None:
     environment = {"SCENARIO_STORE": f"sqlite:///{tmp_path / 'tasks.db'}"}
     with (
         gunicorn("tests.scenarios.agent:app", threads=4, environment=environment) as server,
@@ -132,7 +132,7 @@ def test_a_server_that_is_killed_and_started_again_fails_what_it_ran(tmp_path: P
         assert (done.state, done.text) == (TaskState.FAILED, "worker lost")
 
 
-def test_several_workers_over_tasks_in_memory_say_what_to_do() -> None:
+def test_several_workers_with_a_memory_store_get_an_explanation() -> None:
     import requests
 
     with gunicorn(

@@ -38,16 +38,16 @@ def private_jwk(key: Any) -> dict[str, Any]:
         (RSA, ("RS256", "PS256", "RS384", "PS384", "RS512", "PS512")),
         (ec.generate_private_key(ec.SECP256K1()), ()),
         (ed448.Ed448PrivateKey.generate(), ()),
-        (dsa.generate_private_key(2048), ()),
+        (dsa.generate_private_key(1024), ()),
         (rsa.generate_private_key(public_exponent=65537, key_size=1024), ()),
     ],
 )
 def test_a_key_decides_its_algorithms_on_both_sides(key: Any, algorithms: tuple[str, ...]) -> None:
     assert algorithms_of(key) == algorithms_of(key.public_key()) == algorithms
     if not algorithms:
-        with pytest.raises(ValueError, match="of a kind that is not taken"):
+        with pytest.raises(ValueError, match="kind that is not supported"):
             CardSigner(key, kid="a")
-        with pytest.raises(ValueError, match="of a kind that is not taken"):
+        with pytest.raises(ValueError, match="kind that is not supported"):
             CardVerifier({"a": key.public_key()})
 
 

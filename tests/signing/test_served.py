@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from a2a_sync import A2AApp, Agent, AgentCard, AgentSkill, Client, create_agent_card
+from a2a_sync import A2AApp, Agent, AgentCard, AgentSkill, Client
 from a2a_sync.card import (
     AuthorizationCodeOAuthFlow,
     DeviceCodeOAuthFlow,
     HTTPAuthSecurityScheme,
     OAuth2SecurityScheme,
     SecurityRequirement,
+    create_agent_card,
 )
 from a2a_sync.codec import by_version
 from a2a_sync.errors import CardSignatureError
@@ -33,7 +34,7 @@ URL = "http://agent.test"
 MORE = create_agent_card("agent", "Does more", skills={"more": "Does more"})
 SECURED = create_agent_card(
     "secured",
-    "Wants to know who calls",
+    "Needs authentication",
     skills=[AgentSkill.of("ask", "Asks", security_requirements=(SecurityRequirement(schemes={"bearer": ()}),))],
     security_schemes={
         "bearer": HTTPAuthSecurityScheme(scheme="Bearer"),
@@ -56,7 +57,7 @@ Serve = Callable[..., A2AApp]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Apps that sign, unless they are told not to."""
+    """Apps that sign, unless configured otherwise."""
     apps: list[A2AApp] = []
 
     def make(**options: Any) -> A2AApp:
@@ -94,7 +95,7 @@ def test_in_a_card_for_both_each_version_finds_a_signature_of_its_own(serve: Ser
     both = get(app).json
     old = get(app, "0.3").json
 
-    # Who speaks 0.3 only sees of the card for both what 0.3 knows.
+    # A client of 0.3 reads only the members of 0.3 in the card for both.
     seen = {**{name: both[name] for name in old}, "securitySchemes": old["securitySchemes"], "skills": old["skills"]}
     seen["capabilities"] = old["capabilities"]
     assert canonical_forms(seen, "0.3") == canonical_forms(old, "0.3")
@@ -182,7 +183,7 @@ def test_an_extended_card_of_0_3_is_signed_as_each_binding_writes_its_schemes(bi
         assert set(client.extended_card().security_schemes) == {"bearer", "code"}
 
 
-def test_a_client_calls_nobody_whose_card_is_not_signed_by_somebody_it_trusts(serve: Serve) -> None:
+def test_a_client_calls_no_agent_without_a_trusted_signature(serve: Serve) -> None:
     for app, said in ((serve(), "made by another key"), (serve(card_signer=None), "the card is not signed")):
         with connect(app, STRANGER.public_jwk) as client:
             for _ in range(2):
@@ -228,7 +229,7 @@ def test_a_key_set_is_read_over_http_when_a_key_is_needed() -> None:
     assert server.operations == [CARD, "/keys", "GetTask", CARD]
 
 
-def test_a_key_set_that_cannot_be_read_is_told_of() -> None:
+def test_a_key_set_that_cannot_be_read_is_reported() -> None:
     table = {CARD: answers(signed(SIGNER)), "/keys": answers(b"no", 500)}
     with (
         peer(table) as server,

@@ -13,13 +13,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from a2a_sync import create_agent_card
-from a2a_sync.card import AgentCard, AgentCardSignature, MutualTlsSecurityScheme
+from a2a_sync.card import AgentCard, AgentCardSignature, MutualTlsSecurityScheme, create_agent_card
 from a2a_sync.codec import by_version
 from a2a_sync.errors import CardSignatureError, ConnectError
 from a2a_sync.signing import ALGORITHMS, CardSigner, CardVerifier
 from a2a_sync.signing.canonical import canonical_forms
-from a2a_sync.signing.signer import together
+from a2a_sync.signing.signer import combine_signers
 from tests.wire_examples import SPEC
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -33,7 +32,7 @@ URL = "https://keys.test/jwks.json"
 
 def signed(card: AgentCard = CARD, *signers: CardSigner) -> dict[str, Any]:
     """The JSON of a card with signatures."""
-    made = together(signers or SIGNER)(by_version("1.0").dump(card))
+    made = combine_signers(signers or SIGNER)(by_version("1.0").dump(card))
     document: dict[str, Any] = by_version("1.0").dump(replace(card, signatures=made))
     return document
 
@@ -245,7 +244,7 @@ def test_a_function_may_say_which_key_it_is() -> None:
 
 
 class KeySite:
-    """Key sets by their URLs, and who asked for them."""
+    """Key sets by their URLs, and the requests for them."""
 
     def __init__(self, **keys: Any) -> None:
         self.documents: dict[str, Any] = {URL: {"keys": list(keys.values())}}
@@ -254,7 +253,7 @@ class KeySite:
     def fetch(self, url: str) -> bytes:
         self.asked.append(url)
         if url not in self.documents:
-            raise ConnectError("nobody there", phase="card", agent=url)
+            raise ConnectError("connection refused", phase="card", agent=url)
         return json.dumps(self.documents[url]).encode()
 
 
@@ -277,7 +276,7 @@ def test_a_key_set_is_read_once_and_again_for_an_unknown_key_and_when_it_is_old(
 
 @pytest.mark.parametrize(
     ("document", "said"),
-    [(None, "cannot be read: nobody there"), ([], "is no key set"), ({"keys": {}}, "is no key set")],
+    [(None, "cannot be read: connection refused"), ([], "is no key set"), ({"keys": {}}, "is no key set")],
 )
 def test_a_key_set_that_cannot_be_read_is_trusted_no_longer(document: Any, said: str) -> None:
     site = KeySite(a=SIGNER.public_jwk)
@@ -330,10 +329,10 @@ def test_algorithms_can_be_narrowed() -> None:
 
 def test_what_is_no_signer_does_not_sign() -> None:
     with pytest.raises(TypeError, match="takes a CardSigner, or several, not str"):
-        together(["key"])  # type: ignore[list-item]
+        combine_signers(["key"])  # type: ignore[list-item]
 
 
-def test_a_signature_of_somebody_else_beside_ours_does_no_harm() -> None:
+def test_a_foreign_signature_beside_ours_does_no_harm() -> None:
     document = signed()
     foreign = by_version("1.0").dump(AgentCardSignature(protected="junk", signature="junk"))
 

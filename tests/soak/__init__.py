@@ -1,1 +1,1 @@
-"""What takes minutes: ``make soak``. Not part of the ordinary run; its figures are noted in docs/explanation/guarantees.md."""
+"""Soak tests, which take minutes: ``make soak``. Not part of the ordinary run; docs/explanation/guarantees.md has the figures."""

@@ -1,8 +1,8 @@
 """A mixed soak: ``python -m tests.soak --minutes 10``.
 
-Four gunicorn workers over one SQLite file; clients send, stream, get, subscribe and cancel over random connections; now and then
-one worker is killed. What a client sees wrong ends the soak with exit code 1; at its end stands a table of what the
-server took. ``--hostile`` sends hostile clients of all kinds in place of that load; see `tests.soak.hostile`.
+Four gunicorn workers over one SQLite file. Clients send, stream, get, subscribe and cancel over random connections, and one
+worker is killed at intervals. An error that a client sees ends the soak with exit code 1; at the end a table shows the
+server's use of resources. ``--hostile`` runs hostile clients instead of that load; see `tests.soak.hostile`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ WORKERS, THREADS = 4, 8
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long (default: 10)")
-    parser.add_argument("--clients", type=int, default=24, help="how many at once (default: 24)")
-    parser.add_argument("--kill", type=float, help="seconds between two killed workers (default: 60, hostile: 10)")
-    parser.add_argument("--hostile", action="store_true", help="hostile clients beside an honest one")
-    parser.add_argument("--tasks", type=int, default=2000, help="how many the store keeps (default: 2000)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="duration in minutes (default: 10)")
+    parser.add_argument("--clients", type=int, default=24, help="number of concurrent clients (default: 24)")
+    parser.add_argument("--kill", type=float, help="seconds between two kills of a worker (default: 60, hostile: 10)")
+    parser.add_argument("--hostile", action="store_true", help="run hostile clients and an honest one")
+    parser.add_argument("--tasks", type=int, default=2000, help="limit of stored tasks (default: 2000)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         if options.hostile:

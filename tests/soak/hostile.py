@@ -1,8 +1,8 @@
-"""Hostile clients of all kinds at once, beside an honest one: ``python -m tests.soak --hostile --minutes 10``.
+"""Hostile clients of all kinds and an honest one at the same time: ``python -m tests.soak --hostile --minutes 10``.
 
-Four workers, of which one is killed every ten seconds. The honest client's sends must take less than two seconds at the 99th
-percentile and lose nothing; hostile ones must read nothing of its tasks, no webhook may reach this machine, no answer may be
-an internal error, and no worker may end by itself. All connections go to loopback.
+Four workers, one of which is killed every ten seconds. The honest client's sends must take less than two seconds at the 99th
+percentile and lose nothing. Hostile clients must not read its tasks, no webhook may reach this machine, no response may be an
+internal error, and no worker may exit by itself. All connections go to loopback.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from tests.soak.watch import Watch
 from tests.wsgi import CARD, JSON_HEADERS, message, rpc
 
 WORKERS, THREADS = 4, 8
-#: What the 99th percentile of the honest client's sends may take, in seconds.
+#: The limit of the 99th percentile of the honest client's sends, in seconds.
 MAX_P99 = 2.0
 SLOW_CLIENTS = 112
 IDLE_CONNECTIONS = 400
 OPEN_STREAMS = 40
-#: Pauses between two actions of one client, in seconds: the load is to be hostile, not heavy.
+#: Pauses between two actions of one client, in seconds, which bound the load.
 HONEST_PAUSE = 0.2
 HOSTILE_PAUSE = 0.1
 _SECRET = "known to the honest client"
 
 
 class HonestClient:
-    """Sends, each with a key of its own, until it has an answer; reads earlier tasks again. `failures`: what it lost."""
+    """Sends each message with an idempotency key until it is answered, and reads earlier tasks. `failures` lists what it lost."""
 
     def __init__(self, url: str, name: str) -> None:
         self._url, self._name = url, name
@@ -65,7 +65,7 @@ class HonestClient:
                 self._check(self._until_answered(lambda client, task_id=task_id: client.get_task(task_id)), text)
 
     def _until_answered(self, action: Callable[[Client], Any]) -> Any:
-        """The result of `action`, which is repeated when the worker that serves it is killed."""
+        """The result of `action`, which is retried if the worker that serves it is killed."""
         until = time.monotonic() + 60
         while True:
             try:
@@ -83,14 +83,14 @@ class HonestClient:
             self.failures.append(f"{text}: {task!r}"[:500])
 
     def check_stored(self) -> None:
-        """Every task is stored as it was answered; called at the end."""
+        """Check that every task is stored as it was answered; called at the end."""
         with Client(self._url, auth=HONEST, timeout=60) as client:
             for task_id, text in self.sent.items():
                 self._check(client.get_task(task_id), text)
 
 
 class HostileClients:
-    """Threads that each attack in one way. `violations`: answers that must not be."""
+    """Threads, each with one kind of attack. `violations` lists answers that must not occur."""
 
     def __init__(self, server: LiveServer, honest: list[HonestClient], canary: int) -> None:
         self._server, self._honest, self._canary = server, honest, canary
@@ -100,7 +100,7 @@ class HostileClients:
         self._own_task = ""
 
     def run(self, action: Callable[[], None], over: threading.Event) -> None:
-        """Repeat one way of attack."""
+        """Repeat one kind of attack until `over` is set."""
         while not over.wait(HOSTILE_PAUSE):
             try:
                 action()
@@ -109,7 +109,7 @@ class HostileClients:
             self.done[action.__name__] += 1
 
     def actions(self) -> list[Callable[[], None]]:
-        """All ways of attack that end with an answer."""
+        """All kinds of attack that end with a response."""
         return [
             self.forge_tokens,
             self.read_tasks_of_others,
@@ -149,7 +149,7 @@ class HostileClients:
         known = [task_id for one in self._honest for task_id in list(one.sent)[-50:]]
         return self._random.choice(known) if known else "unknown"
 
-    # -- ways of attack --
+    # -- kinds of attack --
 
     def forge_tokens(self) -> None:
         forged = self._random.choice(
@@ -214,7 +214,7 @@ class HostileClients:
         self._call("ListTasks", {"pageToken": huge, "pageSize": 2**70})
 
     def send_hostile_heads(self) -> None:
-        """Heads that take long to read, and bodies that never end as announced."""
+        """Heads that are slow to parse, and bodies that end before their announced length."""
         first = b"POST / HTTP/1.1\r\nHost: agent\r\n"
         sent = self._random.choice(
             [
@@ -237,7 +237,7 @@ class HostileClients:
 
 @contextmanager
 def open_connections(server: LiveServer, count: int, first: bytes, over: threading.Event) -> Iterator[None]:
-    """Keep `count` connections open on which `first` was sent and nothing is read; those that are cut off are made anew."""
+    """Keep `count` connections open on which `first` is sent and nothing is read; reopen those that the server closes."""
     idle: list[socket.socket] = []
 
     def keep() -> None:
@@ -266,7 +266,7 @@ def open_connections(server: LiveServer, count: int, first: bytes, over: threadi
 
 @contextmanager
 def canary() -> Iterator[tuple[int, list[str]]]:
-    """A port of this machine that no webhook may reach, and the connections to it."""
+    """Listen on a port of this machine that no webhook may reach; yield the port and the list of connections."""
     reached: list[str] = []
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -287,12 +287,12 @@ def canary() -> Iterator[tuple[int, list[str]]]:
 
 
 def authorized(first: bytes) -> bytes:
-    """The requests in `first`, sent by the hostile caller."""
+    """The requests in `first` with the hostile caller's token."""
     return first.replace(b"Host: agent\r\n", b"Host: agent\r\nAuthorization: Bearer " + HOSTILE.encode() + b"\r\n")
 
 
 def soak(folder: Path, seconds: float, kill: float) -> int:
-    """Run it; 0 when everything held. Prints what it saw."""
+    """Run the soak and print the figures; return 0 if all conditions held."""
     over = threading.Event()
     environment = {"SOAK_STORE": str(folder / "tasks.db")}
     with (
@@ -344,7 +344,7 @@ def soak(folder: Path, seconds: float, kill: float) -> int:
 
 
 def percentile(honest: list[HonestClient], percent: float) -> float:
-    """Of all sends so far, in seconds; 0 where there are none."""
+    """The percentile over all sends so far, in seconds; 0 without sends."""
     times = sorted(time for one in honest for time in one.times)
     return times[min(len(times) - 1, int(len(times) * percent / 100))] if times else 0.0
 
@@ -368,6 +368,6 @@ def report(
         print(line)
     if "Traceback" in log:
         print(log[log.index("Traceback") - 500 :][:5000])
-    # A worker that was killed last may not have been replaced yet.
+    # The worker that was killed last may not have been replaced yet.
     bad = lost or hostile.violations or reached or ended > 0 or "Traceback" in log
     return int(bool(bad) or times[2] >= MAX_P99 * 1000)

@@ -1,4 +1,4 @@
-"""What a server under load takes: memory, threads, files, storage; and the end of one of its workers now and then."""
+"""Prints the resources that a server under load uses (memory, threads, files, storage), and kills workers at intervals."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.live import LiveServer
 
 
 def children(pid: int) -> list[int]:
-    """The workers of an arbiter."""
+    """The process ids of gunicorn's workers."""
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 class Watch:
-    """Prints every `pause` seconds what the server takes, and kills a worker every `kill` seconds.
+    """Prints the server's resources every `pause` seconds and kills a worker every `kill` seconds.
 
-    `title` and `progress` are the columns of the caller.
+    `title` and `progress` are columns that the caller adds.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Watch:
             os.kill(random.choice(children(self._server.pid)), signal.SIGKILL)
             self.killed += 1
         except (IndexError, ProcessLookupError):
-            pass  # none is there at this moment
+            pass  # no worker at this moment
 
     def end(self) -> None:
         self._over.set()
@@ -76,13 +76,13 @@ class Watch:
                 threads += int(status["Threads"])
                 files += len(os.listdir(f"/proc/{pid}/fd"))
             except (OSError, KeyError):
-                continue  # it was killed a moment ago
+                continue  # it has been killed
         size = sum(one.stat().st_size for one in self._folder.iterdir() if one.is_file())
         try:
             with Client(self._server.url, auth=self._auth, timeout=30) as client:
                 tasks = str(client.list_tasks(page_size=1).total_size)
         except TransportError:
-            tasks = "-"  # the worker that was asked has been killed
+            tasks = "-"  # the worker that served the request has been killed
         print(
             f"{self._elapsed() / 60:6.1f}  {self._progress()}  {memory / 1000:11.0f}  {threads:7}  {files:10}"
             f"  {size / 1e6:8.1f}  {tasks:>5}",

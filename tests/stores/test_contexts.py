@@ -5,8 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from pathlib import Path
 
-from a2a_sync.stores.base import RunToken
-from a2a_sync.stores.contexts import StoredState
+from a2a_sync.stores.base import RunToken, StoredState
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.testing.storecontract.contexts import count_up
 from a2a_sync.testing.storecontract.making import MINE, PATIENCE, begin

@@ -22,7 +22,7 @@ class TestMemoryStore(StoreContract):
 
 
 def test_a_memory_store_is_not_shared_and_refuses_a_bound_of_nothing():
-    assert MemoryStore.shared is False
+    assert MemoryStore().workers is None
     with pytest.raises(ValueError, match="max_tasks"):
         MemoryStore(max_tasks=0)
 

@@ -195,12 +195,12 @@ class StoresAndModel(RuleBasedStateMachine):
         return multiple(*self._start(scope, task_id, context_id, events, create))
 
     def _start(self, scope, task_id, context_id, events, create):
-        told = Message(role=Role.USER, parts=(TextPart("hi"),), message_id="m", task_id=task_id, context_id=context_id)
-        events = [told, *events]
+        sent = Message(role=Role.USER, parts=(TextPart("hi"),), message_id="m", task_id=task_id, context_id=context_id)
+        events = [sent, *events]
         expected = outcome(lambda: self.model.start(scope, task_id, context_id, events, create))
         tokens = []
         for store in self.stores:
-            result = outcome(lambda: store.start_run(scope, RunRequest(message=told), events, create=create))  # noqa: B023
+            result = outcome(lambda: store.start_run(scope, RunRequest(message=sent), events, create=create))  # noqa: B023
             if isinstance(result, StartedRun):
                 assert isinstance(expected, int)
                 assert [entry.event for entry in result.entries] == events
@@ -352,7 +352,7 @@ def _cut(task: Task, history: int | None, artifacts: bool) -> Task:
 
 TestStoresAndModel = StoresAndModel.TestCase
 TestStoresAndModel.settings = settings(
-    max_examples=60,
+    max_examples=settings.default.max_examples,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from a2a_sync.stores.sqlite import SQLiteStore
-from a2a_sync.testing.storecontract.making import MINE, chunk, ever, long, resume, status
+from a2a_sync.testing.storecontract.making import MINE, chunk, expire_all, long, resume, status
 from a2a_sync.types import TaskState
 
 
@@ -26,11 +26,11 @@ def test_a_swept_file_has_no_rows_left_and_the_pages_are_used_again(tmp_path: Pa
     for _ in range(4):
         for _ in range(5):
             long(store, 400)
-        while store.sweep(ever(replay=True)).more:
+        while store.sweep(expire_all(replay=True)).more:
             pass
         assert rows_of(path)["a2a_entries"] == 10
         assert rows_of(path)["a2a_snapshots"] == 5
-        while store.sweep(ever(ended=True)).more:
+        while store.sweep(expire_all(ended=True)).more:
             pass
         rows = rows_of(path)
         assert {name: count for name, count in rows.items() if count} == {"a2a_meta": 1, "a2a_counts": 1}
@@ -48,7 +48,7 @@ def test_a_reader_that_comes_late_with_an_older_sum_does_not_spoil_a_compacted_l
     store.load(MINE, task_id)
     run = resume(store, task_id)
     store.append(run.token, [chunk(task_id, "more", append=True), status(task_id, TaskState.COMPLETED)])
-    store.sweep(ever(replay=True))
+    store.sweep(expire_all(replay=True))
     before = store.load(MINE, task_id)
     kept[0]()
     assert store.load(MINE, task_id) == before

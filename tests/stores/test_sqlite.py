@@ -30,12 +30,12 @@ from a2a_sync.testing.storecontract.making import (
     PATIENCE,
     begin,
     chunk,
+    concurrently,
     done,
     ids,
     message,
     send,
     status,
-    together,
 )
 from a2a_sync.types import (
     Artifact,
@@ -96,7 +96,7 @@ def each_connection(monkeypatch, change) -> None:
 
 def test_a_new_store_opens_nothing_before_it_is_used(path):
     store = SQLiteStore(path)
-    assert SQLiteStore.shared is True
+    assert store.workers is not None
     assert not path.exists()
     begin(store)
     store.close()
@@ -218,7 +218,7 @@ def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, versi
         before = connection.execute(counted).fetchall()
     store.close()
     earlier(path, version)
-    results = together(
+    results = concurrently(
         *[partial(upgraded.webhooks.of_task, seats[0], task_ids[0]) for upgraded in [make_store() for _ in range(4)]]
     )
     assert results == [()] * 4
@@ -235,7 +235,7 @@ def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, versi
 
 def test_threads_that_use_a_new_file_first_at_once_all_come_up(make_store):
     stores = [make_store(), make_store()]
-    results = together(*[lambda store=store: done(store) for store in stores * 4])
+    results = concurrently(*[lambda store=store: done(store) for store in stores * 4])
     assert sorted(results) == sorted(ids(stores[0], TaskQuery()))
     assert len(results) == 8
 
@@ -357,7 +357,7 @@ def test_threads_behind_a_locked_file_all_hear_of_it_in_time(path, make_store):
     with connect(path) as other:
         other.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
-        results = together(*[lambda: store.append(run.token, [])] * 6)
+        results = concurrently(*[lambda: store.append(run.token, [])] * 6)
         assert time.monotonic() - began < 3
     assert [type(result) for result in results] == [StoreError] * 6
 
@@ -397,7 +397,7 @@ def test_greenlets_go_on_while_one_waits_for_the_lock(path):
 # -- what breaks --------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_database_stores_nothing_of_a_write_and_works_again_with_room(path, make_store, monkeypatch):
+def test_a_full_database_stores_nothing_of_a_write_and_works_again_with_space(path, make_store, monkeypatch):
     pages = [10**6]
     each_connection(monkeypatch, lambda connection: connection.execute(f"PRAGMA max_page_count = {pages[0]}"))
     store = make_store()
@@ -451,7 +451,7 @@ def test_a_path_that_cannot_be_opened_is_an_error_that_says_so(tmp_path, make_st
 
 @contextmanager
 def as_an_ordinary_user() -> Iterator[Path]:
-    """A folder that anybody may use; within, root is nobody in particular, for whom read-only files are read-only."""
+    """A folder with access for every user; in it root gives up its rights, so that read-only files are read-only."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o777)
     before = os.geteuid()
@@ -485,16 +485,16 @@ def test_what_json_cannot_say_is_refused_before_anything_is_stored(make_store):
 
 
 def test_credentials_of_a_request_are_not_stored(path, make_store):
-    told = message("t")
+    sent = message("t")
     hook = TaskPushNotificationConfig(
         url="https://example.com",
         token="s3cret-token",
         authentication=AuthenticationInfo(scheme="Bearer", credentials="s3cret-credentials"),
     )
     configuration = SendMessageConfiguration(history_length=1, task_push_notification_config=hook)
-    request = RunRequest(message=told, configuration=configuration)
+    request = RunRequest(message=sent, configuration=configuration)
     store = make_store()
-    store.start_run(MINE, request, [told], create=True)
+    store.start_run(MINE, request, [sent], create=True)
     kept = replace(configuration, task_push_notification_config=None)
     assert store.request(MINE, "t") == replace(request, configuration=kept)
     store.close()
@@ -560,7 +560,7 @@ def test_no_operation_costs_more_steps_when_more_tasks_are_stored(make_store, mo
             "page": steps.of(lambda: store.list(MINE, query)),
             "next page": steps.of(lambda: store.list(MINE, replace(query, after=seen))),
             "page of a state": steps.of(lambda: store.list(MINE, replace(query, state=TaskState.COMPLETED))),
-            "page of a state nobody is in": steps.of(lambda: store.list(MINE, replace(query, state=TaskState.FAILED))),
+            "page of a state without tasks": steps.of(lambda: store.list(MINE, replace(query, state=TaskState.FAILED))),
             "page of a context": steps.of(lambda: store.list(MINE, replace(query, context_id="mine"))),
             "foreign page": steps.of(lambda: store.list(Owner("foreign"), query)),
             "delete": steps.of(lambda: store.delete(MINE, task_id)),
@@ -583,9 +583,9 @@ def test_the_thousandth_turn_costs_as_many_steps_as_an_early_one(make_store, mon
     store.interrupt(MINE, task_id, [])
 
     def turn() -> None:
-        told = message(task_id)
-        events = [told, status(task_id, TaskState.WORKING)]
-        run = store.start_run(MINE, RunRequest(message=told), events, create=False)
+        sent = message(task_id)
+        events = [sent, status(task_id, TaskState.WORKING)]
+        run = store.start_run(MINE, RunRequest(message=sent), events, create=False)
         store.append(run.token, [status(task_id, TaskState.INPUT_REQUIRED)], end=True)
         store.load(MINE, task_id, history=2)
         store.load(MINE, task_id, history=0)
@@ -597,7 +597,7 @@ def test_the_thousandth_turn_costs_as_many_steps_as_an_early_one(make_store, mon
     assert 0 < steps.of(turn) <= 1.1 * early + 2
 
 
-def test_many_chunks_are_not_folded_anew_at_each_read(make_store, monkeypatch):
+def test_many_chunks_are_not_folded_again_at_each_read(make_store, monkeypatch):
     steps = Steps(monkeypatch)
     store = make_store()
     run = begin(store)
@@ -661,7 +661,7 @@ def test_four_times_the_chunks_write_four_times_the_rows_and_bytes(tmp_path):
 
 
 def test_what_is_in_use_when_a_store_closes_is_closed_when_it_is_done(path, make_store):
-    """A connection that nobody closes keeps its file open, and on CPython 3.13 is warned of."""
+    """A connection that is not closed keeps its file open, and on CPython 3.13 is warned of."""
     store = make_store()
     begin(store)
     inside, go_on = threading.Event(), threading.Event()

@@ -24,7 +24,7 @@ def test_what_a_worker_held_that_is_gone_is_free(tmp_path, ended):
         two.workers.beat()
         assert due(two) == []
         assert claimed(two, task_id) is None
-        one.workers.leave() if ended == "left" else two.workers.dismiss(one.workers.id)
+        one.workers.leave() if ended == "left" else two.workers.deregister(one.workers.id)
         assert due(two) == ["w"]
         assert claimed(two, task_id) is not None
         assert not one.webhooks.settle(replace(held, cursor=3))

@@ -119,7 +119,7 @@ def test_runs_end_by_it(limit: str, a2a_clock: FakeClock) -> None:
         assert "3600 seconds" in client.get_task(task.id).text
 
 
-def test_setting_it_wakes_nobody(a2a_clock: FakeClock, a2a_client: Any) -> None:
+def test_setting_it_wakes_no_thread(a2a_clock: FakeClock, a2a_client: Any) -> None:
     client = a2a_client(ScriptedAgent([Pause(60), "done"], "later"))
     task = client.send("go", return_immediately=True)
     a2a_clock.await_sleeper()

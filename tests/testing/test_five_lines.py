@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("over", ["local", "wsgi", "socket"])
 
 
 class Counter(Agent):
-    """Counts as far as it is told, or waits."""
+    """Counts to the number in the message, or waits."""
 
     name = "counter"
 

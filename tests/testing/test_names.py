@@ -38,4 +38,4 @@ def test_every_name_is_in_the_reference() -> None:
 
 def test_every_fixture_is_in_the_reference() -> None:
     fixtures = {name for name in vars(plugin) if name.startswith("a2a_")}
-    assert {name for name, _ in table(REFERENCE / "testing.md", "fixture", "gives")} == fixtures
+    assert {name for name, _ in table(REFERENCE / "testing.md", "fixture", "value")} == fixtures

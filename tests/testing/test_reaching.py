@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Artifact, StreamInterruptedError, TaskArtifactUpdateEvent, TextPart, TransportError
+from a2a_sync import A2AApp, Agent, Artifact, TaskArtifactUpdateEvent, TextPart, TransportError
+from a2a_sync.errors import StreamInterruptedError
 from a2a_sync.testing import CutStreams, ScriptedAgent, client_of, outline, socket_server, wsgi_session
 
 WAYS = pytest.mark.parametrize("over", ["local", "wsgi", "socket"])
@@ -88,11 +89,11 @@ def test_a_message_whose_answer_was_cut_off_at_once_is_sent_again_and_run_once(o
 @WAYS
 def test_without_trying_again_a_cut_is_an_error(over: str) -> None:
     with client_of(abc(), over, cut_after=[2, 3], retry=None) as client:
-        for told in ("a", "ab"):
+        for sent in ("a", "ab"):
             stream = client.stream("go")
             with pytest.raises(StreamInterruptedError):
                 list(stream)
-            assert stream.text == told
+            assert stream.text == sent
         assert outline(client.stream("go")) == WHOLE
 
 

@@ -17,12 +17,12 @@ from a2a_sync import (
     PublicError,
     Rejected,
     Role,
-    StreamInterruptedError,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
     TextPart,
 )
+from a2a_sync.errors import StreamInterruptedError
 from a2a_sync.testing import Cut, Hold, Pause, ScriptedAgent, outline
 from tests.engine import PATIENCE, Background
 
@@ -57,18 +57,18 @@ SCRIPTS: dict[str, tuple[Any, list[str]]] = {
 @WAYS
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_is_seen_alike_over_every_way(name: str, over: str, a2a_client: Any) -> None:
-    turn, told = SCRIPTS[name]
-    assert outline(a2a_client(ScriptedAgent(turn), over).stream("go")) == told
+    turn, expected = SCRIPTS[name]
+    assert outline(a2a_client(ScriptedAgent(turn), over).stream("go")) == expected
 
 
 @WAYS
 def test_a_script_ends_a_send_alike_over_every_way(over: str, a2a_client: Any) -> None:
-    for turn, told in SCRIPTS.values():
+    for turn, expected in SCRIPTS.values():
         task = a2a_client(ScriptedAgent(turn), over).send("go", timeout=PATIENCE)
-        assert told[-1].startswith(str(task.state))
+        assert expected[-1].startswith(str(task.state))
 
 
-def test_an_exception_is_told_to_nobody_but_the_log(a2a_client: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_is_only_logged(a2a_client: Any, caplog: pytest.LogCaptureFixture) -> None:
     task = a2a_client(ScriptedAgent(ValueError("secret"))).send("go")
     assert task.state is TaskState.FAILED
     assert "secret" not in task.text
@@ -81,8 +81,8 @@ def test_data_is_an_artifact(a2a_client: Any) -> None:
 
 @WAYS
 def test_an_answer_without_a_task_is_possible(over: str, a2a_client: Any) -> None:
-    told = Message(role=Role.AGENT, parts=(TextPart("hi"),))
-    answer = a2a_client(ScriptedAgent(told, direct=True), over).send("go")
+    expected = Message(role=Role.AGENT, parts=(TextPart("hi"),))
+    answer = a2a_client(ScriptedAgent(expected, direct=True), over).send("go")
     assert isinstance(answer, Message)
     assert answer.text == "hi"
 
@@ -149,7 +149,7 @@ def test_a_cancel_ends_a_hold_and_a_pause(a2a_client: Any) -> None:
 
 
 @WAYS
-def test_a_cut_is_seen_by_those_who_do_not_try_again(over: str, a2a_client: Any) -> None:
+def test_a_cut_is_seen_without_retries(over: str, a2a_client: Any) -> None:
     client = a2a_client(ScriptedAgent(["a", Cut(), "b"]), over, retry=None)
     stream = client.stream("go")
     with pytest.raises(StreamInterruptedError) as caught:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from a2a_sync import StreamInterruptedError
+from a2a_sync.errors import StreamInterruptedError
 from a2a_sync.testing import gunicorn_server, outline, socket_server
 from tests.engine import PATIENCE
 from tests.live import ROOT, gunicorn, gunicorn_gevent

@@ -1,4 +1,4 @@
-"""The contract of stores as others use it: a store that keeps it passes, one that does not is found out and told why."""
+"""The store contract as authors of stores use it: a correct store passes, a wrong one fails with the reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_store_that_keeps_the_contract_passes(tmp_path: Path) -> None:
     assert int(done.stdout.rpartition(" passed")[0].split()[-1]) > 100
 
 
-def test_a_store_that_does_not_is_told_what_is_and_what_should_be(tmp_path: Path) -> None:
+def test_a_wrong_store_gets_the_actual_and_the_expected_value(tmp_path: Path) -> None:
     suite = SUITE.replace("class Theirs(MemoryStore):\n    pass\n", WRONG)
     done = run(tmp_path, suite, "-p", PLUGIN, "-k", "tasks_are_listed_by_status_time_then_id")
     assert "1 failed" in done.stdout

@@ -27,16 +27,16 @@ def test_a_request_arrives_as_it_was_sent() -> None:
 
 
 def test_pieces_come_one_by_one_and_leaving_closes_the_application() -> None:
-    told: list[Any] = []
+    produced: list[Any] = []
 
     class Body:
         def __iter__(self) -> Any:
             for number in range(3):
-                told.append(number)
+                produced.append(number)
                 yield b"%d" % number
 
         def close(self) -> None:
-            told.append("closed")
+            produced.append("closed")
 
     def app(environ: Any, start_response: Any) -> Any:
         start_response("200 OK", [("Content-Type", "text/plain")])
@@ -44,8 +44,8 @@ def test_pieces_come_one_by_one_and_leaving_closes_the_application() -> None:
 
     with wsgi_session(app) as session, session.get("http://agent.test/", stream=True) as answer:
         assert answer.raw.read1() == b"0"
-        assert told == [0]
-    assert told == [0, "closed"]
+        assert produced == [0]
+    assert produced == [0, "closed"]
 
 
 def test_only_the_prefixes_named_lead_to_the_application() -> None:

@@ -28,7 +28,7 @@ def connection(server: object, key: str = "gunicorn.socket", stopping: bool = Fa
 
 
 def await_news(server: socket.socket) -> None:
-    """Until the kernel has told the server's end of whatever the client did."""
+    """Until the server's end of the connection has seen what the client did."""
     assert select.select([server], [], [], 5)[0]
 
 
@@ -88,7 +88,7 @@ def test_a_stopping_server_counts_as_gone_and_the_client_as_there(sockets: tuple
     assert not stopping.closed()
 
 
-def test_without_a_socket_nobody_is_ever_gone() -> None:
+def test_without_a_socket_no_client_counts_as_gone() -> None:
     blind = Connection({}, lambda: False)
     blind.limit(0.1)
     blind.restore()
@@ -96,13 +96,13 @@ def test_without_a_socket_nobody_is_ever_gone() -> None:
     assert not blind.gone()
 
 
-def test_a_server_that_tells_is_believed() -> None:
+def test_a_server_that_reports_the_disconnect_is_trusted() -> None:
     left = threading.Event()
-    told = Connection({"waitress.client_disconnected": left.is_set}, lambda: False)
+    connection = Connection({"waitress.client_disconnected": left.is_set}, lambda: False)
 
-    assert not told.gone()
+    assert not connection.gone()
     left.set()
-    assert told.gone()
+    assert connection.gone()
 
 
 def test_a_write_to_a_client_that_does_not_read_fails_in_time(sockets: tuple[socket.socket, socket.socket]) -> None:
@@ -166,12 +166,12 @@ def test_a_connection_that_is_cut_is_over_for_both_and_may_be_cut_again(
     server, client = sockets
     cut = connection(server)
 
-    cut.cut()
-    cut.cut()
+    cut.abort()
+    cut.abort()
 
     assert client.recv(1) == b""
     assert server.recv(1) == b""
-    Connection({}, lambda: False).cut()
+    Connection({}, lambda: False).abort()
 
 
 # -- the last answer ----------------------------------------------------------------------------------------------------
@@ -190,11 +190,11 @@ NOT_LAST = [
 
 
 @pytest.mark.parametrize("environ", LAST)
-def test_nobody_waits_for_more_from_a_client_that_wanted_one_answer(
+def test_the_server_does_not_wait_for_more_from_a_client_that_wanted_one_answer(
     environ: dict[str, str], sockets: tuple[socket.socket, socket.socket]
 ) -> None:
     server, client = sockets
-    Connection({"gunicorn.socket": server, **environ}, lambda: False).read_no_more()
+    Connection({"gunicorn.socket": server, **environ}, lambda: False).shutdown_read()
     server.settimeout(5)
     assert server.recv(1) == b""
     server.sendall(b"the whole answer")
@@ -208,7 +208,7 @@ def test_a_connection_that_is_kept_is_read_on(
     environ: dict[str, str], sockets: tuple[socket.socket, socket.socket]
 ) -> None:
     server, client = sockets
-    Connection({"gunicorn.socket": server, **environ}, lambda: False).read_no_more()
+    Connection({"gunicorn.socket": server, **environ}, lambda: False).shutdown_read()
     client.sendall(b"next")
     server.settimeout(5)
     assert server.recv(100) == b"next"
@@ -217,8 +217,8 @@ def test_a_connection_that_is_kept_is_read_on(
 def test_reading_no_more_is_harmless_where_there_is_nothing_to_read(
     sockets: tuple[socket.socket, socket.socket],
 ) -> None:
-    Connection({"HTTP_CONNECTION": "close"}, lambda: False).read_no_more()
+    Connection({"HTTP_CONNECTION": "close"}, lambda: False).shutdown_read()
     server, _ = sockets
     gone = Connection({"gunicorn.socket": server, "HTTP_CONNECTION": "close"}, lambda: False)
     server.close()
-    gone.read_no_more()
+    gone.shutdown_read()

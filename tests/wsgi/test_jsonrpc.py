@@ -64,7 +64,7 @@ def test_a_method_of_0_3_is_answered_in_0_3_without_a_header_and_with_its_own(ve
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.0.1"])
-def test_a_method_of_0_3_under_the_header_of_1_0_is_told_which_header_to_send(version: str, peer: Peer) -> None:
+def test_a_method_of_0_3_under_the_header_of_1_0_gets_the_header_to_send(version: str, peer: Peer) -> None:
     text = refusal(ask(peer, "message/send", version, message_v03()))
 
     assert "message/send is a method of protocol 0.3" in text
@@ -84,7 +84,7 @@ def test_a_method_of_1_0_is_answered_in_1_0_under_its_header(version: str, peer:
 
 
 @pytest.mark.parametrize("version", [None, "", "0.3", "0.3.0", ","])
-def test_a_method_of_1_0_without_its_header_is_told_which_to_send(version: str | None, peer: Peer) -> None:
+def test_a_method_of_1_0_without_its_header_gets_the_header_to_send(version: str | None, peer: Peer) -> None:
     answer = ask(peer, "SendMessage", version, message())
 
     assert "'A2A-Version: 1.0'" in refusal(answer)
@@ -110,7 +110,7 @@ def test_an_unknown_method_is_not_found_whatever_the_header(method: str, version
 
 @pytest.mark.parametrize("version", [None, "0.3", "1.0", "99.0"])
 @pytest.mark.parametrize(("body", "code"), [(b"{", -32700), (b"[]", -32600), (b'{"jsonrpc": "2.0"}', -32600)])
-def test_what_is_no_request_is_told_so_whatever_the_header(
+def test_an_invalid_request_is_refused_whatever_the_header(
     body: bytes, code: int, version: str | None, peer: Peer
 ) -> None:
     headers = {"Content-Type": "application/json", **({} if version is None else {"A2A-Version": version})}
@@ -147,7 +147,7 @@ def test_the_header_stands_over_the_query(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("version", [None, "0.3", "1.0"])
-def test_an_app_of_1_0_tells_callers_of_0_3_what_to_send(
+def test_an_app_of_1_0_sends_callers_of_0_3_the_header_to_use(
     version: str | None, peers: dict[tuple[str, ...], Peer]
 ) -> None:
     answer = ask(peers[("1.0",)], "message/send", version, message_v03())
@@ -158,7 +158,7 @@ def test_an_app_of_1_0_tells_callers_of_0_3_what_to_send(
 
 
 @pytest.mark.parametrize("version", [None, "0.3", "1.0"])
-def test_an_app_of_0_3_tells_callers_of_1_0_what_to_send(
+def test_an_app_of_0_3_sends_callers_of_1_0_the_header_to_use(
     version: str | None, peers: dict[tuple[str, ...], Peer]
 ) -> None:
     peer = peers[("0.3",)]
@@ -205,7 +205,7 @@ def test_a_client_of_0_3_that_reads_streams_only_gets_its_error_as_the_only_even
         ("1.0", None),
     ],
 )
-def test_everybody_else_gets_it_as_json(version: str, accept: str | None, peer: Peer) -> None:
+def test_every_other_caller_gets_it_as_json(version: str, accept: str | None, peer: Peer) -> None:
     answer = refused_stream(peer, version, accept)
 
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, ApiKeyAuth
+from a2a_sync import A2AApp, Agent, HTTPOptions
+from a2a_sync.auth import ApiKeyAuth
 from a2a_sync.wsgi.origins import Origins
 from tests.wsgi import CARD, HOST, Peer, message, rpc
 
@@ -86,13 +87,13 @@ def test_an_allowed_origin_is_one_scheme_host_and_port() -> None:
     "origin", ["page.example", "https://page.example/path", "https://u@page.example", "", "https://"]
 )
 def test_what_is_no_origin_is_refused_at_once(origin: str) -> None:
-    with pytest.raises(ValueError, match="is no origin"):
-        A2AApp(Agent("x"), cors=[origin])
+    with pytest.raises(ValueError, match="is not an origin"):
+        A2AApp(Agent("x"), http=HTTPOptions(cors_origins=[origin]))
 
 
 def test_one_string_is_no_list_of_origins() -> None:
-    with pytest.raises(TypeError, match="list of origins"):
-        A2AApp(Agent("x"), cors=PAGE)
+    with pytest.raises(TypeError, match="cors_origins takes a list"):
+        A2AApp(Agent("x"), http=HTTPOptions(cors_origins=PAGE))
 
 
 # -- refused ------------------------------------------------------------------------------------------------------------
@@ -120,19 +121,19 @@ def test_without_cors_no_page_may_read_anything() -> None:
 # -- allowed ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_browser_asks_first_and_is_told_what_its_page_may_send() -> None:
+def test_a_browser_asks_first_and_gets_what_its_page_may_send() -> None:
     asking = {
         "Origin": PAGE,
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization, content-type, a2a-version",
     }
-    with served(cors=[PAGE], auth=ApiKeyAuth({"k": "ada"}, header="X-Key")) as peer:
+    with served(http=HTTPOptions(cors_origins=[PAGE]), auth=ApiKeyAuth({"k": "ada"}, header="X-Key")) as peer:
         for path in ("/", "/tasks/x:cancel", CARD):
-            told = peer.request("OPTIONS", path, headers=asking)
-            assert (told.status, told.headers["Access-Control-Allow-Origin"]) == (204, PAGE)
-            assert told.headers["Access-Control-Allow-Headers"] == "authorization, content-type, a2a-version"
-            assert told.headers["Access-Control-Allow-Methods"] == "GET, POST, DELETE"
-            assert "Access-Control-Allow-Credentials" not in told.headers
+            allowed = peer.request("OPTIONS", path, headers=asking)
+            assert (allowed.status, allowed.headers["Access-Control-Allow-Origin"]) == (204, PAGE)
+            assert allowed.headers["Access-Control-Allow-Headers"] == "authorization, content-type, a2a-version"
+            assert allowed.headers["Access-Control-Allow-Methods"] == "GET, POST, DELETE"
+            assert "Access-Control-Allow-Credentials" not in allowed.headers
         other = peer.request("OPTIONS", "/", headers={**asking, "Origin": "https://evil.example"})
 
     assert "Access-Control-Allow-Origin" not in other.headers
@@ -141,7 +142,7 @@ def test_a_browser_asks_first_and_is_told_what_its_page_may_send() -> None:
 
 def test_an_allowed_page_calls_and_reads_the_answer_also_a_refusal() -> None:
     headers = {"Origin": PAGE, "Sec-Fetch-Site": "cross-site"}
-    with served(cors=[PAGE], auth=ApiKeyAuth({"k": "ada"}, header="X-Key")) as peer:
+    with served(http=HTTPOptions(cors_origins=[PAGE]), auth=ApiKeyAuth({"k": "ada"}, header="X-Key")) as peer:
         refused = peer.call("SendMessage", message(), headers=headers)
         answered = peer.call("SendMessage", message(), headers={**headers, "X-Key": "k"})
         with peer.stream("SendStreamingMessage", message(), headers={**headers, "X-Key": "k"}) as stream:
@@ -155,14 +156,14 @@ def test_an_allowed_page_calls_and_reads_the_answer_also_a_refusal() -> None:
     assert card.headers.getlist("Vary") == ["A2A-Version, Host, Origin"]
 
 
-def test_shared_caches_are_told_that_answers_differ() -> None:
-    with served(cors=[PAGE]) as peer:
+def test_shared_caches_get_vary() -> None:
+    with served(http=HTTPOptions(cors_origins=[PAGE])) as peer:
         assert peer.request("GET", CARD).headers.getlist("Vary") == ["A2A-Version, Host, Origin"]
 
 
 def test_headers_that_are_none_are_not_repeated() -> None:
     asking = {"Origin": PAGE, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x: y"}
-    with served(cors=["*"]) as peer:
+    with served(http=HTTPOptions(cors_origins=["*"])) as peer:
         assert peer.request("OPTIONS", "/", headers=asking).headers["Access-Control-Allow-Headers"] == ""
 
 
@@ -170,7 +171,7 @@ def test_headers_that_are_none_are_not_repeated() -> None:
 
 
 def test_a_host_that_is_not_trusted_gets_nothing_but_the_pages_for_health() -> None:
-    with served(trusted_hosts=["agents.example"]) as peer:
+    with served(http=HTTPOptions(trusted_hosts=["agents.example"])) as peer:
         for method, path in (("POST", "/"), ("GET", CARD), ("GET", "/tasks"), ("OPTIONS", "/")):
             refused = peer.request(method, path, rpc("ListTasks", {}) if method == "POST" else b"")
             assert (refused.status, refused.json["error"]["message"]) == (400, "this host is not served here")

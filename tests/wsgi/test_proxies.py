@@ -9,6 +9,7 @@ from werkzeug.exceptions import NotFound
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from a2a_sync import A2AApp, Agent
+from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.proxies import TrustedProxies
 from tests.wsgi import CARD, HOST, Answer, Peer, message
 
@@ -43,7 +44,7 @@ def address(answer: Answer) -> str:
 # -- without trust ------------------------------------------------------------------------------------------------------
 
 
-def test_without_trust_nobody_is_believed() -> None:
+def test_without_trusted_proxies_no_header_counts() -> None:
     assert address(card(app(), FORWARDED)) == f"http://{HOST}/"
 
 
@@ -58,7 +59,7 @@ def test_without_trust_caches_need_not_look_at_what_changes_nothing(name: str) -
 
 
 def test_one_trusted_proxy_says_what_the_public_address_is() -> None:
-    assert address(card(app(trusted_proxies=1), FORWARDED)) == "https://public.example/x/"
+    assert address(card(app(http=HTTPOptions(trusted_proxies=1)), FORWARDED)) == "https://public.example/x/"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_one_trusted_proxy_says_what_the_public_address_is() -> None:
 )
 def test_each_header_counts_for_itself(left_out: str, expected: str) -> None:
     headers = {name: value for name, value in FORWARDED.items() if name != left_out}
-    assert address(card(app(trusted_proxies=1), headers)) == expected
+    assert address(card(app(http=HTTPOptions(trusted_proxies=1)), headers)) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,13 +80,13 @@ def test_each_header_counts_for_itself(left_out: str, expected: str) -> None:
     [("/x/", "/x/"), ("x", "/x/"), ("/x/y", "/x/y/"), ("/", "/"), ("", "/"), ("/caf\xc3\xa9", "/caf%C3%A9/")],
 )
 def test_a_prefix_is_joined_with_one_slash(prefix: str, expected: str) -> None:
-    served = app(trusted_proxies=1)
+    served = app(http=HTTPOptions(trusted_proxies=1))
     assert address(card(served, {"X-Forwarded-Prefix": prefix})) == f"http://{HOST}{expected}"
 
 
 @pytest.mark.parametrize("hops", [1, 2])
 def test_the_prefix_stands_before_the_path_that_the_app_is_mounted_at(hops: int) -> None:
-    mounted = app(trusted_proxies=hops)
+    mounted = app(http=HTTPOptions(trusted_proxies=hops))
     served = DispatcherMiddleware(NotFound(), {"/agents/echo": mounted})
     headers = {name: ", ".join([value] * hops) for name, value in FORWARDED.items()}
     answer = card(served, headers, "/agents/echo" + CARD)
@@ -94,7 +95,7 @@ def test_the_prefix_stands_before_the_path_that_the_app_is_mounted_at(hops: int)
 
 def test_what_a_client_made_up_is_not_the_value_of_the_last_proxy() -> None:
     forged = {name: f"evil, {value}" for name, value in FORWARDED.items()}
-    assert address(card(app(trusted_proxies=1), forged)) == "https://public.example/x/"
+    assert address(card(app(http=HTTPOptions(trusted_proxies=1)), forged)) == "https://public.example/x/"
 
 
 def test_of_two_proxies_the_first_knows_the_address() -> None:
@@ -103,54 +104,54 @@ def test_of_two_proxies_the_first_knows_the_address() -> None:
         "X-Forwarded-Host": "evil.example, public.example, inner.example",
         "X-Forwarded-Prefix": "/evil, /x, /y",
     }
-    assert address(card(app(trusted_proxies=2), headers)) == "https://public.example/x/"
+    assert address(card(app(http=HTTPOptions(trusted_proxies=2)), headers)) == "https://public.example/x/"
 
 
 def test_a_header_with_fewer_values_than_proxies_was_not_set_by_all_of_them() -> None:
-    assert address(card(app(trusted_proxies=2), FORWARDED)) == f"http://{HOST}/"
+    assert address(card(app(http=HTTPOptions(trusted_proxies=2)), FORWARDED)) == f"http://{HOST}/"
 
 
 @pytest.mark.parametrize("scheme", ["ftp", "javascript", "HTTPS://", ""])
 def test_a_scheme_that_is_none_of_the_web_is_ignored(scheme: str) -> None:
-    answer = card(app(trusted_proxies=1), {**FORWARDED, "X-Forwarded-Proto": scheme})
+    answer = card(app(http=HTTPOptions(trusted_proxies=1)), {**FORWARDED, "X-Forwarded-Proto": scheme})
     assert address(answer) == "http://public.example/x/"
 
 
 def test_ports_of_the_public_address_are_kept() -> None:
-    answer = card(app(trusted_proxies=1), {**FORWARDED, "X-Forwarded-Host": "public.example:8443"})
+    answer = card(app(http=HTTPOptions(trusted_proxies=1)), {**FORWARDED, "X-Forwarded-Host": "public.example:8443"})
     assert address(answer) == "https://public.example:8443/x/"
 
 
 def test_calls_answer_behind_proxies_as_without() -> None:
-    peer = Peer(app(trusted_proxies=1))
+    peer = Peer(app(http=HTTPOptions(trusted_proxies=1)))
     answer = peer.call("SendMessage", message("hi"), headers=FORWARDED)
     assert answer.result["task"]["artifacts"][0]["parts"] == [{"text": "hi"}]
 
 
 def test_a_number_of_proxies_is_not_negative() -> None:
     with pytest.raises(ValueError, match="trusted_proxies"):
-        app(trusted_proxies=-1)
+        app(http=HTTPOptions(trusted_proxies=-1))
 
 
 # -- hosts and caches ---------------------------------------------------------------------------------------------------
 
 
 def test_a_trusted_proxy_cannot_bring_a_host_that_is_not_trusted() -> None:
-    served = app(trusted_proxies=1, trusted_hosts=["public.example"])
+    served = app(http=HTTPOptions(trusted_proxies=1, trusted_hosts=["public.example"]))
     assert address(card(served, FORWARDED)) == "https://public.example/x/"
     assert card(served, {**FORWARDED, "X-Forwarded-Host": "evil.example"}).status == 400
 
 
 @pytest.mark.parametrize("hosts", [None, ["public.example"]])
-def test_caches_are_told_which_headers_the_address_came_from(hosts: list[str] | None) -> None:
-    answer = card(app(trusted_proxies=1, trusted_hosts=hosts), FORWARDED)
+def test_vary_lists_the_headers_of_the_address(hosts: list[str] | None) -> None:
+    answer = card(app(http=HTTPOptions(trusted_proxies=1, trusted_hosts=hosts)), FORWARDED)
     varied = {name.strip() for name in answer.headers["Vary"].split(",")}
     assert {"X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix"} <= varied
     assert ("Host" in varied) is (hosts is None)
 
 
 def test_a_given_url_stands_over_everything_and_depends_on_no_header() -> None:
-    served = app(trusted_proxies=1, url="https://fixed.example/a")
+    served = app(http=HTTPOptions(trusted_proxies=1), url="https://fixed.example/a")
     answer = card(served, FORWARDED)
     assert address(answer) == "https://fixed.example/a/"
     assert answer.headers["Vary"] == "A2A-Version"

@@ -23,13 +23,12 @@ from a2a_sync import (
     Message,
     RequestContext,
     Role,
-    StoreError,
     TextPart,
 )
 from a2a_sync.bindings.jsonrpc import EventEnvelope
 from a2a_sync.codec import by_version
 from a2a_sync.engine.hub import Subscription
-from a2a_sync.errors import UnsupportedOperationError
+from a2a_sync.errors import StoreError, UnsupportedOperationError
 from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import LogPage, Owner, TaskQuery
 from a2a_sync.wsgi.connection import Connection
@@ -274,7 +273,7 @@ class Failing(MemoryStore):
         return super().log(scope, task_id, after=after, limit=limit, max_bytes=max_bytes)
 
 
-def assert_tells_only_an_id(frame: Frame, log: str) -> None:
+def assert_shows_only_an_id(frame: Frame, log: str) -> None:
     error = frame.json["error"]
     incident = re.fullmatch(r"internal error \(id (\w+)\)", error["message"])
     assert (error["code"], frame.id) == (-32603, None)
@@ -297,7 +296,7 @@ def test_a_fault_within_a_stream_is_its_last_event_and_says_nothing_but_an_id(
         *_, last = frames
 
     assert last.json["id"] == "s-1"
-    assert_tells_only_an_id(last, caplog.text)
+    assert_shows_only_an_id(last, caplog.text)
     assert "secret" in caplog.text
     assert "secret" not in str(last)
 
@@ -487,7 +486,7 @@ def test_a_closed_stream_frees_its_place_once_and_its_subscription(frames: int, 
 
 
 def subscriptions() -> int:
-    """How many are held by anybody."""
+    """How many are held."""
     gc.collect()
     return sum(type(item) is Subscription for item in gc.get_objects())
 

@@ -1,9 +1,9 @@
 """Protocol 0.3 in JSON, in the objects of 1.0: its names, its members, its methods (A2A 0.3.0, types.ts).
 
-This is the dialect of JSON-RPC, of cards and of webhooks, in which objects name their ``kind``; HTTP+JSON has another, in
-`proto`. What one version can say
-and the other cannot is left out here, silently; docs/explanation/versions.md lists it. What follows from the data
-(``kind``, ``final``) is written and hardly looked at when it is read: peers are careless with it.
+This is the dialect of JSON-RPC, of cards and of webhooks, in which objects have a ``kind``; the dialect of HTTP+JSON is
+in `http`. Information that only one of the versions can represent is omitted silently; docs/explanation/versions.md
+lists it. Redundant members (``kind``, ``final``) are always written, and mostly ignored when read, because peers are
+careless with them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from a2a_sync import operations as op
 from a2a_sync import types as t
 from a2a_sync.codec.base import TableCodec
 from a2a_sync.codec.fields import TEXT, Kind
+from a2a_sync.codec.members import METADATA
 from a2a_sync.codec.records import Member, Record, required
 from a2a_sync.codec.v03 import cards, requests, tasks
-from a2a_sync.codec.v03.parts import METADATA, PART
+from a2a_sync.codec.v03.parts import PART
 from a2a_sync.errors import AgentError, ExtensionSupportRequiredError, UnsupportedOperationError
 from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
 from a2a_sync.operations import StreamItem
@@ -30,13 +31,13 @@ _RECORDS = (
     Record(t.GetTaskRequest, required("id", TEXT), tasks.HISTORY_LENGTH),
     Record(t.CancelTaskRequest, required("id", TEXT), METADATA),
     Record(t.SubscribeToTaskRequest, required("id", TEXT)),
-    # Without an id of its own it asks for the task's first, as old clients do.
+    # Without a configuration id, as old clients send it, the request is for the first one of the task.
     Record(t.GetTaskPushNotificationConfigRequest, _TASK_ID, Member("id", TEXT, _CONFIG_ID)),
     Record(t.ListTaskPushNotificationConfigsRequest, _TASK_ID),
     Record(t.DeleteTaskPushNotificationConfigRequest, _TASK_ID, required("id", TEXT, _CONFIG_ID)),
     Record(t.GetExtendedAgentCardRequest),
 )
-#: How each type of the model is read and written; ListTasks is in `proto` only.
+#: The kind of each type of the model; only `http` has ListTasks.
 KINDS: Mapping[Any, Kind] = {
     **{record.cls: record for record in _RECORDS},
     **dict.fromkeys((t.Part, t.TextPart, t.FilePart, t.DataPart), PART),
@@ -46,7 +47,7 @@ KINDS: Mapping[Any, Kind] = {
     t.TaskPushNotificationConfig: requests.PUSH_CONFIG,
     t.ListTaskPushNotificationConfigsResponse: requests.PUSH_CONFIGS,
 }
-METHODS = {
+METHODS: dict[op.AnyOperation, str] = {
     op.SEND_MESSAGE: "message/send",
     op.SEND_STREAMING_MESSAGE: "message/stream",
     op.GET_TASK: "tasks/get",
@@ -61,18 +62,18 @@ METHODS = {
 
 
 class OldCodec(TableCodec):
-    """What the dialects of 0.3 have in common; see `Codec`."""
+    """The common part of the dialects of 0.3; see `Codec`."""
 
     def dump_error(self, error: AgentError) -> dict[str, Any]:
         written = super().dump_error(error)
         if isinstance(error, ExtensionSupportRequiredError):
-            # 0.3 has no code for it; the details still say what it is.
+            # 0.3 has no code for this error; the details still identify it.
             written["code"] = UnsupportedOperationError.jsonrpc_code
         return written
 
 
 class _KindCodec(OldCodec):
-    """The one of objects that name their kind."""
+    """The codec of the dialect whose objects have a ``kind``."""
 
     def encode_end(self, item: StreamItem) -> bytes | None:
         return dumps({**self.dump_event(item.event), "final": True}, max_depth=MAX_EVENT_DEPTH)

@@ -1,7 +1,7 @@
-"""The agent card of 0.3 and what it says of security.
+"""The agent card of 0.3, with security schemes and requirements.
 
-A card names its address at the top. Security schemes and requirements are read in the words of the HTTP+JSON dialect too:
-some servers answer a question for the extended card in it.
+The main URL is at the top level of a card. Security schemes and requirements are also read in the dialect of HTTP+JSON,
+in which some servers return the extended card.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ from typing import Any
 
 from a2a_sync import card as c
 from a2a_sync.codec import v10
-from a2a_sync.codec.fields import FLAG, STRUCT, TEXT, Invalid, Kind, Scalar, many, mapping, unexpected
+from a2a_sync.codec.fields import FLAG, TEXT, Invalid, Kind, Scalar, many, mapping, unexpected
+from a2a_sync.codec.members import (
+    AGENT_CARD_SIGNATURE,
+    AGENT_EXTENSION,
+    AGENT_PROVIDER,
+    DESCRIPTION,
+    TEXTS,
+    skill_members,
+)
 from a2a_sync.codec.records import Member, Record, Tagged, Variants, load_member, optional, required
-from a2a_sync.codec.v03.tasks import TEXTS
 
 # -- security -----------------------------------------------------------------------------------------------------------
 
-DESCRIPTION = Member("description", TEXT)
 REFRESH_URL = Member("refresh_url", TEXT)
 SCOPES = Member("scopes", mapping(TEXT), always=True)
 AUTHORIZATION_URL = required("authorization_url", TEXT)
 TOKEN_URL = required("token_url", TEXT)
-#: In the order in which one is chosen where a card offers several: the objects hold one.
+#: In order of preference: a card can offer several flows, a scheme of the model has one.
 _FLOWS: dict[str, Record] = {
     "authorizationCode": Record(c.AuthorizationCodeOAuthFlow, AUTHORIZATION_URL, TOKEN_URL, REFRESH_URL, SCOPES),
     "clientCredentials": Record(c.ClientCredentialsOAuthFlow, TOKEN_URL, REFRESH_URL, SCOPES),
@@ -48,7 +54,7 @@ def _load_flow(value: Any, strict: bool) -> c.OAuthFlow | None:
 
 
 def _dump_flow(flow: c.OAuthFlow) -> dict[str, Any]:
-    # Device code came with 1.0: its scheme is written without a flow.
+    # 0.3 has no device code flow; its scheme is written without a flow.
     return {name: record.dump(flow) for name, record in _FLOWS.items() if record.cls is type(flow)}
 
 
@@ -56,7 +62,7 @@ OAUTH_FLOW = Scalar(_load_flow, _dump_flow)
 
 
 class _Schemes(Variants):
-    """Schemes that say their type, and those of the other dialect, which are written as in 1.0."""
+    """Schemes with a ``type``, and those of the other dialect, which have the form of 1.0."""
 
     def load(self, value: Any, strict: bool) -> Any:
         if isinstance(value, dict) and value.get("type") is None and value.keys() & v10.SECURITY_SCHEME.keys:
@@ -104,8 +110,8 @@ _SCOPES_BY_SCHEME = mapping(TEXTS)
 
 def _load_requirement(value: Any, strict: bool) -> c.SecurityRequirement:
     if isinstance(value, dict) and isinstance(value.get("schemes"), dict):
-        told: c.SecurityRequirement = v10.SECURITY_REQUIREMENT.load(value, strict)
-        return told
+        requirement: c.SecurityRequirement = v10.SECURITY_REQUIREMENT.load(value, strict)
+        return requirement
     return c.SecurityRequirement(schemes=_SCOPES_BY_SCHEME.load(value, strict))
 
 
@@ -133,10 +139,6 @@ def _dump_interface(interface: c.AgentInterface) -> dict[str, str]:
 
 
 INTERFACE = Scalar(_load_interface, _dump_interface)
-AGENT_PROVIDER = Record(c.AgentProvider, required("url", TEXT), required("organization", TEXT))
-AGENT_EXTENSION = Record(
-    c.AgentExtension, required("uri", TEXT), DESCRIPTION, Member("required", FLAG), Member("params", STRUCT)
-)
 AGENT_CAPABILITIES = Record(
     c.AgentCapabilities,
     optional("streaming", FLAG),
@@ -144,24 +146,14 @@ AGENT_CAPABILITIES = Record(
     optional("state_transition_history", FLAG),
     Member("extensions", many(AGENT_EXTENSION)),
 )
-AGENT_CARD_SIGNATURE = Record(
-    c.AgentCardSignature, required("protected", TEXT), required("signature", TEXT), Member("header", STRUCT)
-)
 AGENT_SKILL = Record(
     c.AgentSkill,
-    required("id", TEXT),
-    required("name", TEXT),
-    required("description", TEXT),
-    required("tags", TEXTS),
-    Member("examples", TEXTS),
-    Member("input_modes", TEXTS),
-    Member("output_modes", TEXTS),
-    SECURITY,
+    *skill_members(SECURITY),
 )
 
 
 class _Card(Record):
-    """A card whose address stands at its top; further ones, and the promise of an extended card, stand beside it."""
+    """A card with the main URL, further interfaces and the flag for an extended card at its top level."""
 
     def load(self, value: Any, strict: bool) -> Any:
         card: c.AgentCard = super().load(value, strict)
@@ -196,7 +188,7 @@ _AT_THE_TOP = Record(c.AgentCapabilities, optional("extended_agent_card", FLAG, 
 
 
 def _load_interfaces(value: dict[str, Any], strict: bool) -> tuple[c.AgentInterface, ...]:
-    """The main address and then the others, each once."""
+    """The main interface and then the others, without duplicates."""
     version = ".".join((_optional_text(value, "protocolVersion", strict) or _VERSION).split(".")[:2])
     main = c.AgentInterface(
         url=load_member(value, "url", TEXT, strict) or "",
@@ -217,7 +209,7 @@ def _optional_text(value: dict[str, Any], name: str, strict: bool) -> str:
 
 
 def agent_card(scheme: Kind) -> Record:
-    """How a card is read and written; `scheme` is how a security scheme is."""
+    """The kind of an agent card; `scheme` is the kind of a security scheme."""
     return _Card(
         c.AgentCard,
         required("name", TEXT),

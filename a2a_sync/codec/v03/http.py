@@ -1,10 +1,11 @@
-"""Protocol 0.3 as HTTP+JSON has it: the JSON of its proto, which all clients and servers of that binding speak (proto 0.3).
+"""Protocol 0.3 over HTTP+JSON: the JSON of its proto, which all clients and servers of that binding use (proto 0.3).
 
-Names of states and roles, of a message's content and of a file's differ from the dialect of JSON-RPC, and nothing says its
-``kind``. The specification shows that other dialect for this binding too, so what is written in it is read here. A
-configuration without ``blocking`` does not block: what a proto leaves out is false, and official clients leave it out.
+The names of states and roles, of the content of messages and of the content of files differ from the dialect of
+JSON-RPC, and objects have no ``kind``. The specification also shows the other dialect for this binding, so it is
+accepted when reading. A configuration without ``blocking`` does not block, because a member absent from proto JSON is
+false; official clients omit it.
 
-Official readers refuse members that they do not know, so nothing is written that is not in the proto, cards apart. It has no
+Official readers refuse unknown members. Except in cards, only members of the proto are therefore written: it has no
 ``referenceTaskIds``, and a cancel has no metadata.
 """
 
@@ -19,12 +20,23 @@ from a2a_sync import operations as op
 from a2a_sync import types as t
 from a2a_sync.codec import v10
 from a2a_sync.codec.fields import FLAG, INT32, MOMENT, STRUCT, TEXT, Kind, Scalar, many, names, unexpected
+from a2a_sync.codec.members import (
+    EXTENSIONS,
+    METADATA,
+    TEXTS,
+    artifact_members,
+    artifact_update_members,
+    status_members,
+    status_update_members,
+    task_members,
+    task_page_members,
+)
 from a2a_sync.codec.records import Member, OneOf, Record, load_member, optional, required
 from a2a_sync.codec.v03 import KINDS as KIND_JSON
 from a2a_sync.codec.v03 import METHODS as KIND_METHODS
 from a2a_sync.codec.v03 import OldCodec, cards, requests, tasks
-from a2a_sync.codec.v03.parts import DATA, METADATA, File, Parts
-from a2a_sync.codec.v03.tasks import EXTENSIONS, FINAL, HISTORY_LENGTH, TEXTS
+from a2a_sync.codec.v03.parts import DATA, File, Parts
+from a2a_sync.codec.v03.tasks import FINAL, HISTORY_LENGTH
 from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
 from a2a_sync.lifecycle import ends_run
 from a2a_sync.operations import StreamItem
@@ -80,30 +92,9 @@ MESSAGE = Record(
     EXTENSIONS,
     Member("reference_task_ids", _read_only(TEXTS)),
 )
-ARTIFACT = Record(
-    t.Artifact,
-    required("artifact_id", TEXT),
-    Member("name", TEXT),
-    Member("description", TEXT),
-    required("parts", PARTS),
-    METADATA,
-    EXTENSIONS,
-)
-TASK_STATUS = Record(
-    t.TaskStatus,
-    required("state", TASK_STATE),
-    Member("message", MESSAGE, also=("update",)),
-    Member("timestamp", MOMENT),
-)
-TASK = Record(
-    t.Task,
-    required("id", TEXT),
-    Member("context_id", TEXT),
-    required("status", TASK_STATUS),
-    Member("artifacts", many(ARTIFACT)),
-    Member("history", many(MESSAGE)),
-    METADATA,
-)
+ARTIFACT = Record(t.Artifact, *artifact_members(PARTS))
+TASK_STATUS = Record(t.TaskStatus, *status_members(TASK_STATE, MESSAGE, "update"))
+TASK = Record(t.Task, *task_members(TASK_STATUS, ARTIFACT, MESSAGE, Member("context_id", TEXT)))
 
 # -- events -------------------------------------------------------------------------------------------------------------
 
@@ -119,25 +110,20 @@ class _StatusUpdate(Record):
 
 STATUS_UPDATE = _StatusUpdate(
     t.TaskStatusUpdateEvent,
-    required("task_id", TEXT),
-    required("context_id", TEXT),
-    required("status", TASK_STATUS),
-    METADATA,
+    *status_update_members(TASK_STATUS),
     FINAL,
 )
 ARTIFACT_UPDATE = Record(
     t.TaskArtifactUpdateEvent,
-    required("task_id", TEXT),
-    required("context_id", TEXT),
-    required("artifact", ARTIFACT),
-    Member("append", FLAG),
-    Member("last_chunk", FLAG),
-    METADATA,
+    *artifact_update_members(ARTIFACT),
 )
 
 
 class _Answer(OneOf):
-    """One of several under its name. Some writers keep the proto's own name of a message."""
+    """A union whose members are under their names.
+
+    Some writers use the proto's name for a message, which is accepted.
+    """
 
     def load(self, value: Any, strict: bool) -> Any:
         if isinstance(value, dict) and value.get("msg") is not None and value.get("message") is None:
@@ -146,7 +132,7 @@ class _Answer(OneOf):
 
 
 class _Either:
-    """What is written in this dialect, and read in the other too where it says its kind."""
+    """A kind that is written in this dialect, and read in the other one if the object has a ``kind``."""
 
     empty = None
 
@@ -204,7 +190,7 @@ PUSH_CONFIGS = Record(
 
 
 def _load_create(value: Any, strict: bool) -> t.TaskPushNotificationConfig:
-    """What is posted to a task's path: the proto's whole request, or only the configuration in it."""
+    """Load the body of a request that creates a webhook: the proto's whole request, or only its configuration."""
     if not isinstance(value, dict):
         raise unexpected("an object", value)
     found = _CREATE.found(value, strict)
@@ -220,7 +206,7 @@ def _dump_create(config: t.TaskPushNotificationConfig) -> dict[str, Any]:
 
 
 class _Create:
-    """The proto's request that creates a webhook, which is not the object that it creates."""
+    """The proto's request that creates a webhook. It differs from the created object."""
 
 
 _CREATE = Record(_Create, Member("config", PUSH_CONFIG), Member("config_id", TEXT))
@@ -246,7 +232,7 @@ SEND_MESSAGE_CONFIGURATION = _Configuration(
 
 
 class _SendRequest(requests.SendRequest):
-    """A send; one whose message is of the other dialect is of that dialect as a whole."""
+    """A send. If its message is in the other dialect, the whole request is read in that dialect."""
 
     def load(self, value: Any, strict: bool) -> Any:
         message = value.get("message") if isinstance(value, dict) else None
@@ -255,7 +241,7 @@ class _SendRequest(requests.SendRequest):
         return super().load(value, strict)
 
 
-# 0.3 names the path of a list and not its members: these are those of 1.0, with the tasks and states of this dialect.
+# 0.3 defines the path of a list but not its members. They are those of 1.0, with the tasks and states of this dialect.
 LIST_TASKS_REQUEST = Record(
     t.ListTasksRequest,
     Member("context_id", TEXT),
@@ -268,10 +254,7 @@ LIST_TASKS_REQUEST = Record(
 )
 LIST_TASKS_RESPONSE = Record(
     t.ListTasksResponse,
-    Member("tasks", many(TASK), always=True),
-    Member("next_page_token", TEXT, always=True),
-    Member("page_size", INT32, always=True),
-    Member("total_size", INT32, always=True),
+    *task_page_members(TASK),
 )
 SEND_MESSAGE_REQUEST = _SendRequest(
     t.SendMessageRequest,
@@ -282,7 +265,7 @@ SEND_MESSAGE_REQUEST = _SendRequest(
 
 
 class _CancelRequest(Record):
-    """It says in its body again what the path says, as official clients do."""
+    """A cancel whose body repeats the task name of the path, as in official clients."""
 
     def dump(self, obj: Any) -> dict[str, Any]:
         return {**super().dump(obj), "name": f"tasks/{obj.id}"}
@@ -305,12 +288,12 @@ _RECORDS = (
     Record(t.DeleteTaskPushNotificationConfigRequest, _TASK_ID, required("id", TEXT)),
     PUSH_CONFIGS,
 )
-#: Some clients know a scheme by the proto's words and stumble where these are missing, others by the other dialect's.
+#: Written in both dialects: some clients need the names of the proto, others those of the other dialect.
 _SCHEME = Scalar(
     cards.SECURITY_SCHEME.load,
     lambda scheme: {**v10.SECURITY_SCHEME.dump(scheme), **cards.SECURITY_SCHEME.dump(scheme)},
 )
-#: How each type of the model is read and written. Cards are those of the other dialect, but for their schemes.
+#: The kind of each type of the model. Cards are those of the other dialect, except for their schemes.
 KINDS: Mapping[Any, Kind] = {
     **KIND_JSON,
     **{record.cls: record for record in _RECORDS},
@@ -325,16 +308,16 @@ KINDS: Mapping[Any, Kind] = {
 
 
 class ProtoCodec(OldCodec):
-    """The codec of the proto's JSON. `METHODS` says which operations this binding has; their names are not sent."""
+    """The codec of the proto's JSON. `METHODS` lists the operations of this binding; their names are not sent."""
 
-    def load_request(self, operation: op.Operation, params: Any) -> Any:
+    def load_request(self, operation: op.AnyOperation, params: Any) -> Any:
         return (
             self.load(_Create, params)
             if operation is op.CREATE_PUSH_CONFIG
             else super().load_request(operation, params)
         )
 
-    def dump_request(self, operation: op.Operation, request: Any) -> Any:
+    def dump_request(self, operation: op.AnyOperation, request: Any) -> Any:
         return _dump_create(request) if operation is op.CREATE_PUSH_CONFIG else super().dump_request(operation, request)
 
     def encode_end(self, item: StreamItem) -> bytes | None:
@@ -348,5 +331,5 @@ class ProtoCodec(OldCodec):
 
 
 #: HTTP+JSON lists tasks, JSON-RPC does not (0.3: 3.5.6).
-METHODS = {**KIND_METHODS, op.LIST_TASKS: "tasks/list"}
+METHODS: dict[op.AnyOperation, str] = {**KIND_METHODS, op.LIST_TASKS: "tasks/list"}
 CODEC = ProtoCodec("0.3", KINDS, METHODS, dialect="proto")

@@ -1,4 +1,4 @@
-"""Parts of 0.3, in either of its dialects: text, files and data, told apart by a ``kind`` or by the member that is there."""
+"""Parts of 0.3 in both dialects: text, files and data, distinguished by ``kind`` or by the member that is present."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from a2a_sync import types as t
 from a2a_sync.codec.fields import BASE64, STRUCT, TEXT, Invalid, Kind, Scalar, many, shown, unexpected
+from a2a_sync.codec.members import METADATA
 from a2a_sync.codec.records import Member, Record, load_member
 
-METADATA = Member("metadata", STRUCT)
-#: Marks a data part whose value is not an object: 0.3 knows objects only, so it travels as ``{"value": …}``.
+#: Marks a data part whose value is not an object. 0.3 has only objects, so the value is sent as ``{"value": …}``.
 _WRAPPED = "data_part_compat"
 _ABOUT = Record(t.TextPart, METADATA)
 
 
 class File:
-    """The kind of what a file part holds: a file by its bytes or by its address, under the names given."""
+    """The kind of the content of a file part: bytes or a URL, in members with the given names."""
 
     empty = None
 
@@ -33,7 +33,7 @@ class File:
         self.dump = self._record.dump
 
     def load(self, value: Any, strict: bool) -> dict[str, Any] | None:
-        """The members of a `FilePart`; None where a lenient reader finds no file."""
+        """The members of a `FilePart`; None if a lenient reader finds no file."""
         if not isinstance(value, dict):
             raise unexpected("an object", value)
         found = self._record.found(value, strict)
@@ -49,7 +49,7 @@ class File:
 
 
 def _load_struct(value: Any, strict: bool) -> Any:
-    # The schema says objects. The official kit sends an array, so arrays come in; what goes out is wrapped.
+    # The schema allows objects only. The official kit sends an array, so arrays are accepted; written ones are wrapped.
     return STRUCT.load(value, strict) if strict and not isinstance(value, list) else value
 
 
@@ -59,7 +59,10 @@ _LoadContent = Callable[[dict[str, Any], bool, dict[str, Any]], t.Part | None]
 
 
 class Parts:
-    """The kind of all parts. `file` and `data` are what two sorts of them hold; `named`: they say their kind."""
+    """The kind of all parts.
+
+    `file` and `data` are the kinds of their contents; `named`: parts are written with ``kind``.
+    """
 
     empty = None
 
@@ -76,10 +79,10 @@ class Parts:
     # -- reading --
 
     def load(self, value: Any, strict: bool) -> t.Part | None:
-        """The part; None where a lenient reader does not know its kind."""
+        """The part; None if it is of an unknown kind, in lenient mode."""
         if not isinstance(value, dict):
             raise unexpected("an object", value)
-        # 0.1 called it type. A request that says what a part is, in a word that nobody knows, means no other part.
+        # The member was called ``type`` in 0.1. A request with an unknown kind of part is refused.
         said = "type" if strict and value.get("kind") is None else "kind"
         kind = value.get(said)
         if kind is None or (kind == "" and not strict):

@@ -1,4 +1,4 @@
-"""Webhooks and requests of 0.3, as JSON-RPC has them."""
+"""Webhooks and requests of 0.3 in the dialect of JSON-RPC."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from a2a_sync import types as t
 from a2a_sync.codec.fields import FLAG, TEXT, Invalid, Scalar, many, unexpected
+from a2a_sync.codec.members import METADATA, TEXTS
 from a2a_sync.codec.records import Member, Record, load_member, required
-from a2a_sync.codec.v03.parts import METADATA
-from a2a_sync.codec.v03.tasks import HISTORY_LENGTH, MESSAGE, TEXTS
+from a2a_sync.codec.v03.tasks import HISTORY_LENGTH, MESSAGE
 
 # -- push configuration -------------------------------------------------------------------------------------------------
 
@@ -42,7 +42,7 @@ AUTHENTICATION_INFO = _AuthenticationInfo(
 
 
 def _load_authentication(value: Any, strict: bool) -> Any:
-    # An object without members is how some clients of HTTP+JSON write that there is none.
+    # Some clients of HTTP+JSON write an empty object for no authentication.
     return None if value == {} else AUTHENTICATION_INFO.load(value, strict)
 
 
@@ -92,7 +92,7 @@ PUSH_CONFIGS = Scalar(_load_push_configs, _dump_push_configs)
 
 # -- requests -----------------------------------------------------------------------------------------------------------
 
-# Always said: servers of 0.3 differ on what its absence means.
+# Always written, because servers of 0.3 have different defaults.
 BLOCKING = Member(
     "return_immediately",
     Scalar(lambda value, strict: not FLAG.load(value, strict), lambda at_once: not at_once, empty=False),

@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_sync import types as t
-from a2a_sync.codec.fields import FLAG, INT32, MOMENT, TEXT, Scalar, many, names
+from a2a_sync.codec.fields import INT32, TEXT, Scalar, names
+from a2a_sync.codec.members import (
+    EXTENSIONS,
+    METADATA,
+    TEXTS,
+    artifact_members,
+    artifact_update_members,
+    status_members,
+    status_update_members,
+    task_members,
+)
 from a2a_sync.codec.records import Member, Record, Tagged, Variants, optional, required
-from a2a_sync.codec.v03.parts import METADATA, PARTS
+from a2a_sync.codec.v03.parts import PARTS
 from a2a_sync.lifecycle import ends_run
 
 _S = t.TaskState
@@ -29,8 +39,6 @@ TASK_STATE = names(
     unsaid="unknown",
 )
 ROLE = names({t.Role.USER: "user", t.Role.AGENT: "agent"}, t.Role.UNSPECIFIED, numbered=False, unsaid="agent")
-TEXTS = many(TEXT)
-EXTENSIONS = Member("extensions", TEXTS)
 # 0 is "all" in 0.3, as is nothing at all.
 HISTORY_LENGTH = optional("history_length", Scalar(lambda value, strict: INT32.load(value, strict) or None))
 
@@ -49,31 +57,16 @@ MESSAGE = Tagged(
     EXTENSIONS,
     Member("reference_task_ids", TEXTS),
 )
-ARTIFACT = Record(
-    t.Artifact,
-    required("artifact_id", TEXT),
-    Member("name", TEXT),
-    Member("description", TEXT),
-    required("parts", PARTS),
-    METADATA,
-    EXTENSIONS,
-)
-TASK_STATUS = Record(
-    t.TaskStatus, required("state", TASK_STATE), Member("message", MESSAGE), Member("timestamp", MOMENT)
-)
+ARTIFACT = Record(t.Artifact, *artifact_members(PARTS))
+TASK_STATUS = Record(t.TaskStatus, *status_members(TASK_STATE, MESSAGE))
 TASK = Tagged(
     "kind",
     "task",
     t.Task,
-    required("id", TEXT),
-    required("context_id", TEXT),
-    required("status", TASK_STATUS),
-    Member("artifacts", many(ARTIFACT)),
-    Member("history", many(MESSAGE)),
-    METADATA,
+    *task_members(TASK_STATUS, ARTIFACT, MESSAGE, required("context_id", TEXT)),
 )
 
-#: Read where it is a flag; anything else is no reason to refuse the event.
+#: Read if it is a boolean; other values are ignored, so that the event is not refused.
 FINAL = optional("final", Scalar(lambda value, strict: value if isinstance(value, bool) else None))
 
 # -- events -------------------------------------------------------------------------------------------------------------
@@ -88,22 +81,14 @@ STATUS_UPDATE = _StatusUpdate(
     "kind",
     "status-update",
     t.TaskStatusUpdateEvent,
-    required("task_id", TEXT),
-    required("context_id", TEXT),
-    required("status", TASK_STATUS),
-    METADATA,
+    *status_update_members(TASK_STATUS),
     FINAL,
 )
 ARTIFACT_UPDATE = Tagged(
     "kind",
     "artifact-update",
     t.TaskArtifactUpdateEvent,
-    required("task_id", TEXT),
-    required("context_id", TEXT),
-    required("artifact", ARTIFACT),
-    Member("append", FLAG),
-    Member("last_chunk", FLAG),
-    METADATA,
+    *artifact_update_members(ARTIFACT),
 )
 _MARKS = {"messageId": "message", "artifact": "artifact-update", "taskId": "status-update", "id": "task"}
 SEND_MESSAGE_RESPONSE = Variants("kind", TASK, MESSAGE, marks=_MARKS)

@@ -1,7 +1,8 @@
-"""The dialect of `proto` as Python's official SDK of 0.3 writes it, which encodes the bytes of files twice.
+"""The dialect of `http` as written by the official Python SDK of 0.3, which encodes the bytes of files twice.
 
-It encodes the base64 text of a file once more, as the bytes of a proto. The content of a file alone never proves this, so the
-caller chooses the codec: by an option, or by a known user agent and `encoded_twice`. Nothing but the bytes of files differs.
+It encodes the base64 text of a file once more, as the bytes of a proto. This cannot be detected from the content of a
+file alone, so the caller selects the codec: by an option, or by a known user agent and `encoded_twice`. Only the bytes
+of files differ.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from a2a_sync import types as t
 from a2a_sync.codec.fields import BASE64, Invalid, Kind
 from a2a_sync.codec.v03.http import KINDS, METHODS, ProtoCodec
 
-#: Where files can be, and the members that lead there.
+#: The types that can contain files, and their members that lead to them.
 _LEADING: dict[type, tuple[str, ...]] = {
     t.Message: ("parts",),
     t.Artifact: ("parts",),
@@ -51,7 +52,7 @@ def _decoded(raw: bytes) -> bytes:
 
 
 def encoded_twice(request: t.SendMessageRequest) -> bool:
-    """Whether the content of every file in a request, read by `proto`, is base64 text itself: padded, standard alphabet.
+    """Whether the content of every file in a request, read by `http`, is base64 text itself: padded, standard alphabet.
 
     True for a request without files.
     """
@@ -67,7 +68,7 @@ def _is_base64(raw: bytes) -> bool:
 
 
 class _Twice:
-    """A kind of `proto` with files that are encoded once more."""
+    """A kind of `http` whose files are encoded once more."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind

@@ -1,7 +1,7 @@
-"""Tasks in one SQLite file, shared by all processes of one machine that open it.
+"""Tasks in one SQLite file, shared by all processes on one machine that open it.
 
-Every write is one transaction: either all of it is stored, or nothing. Beside the tables in `schema`, the objects in
-`rows` and the transactions in `database`, this room says what each operation of a `TaskStore` reads and writes.
+Every write is one transaction: either all of it is stored, or nothing. `schema` defines the tables, `rows` converts rows to
+objects and `database` runs transactions; this module implements the operations of `TaskStore` with them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from a2a_sync.stores.base import (
     UNBOUNDED,
     Cursor,
     Expiry,
+    LargeResult,
     LogPage,
     Owner,
     RunRevoked,
@@ -29,7 +30,7 @@ from a2a_sync.stores.base import (
     StartedRun,
     StoredTask,
     StoreQuota,
-    Swept,
+    SweepResult,
     TaskBusy,
     TaskEnded,
     TaskExists,
@@ -42,7 +43,7 @@ from a2a_sync.stores.base import (
 from a2a_sync.stores.sqlite import rows, schema, sends
 from a2a_sync.stores.sqlite.contexts import SQLiteContexts
 from a2a_sync.stores.sqlite.database import Database
-from a2a_sync.stores.sqlite.reading import Reading
+from a2a_sync.stores.sqlite.reading import Reading, Sizes
 from a2a_sync.stores.sqlite.retention import Retention
 from a2a_sync.stores.sqlite.rows import SNAPSHOT_AFTER, Batch, HeadRow, RequestRow
 from a2a_sync.stores.sqlite.schema import place
@@ -52,26 +53,27 @@ from a2a_sync.types import Task, TaskState
 
 __all__ = ["SQLiteStore"]
 
-#: Tasks of one context up to this number are sorted for a page.
+#: Up to this number of tasks, those of one context are sorted to make a page.
 _SORTED_AT_ONCE = 1000
 
 
 class SQLiteStore:
-    """A `TaskStore` in the SQLite file at `path`, which is made at the first use. Nothing is opened before that.
+    """A `TaskStore` in an SQLite file. Safe to use from any thread, in any number of processes, and before and after a fork.
 
-    `prefix` begins the names of its tables, so that the file may hold others too. `busy_timeout` is how long, in
-    seconds, a write waits for other processes. Beyond `max_tasks`, tasks of the owner that has most of them are evicted:
-    those that ended first, then those that have waited longest for their client. `synchronous` is SQLite's: with "normal" a loss of power may cost the
-    newest writes (a killed process costs none), with "full" each write waits until the disk has it. Not for network file
-    systems, whose locks cannot be relied on.
+    Not for network file systems, where file locks are not reliable.
 
-    Safe to use from any thread, in any number of processes, and before and after a fork.
+    Parameters:
+        path: the file. It is created on first use; nothing is opened before.
+        prefix: begins the names of the tables, so that the file may contain other tables too.
+        busy_timeout: seconds for which a write waits for other processes.
+        max_tasks: above this number, tasks of the owner with the most tasks are evicted: first the one that ended first,
+            then the one that has waited longest for its client. A task with a run is never evicted.
+        synchronous: the pragma of SQLite. With "normal" the newest writes may be lost on power failure, but not when a
+            process is killed; with "full" each write is flushed to disk.
 
     Raises:
-        ValueError: the path names no file, or another argument is out of range.
+        ValueError: `path` does not name a file, or another argument is out of range.
     """
-
-    shared = True
 
     def __init__(
         self,
@@ -145,12 +147,14 @@ class SQLiteStore:
             sends.keep(connection, self._sql, request.key, old, new)
             if webhook is not None:
                 webhook.put(connection, self._sql, new.key, old.version)
-            return new, self._retention.make_room(connection, owner, quota, create=create)
+            return new, self._retention.evict_surplus(connection, owner, quota, create=create)
 
         owner = quota_owner(scope.id)
-        row, forgotten = self._retention.with_room(owner, lambda: self._database.write(work))
+        row, evicted = self._retention.start_with_eviction(owner, lambda: self._database.write(work))
         head = row.head(batch.change.status)
-        return StartedRun(token=token, head=head, entries=batch.entries, forgotten=forgotten)
+        return StartedRun(
+            token=token, head=head, entries=batch.entries, before=TaskState(batch.before), evicted=evicted
+        )
 
     def sent(self, scope: Owner, key: str) -> SentRun | None:
         """See `TaskStore.sent`."""
@@ -177,7 +181,8 @@ class SQLiteStore:
             return new
 
         adopted = self._database.write(work)
-        return StartedRun(token=token, head=adopted.head(batch.change.status), entries=batch.entries)
+        head = adopted.head(batch.change.status)
+        return StartedRun(token=token, head=head, entries=batch.entries, before=TaskState(batch.before))
 
     def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """See `TaskStore.interrupt`."""
@@ -210,7 +215,8 @@ class SQLiteStore:
             self._update(connection, old, _refuse_large(batch.advance(old, token), max_bytes))
             connection.executemany(self._sql.put, batch.rows(old, old.key))
 
-        self._database.write(work)
+        # A response is sent when the run ends or is interrupted.
+        self._database.write(work, check_file=token is None or batch.change.ends)
         return batch.entries
 
     def _startable(self, connection: sqlite3.Connection, scope: Owner, task_id: str) -> HeadRow:
@@ -237,7 +243,7 @@ class SQLiteStore:
             status = (new.counted, new.state, new.ended, new.status_ms, new.status, new.metadata, new.token, _now_ms())
             connection.execute(self._sql.change, (*log, *status, new.key))
 
-    def sweep(self, expiry: Expiry, *, limit: int = 100) -> Swept:
+    def sweep(self, expiry: Expiry, *, limit: int = 100) -> SweepResult:
         """See `TaskStore.sweep`."""
         return self._retention.sweep(expiry, limit)
 
@@ -269,11 +275,14 @@ class SQLiteStore:
         history: int | None = None,
         artifacts: bool = True,
         max_bytes: int | None = None,
+        refuse_above: int | None = None,
     ) -> StoredTask:
         """See `TaskStore.load`."""
 
         def work(connection: sqlite3.Connection) -> Reading:
             row = _owned(self._row(connection, task_id), scope, task_id)
+            if refuse_above is not None and row.bytes > refuse_above:
+                raise LargeResult(row.bytes)
             return Reading.of(connection, self._sql, row, history, artifacts, max_bytes)
 
         reading = self._database.read(work)
@@ -308,6 +317,8 @@ class SQLiteStore:
         def work(connection: sqlite3.Connection) -> tuple[Sequence[Reading], bool, int]:
             total = self._total(connection, scope, query)
             found = self._page(connection, scope, query, total)
+            if query.refuse_above is not None:
+                self._refuse_large_page(connection, found[: query.size], query, query.refuse_above)
             page = Reading.page(connection, self._sql, found, query)
             return page, len(found) > len(page), total
 
@@ -318,6 +329,16 @@ class SQLiteStore:
             next=None if last is None else Cursor(last.status_ms, last.id),
             total=total,
         )
+
+    def _refuse_large_page(
+        self, connection: sqlite3.Connection, page: Sequence[HeadRow], query: TaskQuery, most: int
+    ) -> None:
+        if sum(row.bytes for row in page) > most:
+            # Compute the exact size in the database, as the query may not include all of it.
+            wanted = (query.history, query.artifacts)
+            size = sum(min(row.bytes, Sizes(connection, self._sql, row, *wanted).all) for row in page)
+            if size > most:
+                raise LargeResult(size)
 
     def _row(self, connection: sqlite3.Connection, task_id: str) -> HeadRow | None:
         found = connection.execute(self._sql.head, (task_id,)).fetchone()
@@ -334,10 +355,10 @@ class SQLiteStore:
         return body
 
     def _keep_snapshot(self, reading: Reading, task: Task) -> None:
-        """Keep a large fold, so that the next read does not repeat it; not worth waiting for, nor failing for.
+        """Store the folded artifacts of a large task for the next read. Best effort: it does not wait for locks.
 
-        It is done again when as many entries have come as it covers: reading then costs what the task is long, and
-        keeping it costs no more than the entries did.
+        The snapshot is replaced once as many entries follow it as it covers. The cost of a read is thereby linear in the
+        size of the task, and the total cost of snapshots in that of the entries.
         """
         values = reading.snapshot_of(task)
         try:
@@ -348,7 +369,7 @@ class SQLiteStore:
     # -- listing ------------------------------------------------------------------------------------------------------
 
     def _page(self, connection: sqlite3.Connection, scope: Owner, query: TaskQuery, total: int) -> Sequence[HeadRow]:
-        """The page and one row more. A few tasks of a context are sorted; many are met soon enough in order of time."""
+        """The rows of the page and one more. A small context is sorted; a large one is filtered in order of time."""
         few = query.context_id and total <= _SORTED_AT_ONCE
         where, values = _filter(scope, query)
         if query.after is not None:
@@ -374,7 +395,7 @@ class SQLiteStore:
 
 
 def _within(found: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int, bytes]]:
-    """The first of the rows, and those after it that fit into `max_bytes` with it; no more are read."""
+    """The first row, and the following rows that fit into `max_bytes` with it; no more rows are read."""
     kept: list[tuple[int, bytes]] = []
     for number, body in found:
         max_bytes -= len(body)

@@ -1,19 +1,18 @@
-"""The states of contexts in an SQLite file: compared and set in one transaction, gone with the last task of their context."""
+"""The states of contexts in an SQLite file: set in one transaction, deleted with the last task of the context."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
 
-from a2a_sync.stores.base import Owner, RunToken
-from a2a_sync.stores.contexts import StateConflict, StoredState
+from a2a_sync.stores.base import Owner, RunToken, StateConflict, StoredState
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.rows import HeadRow
 from a2a_sync.stores.sqlite.schema import Statements
 
 
 class SQLiteContexts:
-    """The `Contexts` of an `SQLiteStore`. `held` finds the row of the task that a token is current for, or raises."""
+    """The `Contexts` of an `SQLiteStore`. `held` returns the row of the task of a current token, or raises `RunRevoked`."""
 
     def __init__(
         self, database: Database, sql: Statements, held: Callable[[sqlite3.Connection, RunToken], HeadRow]

@@ -1,7 +1,7 @@
-"""One SQLite file: connections, transactions, waiting for the lock, and what is said when it cannot be used.
+"""One SQLite file: connections, transactions, retries while it is locked, and error messages.
 
-SQLite's own waiting would stop every greenlet of a gevent worker, so its busy timeout is zero and the waiting is done
-here, between transactions and never inside one. This room knows no tables.
+The busy handler of SQLite would block every greenlet of a gevent worker. Its timeout is therefore zero, and this module
+retries whole transactions. It does not depend on any table.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from a2a_sync.errors import StoreError
 
 _T = TypeVar("_T")
 
-#: Connections that wait for their next use; more are closed after it.
+#: Idle connections to keep; further ones are closed after use.
 _IDLE = 4
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.02
-#: How long a fork waits for transactions, and transactions for a fork, in seconds.
+#: Seconds for which a fork waits for transactions, and transactions for a fork.
 _FORK_LIMIT = 5.0
 
 _PRAGMAS = (
     "PRAGMA cache_size = -8192",
-    # Pages that are written again and again reach the file itself less often.
+    # Fewer checkpoints: pages that change often are copied to the file less often.
     "PRAGMA wal_autocheckpoint = 4000",
     "PRAGMA journal_size_limit = 67108864",
 )
 
 
 class _Connections:
-    """What one process has open. Threads of a process write one after the other, so that they queue and do not spin."""
+    """The connections of one process. Its writing threads queue on a lock instead of polling the lock of the file."""
 
     def __init__(self) -> None:
         self.writing = threading.Lock()
-        #: Held while `Database.write_apart` has a connection open; a real lock, for real threads under gevent.
+        #: Held while `Database.write_apart` has a connection open; not patched by gevent, for native threads.
         self.apart = original("_thread", "allocate_lock")()
         self.prepared = False
         self._changed = threading.Condition(threading.Lock())
@@ -52,7 +52,7 @@ class _Connections:
         self._holds_apart = False
 
     def lease(self) -> sqlite3.Connection | None:
-        """A connection that waited for its next use, or None: open one. Give either back."""
+        """An idle connection, or None: the caller opens one. Pass either to `give_back`."""
         with self._changed:
             if self._forks:
                 self._changed.wait_for(lambda: not self._forks, _FORK_LIMIT)
@@ -60,7 +60,7 @@ class _Connections:
             return self._idle.pop() if self._idle else None
 
     def give_back(self, connection: sqlite3.Connection | None, *, usable: bool) -> None:
-        """End a lease. What is not usable, or one too many, is closed."""
+        """End a lease. A connection that is not usable or not needed is closed."""
         with self._changed:
             if connection is not None and usable and not self._closed and len(self._idle) < _IDLE:
                 self._idle.append(connection)
@@ -78,7 +78,7 @@ class _Connections:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Close what waits for its next use, and from now on what is given back."""
+        """Close idle connections, and from now on those that are given back."""
         self._closed = True
         self.close_idle()
 
@@ -89,7 +89,7 @@ class _Connections:
             connection.close()
 
     def before_fork(self) -> None:
-        """Close everything, and let nothing be opened until `after_fork`."""
+        """Wait for transactions, close all connections, and block new ones until `after_fork`."""
         with self._changed:
             self._forks += 1
             self._changed.wait_for(lambda: not self._in_use, _FORK_LIMIT)
@@ -107,10 +107,10 @@ class _Connections:
 class Database:
     """Runs transactions on the file at `path`. Nothing is opened before the first one.
 
-    At the first use in each process, `is_ready` is asked in a read transaction, and where it is not, `prepare` is
-    called in a write transaction. `busy_timeout` is how long, in seconds, a transaction waits for other processes;
-    `synchronous` is SQLite's pragma. A file that is deleted or replaced after it was opened is refused until `close`.
-    Safe to use from any thread, and after a fork.
+    On first use in each process, `is_ready` is called in a read transaction; if it returns False, `prepare` is called in a
+    write transaction. `busy_timeout` is how long, in seconds, a transaction waits for other processes; `synchronous` is the
+    pragma of SQLite. If the file is deleted or replaced while it is in use, operations fail until `close`. Safe to use from
+    any thread, and after a fork.
     """
 
     def __init__(
@@ -128,25 +128,27 @@ class Database:
         self._is_ready = is_ready
         self._prepare = prepare
         self._by_pid: dict[int, _Connections] = {}
-        #: Device and inode of the file that was opened; a forked child goes on with the same one.
+        #: Device and inode of the opened file; a forked child continues with the same file.
         self._file: tuple[int, int] | None = None
         _databases.add(self)
 
     def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What `work` returns, over one consistent view of the file.
+        """Run `work` in a read transaction and return its result. It sees one snapshot of the file.
 
         Raises:
             StoreError: the file cannot be read.
         """
         return self._attempt(self._ready(), "BEGIN", work, self._deadline())
 
-    def write(self, work: Callable[[sqlite3.Connection], _T], *, wait: bool = True) -> _T:
-        """What `work` returns; all it wrote is stored, or nothing is. It may be called again after a conflict.
+    def write(self, work: Callable[[sqlite3.Connection], _T], *, wait: bool = True, check_file: bool = True) -> _T:
+        """Run `work` in a write transaction and return its result. It may be called again after a conflict.
+
+        With `check_file` the call fails if the file was deleted or replaced; needed for writes that are acknowledged.
 
         Raises:
-            StoreError: the file cannot be written, or is locked for longer than the limit (at all: not `wait`).
+            StoreError: the file cannot be written, or is locked for longer than the limit (without `wait`: is locked).
         """
-        connections = self._ready()
+        connections = self._ready(check_file)
         deadline = self._deadline() if wait else 0.0
         if not connections.writing.acquire(timeout=self._busy_timeout if wait else 0):
             raise self._locked()
@@ -156,9 +158,9 @@ class Database:
             connections.writing.release()
 
     def write_apart(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """`write` over a connection for this once, sharing no lock with the other threads of this process.
+        """As `write`, on a temporary connection and without the lock that the other threads of this process queue on.
 
-        For what must not wait for them: they may be very many, and under gevent greenlets that do not get their turn.
+        For heartbeats, which must not wait behind many threads, nor under gevent behind greenlets that are not scheduled.
 
         Raises:
             StoreError: as `write`.
@@ -173,17 +175,17 @@ class Database:
                 finally:
                     connection.close()
 
-        self._patiently(once, self._deadline())
+        self._retry_while_locked(once, self._deadline())
 
     def close(self) -> None:
-        """Close what waits for its next use; what is in use follows when it is done. The next use opens anew."""
+        """Close idle connections; those in use are closed when they are given back. The next use opens new ones."""
         connections = self._by_pid.pop(os.getpid(), None)
         if connections is not None:
             connections.close()
         self._file = None
 
     def connect(self) -> sqlite3.Connection:
-        """A new connection, set up. Only the first one may make the file.
+        """Open a connection and set its pragmas. Only the first connection may create the file.
 
         Raises:
             StoreError: the file was deleted or replaced.
@@ -203,11 +205,11 @@ class Database:
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
-    def _ready(self) -> _Connections:
-        """This process's connections. Those of a parent stay in the table untouched: SQLite allows no use of them."""
+    def _ready(self, check_file: bool = True) -> _Connections:
+        """The connections of this process. Those of a parent process remain unused: SQLite forbids using or closing them."""
         pid = os.getpid()
         connections = self._by_pid.get(pid) or self._by_pid.setdefault(pid, _Connections())
-        if self._file is not None:
+        if check_file and self._file is not None:
             self._check_file(self._file)
         if not connections.prepared:
             self._first_use(connections)
@@ -233,7 +235,7 @@ class Database:
         return found.st_dev, found.st_ino
 
     def _check_file(self, opened: tuple[int, int]) -> None:
-        """Refuse to work on a file that has no name any more: what is written there is lost with the process.
+        """Refuse to use a file that was unlinked: writes to it would be lost when the process exits.
 
         Raises:
             StoreError: another file, or none, is at the path.
@@ -243,7 +245,7 @@ class Database:
         except FileNotFoundError:
             what = "deleted"
         except OSError:
-            # SQLite says what is wrong.
+            # The next statement reports the error.
             return
         if what:
             raise StoreError(
@@ -255,10 +257,10 @@ class Database:
     def _attempt(
         self, connections: _Connections, begin: str, work: Callable[[sqlite3.Connection], _T], deadline: float
     ) -> _T:
-        return self._patiently(lambda: self._once(connections, begin, work), deadline)
+        return self._retry_while_locked(lambda: self._once(connections, begin, work), deadline)
 
-    def _patiently(self, once: Callable[[], _T], deadline: float) -> _T:
-        """What `once` returns, called again while the file is locked."""
+    def _retry_while_locked(self, once: Callable[[], _T], deadline: float) -> _T:
+        """Call `once` and return its result; retry with backoff while the file is locked."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -283,7 +285,7 @@ class Database:
         finally:
             connections.give_back(connection, usable=usable and self._by_pid.get(os.getpid()) is connections)
 
-    # -- what went wrong ----------------------------------------------------------------------------------------------
+    # -- errors -------------------------------------------------------------------------------------------------------
 
     def _deadline(self) -> float:
         return time.monotonic() + self._busy_timeout
@@ -328,14 +330,14 @@ def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[sql
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
-    """Readers then never wait for writers. The file remembers it; switching needs the file for itself for a moment."""
+    """Use a write-ahead log: readers do not wait for writers. The mode is persistent; the switch locks the file."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
 
 
 # -- fork ---------------------------------------------------------------------------------------------------------------
-# SQLite keeps what it knows of locks per process, in memory that a fork copies: a child would take its parent's locks
-# for its own. So no connection may be open while a process forks, and a fork waits for transactions that go on.
+# SQLite tracks the locks of a process in memory, which a fork copies: a child would assume that it holds the locks of its
+# parent. So no connection may be open during a fork, and a fork waits for running transactions.
 
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 

@@ -1,4 +1,4 @@
-"""What is read of one task to fold it: its head, messages, artifact entries, and the snapshot before them."""
+"""Reads of the data from which a task is folded: its head, messages, artifact entries, and the snapshot before them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from a2a_sync.types import Message, Task
 
 
 class Sizes:
-    """How many bytes reading a task takes, found out without reading it: ``messages``, the newest first, and the rest."""
+    """The bytes that a read of a task would return, without reading it: ``messages``, newest first, and ``rest``."""
 
     def __init__(
         self, connection: sqlite3.Connection, sql: Statements, row: HeadRow, history: int | None, artifacts: bool
@@ -31,23 +31,23 @@ class Sizes:
 
     @property
     def all(self) -> int:
-        """Of everything."""
+        """The total in bytes."""
         return self.rest + sum(self.messages)
 
     def fitting(self, most: int) -> int:
-        """How many of the newest messages fit into `most` bytes beside the rest."""
+        """How many of the newest messages fit into `most` bytes together with ``rest``."""
         sums = itertools.accumulate(self.messages, initial=self.rest)
         return max(0, sum(1 for size in sums if size <= most) - 1)
 
 
 class Reading:
-    """Bodies of rows, read in one transaction and folded after it."""
+    """The bodies of the rows of one task, read in one transaction and folded after it."""
 
     def __init__(self, row: HeadRow) -> None:
         self.row = row
         self.messages: list[bytes] = []
         self.snapshot: bytes | None = None
-        #: How many artifact entries the snapshot stands for.
+        #: The number of artifact entries that the snapshot covers.
         self.covered = 0
         self.artifacts: list[bytes] = []
 
@@ -61,9 +61,9 @@ class Reading:
         artifacts: bool,
         max_bytes: int | None = None,
     ) -> Reading:
-        """Read the newest `history` messages (None: all) of the task at `row`, and its artifacts if they are wanted.
+        """Read the newest `history` messages (None: all) of the task at `row`, and with `artifacts` its artifacts.
 
-        Of the messages those that fit into `max_bytes`.
+        Older messages are omitted where the result would exceed `max_bytes`.
         """
         reading = cls(row)
         if max_bytes is not None and row.bytes > max_bytes:
@@ -85,7 +85,7 @@ class Reading:
     def page(
         cls, connection: sqlite3.Connection, sql: Statements, found: Sequence[HeadRow], query: TaskQuery
     ) -> list[Reading]:
-        """Read the tasks at `found` for a page, until it is full or holds as many bytes as it may."""
+        """Read the tasks at `found` for a page, up to the size and byte limits of the query."""
         readings: list[Reading] = []
         left = query.max_bytes
         if left is not None and sum(row.bytes for row in found[: query.size]) <= left:
@@ -102,13 +102,13 @@ class Reading:
         return readings
 
     def fold(self) -> Task:
-        """The task as it was when it was read."""
+        """The task as of the read."""
         messages = (rows.event(body) for body in self.messages)
         history = [message for message in messages if isinstance(message, Message)]
         return folded(self.row.head(), history, rows.fold_artifacts(self.snapshot, self.artifacts))
 
     def snapshot_of(self, task: Task) -> tuple[int, int, bytes, str, int, int]:
-        """The values by which the artifacts of `task`, which was folded from this, are kept."""
+        """The values of the statement ``put_snapshot`` for `task`, which `fold` returned."""
         row, covered = self.row, self.covered + len(self.artifacts)
         return row.version, covered, rows.dump_artifacts(task.artifacts), row.id, row.key, row.version
 

@@ -1,4 +1,4 @@
-"""Notifications that were received, in an SQLite file that several receiver processes share."""
+"""A replay cache for webhook receivers, in an SQLite file that several processes share."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _IS_READY = "SELECT 1 FROM sqlite_master WHERE name = 'a2a_replay_expires'"
 class SQLiteReplayCache:
     """A `ReplayCache` in the SQLite file at `path`, for all receiver processes of one machine that open it.
 
-    The file is made at the first use; it may be that of an `SQLiteStore`. At most `size` notifications are remembered.
-    `busy_timeout` is how long, in seconds, a write waits for other processes. Keys expire by the system clock, as the
-    signatures do. Each call is one write transaction. A killed process loses nothing; a loss of power may cost the newest
-    keys. Safe to use from any thread, in any number of processes, and before and after a fork.
+    The file is created on first use; it may be that of an `SQLiteStore`. At most `size` keys are stored. `busy_timeout` is
+    how long, in seconds, a write waits for other processes. Keys expire by the system clock, as signatures do. Each call
+    is one write transaction. No keys are lost when a process is killed; the newest may be lost on power failure. Safe to
+    use from any thread, in any number of processes, and before and after a fork.
 
     Raises:
-        ValueError: the path names no file, or another argument is out of range.
+        ValueError: `path` does not name a file, or another argument is out of range.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, size: int = 100_000, busy_timeout: float = 5.0) -> None:

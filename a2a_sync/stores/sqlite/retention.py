@@ -1,7 +1,6 @@
-"""What is removed from an SQLite file, and when: tasks beyond the bound, tasks and logs that are too old.
+"""Retention in an SQLite file: eviction above bounds, removal of expired tasks, compaction of expired logs.
 
-`remove` is the one place where a task goes, with everything that belongs to it. SQLite uses the pages of what is gone for
-what comes.
+All deletions of tasks go through `Retention.remove`. The file does not shrink; SQLite reuses the freed pages.
 """
 
 from __future__ import annotations
@@ -11,24 +10,24 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from a2a_sync.stores.base import Expiry, OwnerFull, StoreQuota, Swept
+from a2a_sync.stores.base import Expiry, OwnerFull, StoreQuota, SweepResult
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.reading import Reading
 from a2a_sync.stores.sqlite.rows import HeadRow
 from a2a_sync.stores.sqlite.schema import Statements, place
 
-#: Tasks forgotten at one creation, at most: a bound that was lowered is reached step by step.
+#: At most this many tasks are evicted when a task is created; a lowered bound is reached gradually.
 _FORGET_AT_ONCE = 2
-#: Rows deleted or changed in one transaction, give or take a task: others wait for it.
+#: About this many rows are deleted or changed in one transaction, as other writers wait for it.
 _ROWS_AT_ONCE = 10_000
 
 
 class _TooMuchAtOnce(Exception):
-    """More has to be evicted than one transaction should delete."""
+    """More rows must be evicted than one transaction should delete."""
 
 
 class Retention:
-    """Removes tasks, and compacts logs, of the store over `database`."""
+    """Removes tasks and compacts logs in `database`."""
 
     def __init__(self, database: Database, sql: Statements, max_tasks: int) -> None:
         self._database = database
@@ -36,7 +35,7 @@ class Retention:
         self._max_tasks = max_tasks
 
     def remove(self, connection: sqlite3.Connection, row: HeadRow) -> None:
-        """Delete a task with everything that belongs to it."""
+        """Delete a task and all its rows."""
         log = (place(row.key, 0), place(row.key, row.version))
         connection.execute(self._sql.delete_task, (row.key,))
         connection.execute(self._sql.delete_sends, log)
@@ -46,10 +45,10 @@ class Retention:
         if row.has_snapshot:
             connection.execute(self._sql.delete_snapshot, (row.key,))
 
-    def make_room(
+    def evict_surplus(
         self, connection: sqlite3.Connection, owner: str, quota: StoreQuota, *, create: bool
     ) -> tuple[str, ...]:
-        """Evict what is too much after a run has begun; the ids of those that waited for their client.
+        """Evict tasks until the owner and the store are within their bounds; the ids of those that waited for their client.
 
         Raises:
             OwnerFull: the owner holds too many bytes, and not enough can be evicted.
@@ -66,10 +65,10 @@ class Retention:
                 evicted += self._evict_of_largest(connection)
         return _waiting(evicted)
 
-    def with_room(
+    def start_with_eviction(
         self, owner: str, start: Callable[[], tuple[HeadRow, tuple[str, ...]]]
     ) -> tuple[HeadRow, tuple[str, ...]]:
-        """What `start` gives. What `make_room` cannot evict in one transaction is evicted in others before it."""
+        """Call `start` and return its result. Where it would evict too much, evict in separate transactions and retry."""
         evicted: tuple[str, ...] = ()
         while True:
             try:
@@ -78,8 +77,8 @@ class Retention:
             except _TooMuchAtOnce:
                 evicted += _waiting(self._database.write(partial(self._evict_some, owner=owner)))
             except OwnerFull as full:
-                # What earlier transactions have evicted is gone.
-                full.forgotten = evicted
+                # The evictions of earlier transactions are committed.
+                full.evicted = evicted
                 raise
 
     def _evict_bytes(self, connection: sqlite3.Connection, owner: str, surplus: int) -> list[HeadRow]:
@@ -103,14 +102,14 @@ class Retention:
         return evicted
 
     def _evict_of_largest(self, connection: sqlite3.Connection) -> list[HeadRow]:
-        """Evict a task of the owner that has most, among those that have one without a run."""
+        """Evict a task of the owner with the most tasks, among owners that have a task without a run."""
         for (owner,) in connection.execute(self._sql.largest):
             if evicted := self._evict(connection, owner):
                 return evicted
         return []
 
     def _evict(self, connection: sqlite3.Connection, owner: str) -> list[HeadRow]:
-        """Remove the task of an owner that comes first, if it has one without a run."""
+        """Evict the next task of an owner; an empty list where all its tasks have a run."""
         row = connection.execute(self._sql.to_forget, (owner,)).fetchone()
         if row is None:
             return []
@@ -125,23 +124,23 @@ class Retention:
 
     # -- by age -------------------------------------------------------------------------------------------------------
 
-    def sweep(self, expiry: Expiry, limit: int) -> Swept:
-        """See `TaskStore.sweep`. Nothing is locked where nothing has expired."""
+    def sweep(self, expiry: Expiry, limit: int) -> SweepResult:
+        """See `TaskStore.sweep`. A write transaction begins only if there is something to change."""
         self._set_right(expiry.now)
         ended, more_ended, _ = self._remove_expired(True, expiry.ended, limit)
-        waiting, more_waiting, forgotten = self._remove_expired(False, expiry.waiting, limit)
+        waiting, more_waiting, evicted = self._remove_expired(False, expiry.waiting, limit)
         compacted, more_logs = self._compact_expired(expiry.replay, limit)
         more = more_ended or more_waiting or more_logs
-        return Swept(removed=ended + waiting, compacted=compacted, more=more, forgotten=forgotten)
+        return SweepResult(removed=ended + waiting, compacted=compacted, more=more, evicted=evicted)
 
     def _set_right(self, now: int | None) -> None:
         for ended in (True, False):
             wrong = (ended, now, _ROWS_AT_ONCE)
             if now is not None and self._database.read(lambda c: c.execute(self._sql.ahead, wrong).fetchone()):  # noqa: B023
-                self._database.write(lambda c: c.execute(self._sql.set_right, (now, *wrong)))  # noqa: B023
+                self._database.write(lambda c: c.execute(self._sql.clamp_end_time, (now, *wrong)))  # noqa: B023
 
     def _remove_expired(self, ended: bool, moment: int | None, limit: int) -> tuple[int, bool, tuple[str, ...]]:
-        """How many were removed, whether there are more, and the ids of those that waited for their client."""
+        """Remove expired tasks; returns how many, whether there are more, and the ids of those that waited."""
 
         def find(connection: sqlite3.Connection) -> tuple[list[HeadRow], bool]:
             return _at_once(connection.execute(self._sql.expired, (ended, moment, limit + 1)).fetchall(), limit)
@@ -155,7 +154,7 @@ class Retention:
         return self._database.write(work)
 
     def _compact_expired(self, moment: int | None, limit: int) -> tuple[int, bool]:
-        """How many were compacted, and whether there are more."""
+        """Compact expired logs; returns how many, and whether there are more."""
         if moment is None:
             return 0, False
 
@@ -167,9 +166,9 @@ class Retention:
         return sum(self._compact(reading) for reading in readings), more
 
     def _compact(self, reading: Reading) -> bool:
-        """Leave of a log its messages, and the sum of its artifacts; False if the task went on meanwhile."""
+        """Replace a log by its messages and folded artifacts; False if the task has changed since it was read."""
         row = reading.row
-        # Folded outside of the transaction, so that nobody waits for it.
+        # Folded outside the transaction, so that other writers do not wait for it.
         snapshot = reading.snapshot_of(reading.fold()) if row.artifacts else None
 
         def work(connection: sqlite3.Connection) -> bool:
@@ -186,12 +185,12 @@ class Retention:
 
 
 def _waiting(evicted: Sequence[HeadRow]) -> tuple[str, ...]:
-    """The ids of those that waited for their client."""
+    """The ids of the evicted tasks that waited for their client."""
     return tuple(row.id for row in evicted if not row.ended)
 
 
 def _at_once(found: Sequence[tuple[Any, ...]], limit: int) -> tuple[list[HeadRow], bool]:
-    """The first of `found`, as many as should be touched at once, at least one; and whether there are more."""
+    """The first tasks of `found` that one transaction should change, at least one; and whether there are more."""
     chosen: list[HeadRow] = []
     entries = 0
     for row in map(HeadRow._make, found):

@@ -1,4 +1,4 @@
-"""Rows of an SQLite store and the objects they stand for. JSON is that of protocol 1.0; no SQL in here."""
+"""Conversion between rows of an SQLite store and objects. JSON is that of protocol 1.0; there is no SQL in this module."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from a2a_sync.stores.sqlite.schema import ARTIFACT, MESSAGE, STATUS, number, pla
 from a2a_sync.types import Artifact, Message, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 _CODEC = by_version("1.0")
-#: So many artifact entries are folded anew at each read before their fold is kept.
+#: From this number of artifact entries on, the folded artifacts are stored as a snapshot.
 SNAPSHOT_AFTER = 64
-#: Bytes that a run adds before its owner's count follows.
+#: Bytes that a run appends before the count of its owner is updated.
 _COUNT_AFTER = 1024 * 1024
 _UNSPECIFIED = jsontext.dumps(_CODEC.dump(TaskStatus(state=TaskState.UNSPECIFIED)))
 
@@ -58,11 +58,11 @@ class HeadRow(NamedTuple):
 
     @property
     def has_snapshot(self) -> bool:
-        """Its artifacts may have been folded and kept."""
+        """A snapshot of its artifacts may exist."""
         return self.artifacts >= SNAPSHOT_AFTER or self.compacted > 0
 
     def head(self, status: TaskStatus | None = None) -> TaskHead:
-        """The row as the store's callers know it; `status` saves reading it where it is at hand."""
+        """The head that the store returns; `status` avoids decoding that of the row."""
         return TaskHead(
             id=self.id,
             context_id=self.context,
@@ -75,7 +75,7 @@ class HeadRow(NamedTuple):
 
 
 class Batch:
-    """Events about to be stored: encoded before the transaction, numbered in it."""
+    """Events to be stored: encoded before the transaction, numbered in it."""
 
     def __init__(self, events: Sequence[LogEvent]) -> None:
         self.entries = tuple(Entry(0, event) for event in events)
@@ -84,13 +84,15 @@ class Batch:
         status = self.change.status
         self._status = b"" if status is None else jsontext.dumps(_CODEC.dump(status))
         self._size = sum(map(len, self._bodies))
+        self.before: str = TaskState.UNSPECIFIED
 
     def advance(self, row: HeadRow, token: str | None, request: bytes = b"") -> HeadRow:
-        """Number the entries after those of `row`; the head with them, under `token` unless they end the run.
+        """Number the entries after those of `row` and return the new head; it holds `token` unless they end the run.
 
-        `request` is the row of the request that is stored with them.
+        `request` is the request row stored with them; its size is counted.
         """
         number, message, change = row.version, row.message, self.change
+        self.before = row.state
         for entry in self.entries:
             entry.number = number = number + 1
             if isinstance(entry.event, Message):
@@ -146,12 +148,12 @@ def event(body: bytes) -> LogEvent:
 
 
 def entry(where: int, body: bytes) -> Entry:
-    """The entry of one row, with the bytes that streams send."""
+    """The entry of one row, with its JSON, which streams send as it is."""
     return Entry(number(where), event(body), {_CODEC.version: body})
 
 
 def fold_artifacts(snapshot: bytes | None, bodies: Iterable[bytes]) -> ArtifactFold:
-    """The artifacts of a task: those of a snapshot, then the entries after it."""
+    """The artifacts of a task: those of the snapshot, with the later entries applied."""
     known = () if snapshot is None else json.loads(snapshot)
     fold = ArtifactFold(_CODEC.load(Artifact, value, strict=False) for value in known)
     for body in bodies:
@@ -160,7 +162,7 @@ def fold_artifacts(snapshot: bytes | None, bodies: Iterable[bytes]) -> ArtifactF
 
 
 def dump_artifacts(artifacts: Iterable[Artifact]) -> bytes:
-    """Artifacts as a snapshot keeps them."""
+    """The body of a snapshot."""
     return jsontext.dumps([_CODEC.dump(artifact) for artifact in artifacts])
 
 
@@ -168,26 +170,26 @@ def dump_artifacts(artifacts: Iterable[Artifact]) -> bytes:
 
 
 class RequestRow:
-    """The request of a run about to be stored. A message that the log gets too is stored once, in the log."""
+    """The request of a run to be stored. A message that is also in the log is stored in the log only."""
 
     def __init__(self, request: RunRequest, events: Sequence[LogEvent]) -> None:
         self._index = next((index for index, event in enumerate(events) if event is request.message), None)
         self._value = requests.dump(request, message=self._index is None)
 
     def body(self, version: int) -> bytes:
-        """The row, when the run's events follow the entry `version`."""
+        """The body of the row, for a run whose events follow the entry `version`."""
         if self._index is not None:
             self._value["entry"] = version + 1 + self._index
         return jsontext.dumps(self._value)
 
 
 def request_entry(body: bytes) -> int | None:
-    """The number of the entry that holds the request's message; None: the row itself does."""
+    """The number of the log entry with the message of the request; None: the message is in the row."""
     found: int | None = json.loads(body).get("entry")
     return found
 
 
 def load_request(body: bytes, message: bytes | None) -> RunRequest:
-    """The request of a row, with the entry that `request_entry` names."""
-    told = None if message is None else event(message)
-    return requests.load(json.loads(body), told if isinstance(told, Message) else None)
+    """The request of a row; `message` is the body of the entry that `request_entry` returned."""
+    logged = None if message is None else event(message)
+    return requests.load(json.loads(body), logged if isinstance(logged, Message) else None)

@@ -1,19 +1,21 @@
 """The tables of an SQLite store, and the statements over them.
 
-``tasks`` holds the heads. ``entries`` holds the logs: a row's place is the task's key and the entry's number in one
-integer (`place`), so that a log is one range of one table and needs no index. Place 0 of a task holds the request of
-its newest run, and each message points at the message before it: the newest n are found without an index too. ``counts``
-says how many tasks of a scope are in a state, so that totals cost nothing to ask for; its row without scope and state
-counts them all. ``snapshots`` holds the folded artifacts of tasks with many chunks, and of those whose entries up to
-``compacted`` were deleted but for messages. ``rest_ms`` says when a task's newest run ended. ``workers`` counts the
-heartbeats of the processes; a token begins with the id of the worker that holds it. ``sends`` knows the sends that came
-with a key by the digest of scope and key; the entry of the message names the digest too, so that it can be deleted with
-its task. ``webhooks`` holds the push configurations of tasks, with the last entry that each was told of; those that may
-still be told of something are ``open``. ``states`` holds what the tasks of a context share. ``owners`` counts the tasks and
-bytes of each owner, the agents of a host together; a task's ``counted`` is what it adds there, which follows its ``bytes``
-when its state changes, when a run begins or ends, and each megabyte.
+- ``tasks``: the heads. ``rest_ms`` is the end of the newest run; ``counted`` is the share of the task in ``owners.stored``.
+- ``entries``: the logs. The primary key combines the key of the task and the number of the entry (`place`), so a log is one
+  range of the table and needs no index. Number 0 is the request of the newest run. Each message refers to the message
+  before it, so the newest n are found without an index.
+- ``counts``: the number of tasks by owner and state, from which totals are read; the row with empty columns counts all tasks.
+- ``snapshots``: the folded artifacts of tasks with many chunks, and of compacted tasks (the entries up to ``compacted`` are
+  deleted except for messages).
+- ``workers``: the heartbeat counts of the processes. A token begins with the id of the worker that holds it.
+- ``sends``: sends with an idempotency key, by a digest of owner and key. The entry of the message contains the digest, so
+  that the row can be deleted with its task.
+- ``webhooks``: the push configurations of tasks, with the last delivered entry. A row is ``open`` while deliveries may follow.
+- ``states``: the state of each context.
+- ``owners``: the tasks and bytes of each owner, summed over the agents of a host. To save writes, ``counted`` is set to the
+  ``bytes`` of the task only when its state changes, when a run begins or ends, and after each megabyte.
 
-Every index and every table that a write touches is one more page to store: measure before adding one.
+Each index and table adds at least one page to every write that changes it: measure before adding one.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ import sqlite3
 from a2a_sync.errors import StoreError
 from a2a_sync.stores.base import COMPACT_FROM
 
-#: Raised by one with every change to the tables, together with an upgrade in `prepare`.
+#: Incremented with every change to the tables, together with an upgrade in `_SINCE`.
 VERSION = 4
 
 _NUMBER_BITS = 28
-#: No task may have more entries.
+#: The maximum number of entries of a task.
 MOST_ENTRIES = (1 << _NUMBER_BITS) - 1
 
-#: What a row of ``entries`` holds.
+#: The kinds of rows in ``entries``.
 MESSAGE, STATUS, ARTIFACT, REQUEST = range(4)
 
 HEAD = (
@@ -128,11 +130,11 @@ _TABLES = (
 
 
 def _caller(column: str) -> str:
-    """What `quota_owner` makes of an owner."""
+    """The SQL expression for `quota_owner` of a column."""
     return f"substr({column}, instr({column}, char(31)) + 1)"
 
 
-#: What each version has added to the one before.
+#: The upgrade statements, by the version that they upgrade to.
 _SINCE = {
     2: (
         """
@@ -184,7 +186,7 @@ _SINCE = {
         " GROUP BY 1",
         f"UPDATE {{p}}owners SET stored = stored + (SELECT ifnull(sum(length(body)), 0) FROM {{p}}states"
         f" WHERE {_caller('owner')} = name)",
-        # Of the owners with equally many tasks, the one whose newest is oldest comes first.
+        # Among owners with equally many tasks, the one that has gone longest without a new task is first.
         "CREATE INDEX {p}owners_by_tasks ON {p}owners (tasks DESC, newest_ms)",
         "DROP INDEX {p}tasks_to_forget",
         f"CREATE INDEX {{p}}tasks_to_forget ON {{p}}tasks ({_caller('owner')}, ended DESC, rest_ms)"
@@ -224,7 +226,7 @@ _SINCE = {
 
 
 def place(key: int, number: int) -> int:
-    """Where entry `number` of the task with this key stands in ``entries``."""
+    """The primary key in ``entries`` of entry `number` of the task with this key."""
     return key << _NUMBER_BITS | number
 
 
@@ -234,16 +236,16 @@ def number(place: int) -> int:
 
 
 def is_current(connection: sqlite3.Connection, prefix: str) -> bool:
-    """The tables are there, as this release makes them.
+    """Whether the tables exist and have the schema version of this release.
 
     Raises:
-        StoreError: they are newer than this release.
+        StoreError: the schema version is newer than this release.
     """
     return _version(connection, prefix) == VERSION
 
 
 def _version(connection: sqlite3.Connection, prefix: str) -> int:
-    """The version of the tables, 0 where there are none."""
+    """The schema version of the tables; 0 where there are none."""
     meta = f"{prefix}meta"
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (meta,)).fetchone():
         return 0
@@ -257,7 +259,7 @@ def _version(connection: sqlite3.Connection, prefix: str) -> int:
 
 
 def prepare(connection: sqlite3.Connection, prefix: str) -> None:
-    """Make the tables, or what they lack, unless another process has just done so; to be called in a write transaction."""
+    """Create or upgrade the tables, unless another process has just done so. Call it in a write transaction."""
     version = _version(connection, prefix)
     if not version:
         for statement in _TABLES:
@@ -270,10 +272,10 @@ def prepare(connection: sqlite3.Connection, prefix: str) -> None:
 
 
 class Statements:
-    """Every statement that is always the same, with the prefix of one store.
+    """The constant statements of one store, with its table prefix.
 
     Raises:
-        ValueError: the prefix is not a name.
+        ValueError: the prefix is not valid in a table name.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -345,7 +347,7 @@ class Statements:
             f"INSERT INTO {p}states (tenant, owner, context, version, body) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT (tenant, owner, context) DO UPDATE SET version = excluded.version, body = excluded.body"
         )
-        # After the task itself is deleted.
+        # Executed after the task was deleted.
         self.delete_state = (
             f"DELETE FROM {p}states AS state WHERE tenant = ? AND owner = ? AND context = ? AND NOT EXISTS"
             f" (SELECT 1 FROM {p}tasks AS task INDEXED BY {p}tasks_by_context WHERE task.tenant = state.tenant"
@@ -363,7 +365,7 @@ class Statements:
         )
         self.expired = f"SELECT {HEAD} {resting} AND rest_ms < ? LIMIT ?"
         self.ahead = f"SELECT key {resting} AND rest_ms > ? LIMIT ?"
-        self.set_right = f"UPDATE {p}tasks SET rest_ms = ? WHERE key IN ({self.ahead})"
+        self.clamp_end_time = f"UPDATE {p}tasks SET rest_ms = ? WHERE key IN ({self.ahead})"
         self.compactable = (
             f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_compact WHERE token IS NULL"
             f" AND version - compacted >= {COMPACT_FROM} AND rest_ms < ? AND NOT EXISTS (SELECT 1 FROM {p}webhooks AS hook"
@@ -402,7 +404,7 @@ class Statements:
         self.beats = f"SELECT id, beat FROM {p}workers"
         self.holds = f"SELECT 1 FROM {p}tasks WHERE id = ? AND token = ?"
         self.dismiss = f"DELETE FROM {p}workers WHERE id = ?"
-        # Read when a worker has died only, so no index is kept for it.
+        # Executed only when a worker has died, so there is no index for it.
         self.held = f"SELECT tenant, owner, id, token FROM {p}tasks WHERE token >= ? || '.' AND token < ? || '/'"
         self.by_time = f"{p}tasks INDEXED BY {p}tasks_by_time"
         self.by_context = f"{p}tasks INDEXED BY {p}tasks_by_context"

@@ -1,4 +1,4 @@
-"""The sends that came with a key: kept in the transaction that starts their run, gone with their task."""
+"""Sends with an idempotency key: stored in the transaction that starts the run, deleted with the task."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from a2a_sync.stores.sqlite.schema import Statements, place
 
 
 def find(connection: sqlite3.Connection, sql: Statements, scope: Owner, key: str) -> SentRun | None:
-    """The send of `scope` with this key."""
+    """The send of this owner with this key; None where there was none."""
     row = connection.execute(sql.sent, (_digest(scope, key),)).fetchone()
     return None if row is None else SentRun._make(row)
 
 
 def refuse_known(connection: sqlite3.Connection, sql: Statements, scope: Owner, key: SendKey | None) -> None:
-    """Let only sends pass whose key is new.
+    """Check that the idempotency key is new.
 
     Raises:
-        AlreadySent: it is not.
+        AlreadySent: the owner has a send with this key.
     """
     known = None if key is None else find(connection, sql, scope, key.key)
     if known is not None:
@@ -30,7 +30,7 @@ def refuse_known(connection: sqlite3.Connection, sql: Statements, scope: Owner, 
 
 
 def keep(connection: sqlite3.Connection, sql: Statements, key: SendKey | None, old: HeadRow, new: HeadRow) -> None:
-    """Keep the key of a send that has just made `new` of `old`."""
+    """Store the key of the send that changed the task from `old` to `new`."""
     if key is not None:
         digest = _digest(Owner(new.tenant, new.owner), key.key)
         connection.execute(sql.put_send, (digest, new.key, new.version, key.fingerprint))

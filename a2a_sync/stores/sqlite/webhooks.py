@@ -1,4 +1,4 @@
-"""The webhooks of tasks in an SQLite file. Their rows hold tokens and credentials, as the file's owner must know."""
+"""The webhooks of tasks in an SQLite file. The rows contain tokens and credentials in clear text."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 from a2a_sync import jsontext
 from a2a_sync.codec import by_version
 from a2a_sync.operations import Webhook
-from a2a_sync.stores.base import Owner
+from a2a_sync.stores.base import SNAPSHOT, Owner, StoredWebhook, TooManyWebhooks
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.schema import Statements
-from a2a_sync.stores.webhooks import SNAPSHOT, StoredWebhook, TooManyWebhooks
 from a2a_sync.types import TaskPushNotificationConfig
 
 _CODEC = by_version("1.0")
@@ -22,7 +21,7 @@ _OTHER_SCHEMES = "otherSchemes"
 
 
 class SQLiteWebhooks:
-    """The `Webhooks` of an `SQLiteStore`. `key_of` finds a task's key, or raises that there is none in the scope."""
+    """The `Webhooks` of an `SQLiteStore`. `key_of` returns the key of a task, or raises `TaskNotFoundError`."""
 
     def __init__(
         self, database: Database, sql: Statements, key_of: Callable[[sqlite3.Connection, Owner, str], int]
@@ -82,7 +81,7 @@ class SQLiteWebhooks:
                 connection.execute(self._sql.hold_webhook, (holder, webhook.task_id, webhook.id))
             return found
 
-        # Of several processes that try, all but one only read.
+        # Read first: of several processes that try to claim it, most need no write lock.
         row = self._database.write(work) if self._database.read(find) is not None else None
         return None if row is None else replace(_stored(row), holder=holder)
 
@@ -103,7 +102,7 @@ class SQLiteWebhooks:
 
 
 class WebhookRow:
-    """A webhook about to be stored, encoded before the transaction."""
+    """A webhook to be stored, encoded before the transaction."""
 
     def __init__(self, webhook: Webhook) -> None:
         self._id = webhook.config.id
@@ -111,7 +110,7 @@ class WebhookRow:
         self._version = webhook.version
 
     def put(self, connection: sqlite3.Connection, sql: Statements, key: int, cursor: int) -> bool:
-        """Replace the webhook with its id, or add it to the task with this key, after `cursor`; True if it was added."""
+        """Replace the webhook with the same id, or add it to the task with this key at `cursor`; True if it was added."""
         if connection.execute(sql.set_webhook, (self._body, self._version, key, self._id)).rowcount:
             return False
         connection.execute(sql.add_webhook, (key, self._id, self._body, self._version, cursor, key))
@@ -121,7 +120,7 @@ class WebhookRow:
 def _dump(config: TaskPushNotificationConfig) -> bytes:
     value = _CODEC.dump(config)
     if config.authentication is not None and config.authentication.other_schemes:
-        # No member of 1.0: what a client of 0.3 has set is kept for it beside the configuration.
+        # Protocol 1.0 has no such member: the value of a 0.3 client is stored beside the configuration.
         value[_OTHER_SCHEMES] = list(config.authentication.other_schemes)
     return jsontext.dumps(value)
 

@@ -1,4 +1,4 @@
-"""The processes that share one SQLite file: their heartbeats, and the runs that one takes over from another."""
+"""The processes that share one SQLite file: their heartbeats, and the takeover of runs of dead workers."""
 
 from __future__ import annotations
 
@@ -13,37 +13,42 @@ from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import HeldRun, Owner, RunToken, StartedRun
 from a2a_sync.stores.sqlite.database import Database
+from a2a_sync.stores.sqlite.pubsub import UnixSocketPubSub, sockets_folder
 from a2a_sync.stores.sqlite.schema import Statements
 
 _Adopt = Callable[[RunToken, RunRequest, Sequence[LogEvent]], StartedRun]
 
 
 class SQLiteWorkers:
-    """The `Workers` of an `SQLiteStore`. `adopt` is the store's own transaction for it."""
+    """The `Workers` of an `SQLiteStore`. `adopt` runs the transaction of `Workers.adopt` in the store."""
 
     def __init__(self, database: Database, sql: Statements, path: str, adopt: _Adopt) -> None:
         self._database = database
         self._sql = sql
         self._adopt = adopt
-        self.meeting_place = path
+        self.store_id = path
         self.renew()
         renew_in_child(self)
 
     def renew(self) -> None:
-        """A forked child is a worker of its own."""
+        """Set a new worker id; a forked child is a separate worker."""
         self.id = secrets.token_hex(6)
 
     def new_token(self, task_id: str) -> RunToken:
-        """A token that nobody has, for a run of this worker."""
+        """A new random token for a run of this worker."""
         return RunToken(task_id, f"{self.id}.{secrets.token_hex(6)}")
 
+    def pubsub(self) -> UnixSocketPubSub:
+        """See `Workers.pubsub`. Its sockets are beside the file."""
+        return UnixSocketPubSub(sockets_folder(self.store_id))
+
     def mark(self) -> object:
-        """See `Workers.mark`: every write touches the write-ahead log."""
+        """See `Workers.mark`. Every write changes the write-ahead log, whose time and size are returned."""
         try:
-            found = os.stat(self.meeting_place + "-wal")
+            found = os.stat(self.store_id + "-wal")
         except OSError:
             return None
-        # The file system's clock is coarse: what comes right after a write may carry the same time.
+        # File times are coarse: two writes in quick succession may have the same time.
         settled = time.time_ns() - found.st_mtime_ns > 100_000_000
         return (found.st_mtime_ns, found.st_size) if settled else None
 
@@ -80,6 +85,6 @@ class SQLiteWorkers:
         """See `Workers.adopt`."""
         return self._adopt(run.token, request, events)
 
-    def dismiss(self, worker: str) -> None:
-        """See `Workers.dismiss`."""
+    def deregister(self, worker: str) -> None:
+        """See `Workers.deregister`."""
         self._database.write(lambda connection: connection.execute(self._sql.dismiss, (worker,)))

@@ -1,4 +1,4 @@
-"""What every store promises, as a suite for pytest: for people who write one.
+"""The contract of `TaskStore` as a suite for pytest, for authors of stores.
 
 ::
 
@@ -17,7 +17,7 @@
             for store in stores:
                 store.close()
 
-This is the only room besides `plugin` that needs pytest.
+Only this package and `plugin` need pytest.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from typing import Any
 import pytest
 
 from a2a_sync.testing.storecontract.contexts import Contexts
+from a2a_sync.testing.storecontract.eviction import Eviction
 from a2a_sync.testing.storecontract.listing import Listing
 from a2a_sync.testing.storecontract.races import Races
 from a2a_sync.testing.storecontract.reading import Reading
 from a2a_sync.testing.storecontract.retention import Retention
-from a2a_sync.testing.storecontract.room import Room
 from a2a_sync.testing.storecontract.runs import Runs
 from a2a_sync.testing.storecontract.webhooks import Webhooks
 
 __all__ = ["StoreContract"]
 
 
-class StoreContract(Runs, Reading, Listing, Room, Retention, Contexts, Webhooks, Races):
-    """Make a subclass whose name begins with ``Test`` and give it a fixture ``make_store``.
+class StoreContract(Runs, Reading, Listing, Eviction, Retention, Contexts, Webhooks, Races):
+    """The tests of a store. Derive a class whose name begins with ``Test`` and define the fixture ``make_store``.
 
-    The fixture gives a function that makes an empty store at its first call of a test and takes ``max_tasks``, the number of
-    tasks that it keeps; each store that it made in one test may be over the same tasks. No wait is longer than 30 seconds.
+    The fixture returns a function that creates a store and accepts ``max_tasks``, the number of tasks above which the store
+    evicts. The first store of a test must be empty; later ones may share its tasks. No wait is longer than 30 seconds.
     """
 
     @pytest.fixture
     def make_store(self) -> Callable[..., Any]:
-        """What a subclass says."""
+        """The function that creates stores; a subclass must override this fixture."""
         raise NotImplementedError("give the class a fixture make_store: see a2a_sync.testing.storecontract")
 
     @pytest.fixture

@@ -23,7 +23,7 @@ from a2a_sync.types import Role, TaskState
 
 
 class Listing:
-    """See the module; a part of `StoreContract`."""
+    """Part of `StoreContract`; see the module."""
 
     def test_tasks_are_listed_by_status_time_then_id_newest_first(self, store: Any) -> None:
         for name, second in (("a", 3), ("b", 1), ("d", 2), ("c", 2)):
@@ -42,7 +42,7 @@ class Listing:
         store.append(run.token, [status("old", TaskState.WORKING, at=NOON + timedelta(seconds=2))])
         assert ids(store, TaskQuery()) == ["old", "new"]
 
-    def test_pages_hold_every_task_once_and_end(self, store: Any) -> None:
+    def test_pages_contain_every_task_once(self, store: Any) -> None:
         made = [done(store, at=NOON + timedelta(milliseconds=n // 3)) for n in range(20)]
         found = pages(store, 7)
         assert [len(page) for page in found] == [7, 7, 6]
@@ -51,7 +51,7 @@ class Listing:
         assert pages(store, 10) == [whole[:10], whole[10:]]
         assert store.list(MINE, TaskQuery(size=7)).total == 20
 
-    def test_a_cursor_stays_where_it_was_while_tasks_come_and_go(self, store: Any) -> None:
+    def test_a_cursor_remains_valid_while_tasks_are_added_and_deleted(self, store: Any) -> None:
         for n in range(6):
             done(store, task_id=str(n), at=NOON + timedelta(seconds=n))
         first = store.list(MINE, TaskQuery(size=3))
@@ -87,13 +87,13 @@ class Listing:
             assert page.total == len(expected), filters
             assert flat(pages(store, 1, **filters)) == expected, filters
 
-    def test_listed_tasks_hold_what_was_asked_for(self, store: Any) -> None:
+    def test_listed_tasks_have_the_requested_history_and_artifacts(self, store: Any) -> None:
         run = begin(store, text="hi")
         store.append(run.token, [chunk(run.head.id, "x"), message(run.head.id, "hey", role=Role.AGENT)], end=True)
         (plain,) = store.list(MINE, TaskQuery(history=0)).tasks
         assert (plain.history, plain.artifacts, plain.context_id) == ((), (), "c")
         (newest,) = store.list(MINE, TaskQuery(history=1)).tasks
-        assert [told.text for told in newest.history] == ["hey"]
+        assert [one.text for one in newest.history] == ["hey"]
         (whole,) = store.list(MINE, TaskQuery(artifacts=True)).tasks
         assert whole == store.load(MINE, run.head.id).task
 

@@ -1,4 +1,4 @@
-"""Tasks, runs and events for tests of stores, and threads that call at the same moment."""
+"""Tasks, runs and events for tests of stores, and concurrent calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from a2a_sync.types import (
 MINE = Owner("acme", "ada")
 FOREIGN = (Owner("acme", "bob"), Owner("other", "ada"), Owner())
 NOON = datetime(2026, 5, 1, 12, 0, 0, 250_000, tzinfo=UTC)
-#: No wait in these tests is longer, in seconds.
+#: The longest wait in these tests, in seconds.
 PATIENCE = 30.0
 
 
@@ -43,11 +43,11 @@ def status(
     metadata: dict[str, Any] | None = None,
     text: str = "",
 ) -> TaskStatusUpdateEvent:
-    told = message(task_id, text, context_id=context_id, role=Role.AGENT) if text else None
+    reply = message(task_id, text, context_id=context_id, role=Role.AGENT) if text else None
     return TaskStatusUpdateEvent(
         task_id=task_id,
         context_id=context_id,
-        status=TaskStatus(state=state, message=told, timestamp=at),
+        status=TaskStatus(state=state, message=reply, timestamp=at),
         metadata=metadata or {},
     )
 
@@ -67,40 +67,46 @@ def begin(
     text: str = "hello",
     quota: StoreQuota = UNBOUNDED,
 ) -> StartedRun:
-    """A new task with its first run."""
+    """Create a task and start its first run."""
     task_id = task_id or new_id()
-    told = message(task_id, text, context_id=context_id)
+    user_message = message(task_id, text, context_id=context_id)
     events: list[LogEvent] = [
-        told,
+        user_message,
         status(task_id, TaskState.SUBMITTED, context_id=context_id, at=at),
         status(task_id, TaskState.WORKING, context_id=context_id, at=at),
     ]
-    return store.start_run(scope, RunRequest(message=told, tenant=scope.tenant), events, create=True, quota=quota)
+    return store.start_run(
+        scope, RunRequest(message=user_message, tenant=scope.tenant), events, create=True, quota=quota
+    )
 
 
 def resume(
     store: TaskStore, task_id: str, *, scope: Owner = MINE, text: str = "again", quota: StoreQuota = UNBOUNDED
 ) -> StartedRun:
-    """The next run of a task."""
-    told = message(task_id, text)
-    events: list[LogEvent] = [told, status(task_id, TaskState.WORKING)]
-    return store.start_run(scope, RunRequest(message=told), events, create=False, quota=quota)
+    """Start the next run of a task."""
+    user_message = message(task_id, text)
+    events: list[LogEvent] = [user_message, status(task_id, TaskState.WORKING)]
+    return store.start_run(scope, RunRequest(message=user_message), events, create=False, quota=quota)
 
 
 def send(
     store: TaskStore, key: str, fingerprint: str = "print", *, scope: Owner = MINE, task_id: str = ""
 ) -> StartedRun:
-    """A run that came with a key: of a new task, or the next one of `task_id`."""
-    told = message(task_id or new_id())
-    events: list[LogEvent] = [told, status(told.task_id, TaskState.SUBMITTED), status(told.task_id, TaskState.WORKING)]
-    request = RunRequest(message=told, tenant=scope.tenant, key=SendKey(key, fingerprint))
+    """Start a run with an idempotency key: of a new task, or the next one of `task_id`."""
+    user_message = message(task_id or new_id())
+    events: list[LogEvent] = [
+        user_message,
+        status(user_message.task_id, TaskState.SUBMITTED),
+        status(user_message.task_id, TaskState.WORKING),
+    ]
+    request = RunRequest(message=user_message, tenant=scope.tenant, key=SendKey(key, fingerprint))
     return store.start_run(scope, request, events[:: 2 if task_id else 1], create=not task_id)
 
 
 def done(
     store: TaskStore, *, scope: Owner = MINE, context_id: str = "c", at: datetime | None = NOON, task_id: str = ""
 ) -> str:
-    """A completed task; its id."""
+    """Create a completed task; returns its id."""
     run = begin(store, scope=scope, context_id=context_id, at=at, task_id=task_id)
     ended = status(run.head.id, TaskState.COMPLETED, context_id=context_id, at=at)
     store.append(run.token, [ended], end=True)
@@ -125,8 +131,8 @@ def flat(found: list[list[str]]) -> list[str]:
     return [task_id for page in found for task_id in page]
 
 
-def together(*calls: Callable[[], Any]) -> list[Any]:
-    """What the calls return or raise when threads make them at the same moment."""
+def concurrently(*calls: Callable[[], Any]) -> list[Any]:
+    """Make the calls concurrently, each on a thread; returns their results, with exceptions as values."""
     barrier = threading.Barrier(len(calls))
     results: list[Any] = [None] * len(calls)
 
@@ -146,28 +152,28 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
     return results
 
 
-def soon() -> int:
-    """A moment, in milliseconds, that is later than all that was stored so far and not later than what follows."""
+def next_ms() -> int:
+    """The next millisecond since 1970: after all earlier writes to the store, and not after any later one."""
     now = time.time_ns() // 1_000_000
     while time.time_ns() // 1_000_000 <= now:
         pass
     return now + 1
 
 
-def ever(**classes: bool) -> Expiry:
-    """All of these classes has expired, however new it is."""
-    return Expiry(**{name: soon() + 3_600_000 for name in classes})
+def expire_all(**classes: bool) -> Expiry:
+    """An `Expiry` an hour ahead, by which all tasks and logs of these classes have expired."""
+    return Expiry(**{name: next_ms() + 3_600_000 for name in classes})
 
 
 def waiting(store: TaskStore) -> str:
-    """A task that waits for its client."""
+    """Create a task that waits for its client; returns its id."""
     run = begin(store)
     store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED)])
     return run.head.id
 
 
 def long(store: TaskStore, chunks: int = COMPACT_FROM, *, end: TaskState = TaskState.COMPLETED) -> str:
-    """A task whose log is worth compacting: a question, many chunks of two artifacts, an answer."""
+    """Create a task whose log is long enough to be compacted: a question, many chunks of two artifacts, an answer."""
     run = begin(store)
     task_id = run.head.id
     for n in range(chunks):

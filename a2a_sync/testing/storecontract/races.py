@@ -1,4 +1,4 @@
-"""Threads that write and read at the same moment."""
+"""Concurrent writes and reads."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from functools import partial
 from typing import Any
 
 from a2a_sync.stores.base import RunRevoked, StartedRun, TaskBusy, TaskEnded
-from a2a_sync.testing.storecontract.making import MINE, begin, chunk, message, resume, status, together
+from a2a_sync.testing.storecontract.making import MINE, begin, chunk, concurrently, message, resume, status
 from a2a_sync.types import Role, TaskState
 
 
 class Races:
-    """See the module; a part of `StoreContract`."""
+    """Part of `StoreContract`; see the module."""
 
-    def test_of_two_runs_that_start_at_once_one_wins(self, store: Any) -> None:
+    def test_of_concurrent_starts_of_a_run_one_succeeds(self, store: Any) -> None:
         task_id = begin(store).head.id
         store.interrupt(MINE, task_id, [])
         for _ in range(20):
             version = store.head(MINE, task_id).version
-            results = together(*[lambda: resume(store, task_id)] * 4)
+            results = concurrently(*[lambda: resume(store, task_id)] * 4)
             won = [result for result in results if isinstance(result, StartedRun)]
             assert len(won) == 1, results
             assert [type(result) for result in results if result is not won[0]] == [TaskBusy] * 3
             assert store.head(MINE, task_id).version == version + 2
             store.append(won[0].token, [], end=True)
 
-    def test_an_append_and_an_interrupt_at_once_never_mix(self, store: Any) -> None:
+    def test_a_concurrent_append_and_interrupt_never_mix(self, store: Any) -> None:
         for _ in range(30):
             run = begin(store)
             task_id = run.head.id
             completed = [chunk(task_id, "x"), status(task_id, TaskState.COMPLETED)]
             canceled = [status(task_id, TaskState.CANCELED)]
-            appended, interrupted = together(
+            appended, interrupted = concurrently(
                 partial(store.append, run.token, completed), partial(store.interrupt, MINE, task_id, canceled)
             )
             head, page = store.head(MINE, task_id), store.log(MINE, task_id)
@@ -45,7 +45,7 @@ class Races:
             assert [entry.number for entry in page.entries] == list(range(1, head.version + 1))
             assert not head.running
 
-    def test_many_threads_write_to_their_own_tasks_and_nothing_is_lost(self, store: Any) -> None:
+    def test_concurrent_writes_to_different_tasks_lose_nothing(self, store: Any) -> None:
         def write() -> str:
             run = begin(store)
             for n in range(200):
@@ -53,7 +53,7 @@ class Races:
                 assert entry.number == 4 + n
             return run.head.id
 
-        for task_id in together(*[write] * 8):
+        for task_id in concurrently(*[write] * 8):
             entries = store.log(MINE, task_id).entries
             assert [entry.number for entry in entries] == list(range(1, 204))
             assert [entry.event.artifact.text for entry in entries[3:]] == [str(n) for n in range(200)]
@@ -79,5 +79,5 @@ class Races:
                 reads += 1
             return reads
 
-        results = together(write, read, read)
+        results = concurrently(write, read, read)
         assert all(isinstance(result, int) and result > 0 for result in results[1:]), results

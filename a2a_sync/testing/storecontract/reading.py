@@ -1,7 +1,8 @@
-"""What is read: the log, and the task that it adds up to."""
+"""Reads: the log, and the task that is folded from it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,13 +10,13 @@ import pytest
 
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import TaskBusy, TaskQuery
+from a2a_sync.stores.base import LargeResult, TaskBusy, TaskQuery
 from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, message, pages, resume, status
 from a2a_sync.types import Artifact, DataPart, FilePart, Message, Role, TaskArtifactUpdateEvent, TaskState, TextPart
 
 
 class Reading:
-    """See the module; a part of `StoreContract`."""
+    """Part of `StoreContract`; see the module."""
 
     # -- the log --------------------------------------------------------------------------------------------------------
 
@@ -46,7 +47,7 @@ class Reading:
         assert tuple(read) == whole.entries
         assert [entry.event.artifact.text for entry in read[3:]] == [str(n) for n in range(20)]
 
-    def test_a_page_of_the_log_holds_so_many_bytes_or_one_entry(self, store: Any) -> None:
+    def test_a_page_of_the_log_is_limited_in_bytes_but_has_one_entry(self, store: Any) -> None:
         run = begin(store)
         task_id = run.head.id
         store.append(run.token, [chunk(task_id, "x" * 10_000, append=n > 0) for n in range(20)])
@@ -72,7 +73,7 @@ class Reading:
             assert (page.entries, page.version, page.state, page.running) == ((), 4, TaskState.COMPLETED, False)
         assert store.log(MINE, task_id, after=-1) == store.log(MINE, task_id)
 
-    def test_every_kind_of_content_comes_back_as_it_went_in(self, store: Any) -> None:
+    def test_every_kind_of_content_is_read_as_it_was_written(self, store: Any) -> None:
         parts = (
             TextPart(
                 "a\u0000b \U0001f40d", metadata={"k": {"deep": [1, 2.5, None, True]}}, filename="f", media_type="t/x"
@@ -82,7 +83,7 @@ class Reading:
             DataPart({"n": 10**15, "list": [], "none": None}),
             DataPart(None),
         )
-        told = Message(
+        sent = Message(
             role=Role.USER,
             parts=parts,
             message_id="m",
@@ -102,25 +103,25 @@ class Reading:
             metadata={"z": 0},
         )
         asked = status("t", TaskState.INPUT_REQUIRED, text="Which size?", metadata={"asked": True})
-        events: list[LogEvent] = [told, status("t", TaskState.WORKING, at=None), made, asked]
-        run = store.start_run(MINE, RunRequest(message=told), events[:2], create=True)
+        events: list[LogEvent] = [sent, status("t", TaskState.WORKING, at=None), made, asked]
+        run = store.start_run(MINE, RunRequest(message=sent), events[:2], create=True)
         store.append(run.token, events[2:])
         assert [entry.event for entry in store.log(MINE, "t").entries] == events
         task = store.load(MINE, "t").task
-        assert task.history == (told,)
+        assert task.history == (sent,)
         assert task.artifacts == (made.artifact,)
         assert task.status == store.head(MINE, "t").status == asked.status
         assert store.list(MINE, TaskQuery(artifacts=True)).tasks == (task,)
 
     # -- the folded task ------------------------------------------------------------------------------------------------
 
-    def test_the_newest_messages_are_the_history_that_is_asked_for(self, store: Any) -> None:
+    def test_a_limited_history_has_the_newest_messages(self, store: Any) -> None:
         run = begin(store, text="0")
         for n in range(1, 6):
             store.append(run.token, [chunk(run.head.id, "x"), message(run.head.id, str(n), role=Role.AGENT)])
 
         def texts(history: int | None) -> list[str]:
-            return [told.text for told in store.load(MINE, run.head.id, history=history).task.history]
+            return [one.text for one in store.load(MINE, run.head.id, history=history).task.history]
 
         assert texts(None) == texts(6) == texts(100) == ["0", "1", "2", "3", "4", "5"]
         assert texts(2) == ["4", "5"]
@@ -140,7 +141,7 @@ class Reading:
         assert (stored.version, stored.running) == (7, True)
         assert store.load(MINE, task_id, artifacts=False).task.artifacts == ()
 
-    def test_many_chunks_fold_the_same_however_often_and_whenever_they_are_read(self, store: Any) -> None:
+    def test_many_chunks_fold_to_the_same_artifact_at_every_read(self, store: Any) -> None:
         run = begin(store)
         task_id, written = run.head.id, 0
         for size in (10, 90, 1, 200, 1, 64):
@@ -153,7 +154,7 @@ class Reading:
         store.append(run.token, [chunk(task_id, "replaced"), chunk(task_id, "other", artifact_id="b")], end=True)
         assert [artifact.text for artifact in store.load(MINE, task_id).task.artifacts] == ["replaced", "other"]
 
-    def test_metadata_of_status_events_adds_up_to_the_tasks(self, store: Any) -> None:
+    def test_metadata_of_status_events_is_merged_into_that_of_the_task(self, store: Any) -> None:
         run = begin(store)
         task_id = run.head.id
         store.append(run.token, [status(task_id, TaskState.WORKING, metadata={"a": 1, "b": {"x": 1}})])
@@ -171,7 +172,7 @@ class Reading:
         assert store.list(MINE, TaskQuery()).tasks[0].metadata == expected
         assert resume(store, task_id).head.metadata == expected
 
-    def test_what_a_caller_was_given_does_not_change_later(self, store: Any) -> None:
+    def test_a_returned_object_does_not_change_with_later_writes(self, store: Any) -> None:
         run = begin(store)
         before, head = store.load(MINE, run.head.id), store.head(MINE, run.head.id)
         store.append(
@@ -181,23 +182,38 @@ class Reading:
         assert before.task.artifacts == ()
         assert before.task.metadata == head.metadata == {}
 
-    def test_a_history_is_cut_to_what_fits(self, store: Any) -> None:
+    def test_a_history_is_cut_to_the_messages_that_fit(self, store: Any) -> None:
         run = begin(store, task_id="t", text="0" * 20_000)
         store.append(run.token, [chunk("t", "x" * 30_000)])
         for n in range(1, 6):
             store.append(run.token, [message("t", str(n) * 20_000)])
 
-        def told(**options: Any) -> str:
+        def contents(**options: Any) -> str:
             task = store.load(MINE, "t", **options).task
             return "".join(one.parts[0].text[0] for one in task.history) + (" a" if task.artifacts else "")
 
-        assert told(max_bytes=1_000_000) == told() == "012345 a"
-        assert told(max_bytes=95_000) == "345 a"
-        assert told(max_bytes=95_000, artifacts=False) == "2345"
-        assert told(max_bytes=95_000, history=2) == "45 a"
-        assert told(max_bytes=10) == " a"
+        assert contents(max_bytes=1_000_000) == contents() == "012345 a"
+        assert contents(max_bytes=95_000) == "345 a"
+        assert contents(max_bytes=95_000, artifacts=False) == "2345"
+        assert contents(max_bytes=95_000, history=2) == "45 a"
+        assert contents(max_bytes=10) == " a"
 
-    def test_a_page_ends_early_and_goes_on_with_the_next(self, store: Any) -> None:
+    def test_a_read_of_more_bytes_than_allowed_is_refused(self, store: Any) -> None:
+        for n in range(2):
+            run = begin(store, task_id=f"t{n}", text="x" * 20_000, at=NOON + timedelta(seconds=n))
+            store.append(run.token, [chunk(run.head.id, "x" * 20_000)])
+        assert store.load(MINE, "t0", refuse_above=100_000) == store.load(MINE, "t0")
+        with pytest.raises(LargeResult) as caught:
+            store.load(MINE, "t0", refuse_above=30_000)
+        assert 40_000 <= caught.value.size < 50_000
+        everything = TaskQuery(artifacts=True)
+        assert store.list(MINE, replace(everything, refuse_above=100_000)) == store.list(MINE, everything)
+        with pytest.raises(LargeResult) as caught:
+            store.list(MINE, replace(everything, refuse_above=60_000))
+        assert 80_000 <= caught.value.size < 100_000
+        assert len(store.list(MINE, replace(everything, refuse_above=60_000, size=1)).tasks) == 1
+
+    def test_a_page_ends_early_at_its_byte_limit(self, store: Any) -> None:
         made = []
         for n in range(7):
             run = begin(store, text="x" * 20_000, at=NOON + timedelta(seconds=n))

@@ -1,4 +1,4 @@
-"""Who may write: starting, ending and interrupting runs, and sends that are known again."""
+"""Runs: which token may write, start, end and interruption, and sends with idempotency keys."""
 
 from __future__ import annotations
 
@@ -29,28 +29,29 @@ from a2a_sync.testing.storecontract.making import (
     NOON,
     begin,
     chunk,
+    concurrently,
     done,
     message,
     resume,
     send,
     status,
-    together,
 )
 from a2a_sync.types import SendMessageConfiguration, TaskState, TaskStatus
 
 
 class Runs:
-    """See the module; a part of `StoreContract`."""
+    """Part of `StoreContract`; see the module."""
 
     # -- runs -----------------------------------------------------------------------------------------------------------
 
-    def test_a_started_run_tells_the_task_and_the_entries_it_stored(self, store: Any) -> None:
+    def test_a_started_run_has_its_head_and_the_entries_it_stored(self, store: Any) -> None:
         run = begin(store, task_id="t", text="hi")
         assert run.token.task_id == run.head.id == "t"
         assert run.head == store.head(MINE, "t")
         assert (run.head.context_id, run.head.version, run.head.running) == ("c", 3, True)
         assert run.head.status == TaskStatus(state=TaskState.WORKING, timestamp=NOON)
         assert run.entries == store.log(MINE, "t").entries
+        assert run.before is TaskState.UNSPECIFIED
         assert [entry.streamed for entry in run.entries] == [False, True, True]
 
     def test_a_task_is_created_once(self, store: Any) -> None:
@@ -61,7 +62,7 @@ class Runs:
         assert store.head(MINE, "t").version == 3
         assert store.list(FOREIGN[0], TaskQuery()).total == 0
 
-    def test_a_second_run_is_refused_while_the_first_goes_on(self, store: Any) -> None:
+    def test_a_second_run_is_refused_during_the_first(self, store: Any) -> None:
         run = begin(store)
         with pytest.raises(TaskBusy):
             resume(store, run.head.id)
@@ -73,10 +74,11 @@ class Runs:
         assert not store.head(MINE, run.head.id).running
         again = resume(store, run.head.id)
         assert again.head.running
+        assert again.before is run.head.status.state
         assert again.token != run.token
         assert [entry.number for entry in again.entries] == [4, 5]
 
-    def test_a_token_is_void_once_its_run_has_ended(self, store: Any) -> None:
+    def test_a_token_is_revoked_once_its_run_has_ended(self, store: Any) -> None:
         run = begin(store)
         store.append(run.token, [], end=True)
         with pytest.raises(RunRevoked):
@@ -86,7 +88,7 @@ class Runs:
             store.append(run.token, [chunk(run.head.id, "later")])
         assert store.head(MINE, run.head.id).version == 5
 
-    def test_a_token_nobody_gave_is_refused(self, store: Any) -> None:
+    def test_an_unknown_token_is_refused(self, store: Any) -> None:
         run = begin(store)
         for token in (RunToken(run.head.id, "made up"), RunToken(run.head.id, ""), RunToken("unknown", "x")):
             with pytest.raises(RunRevoked):
@@ -103,7 +105,7 @@ class Runs:
         with pytest.raises(RunRevoked):
             store.append(run.token, [])
 
-    def test_an_emitted_question_for_credentials_lets_the_run_go_on(self, store: Any) -> None:
+    def test_an_emitted_auth_required_status_does_not_end_the_run(self, store: Any) -> None:
         run = begin(store)
         store.append(run.token, [status(run.head.id, TaskState.AUTH_REQUIRED)])
         assert store.head(MINE, run.head.id).running
@@ -119,7 +121,7 @@ class Runs:
             store.interrupt(MINE, run.head.id, [status(run.head.id, TaskState.CANCELED)])
         assert store.head(MINE, run.head.id).version == 4
 
-    def test_interrupting_voids_the_token(self, store: Any) -> None:
+    def test_an_interrupt_revokes_the_token(self, store: Any) -> None:
         run = begin(store)
         entries = store.interrupt(MINE, run.head.id, [status(run.head.id, TaskState.CANCELED)])
         assert [entry.number for entry in entries] == [4]
@@ -142,10 +144,10 @@ class Runs:
         store.interrupt(MINE, run.head.id, [status(run.head.id, TaskState.CANCELED)])
         assert store.head(MINE, run.head.id).status.state is TaskState.CANCELED
 
-    def test_the_request_of_a_run_can_be_read_while_it_goes_on(self, store: Any) -> None:
-        told = message("t", "hi")
+    def test_the_request_of_a_run_can_be_read_during_the_run(self, store: Any) -> None:
+        sent = message("t", "hi")
         request = RunRequest(
-            message=told,
+            message=sent,
             configuration=SendMessageConfiguration(accepted_output_modes=("text/plain",), history_length=3),
             metadata={"a": [1, None]},
             principal=Principal(id="ada", scopes=("read", "write"), claims={"sub": "ada", "n": 1}),
@@ -154,29 +156,29 @@ class Runs:
             trace={"traceparent": "00-1-2-01"},
             headers={"accept-language": "de"},
         )
-        first = store.start_run(MINE, request, [told, status("t", TaskState.SUBMITTED)], create=True)
+        first = store.start_run(MINE, request, [sent, status("t", TaskState.SUBMITTED)], create=True)
         assert store.request(MINE, "t") == request
         store.append(first.token, [], end=True)
         assert store.request(MINE, "t") is None
         again = resume(store, "t", text="second")
         assert store.request(MINE, "t").message == again.entries[0].event
 
-    def test_a_request_whose_message_is_not_among_the_events_is_kept_whole(self, store: Any) -> None:
+    def test_a_request_whose_message_is_not_logged_is_stored_with_its_message(self, store: Any) -> None:
         request = RunRequest(message=message("t", "not logged"))
         store.start_run(MINE, request, [status("t", TaskState.WORKING)], create=True)
         assert store.request(MINE, "t") == request
         assert store.load(MINE, "t").task.history == ()
 
     def test_a_task_without_a_status_is_unspecified(self, store: Any) -> None:
-        told = message("t")
-        run = store.start_run(MINE, RunRequest(message=told), [told], create=True)
+        sent = message("t")
+        run = store.start_run(MINE, RunRequest(message=sent), [sent], create=True)
         assert run.head.status == TaskStatus(state=TaskState.UNSPECIFIED)
-        assert store.load(MINE, "t").task.history == (told,)
+        assert store.load(MINE, "t").task.history == (sent,)
 
     # -- scope ----------------------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("scope", FOREIGN)
-    def test_a_foreign_task_is_an_unknown_one_in_every_operation(self, store: Any, scope: Owner) -> None:
+    def test_a_task_of_another_owner_is_not_found_by_any_operation(self, store: Any, scope: Owner) -> None:
         foreign = begin(store, task_id="foreign").head.id
         calls: Sequence[Callable[[str], object]] = (
             lambda task_id: resume(store, task_id, scope=scope),
@@ -202,30 +204,30 @@ class Runs:
 
     # -- sends with a key -----------------------------------------------------------------------------------------------
 
-    def test_a_send_is_known_again_by_its_key(self, store: Any) -> None:
+    def test_a_send_with_a_known_key_is_refused_with_its_outcome(self, store: Any) -> None:
         run = send(store, "k", "print")
         assert store.sent(MINE, "k") == SentRun(run.head.id, run.head.version, "print")
         assert store.sent(MINE, "other") is None
         for print_ in ("print", "another"):
             with pytest.raises(AlreadySent) as caught:
                 send(store, "k", print_)
-            # Whether the content is the same is for the caller to judge.
+            # The caller compares the fingerprints.
             assert caught.value.run == SentRun(run.head.id, 3, "print")
         assert store.list(MINE, TaskQuery()).total == 1
 
-    def test_its_run_may_have_gone_on_and_ended(self, store: Any) -> None:
+    def test_a_known_key_is_refused_after_the_run_has_ended(self, store: Any) -> None:
         run = send(store, "k")
         task_id = run.head.id
         store.append(run.token, [chunk(task_id, "x"), status(task_id, TaskState.COMPLETED)])
         assert store.sent(MINE, "k").number == 3
-        # Known sends are judged before the state of the task.
+        # The key is checked before the state of the task.
         with pytest.raises(AlreadySent):
             send(store, "k", task_id=task_id)
         with pytest.raises(TaskEnded):
             send(store, "new", task_id=task_id)
         assert store.sent(MINE, "new") is None
 
-    def test_each_run_of_a_task_may_have_its_own(self, store: Any) -> None:
+    def test_each_run_of_a_task_may_have_a_key(self, store: Any) -> None:
         first = send(store, "one")
         task_id = first.head.id
         with pytest.raises(TaskBusy):
@@ -237,17 +239,17 @@ class Runs:
         assert {store.sent(MINE, key).task_id for key in ("one", "two")} == {task_id}
 
     @pytest.mark.parametrize("scope", FOREIGN)
-    def test_a_key_means_nothing_to_others(self, store: Any, scope: Owner) -> None:
+    def test_keys_are_separate_for_each_owner(self, store: Any, scope: Owner) -> None:
         send(store, "k")
         assert store.sent(scope, "k") is None
         send(store, "k", scope=scope)
         assert store.sent(scope, "k") != store.sent(MINE, "k")
 
-    def test_a_key_is_not_part_of_the_request_that_is_kept(self, store: Any) -> None:
+    def test_a_key_is_not_part_of_the_stored_request(self, store: Any) -> None:
         run = send(store, "k")
         assert store.request(MINE, run.head.id).key is None
 
-    def test_a_key_goes_with_its_task(self, make_store: Callable[..., Any]) -> None:
+    def test_a_key_is_removed_with_its_task(self, make_store: Callable[..., Any]) -> None:
         store = make_store(max_tasks=2)
         run = send(store, "k")
         store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED)])
@@ -261,9 +263,9 @@ class Runs:
             done(store, at=NOON + timedelta(seconds=9))
         assert store.sent(MINE, "k") is None
 
-    def test_of_sends_with_one_key_at_once_one_begins_a_run(self, store: Any) -> None:
+    def test_of_concurrent_sends_with_one_key_one_starts_a_run(self, store: Any) -> None:
         for n in range(20):
-            results = together(*[partial(send, store, f"k{n}") for _ in range(4)])
+            results = concurrently(*[partial(send, store, f"k{n}") for _ in range(4)])
             started = [result for result in results if isinstance(result, StartedRun)]
             assert len(started) == 1, results
             refused = [result for result in results if isinstance(result, AlreadySent)]

@@ -1,4 +1,4 @@
-"""The webhooks of tasks: kept, due, held."""
+"""The webhooks of tasks: storage, due deliveries, claims."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ import pytest
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.operations import RunRequest, Webhook
-from a2a_sync.stores.base import COMPACT_FROM, Owner, TaskBusy, TaskStore
-from a2a_sync.stores.webhooks import SNAPSHOT, TooManyWebhooks
-from a2a_sync.testing.storecontract.making import FOREIGN, MINE, begin, chunk, done, ever, message, status, together
+from a2a_sync.stores.base import COMPACT_FROM, SNAPSHOT, Owner, TaskBusy, TaskStore, TooManyWebhooks
+from a2a_sync.testing.storecontract.making import (
+    FOREIGN,
+    MINE,
+    begin,
+    chunk,
+    concurrently,
+    done,
+    expire_all,
+    message,
+    status,
+)
 from a2a_sync.types import AuthenticationInfo, TaskPushNotificationConfig, TaskState
 
 
@@ -32,9 +41,9 @@ def ids_of(store: TaskStore, task_id: str) -> list[str]:
 
 
 def start_with(store: TaskStore, hook: Webhook, *, create: bool = True) -> RunRequest:
-    told = message(hook.config.task_id)
-    request = RunRequest(message=told, webhook=hook)
-    store.start_run(MINE, request, [told, status(told.task_id, TaskState.WORKING)], create=create)
+    sent = message(hook.config.task_id)
+    request = RunRequest(message=sent, webhook=hook)
+    store.start_run(MINE, request, [sent, status(sent.task_id, TaskState.WORKING)], create=create)
     return request
 
 
@@ -43,24 +52,24 @@ def due(store: TaskStore, now_ms: int = 0, limit: int = 100) -> list[str]:
 
 
 def holder(store: TaskStore) -> str:
-    """Somebody who delivers, and is alive."""
+    """The id of a deliverer of a live worker."""
     if store.workers is None:
         return "me"
     store.workers.beat()
     return f"{store.workers.id}.me"
 
 
-def claimed(store: TaskStore, task_id: str, webhook_id: str = "w", who: str = "") -> Any:
+def claimed(store: TaskStore, task_id: str, webhook_id: str = "w", deliverer: str = "") -> Any:
     (stored,) = [stored for stored in store.webhooks.of_task(MINE, task_id) if stored.id == webhook_id]
-    return store.webhooks.claim(stored, who or holder(store))
+    return store.webhooks.claim(stored, deliverer or holder(store))
 
 
 class Webhooks:
-    """See the module; a part of `StoreContract`."""
+    """Part of `StoreContract`; see the module."""
 
     # -- keeping --------------------------------------------------------------------------------------------------------
 
-    def test_a_webhook_is_kept_with_everything_it_says(self, store: Any) -> None:
+    def test_a_webhook_is_stored_with_its_whole_configuration(self, store: Any) -> None:
         task_id = done(store)
         hook = webhook(
             task_id,
@@ -84,7 +93,7 @@ class Webhooks:
         assert "s3cret" not in shown
         assert "t0ken" not in shown
 
-    def test_webhooks_stay_in_the_order_in_which_they_were_added(self, store: Any) -> None:
+    def test_webhooks_are_listed_in_the_order_in_which_they_were_added(self, store: Any) -> None:
         task_id = begin(store).head.id
         put(store, task_id, "c", "a", "b", "a", "c")
         assert ids_of(store, task_id) == ["c", "a", "b"]
@@ -110,7 +119,7 @@ class Webhooks:
         assert ids_of(store, one) == []
         assert [stored.config.token for stored in store.webhooks.of_task(MINE, two)] == ["two"]
 
-    def test_no_more_webhooks_are_kept_than_may_be(self, store: Any) -> None:
+    def test_the_number_of_webhooks_of_a_task_is_limited(self, store: Any) -> None:
         task_id = begin(store).head.id
         put(store, task_id, "a", "b", most=2)
         with pytest.raises(TooManyWebhooks):
@@ -121,9 +130,9 @@ class Webhooks:
         put(store, task_id, "c", most=2)
         assert ids_of(store, task_id) == ["b", "c"]
 
-    def test_of_many_webhooks_that_come_at_once_as_many_are_kept_as_may_be(self, store: Any) -> None:
+    def test_concurrent_additions_do_not_exceed_the_limit_of_webhooks(self, store: Any) -> None:
         task_id = begin(store).head.id
-        results = together(*[partial(put, store, task_id, f"w{n}", most=3) for n in range(8)])
+        results = concurrently(*[partial(put, store, task_id, f"w{n}", most=3) for n in range(8)])
         assert [type(result) for result in results if result is not None] == [TooManyWebhooks] * 5
         assert len(ids_of(store, task_id)) == 3
 
@@ -135,7 +144,7 @@ class Webhooks:
         assert ids_of(store, task_id) == ["b"]
 
     @pytest.mark.parametrize("scope", FOREIGN)
-    def test_webhooks_of_tasks_of_another_scope_do_not_exist(self, store: Any, scope: Owner) -> None:
+    def test_webhooks_of_tasks_of_another_owner_are_not_found(self, store: Any, scope: Owner) -> None:
         task_id = done(store)
         put(store, task_id, "w")
         for call in (
@@ -147,7 +156,7 @@ class Webhooks:
                 call()
         assert [stored.config for stored in store.webhooks.of_task(MINE, task_id)] == [webhook(task_id).config]
 
-    def test_an_unknown_task_has_no_webhooks_to_ask_for(self, store: Any) -> None:
+    def test_webhooks_of_an_unknown_task_are_not_found(self, store: Any) -> None:
         for call in (
             partial(put, store, "unknown", "w"),
             partial(ids_of, store, "unknown"),
@@ -158,19 +167,19 @@ class Webhooks:
 
     # -- with a run -----------------------------------------------------------------------------------------------------
 
-    def test_a_webhook_that_comes_with_a_new_task_is_told_of_everything(self, store: Any) -> None:
+    def test_a_webhook_set_with_a_new_task_starts_before_its_first_entry(self, store: Any) -> None:
         start_with(store, webhook("t"))
         (stored,) = store.webhooks.of_task(MINE, "t")
         assert (stored.config, stored.cursor) == (webhook("t").config, 0)
 
-    def test_a_webhook_that_comes_with_the_next_run_is_told_from_that_run_on(self, store: Any) -> None:
+    def test_a_webhook_set_with_the_next_run_starts_before_that_run(self, store: Any) -> None:
         run = begin(store, task_id="t")
         store.append(run.token, [], end=True)
         start_with(store, webhook("t"), create=False)
         (stored,) = store.webhooks.of_task(MINE, "t")
         assert stored.cursor == run.head.version
 
-    def test_a_webhook_that_comes_again_goes_on_where_it_was(self, store: Any) -> None:
+    def test_a_webhook_that_is_set_again_with_a_run_keeps_its_cursor(self, store: Any) -> None:
         start_with(store, webhook("t", token="one"))
         store.interrupt(MINE, "t", [])
         start_with(store, webhook("t", token="two"), create=False)
@@ -194,10 +203,10 @@ class Webhooks:
         put(store, task_id, "w")
         assert ids_of(store, task_id) == ["w"]
 
-    def test_webhooks_go_with_their_task(self, store: Any) -> None:
+    def test_webhooks_are_removed_with_their_task(self, store: Any) -> None:
         removals: list[Callable[[], object]] = [
             lambda: store.delete(MINE, "t"),
-            lambda: store.sweep(ever(ended=True)),
+            lambda: store.sweep(expire_all(ended=True)),
         ]
         for remove in removals:
             done(store, task_id="t")
@@ -209,7 +218,7 @@ class Webhooks:
             assert ids_of(store, "t") == []
             store.delete(MINE, "t")
 
-    def test_webhooks_go_with_tasks_that_make_room(self, make_store: Callable[..., Any]) -> None:
+    def test_webhooks_are_removed_with_an_evicted_task(self, make_store: Callable[..., Any]) -> None:
         store = make_store(max_tasks=1)
         done(store, task_id="t")
         put(store, "t", "w")
@@ -217,19 +226,19 @@ class Webhooks:
         done(store, task_id="t")
         assert ids_of(store, "t") == []
 
-    def test_webhooks_stay_when_a_log_is_compacted(self, store: Any) -> None:
+    def test_webhooks_are_kept_when_a_log_is_compacted(self, store: Any) -> None:
         run = begin(store)
         for n in range(COMPACT_FROM):
             store.append(run.token, [chunk(run.head.id, "x", append=n > 0)])
         store.append(run.token, [status(run.head.id, TaskState.COMPLETED)])
         put(store, run.head.id, "w", token="kept")
         before = store.webhooks.of_task(MINE, run.head.id)
-        store.sweep(ever(replay=True))
+        store.sweep(expire_all(replay=True))
         assert store.webhooks.of_task(MINE, run.head.id) == before
 
     # -- delivering -----------------------------------------------------------------------------------------------------
 
-    def test_a_webhook_is_due_until_it_was_told_of_the_last_entry(self, store: Any) -> None:
+    def test_a_webhook_is_due_until_the_last_entry_is_delivered(self, store: Any) -> None:
         run = begin(store)
         task_id = run.head.id
         put(store, task_id, "w")
@@ -244,7 +253,7 @@ class Webhooks:
         (stored,) = store.webhooks.of_task(MINE, task_id)
         assert (stored.cursor, stored.head) == (held.head, held.head + 1)
 
-    def test_webhooks_that_wait_are_due_in_their_time(self, store: Any) -> None:
+    def test_a_failed_delivery_is_due_at_its_next_attempt(self, store: Any) -> None:
         task_id = begin(store).head.id
         for webhook_id, moment in (("a", 300), ("b", 100), ("c", 200)):
             put(store, task_id, webhook_id)
@@ -263,30 +272,30 @@ class Webhooks:
         assert set(due(store, limit=2)) == {"mine", "theirs"}
         assert len(due(store)) == 4
 
-    def test_who_holds_a_webhook_holds_it_alone(self, store: Any) -> None:
+    def test_a_webhook_is_claimed_by_one_deliverer_at_a_time(self, store: Any) -> None:
         task_id = begin(store).head.id
         put(store, task_id, "w")
         me = holder(store)
-        held = claimed(store, task_id, who=me)
+        held = claimed(store, task_id, deliverer=me)
         assert held.holder == me
         assert due(store) == []
-        assert claimed(store, task_id, who=me + "too") is None
-        assert claimed(store, task_id, who=me) == held
+        assert claimed(store, task_id, deliverer=me + "too") is None
+        assert claimed(store, task_id, deliverer=me) == held
         assert not store.webhooks.settle(replace(held, holder=me + "too", cursor=1))
         assert store.webhooks.settle(replace(held, cursor=1), release=True)
         assert due(store) == ["w"]
-        assert claimed(store, task_id, who=me + "too").cursor == 1
+        assert claimed(store, task_id, deliverer=me + "too").cursor == 1
 
-    def test_of_many_that_claim_a_webhook_at_once_one_gets_it(self, store: Any) -> None:
+    def test_of_concurrent_claims_of_a_webhook_one_succeeds(self, store: Any) -> None:
         task_id = begin(store).head.id
         put(store, task_id, "w")
         me = holder(store)
         for _ in range(10):
-            results = together(*[partial(claimed, store, task_id, "w", f"{me}{n}") for n in range(6)])
+            results = concurrently(*[partial(claimed, store, task_id, "w", f"{me}{n}") for n in range(6)])
             (won,) = [result for result in results if result is not None]
             assert store.webhooks.settle(won, release=True)
 
-    def test_nothing_is_settled_for_a_webhook_that_was_set_again_or_is_gone(self, store: Any) -> None:
+    def test_a_webhook_that_was_set_again_or_removed_cannot_be_settled(self, store: Any) -> None:
         task_id = begin(store).head.id
         put(store, task_id, "w")
         held = claimed(store, task_id)
@@ -301,7 +310,7 @@ class Webhooks:
         assert not store.webhooks.settle(again)
         assert store.webhooks.claim(again, again.holder) is None
 
-    def test_a_webhook_that_was_told_of_the_end_is_never_due_again(self, store: Any) -> None:
+    def test_a_webhook_is_never_due_after_the_end_is_delivered(self, store: Any) -> None:
         task_id = done(store)
         put(store, task_id, "w")
         held = claimed(store, task_id)
@@ -330,21 +339,21 @@ class Webhooks:
         for n in range(COMPACT_FROM):
             store.append(run.token, [chunk(run.head.id, "x", append=n > 0)])
         store.append(run.token, [status(run.head.id, TaskState.COMPLETED)])
-        assert store.sweep(ever(replay=True)).compacted == 0
+        assert store.sweep(expire_all(replay=True)).compacted == 0
         held = claimed(store, run.head.id)
         store.webhooks.settle(replace(held, cursor=held.head), release=True)
-        assert store.sweep(ever(replay=True)).compacted == 1
+        assert store.sweep(expire_all(replay=True)).compacted == 1
 
-    def test_a_disabled_webhook_keeps_no_log(self, store: Any) -> None:
+    def test_a_disabled_webhook_does_not_prevent_compaction(self, store: Any) -> None:
         run = begin(store)
         put(store, run.head.id, "w")
         for n in range(COMPACT_FROM):
             store.append(run.token, [chunk(run.head.id, "x", append=n > 0)])
         store.append(run.token, [status(run.head.id, TaskState.COMPLETED)])
         store.webhooks.settle(replace(claimed(store, run.head.id), disabled="HTTP 410"), release=True)
-        assert store.sweep(ever(replay=True)).compacted == 1
+        assert store.sweep(expire_all(replay=True)).compacted == 1
 
-    def test_what_somebody_held_is_free_when_it_is_released(self, store: Any) -> None:
+    def test_a_release_ends_the_claims_of_one_deliverer_only(self, store: Any) -> None:
         task_id = begin(store).head.id
         put(store, task_id, "a", "b")
         me = holder(store)

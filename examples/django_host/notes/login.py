@@ -22,7 +22,7 @@ def user_of(authorization: str) -> Any:
 
 
 def basic_login(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: whoever names a user and the password is that user, for this request."""
+    """Middleware: HTTP Basic credentials set the user of the request."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         user = user_of(request.headers.get("Authorization", ""))

@@ -6,9 +6,3 @@ from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "examples.django_host.site.settings")
 application = get_wsgi_application()
-
-# Models can be imported from here on.
-from examples.django_host.notes.agent import app  # noqa: E402
-
-# The settings for gunicorn call this when the worker stops.
-application.close = app.close

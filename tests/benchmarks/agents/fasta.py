@@ -24,7 +24,7 @@ class Echo(Worker):
         await self.storage.update_task(ids[0], state="completed", new_artifacts=[answer])
 
     async def cancel_task(self, params) -> None:
-        """Nothing here is ever cancelled."""
+        """The benchmarks do not cancel."""
 
     def build_message_history(self, history):
         return history

@@ -1,7 +1,7 @@
-"""What any WSGI server could reach: ``gunicorn floor:app`` answers like an A2A agent and does nothing else.
+"""The upper bound for a WSGI server: ``gunicorn floor:app`` answers like an A2A agent and does nothing else.
 
-No checks, no store, no library: JSON in, one hand-over to a pool thread that makes the task, JSON out. A stream is made
-by a thread that feeds a queue. It says as much of the protocol as clients need to take it for an agent.
+No checks, no store, no library: it parses JSON, passes one call to a pool thread that creates the task, and writes JSON. A
+stream is produced by a thread through a queue. It implements as much of the protocol as clients require.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The echo agent on this library: ``gunicorn ours:app``.
 
-Environment: STORE (a store URL; tasks in memory by default), FILL (how many finished tasks to store before serving),
-RUNS (how many runs and streams at once).
+Environment: STORE (a store URL; in memory by default), FILL (the number of finished tasks to store before serving), RUNS
+(the limit of concurrent runs and streams).
 """
 
 import os
@@ -18,7 +18,7 @@ from a2a_sync.types import Artifact, Role, TaskArtifactUpdateEvent, TaskState, T
 
 
 class Echo(Agent):
-    """Echoes text; ``stream:N``, ``ticks:N``, ``sleep:SECONDS`` and ``turn …`` ask for something else."""
+    """Echoes text; ``stream:N``, ``ticks:N``, ``sleep:SECONDS`` and ``turn …`` select other behaviour."""
 
     name = "Echo"
     skills = [AgentSkill(id="echo", name="Echo", description="Echoes text", tags=["echo"])]
@@ -40,14 +40,14 @@ class Echo(Agent):
             yield f"chunk {number} of the answer "
 
     def ticks(self, count: int, context: RequestContext) -> Iterator[str]:
-        """When each was made, on the clock that all processes of the machine share."""
+        """The times of creation, on the machine's common clock."""
         for _ in range(count):
             context.sleep(0.02)
             yield f"{time.monotonic()} "
 
 
 def fill(store: TaskStore, count: int) -> None:
-    """Store `count` finished tasks, written the way a run writes them."""
+    """Store `count` finished tasks through the same calls as a run."""
     for number in range(count):
         text = TextPart(f"an earlier task, number {number}")
         message = Message(role=Role.USER, parts=(text,), task_id=new_id(), context_id=new_id())

@@ -1,6 +1,6 @@
 """The echo agent on a2a-sdk: ``uvicorn sdk:app``.
 
-Environment: DATABASE (a file for its SQLite store; in memory by default), FILL (how many finished tasks to store before
+Environment: DATABASE (a file for its SQLite store; in memory by default), FILL (the number of finished tasks to store before
 serving), PORT (for the card).
 """
 

@@ -1,6 +1,6 @@
 """Prints the processor seconds per call of this library's client: URL, "send" or "streamed send", text, calls per batch.
 
-It is that of the best batch of six: what others do on the machine makes a batch slower, and none faster.
+The best of six batches: other load on the machine slows a batch down and never speeds it up.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Prints the processor seconds per call of a2a-sdk's client: URL, "send" or "streamed send", text, calls per batch.
 
-It is that of the best batch of six, as in `ours`.
+The best of six batches, as in `ours`.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""The library with one thing broken on purpose, many times for each section: see `tests.conformance.ours.Variant`.
+"""Defective variants of the library for each section: see `tests.conformance.ours.Variant`.
 
-Each is a mistake that an implementation could make. It was thought up from the requirements and without the checks, and it
-is found when a check of the line that it breaks fails; `tests/conformance/test_variants.py` sees to it. After a change here
-``make conformance`` writes the page anew.
+Each is a plausible mistake of an implementation, derived from the requirements independently of the checks.
+`tests/conformance/test_variants.py` asserts that a check of its line fails. Run ``make conformance`` after a change here: it
+writes the page.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from a2a_sync.operations import Call, Endpoint
 from a2a_sync.types import GetTaskRequest
 from tests.conformance.breaking import Answer, Asked, answering, asking, calling, replaced, with_results
 from tests.conformance.ours import Variant
-from tests.conformance.variants.operations import SENDS, as_anybody, as_user
+from tests.conformance.variants.operations import SENDS, as_user, ignoring_owner
 
 
 def _let_in(*operations: tuple[str, str]) -> Any:
-    """Nobody is asked who they are for these, by method and end of path."""
+    """These methods, by name and end of path, do not authenticate."""
 
     def change(asked: Asked) -> None:
         if any(asked.is_for(*operation) for operation in operations):
@@ -78,7 +78,7 @@ def _forbidden(endpoint: Endpoint, call: Call) -> Any:
         raise
 
 
-def _telling(endpoint: Endpoint, call: Call) -> Any:
+def _with_other_message(endpoint: Endpoint, call: Call) -> Any:
     """The code is the same, the words are not."""
     try:
         return endpoint(call)
@@ -144,42 +144,46 @@ def _crushed(answer: Answer) -> None:
 
 
 BROKEN: dict[str, Variant] = {
-    "open to read": Variant("V1-AUTH-01", "ListTasks asks nobody who they are", wsgi=_let_in(("ListTasks", "/tasks"))),
+    "open to read": Variant("V1-AUTH-01", "ListTasks does not authenticate", wsgi=_let_in(("ListTasks", "/tasks"))),
     "open to follow": Variant(
-        "V1-AUTH-01", "SubscribeToTask asks nobody who they are", wsgi=_let_in(("SubscribeToTask", ":subscribe"))
+        "V1-AUTH-01", "SubscribeToTask does not authenticate", wsgi=_let_in(("SubscribeToTask", ":subscribe"))
     ),
-    "any token at all": Variant("V1-AUTH-01", "a token need not be a valid one", wsgi=asking(_any_token)),
-    "more than the token": Variant("V1-AUTH-01", "a token counts by its beginning", wsgi=asking(_any_case)),
-    "unchallenged": Variant("V1-AUTH-02", "nobody is told how to authenticate", wsgi=answering(_no_challenge)),
-    "no scopes": Variant("V1-AUTH-03", "whoever is known may do everything", app=_without_scopes),
-    "who are you": Variant(
-        "V1-AUTH-03", "who may not do something is asked who they are", wsgi=answering(_unauthenticated)
-    ),
+    "any token at all": Variant("V1-AUTH-01", "tokens are not verified", wsgi=asking(_any_token)),
+    "more than the token": Variant("V1-AUTH-01", "only the prefix of a token is compared", wsgi=asking(_any_case)),
+    "unchallenged": Variant("V1-AUTH-02", "a refusal does not name the scheme", wsgi=answering(_no_challenge)),
+    "no scopes": Variant("V1-AUTH-03", "every authenticated caller has all permissions", app=_without_scopes),
+    "401 for 403": Variant("V1-AUTH-03", "a missing permission is answered with 401", wsgi=answering(_unauthenticated)),
     "cancels of others": Variant(
-        "V1-AUTH-04", "who knows the id of a task may cancel it", app=as_anybody(op.CANCEL_TASK)
+        "V1-AUTH-04", "any caller with the id of a task may cancel it", app=ignoring_owner(op.CANCEL_TASK)
     ),
     "streams of others": Variant(
-        "V1-AUTH-04", "who knows the id of a task may follow it", app=as_anybody(op.SUBSCRIBE_TO_TASK)
+        "V1-AUTH-04", "any caller with the id of a task may subscribe to it", app=ignoring_owner(op.SUBSCRIBE_TO_TASK)
     ),
     "sends to others": Variant(
-        "V1-AUTH-04", "who knows the id of a task may speak in it", app=as_anybody(op.SEND_MESSAGE)
+        "V1-AUTH-04", "any caller with the id of a task may send to it", app=ignoring_owner(op.SEND_MESSAGE)
     ),
     "webhooks of others": Variant(
-        "V1-AUTH-04", "who knows the id of a task may delete its webhooks", app=as_anybody(op.DELETE_PUSH_CONFIG)
+        "V1-AUTH-04",
+        "any caller with the id of a task may delete its webhooks",
+        app=ignoring_owner(op.DELETE_PUSH_CONFIG),
     ),
-    "forbidden": Variant("V1-AUTH-05", "the task of another is forbidden, not unknown", app=calling(_forbidden)),
-    "other words": Variant("V1-AUTH-05", "a cancel of another's task is refused in other words", app=calling(_telling)),
+    "forbidden": Variant("V1-AUTH-05", "a task of another caller is forbidden, not unknown", app=calling(_forbidden)),
+    "other words": Variant(
+        "V1-AUTH-05", "a cancel of another caller's task has another error message", app=calling(_with_other_message)
+    ),
     "one of both": Variant(
         "V1-AUTH-06",
-        "of credentials that belong together one is enough",
+        "one of several required credentials is sufficient",
         inside=replaced(Requirement, "__and__", _either),
     ),
     "first of several": Variant(
-        "V1-AUTH-06", "of several ways to authenticate one works", inside=replaced(Requirement, "__or__", _first_only)
+        "V1-AUTH-06",
+        "only one of several alternatives is accepted",
+        inside=replaced(Requirement, "__or__", _first_only),
     ),
     "login unexplained": Variant(
         "V1-INTASK-01",
-        "a task that waits for a login does not say so in words",
+        "a task in auth-required has no explanation",
         app=with_results(_speechless, op.SEND_MESSAGE, op.GET_TASK),
     ),
     "rejected for now": Variant(
@@ -188,14 +192,12 @@ BROKEN: dict[str, Variant] = {
         app=with_results(_as_rejected, op.SEND_MESSAGE, op.GET_TASK),
     ),
     "login comes first": Variant(
-        "V1-INTASK-02", "a task that waits for a login takes no message", app=calling(_waiting_for_login)
+        "V1-INTASK-02", "a task in auth-required refuses messages", app=calling(_waiting_for_login)
     ),
-    "headers in the log": Variant("V1-SEC-02", "the log shows the headers of requests", wsgi=asking(_verbose)),
+    "headers in the log": Variant("V1-SEC-02", "the log contains request headers", wsgi=asking(_verbose)),
     "requests in the log": Variant(
-        "V1-SEC-02", "the log shows requests, webhooks included", wsgi=asking(_verbose_about_bodies)
+        "V1-SEC-02", "the log contains requests with webhooks", wsgi=asking(_verbose_about_bodies)
     ),
-    "crushed": Variant("V1-SEC-03", "too many requests are an internal error", wsgi=answering(_crushed)),
-    "files fetched": Variant(
-        "V1-SEC-04", "files are fetched from wherever they are said to be", app=calling(_fetching)
-    ),
+    "crushed": Variant("V1-SEC-03", "an overload is an internal error", wsgi=answering(_crushed)),
+    "files fetched": Variant("V1-SEC-04", "URLs of file parts are fetched", app=calling(_fetching)),
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from a2a_sync import A2AApp, Artifact, Task, TaskState
+from a2a_sync import A2AApp, Artifact, HTTPOptions, Task, TaskState
 from a2a_sync import operations as op
 from a2a_sync.errors import InternalError
 from a2a_sync.operations import Call, Endpoint
@@ -17,9 +17,9 @@ from tests.conformance.breaking import (
     asking,
     asking_with,
     calling,
+    changing_json,
     events,
     streaming,
-    telling,
     with_results,
 )
 from tests.conformance.ours import Variant
@@ -33,7 +33,7 @@ def _over_rest(answer: Answer | Asked) -> bool:
 
 def rpc_answers(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """Answers of JSON-RPC are changed, events included."""
-    return telling(lambda value: change(value) if isinstance(value, dict) and "jsonrpc" in value else value)
+    return changing_json(lambda value: change(value) if isinstance(value, dict) and "jsonrpc" in value else value)
 
 
 def _error(change: Callable[[dict[str, Any]], Any], *, rest: bool | None = None) -> Any:
@@ -156,8 +156,8 @@ def _empty_body(answer: Answer) -> None:
 
 
 def _crashing(answer: Answer) -> int:
-    told = answer.error or {}
-    return 500 if _over_rest(answer) and "JSON" in str(told.get("message")) else answer.status
+    error = answer.error or {}
+    return 500 if _over_rest(answer) and "JSON" in str(error.get("message")) else answer.status
 
 
 def _query(change: Callable[[dict[str, str]], dict[str, str]]) -> Any:
@@ -190,7 +190,7 @@ def _other_reason(answer: Answer) -> None:
 
 
 def _open_over_rest(asked: Asked) -> None:
-    """Over HTTP+JSON nobody is asked who they are."""
+    """HTTP+JSON does not authenticate."""
     if _over_rest(asked):
         asked.environ["HTTP_AUTHORIZATION"] = "Bearer token-of-ada"
 
@@ -230,41 +230,43 @@ def _no_retry(answer: Answer) -> None:
 BROKEN: dict[str, Variant] = {
     "other ids": Variant(
         "V1-RPC-01",
-        "ids that are numbers come back as texts",
+        "numeric ids are returned as strings",
         wsgi=rpc_answers(lambda value: {**value, "id": value["id"] if value["id"] is None else str(value["id"])}),
     ),
     "zero is no id": Variant(
-        "V1-RPC-01", "the id 0 comes back as null", wsgi=rpc_answers(lambda value: {**value, "id": value["id"] or None})
+        "V1-RPC-01",
+        "the id 0 is returned as null",
+        wsgi=rpc_answers(lambda value: {**value, "id": value["id"] or None}),
     ),
     "plain text": Variant(
         "V1-RPC-02",
-        "answers are of type `text/plain`",
+        "responses have the media type `text/plain`",
         wsgi=_headers(lambda answer: answer.headers.set("Content-Type", "text/plain")),
     ),
     "ten methods": Variant("V1-RPC-03", "a method is missing", wsgi=asking_with(_misnamed)),
     "result and error": Variant(
         "V1-RPC-04",
-        "answers have a null for what they do not tell",
+        "absent members of answers are null",
         wsgi=rpc_answers(lambda value: {"error": None, **value}),
     ),
-    "not JSON": Variant("V1-RPC-05", "what is no JSON is an invalid request", wsgi=recoded(_m32700=-32600)),
+    "not JSON": Variant("V1-RPC-05", "a body that is not JSON is an invalid request", wsgi=recoded(_m32700=-32600)),
     "id of nothing": Variant(
         "V1-RPC-05",
-        "what is no JSON has an id",
+        "the error for a body that is not JSON has an id",
         wsgi=rpc_answers(lambda value: {**value, "id": "" if value["id"] is None else value["id"]}),
     ),
     "any JSON-RPC": Variant(
         "V1-RPC-06",
-        "the version of JSON-RPC does not matter",
+        "the version of JSON-RPC is ignored",
         wsgi=asking_with(
             lambda value: {**value, "jsonrpc": "2.0"} if isinstance(value, dict) and "method" in value else value
         ),
     ),
     "unknown methods": Variant("V1-RPC-07", "an unknown method is an invalid request", wsgi=recoded(_m32601=-32600)),
-    "bad params": Variant("V1-RPC-08", "bad params are an invalid request", wsgi=recoded(_m32602=-32600)),
+    "bad params": Variant("V1-RPC-08", "invalid params are an invalid request", wsgi=recoded(_m32602=-32600)),
     "one code": Variant(
         "V1-RPC-09",
-        "A2A errors have one code",
+        "all A2A errors have the same code",
         wsgi=_error(lambda e: {**e, "code": -32000 if -32099 <= e["code"] <= -32001 else e["code"]}, rest=False),
     ),
     "codes mixed up": Variant(
@@ -277,7 +279,7 @@ BROKEN: dict[str, Variant] = {
     ),
     "another domain": Variant(
         "V1-RPC-10",
-        "the details are of another domain",
+        "the details have another domain",
         wsgi=_details(lambda all: [{**one, "domain": "example.com"} if "domain" in one else one for one in all]),
     ),
     "untyped details": Variant("V1-RPC-11", "details have no type", wsgi=_details(_untyped)),
@@ -288,7 +290,7 @@ BROKEN: dict[str, Variant] = {
     ),
     "events without envelope": Variant(
         "V1-RPC-12",
-        "events are no answers of JSON-RPC",
+        "events have no JSON-RPC envelope",
         wsgi=streaming(events(lambda value: value.get("result", value))),
     ),
     "params required": Variant(
@@ -298,38 +300,40 @@ BROKEN: dict[str, Variant] = {
             lambda value: {"params": [], **value} if isinstance(value, dict) and "method" in value else value
         ),
     ),
-    "redirected": Variant("V1-RPC-14", "without a slash at its end the URL is redirected", wsgi=_redirecting),
+    "redirected": Variant("V1-RPC-14", "the URL without a trailing slash is redirected", wsgi=_redirecting),
     "nothing to get": Variant("V1-RPC-15", "a GET of the endpoint is not found", wsgi=_status(_not_found)),
-    "verbs not told": Variant(
+    "no Allow header": Variant(
         "V1-RPC-15",
-        "who used the wrong verb is not told the right one",
+        "a refusal of another verb does not name the allowed ones",
         wsgi=_headers(lambda answer: answer.headers.pop("Allow", None)),
     ),
     "empty object": Variant(
         "V1-RPC-16",
-        "a delete gives an empty object",
+        "a delete returns an empty object",
         wsgi=rpc_answers(
             lambda value: {**value, "result": {}} if "result" in value and value["result"] is None else value
         ),
     ),
     "first of a batch": Variant(
-        "V1-RPC-17", "of a batch the first request is answered", wsgi=asking_with(_first_of_batch)
+        "V1-RPC-17", "the first request of a batch is answered", wsgi=asking_with(_first_of_batch)
     ),
     "errors by status": Variant(
         "V1-RPC-18",
         "errors of JSON-RPC have status 400",
         wsgi=_status(lambda answer: 400 if answer.error is not None and answer.status == 200 else answer.status),
     ),
-    "delete by POST": Variant("V1-REST-01", "there is no DELETE", wsgi=asking(_by_post)),
+    "delete by POST": Variant("V1-REST-01", "DELETE is not implemented", wsgi=asking(_by_post)),
     "always plain": Variant(
         "V1-REST-02",
-        "answers are always of type `application/json`",
-        app=lambda agent, **options: A2AApp(agent, **options, media_type="application/json"),
+        "responses always have the media type `application/json`",
+        app=lambda agent, **options: A2AApp(agent, **options, http=HTTPOptions(response_media_type="application/json")),
     ),
     "never plain": Variant(
         "V1-REST-03",
-        "answers are never of type `application/json`",
-        app=lambda agent, **options: A2AApp(agent, **options, media_type="application/a2a+json"),
+        "responses never have the media type `application/json`",
+        app=lambda agent, **options: A2AApp(
+            agent, **options, http=HTTPOptions(response_media_type="application/a2a+json")
+        ),
     ),
     "bare sends": Variant("V1-REST-04", "a send is answered with the task itself", wsgi=answering(_bare_over_rest)),
     "wrapped results": Variant("V1-REST-04", "results are wrapped", wsgi=answering(_enveloped_over_rest)),
@@ -342,25 +346,25 @@ BROKEN: dict[str, Variant] = {
         wsgi=_error(lambda e: {n: v for n, v in e.items() if n != "status"}, rest=True),
     ),
     "no error info": Variant(
-        "V1-REST-06", "errors say no reason", wsgi=_details(lambda all: [one for one in all if "reason" not in one])
+        "V1-REST-06", "errors have no reason", wsgi=_details(lambda all: [one for one in all if "reason" not in one])
     ),
     "always 400": Variant(
         "V1-REST-07",
-        "every error is a 400",
+        "every error has status 400",
         wsgi=_status(lambda answer: 400 if answer.status >= 400 else answer.status),
     ),
     "statuses of 1.0.0": Variant(
         "V1-REST-07",
-        "a task that cannot be cancelled is a 409",
+        "a task that cannot be cancelled has status 409",
         wsgi=_status(lambda answer: 409 if b"TASK_NOT_CANCELABLE" in answer.body else answer.status),
     ),
-    "events in envelopes": Variant("V1-REST-08", "events are answers of JSON-RPC", wsgi=streaming(events(_enveloped))),
-    "no tenants": Variant("V1-REST-09", "the tenant of a path gets lost", wsgi=asking(_without_tenant)),
+    "events in envelopes": Variant("V1-REST-08", "events have a JSON-RPC envelope", wsgi=streaming(events(_enveloped))),
+    "no tenants": Variant("V1-REST-09", "the tenant of a path is dropped", wsgi=asking(_without_tenant)),
     "body required": Variant("V1-REST-10", "a POST without a body is refused", wsgi=_body_needed),
     "wrong verbs": Variant("V1-REST-11", "a wrong verb is not found", wsgi=_status(_not_found)),
-    "nothing said": Variant("V1-REST-11", "an unknown path is answered without a word", wsgi=answering(_empty_body)),
-    "malformed": Variant("V1-REST-12", "what is no JSON is an internal error", wsgi=_status(_crashing)),
-    "body wins": Variant("V1-REST-13", "a task in the body stands over that in the path", wsgi=asking(_body_wins)),
+    "nothing said": Variant("V1-REST-11", "an unknown path has an empty response", wsgi=answering(_empty_body)),
+    "malformed": Variant("V1-REST-12", "a body that is not JSON is an internal error", wsgi=_status(_crashing)),
+    "body wins": Variant("V1-REST-13", "a task id in the body overrides the path", wsgi=asking(_body_wins)),
     "page size unread": Variant(
         "V1-QRY-01",
         "`pageSize` in a query is ignored",
@@ -376,18 +380,18 @@ BROKEN: dict[str, Variant] = {
         "values in a query are not decoded",
         wsgi=asking(lambda asked: asked.environ.update(QUERY_STRING=asked.environ["QUERY_STRING"].replace("%", "%25"))),
     ),
-    "invalid is absent": Variant("V1-QRY-03", "a value that is no number is ignored", wsgi=_query(_numbers_only)),
+    "invalid is absent": Variant("V1-QRY-03", "an invalid number is ignored", wsgi=_query(_numbers_only)),
     "unknown refused": Variant("V1-QRY-04", "an unknown parameter is refused", wsgi=_query(_known_only)),
     "unlike each other": Variant("V1-BIND-02", "over HTTP+JSON tasks lack the history", wsgi=answering(_unlike_rpc)),
-    "reasons differ": Variant("V1-BIND-03", "the bindings give other reasons", wsgi=answering(_other_reason)),
-    "open over one": Variant("V1-BIND-04", "over HTTP+JSON nobody is asked who they are", wsgi=asking(_open_over_rest)),
+    "reasons differ": Variant("V1-BIND-03", "the bindings report different reasons", wsgi=answering(_other_reason)),
+    "open over one": Variant("V1-BIND-04", "HTTP+JSON does not authenticate", wsgi=asking(_open_over_rest)),
     "errors without message": Variant(
         "V1-ERR-01", "errors have no message", wsgi=_error(lambda e: {**e, "message": ""})
     ),
-    "tracebacks": Variant("V1-ERR-02", "internal errors show the traceback", app=calling(_frankly)),
-    "failed calls": Variant("V1-ERR-03", "a task that fails is an error of the call", app=calling(_raising)),
-    "no time to retry": Variant("V1-ERR-04", "nobody is told when to try again", wsgi=answering(_no_retry)),
+    "tracebacks": Variant("V1-ERR-02", "internal errors contain the traceback", app=calling(_frankly)),
+    "failed calls": Variant("V1-ERR-03", "a failed task is an error of the call", app=calling(_raising)),
+    "no time to retry": Variant("V1-ERR-04", "an overload error does not say when to retry", wsgi=answering(_no_retry)),
     "broken output": Variant(
-        "V1-ERR-05", "what an agent emits is not looked at", app=with_results(_unchecked, op.SEND_MESSAGE)
+        "V1-ERR-05", "output of an agent is not validated", app=with_results(_unchecked, op.SEND_MESSAGE)
     ),
 }

@@ -14,10 +14,10 @@ from tests.conformance.breaking import (
     answering,
     asking,
     calling,
+    changing_json,
     deep,
     replaced,
     result_of,
-    telling,
 )
 from tests.conformance.ours import Variant
 from tests.conformance.variants.offers import card_headers, changed_card
@@ -100,40 +100,40 @@ def _compat_left(members: dict[str, Any]) -> dict[str, Any]:
 BROKEN: dict[str, Variant] = {
     "no version no answer": Variant(
         "DUAL-01",
-        "who names no version is refused",
+        "a request without a version is refused",
         wsgi=asking(lambda asked: asked.environ.setdefault("HTTP_A2A_VERSION", "1.0")),
     ),
     "answered as 1.0": Variant(
         "DUAL-01",
-        "who speaks 0.3 is answered as in 1.0",
-        wsgi=telling(
+        "requests of 0.3 are answered as in 1.0",
+        wsgi=changing_json(
             result_of(lambda one: {"task": {n: v for n, v in one.items() if n != "kind"}} if one.get("kind") else one)
         ),
     ),
     "kinds for all": Variant(
         "DUAL-02",
         "answers of 1.0 have a `kind`",
-        wsgi=telling(deep(lambda members: {"kind": "task", **members} if "status" in members else members)),
+        wsgi=changing_json(deep(lambda members: {"kind": "task", **members} if "status" in members else members)),
     ),
     "final for all": Variant(
         "DUAL-02",
-        "events of 1.0 say that they are final",
-        wsgi=telling(
+        "events of 1.0 have `final`",
+        wsgi=changing_json(
             deep(lambda members: {"final": True, **members} if {"status", "taskId"} <= members.keys() else members)
         ),
     ),
-    "tasks apart": Variant("DUAL-03", "each version has tasks of its own", app=calling(_apart)),
-    "other order": Variant("DUAL-04", "0.3 is told in another order", app=calling(_jumbled)),
-    "fewer events": Variant("DUAL-04", "0.3 is told less", app=calling(_thin)),
+    "tasks apart": Variant("DUAL-03", "each version has separate tasks", app=calling(_apart)),
+    "other order": Variant("DUAL-04", "0.3 gets the events in another order", app=calling(_jumbled)),
+    "fewer events": Variant("DUAL-04", "0.3 gets fewer events", app=calling(_thin)),
     "header unread": Variant("DUAL-05", "a version that contradicts the method is ignored", wsgi=asking(_by_grammar)),
     "old webhooks": Variant(
         "DUAL-06",
-        "all webhooks are told as in 0.3",
+        "all notifications are in 0.3",
         inside=replaced("a2a_sync.push.notification", "by_version", only("0.3")),
     ),
     "new webhooks": Variant(
         "DUAL-06",
-        "all webhooks are told as in 1.0",
+        "all notifications are in 1.0",
         inside=replaced("a2a_sync.push.notification", "by_version", only("1.0")),
     ),
     "new card only": Variant(
@@ -143,18 +143,20 @@ BROKEN: dict[str, Variant] = {
             lambda card: [card.pop(name, None) for name in ("url", "preferredTransport", "protocolVersion")]
         ),
     ),
-    "unvaried": Variant(
-        "DUAL-07", "caches are not told that the card depends on the version", wsgi=card_headers(_unvaried)
+    "unvaried": Variant("DUAL-07", "the card has no Vary header for the version", wsgi=card_headers(_unvaried)),
+    "one card": Variant("DUAL-07", "a request with a version gets the combined card", wsgi=asking(_one_card)),
+    "any data": Variant(
+        "DUAL-08", "data that is not an object is sent to 0.3 unwrapped", wsgi=changing_json(deep(_unwrapped))
     ),
-    "one card": Variant("DUAL-07", "who names a version gets both", wsgi=asking(_one_card)),
-    "any data": Variant("DUAL-08", "data that is no object goes to 0.3 as it is", wsgi=telling(deep(_unwrapped))),
     "wrapped for good": Variant(
         "DUAL-08",
-        "data that 0.3 has wrapped stays so",
+        "wrapped data from 0.3 is not unwrapped",
         wsgi=asking(
             lambda asked: setattr(asked, "value", deep(_compat_left)(asked.value)) if asked.value is not None else None
         ),
     ),
-    "one header": Variant("DUAL-09", "answers of 0.3 have the header of 1.0", wsgi=answering(_new_header)),
-    "names lost": Variant("DUAL-11", "files lose their name between the versions", wsgi=telling(deep(_old_names))),
+    "one header": Variant("DUAL-09", "responses of 0.3 have the header name of 1.0", wsgi=answering(_new_header)),
+    "names lost": Variant(
+        "DUAL-11", "files lose their names between the versions", wsgi=changing_json(deep(_old_names))
+    ),
 }

@@ -11,14 +11,12 @@ from typing import Any
 from a2a_sync import Client, WebhookReceiver
 from a2a_sync import operations as op
 from a2a_sync.bindings.sse import BlockSource
-from a2a_sync.client.caller import Caller
-from a2a_sync.client.cards import Kept
+from a2a_sync.client.cards import CacheEntry, CardTrust
 from a2a_sync.client.endpoint import WireEndpoint
-from a2a_sync.client.http import HttpAnswer
+from a2a_sync.client.http import HttpResponse
 from a2a_sync.client.jsonrpc import JsonRpcEndpoint
 from a2a_sync.client.link import Link
 from a2a_sync.client.stream import TaskStream
-from a2a_sync.client.trust import CardTrust
 from a2a_sync.errors import AgentError, HTTPStatusError, VersionNotSupportedError
 from a2a_sync.lifecycle import ArtifactFold
 from a2a_sync.operations import Call, Endpoint
@@ -148,7 +146,7 @@ def _by_status(read: Any) -> Any:
 
     def answer(self: Any, body: bytes, status: int) -> Any:
         if status != 200:
-            raise HTTPStatusError(f"HTTP {status}", status=status, phase="send", agent="")
+            raise HTTPStatusError(f"HTTP {status}", status_code=status, phase="send", agent="")
         return read(self, body, status)
 
     return answer
@@ -299,7 +297,7 @@ def _only_json(read: Any) -> Any:
 
 
 def _kept_card(method: Any) -> Any:
-    """The extended card is given and forgotten."""
+    """The extended card is returned and not cached."""
 
     def card(self: Any, **options: Any) -> Any:
         link = self._link
@@ -349,10 +347,10 @@ def _unbounded(make: Any) -> Any:
 
 BROKEN: dict[str, Variant] = {
     "no version": Variant(
-        "V1-CVER-01", "requests name no version", client=_headers(lambda headers: headers.pop("A2A-Version", None))
+        "V1-CVER-01", "requests have no version", client=_headers(lambda headers: headers.pop("A2A-Version", None))
     ),
     "streams without version": Variant(
-        "V1-CVER-01", "requests for streams name no version", client=posting(_no_version_in_streams)
+        "V1-CVER-01", "requests for streams have no version", client=posting(_no_version_in_streams)
     ),
     "whole version": Variant(
         "V1-CVER-02",
@@ -367,153 +365,163 @@ BROKEN: dict[str, Variant] = {
     "no choice": Variant(
         "V1-CVER-03", "the user's choice is ignored", client=_without_options("protocol_version", "protocol_binding")
     ),
-    "falls back": Variant("V1-CVER-04", "the older version is tried in silence", client=_falling_back),
+    "falls back": Variant("V1-CVER-04", "the client falls back to the older version", client=_falling_back),
     "last interface": Variant(
         "V1-CSEL-01",
-        "the last interface of the card is called",
+        "the last interface of the card is used",
         inside=replaced("a2a_sync.client.link", "usable_interfaces", _last),
     ),
-    "tenant forgotten": Variant(
+    "tenant dropped": Variant(
         "V1-CSEL-02", "the tenant of the card is not sent", inside=replaced(Link, "call", _without_tenant)
     ),
-    "empty tenant": Variant("V1-CSEL-02", "an empty tenant is sent where there is none", client=_body(_empty_tenant)),
+    "empty tenant": Variant("V1-CSEL-02", "an absent tenant is sent as an empty one", client=_body(_empty_tenant)),
     "one interface": Variant(
         "V1-CSEL-03",
-        "where an interface takes no connection no other one is tried",
-        inside=replaced("a2a_sync.client.link", "stand_ins", lambda _: lambda first, others: []),
+        "no other interface is tried after a refused connection",
+        inside=replaced("a2a_sync.client.link", "fallback_interfaces", lambda _: lambda first, others: []),
     ),
     "unknown bindings": Variant(
         "V1-CSEL-04",
         "an unknown binding is an error",
         inside=replaced("a2a_sync.client.link", "usable_interfaces", _first_of_all),
     ),
-    "any certificate": Variant("V1-CSEL-05", "certificates are not looked at", client=posting(_unverified)),
+    "any certificate": Variant("V1-CSEL-05", "certificates are not verified", client=posting(_unverified)),
     "never old": Variant(
         "V1-CCARD-01",
-        "a card is kept for ever",
+        "a card is cached without a limit",
         inside=replaced("a2a_sync.client.cards", "_max_age", lambda _: lambda control: None),
     ),
     "always whole cards": Variant(
         "V1-CCARD-01",
-        "a card that is too old is asked for without its tag",
+        "an expired card is requested without its ETag",
         client=posting(lambda request: request["headers"].pop("If-None-Match", None)),
     ),
     "never kept": Variant(
         "V1-CCARD-01",
-        "a card is asked for at every call",
+        "a card is requested with every call",
         inside=replaced(
-            Kept, "of", lambda of: classmethod(lambda cls, place, headers: of(place, headers)._replace(until=0.0))
+            CacheEntry,
+            "from_headers",
+            lambda make: classmethod(lambda cls, url, headers: make(url, headers)._replace(expires_at=0.0)),
         ),
     ),
     "public card stays": Variant(
-        "V1-CCARD-02", "the extended card is given and forgotten", inside=replaced(Caller, "extended_card", _kept_card)
+        "V1-CCARD-02",
+        "the extended card is returned and not cached",
+        inside=replaced(Client, "extended_card", _kept_card),
     ),
-    "any signature": Variant("V1-CCARD-03", "signatures are not looked at", client=_without_options("card_verifier")),
+    "any signature": Variant("V1-CCARD-03", "signatures are not verified", client=_without_options("card_verifier")),
     "extended cards unchecked": Variant(
         "V1-CCARD-03",
-        "the signature of the extended card is not looked at",
-        inside=replaced(CardTrust, "vet", lambda _: lambda *a: None),
+        "the signature of the extended card is not verified",
+        inside=replaced(CardTrust, "verify_result", lambda _: lambda *a: None),
     ),
     "capabilities unread": Variant(
-        "V1-CCARD-05", "what a card does not promise is asked for", inside=replaced(Caller, "extended_card", _unchecked)
+        "V1-CCARD-05", "undeclared features are requested", inside=replaced(Client, "extended_card", _unchecked)
     ),
     "always streams": Variant(
-        "V1-CCARD-05", "an agent that does not stream is asked to", inside=replaced(Link, "streaming", _insisting)
+        "V1-CCARD-05",
+        "streams are requested from agents without streaming",
+        inside=replaced(Link, "streaming", _insisting),
     ),
     "strict cards": Variant(
         "V1-CCARD-06",
         "unknown members of a card are errors",
         inside=replaced("a2a_sync.client.cards", "read_card", _strict),
     ),
-    "one error": Variant("V1-CERR-01", "all errors are of one class", client=around_calls(_generic)),
+    "one error": Variant("V1-CERR-01", "all errors have the same class", client=around_calls(_generic)),
     "reasons unread": Variant(
         "V1-CERR-01",
-        "of errors over HTTP+JSON the status counts",
+        "errors over HTTP+JSON are mapped by status only",
         inside=replaced("a2a_sync.bindings.http_json", "_error", _by_status_alone),
     ),
     "status counts": Variant(
         "V1-CERR-02",
-        "an error of JSON-RPC with an HTTP status is not read",
+        "a JSON-RPC error with an HTTP error status is not parsed",
         inside=replaced(JsonRpcEndpoint, "_read_answer", _by_status),
     ),
-    "tokens in queries": Variant("V1-CERR-03", "tokens go into the URL", client=posting(_in_the_query)),
+    "tokens in queries": Variant("V1-CERR-03", "tokens are sent in the URL", client=posting(_in_the_query)),
     "no lone CR": Variant(
-        "V1-CSTR-01", "a lone CR ends no line", inside=replaced(BlockSource, "_normalise", _no_lone_cr)
+        "V1-CSTR-01", "a lone CR does not end a line", inside=replaced(BlockSource, "_normalise", _no_lone_cr)
     ),
     "last line": Variant(
-        "V1-CSTR-01", "of several lines of data one counts", inside=replaced(BlockSource, "_cut", _lines_lost)
+        "V1-CSTR-01", "only the last of several data lines is used", inside=replaced(BlockSource, "_cut", _lines_lost)
     ),
-    "comments": Variant("V1-CSTR-01", "comments are data", inside=replaced(BlockSource, "_cut", _comments_too)),
+    "comments": Variant(
+        "V1-CSTR-01", "comments are parsed as data", inside=replaced(BlockSource, "_cut", _comments_too)
+    ),
     "byte order": Variant(
         "V1-CSTR-01", "a byte order mark is kept", inside=replaced(BlockSource, "__iter__", _bom_kept)
     ),
     "split characters": Variant(
         "V1-CSTR-01",
-        "characters that come in two pieces get lost",
+        "characters split over two chunks are dropped",
         inside=replaced(BlockSource, "_next", _decoded_early),
     ),
     "errors unheard": Variant(
-        "V1-CSTR-02", "an error within a stream is its end", inside=replaced(TaskStream, "__next__", _deaf)
+        "V1-CSTR-02",
+        "an error within a stream ends it without an exception",
+        inside=replaced(TaskStream, "__next__", _deaf),
     ),
     "pieces replace": Variant(
-        "V1-CSTR-03", "each piece of an artifact replaces it", inside=replaced(ArtifactFold, "apply", _always_new)
+        "V1-CSTR-03", "each chunk replaces the artifact", inside=replaced(ArtifactFold, "apply", _always_new)
     ),
     "pieces add up": Variant(
-        "V1-CSTR-03", "an artifact that is sent again is added to", inside=replaced(ArtifactFold, "apply", _never_new)
+        "V1-CSTR-03", "a replaced artifact is appended", inside=replaced(ArtifactFold, "apply", _never_new)
     ),
-    "gives up": Variant("V1-CSTR-04", "a stream that is cut is over", client=_with_options(retry=None)),
+    "gives up": Variant("V1-CSTR-04", "a cut stream is not resumed", client=_with_options(retry=None)),
     "one page": Variant("V1-CLIST-01", "only the first page is read", inside=replaced(Client, "iter_tasks", _one_page)),
     "no last page": Variant(
-        "V1-CLIST-01", "an empty token is the next page", inside=replaced(Client, "iter_tasks", _until_empty)
+        "V1-CLIST-01", "an empty token is requested as a page", inside=replaced(Client, "iter_tasks", _until_empty)
     ),
     "empty page": Variant(
-        "V1-CLIST-01", "a page without tasks is the last one", inside=replaced(Client, "iter_tasks", _until_no_tasks)
+        "V1-CLIST-01", "an empty page ends the list", inside=replaced(Client, "iter_tasks", _until_no_tasks)
     ),
-    "contexts invented": Variant("V1-CMSG-01", "the client makes up contexts", client=_message(contextId="c-1")),
+    "contexts invented": Variant("V1-CMSG-01", "the client generates context ids", client=_message(contextId="c-1")),
     "one message id": Variant("V1-CMSG-01", "all messages have one id", client=_body(deep(_same_ids))),
     "snake case sent": Variant(
         "V1-CMSG-02",
-        "members have the names of the proto",
+        "members have snake_case names",
         client=_body(deep(lambda members: {snake(name): value for name, value in members.items()})),
     ),
-    "nulls sent": Variant("V1-CMSG-02", "what is not set is sent as null", client=_body(deep(_nulls))),
+    "nulls sent": Variant("V1-CMSG-02", "absent members are sent as null", client=_body(deep(_nulls))),
     "two contents sent": Variant("V1-CMSG-02", "parts have every content", client=_body(deep(_two_contents))),
     "extensions kept": Variant(
         "V1-CMSG-03",
-        "the server is not told which extensions are wanted",
+        "the requested extensions are not sent",
         client=_headers(lambda headers: headers.pop("A2A-Extensions", None)),
     ),
-    "raw paths": Variant("V1-CREST-01", "ids stand in paths as they are", client=posting(_raw_path)),
-    "snake queries": Variant("V1-CREST-01", "queries have the names of the proto", client=posting(_snake_query)),
-    "only 200": Variant("V1-CREST-02", "a 201 or 204 is an error", inside=replaced(HttpAnswer, "ok", _only_200)),
+    "raw paths": Variant("V1-CREST-01", "ids are not encoded in paths", client=posting(_raw_path)),
+    "snake queries": Variant("V1-CREST-01", "query names are snake_case", client=posting(_snake_query)),
+    "only 200": Variant("V1-CREST-02", "a 201 or 204 is an error", inside=replaced(HttpResponse, "ok", _only_200)),
     "only JSON": Variant(
         "V1-CREST-02",
-        "`application/a2a+json` is not read",
+        "`application/a2a+json` is refused",
         inside=replaced(WireEndpoint, "_result", _only_json),
     ),
-    "nobody asked who posts": Variant(
+    "unauthenticated posts": Variant(
         "V1-HOOK-02",
         "a webhook's token is checked and its credentials are not",
         inside=replaced(WebhookReceiver, "_sender", _half_checked),
     ),
     "tasks unexpected": Variant(
         "V1-HOOK-03",
-        "a webhook takes any task",
+        "a receiver accepts any task",
         inside=replaced(WebhookReceiver, "_check_token", lambda _: lambda *a: None),
     ),
-    "told twice, taken twice": Variant(
+    "repeated, delivered twice": Variant(
         "V1-HOOK-04",
-        "what a webhook is told twice counts twice",
+        "a repeated notification is delivered twice",
         inside=replaced(_MemoryReplayCache, "add", lambda _: lambda *a, **options: True),
     ),
     "notifications of 1.0": Variant(
         "V1-HOOK-05",
-        "a webhook does not understand tasks of 0.3",
+        "a receiver does not parse tasks of 0.3",
         inside=replaced("a2a_sync.webhooks", "_read", _only_new),
     ),
     "unbounded webhooks": Variant(
         "V1-HOOK-06",
-        "a webhook takes whatever comes",
+        "a receiver has no limits",
         inside=replaced(WebhookReceiver, "__init__", _unbounded),
     ),
 }

@@ -13,10 +13,10 @@ from tests.conformance.breaking import (
     Answer,
     answering,
     asking_with,
+    changing_json,
     deep,
     in_parameters,
     leaves,
-    telling,
     with_requests,
 )
 from tests.conformance.ours import Variant
@@ -35,7 +35,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 def _times(change: Any) -> Any:
-    return telling(leaves(lambda leaf: change(leaf) if isinstance(leaf, str) and _TIME.fullmatch(leaf) else leaf))
+    return changing_json(leaves(lambda leaf: change(leaf) if isinstance(leaf, str) and _TIME.fullmatch(leaf) else leaf))
 
 
 def _in_oslo(moment: str) -> str:
@@ -106,30 +106,32 @@ BROKEN: dict[str, Variant] = {
     "snake case": Variant(
         "V1-ENC-01",
         "members have the names of the proto: `context_id`",
-        wsgi=telling(deep(lambda members: {snake(name): value for name, value in members.items()})),
+        wsgi=changing_json(deep(lambda members: {snake(name): value for name, value in members.items()})),
     ),
     "states of 0.3": Variant(
-        "V1-ENC-02", "states are `completed`, not `TASK_STATE_COMPLETED`", wsgi=telling(deep(_states))
+        "V1-ENC-02", "states are `completed`, not `TASK_STATE_COMPLETED`", wsgi=changing_json(deep(_states))
     ),
     "zero offset": Variant(
-        "V1-ENC-03", "times end with `+00:00` in place of `Z`", wsgi=_times(lambda text: text[:-1] + "+00:00")
+        "V1-ENC-03", "timestamps end with `+00:00` instead of `Z`", wsgi=_times(lambda text: text[:-1] + "+00:00")
     ),
     "whole seconds": Variant(
-        "V1-ENC-04", "times have no fraction", wsgi=_times(lambda text: re.sub(r"\.\d+Z", "Z", text))
+        "V1-ENC-04", "timestamps have no fraction", wsgi=_times(lambda text: re.sub(r"\.\d+Z", "Z", text))
     ),
-    "local times": Variant("V1-ENC-05", "times are those of the server's zone", wsgi=_times(_in_oslo)),
+    "local times": Variant("V1-ENC-05", "timestamps are in the server's time zone", wsgi=_times(_in_oslo)),
     "kind in parts": Variant(
-        "V1-ENC-06", "parts have a `kind` too, as in 0.3", wsgi=telling(_parts(lambda part: {"kind": "text", **part}))
+        "V1-ENC-06",
+        "parts have a `kind`, as in 0.3",
+        wsgi=changing_json(_parts(lambda part: {"kind": "text", **part})),
     ),
     "two contents": Variant(
         "V1-ENC-06",
         "parts have every content, most of them empty",
-        wsgi=telling(_parts(lambda part: {"url": "", **part})),
+        wsgi=changing_json(_parts(lambda part: {"url": "", **part})),
     ),
     "bytes for URLs": Variant(
         "V1-ENC-07",
-        "bytes are written in the alphabet for URLs, without padding",
-        wsgi=telling(
+        "bytes are written as URL-safe base64 without padding",
+        wsgi=changing_json(
             _parts(
                 lambda part: (
                     {**part, "raw": part["raw"].translate(str.maketrans("+/", "-_")).rstrip("=")}
@@ -141,21 +143,23 @@ BROKEN: dict[str, Variant] = {
     ),
     "camel case only": Variant(
         "V1-ENC-08",
-        "names of the proto are passed over in requests",
+        "snake_case names in requests are ignored",
         wsgi=asking_with(deep(lambda members: {name: value for name, value in members.items() if "_" not in name})),
     ),
     "null is a value": Variant(
-        "V1-ENC-09", "null is of a wrong type", wsgi=asking_with(leaves(lambda leaf: [] if leaf is None else leaf))
+        "V1-ENC-09",
+        "null is refused as a wrong type",
+        wsgi=asking_with(leaves(lambda leaf: [] if leaf is None else leaf)),
     ),
     "no null in data": Variant(
         "V1-ENC-10",
-        "a data part that holds null comes back as an empty object",
-        wsgi=telling(_parts(lambda part: {**part, "data": {}} if part.get("data", 0) is None else part)),
+        "a data part with null is returned as an empty object",
+        wsgi=changing_json(_parts(lambda part: {**part, "data": {}} if part.get("data", 0) is None else part)),
     ),
     "objects only": Variant(
         "V1-ENC-11",
-        "data that is no object is wrapped into one",
-        wsgi=telling(
+        "data that is not an object is wrapped in one",
+        wsgi=changing_json(
             _parts(
                 lambda part: (
                     {**part, "data": {"value": part["data"]}}
@@ -167,34 +171,34 @@ BROKEN: dict[str, Variant] = {
     ),
     "names of enums only": Variant(
         "V1-ENC-12",
-        "the number of an enum's value is refused",
+        "enum numbers are refused",
         wsgi=in_parameters("role", lambda role: str(role)),
     ),
     "one alphabet": Variant(
         "V1-ENC-13",
-        "bytes in the alphabet for URLs are refused",
+        "URL-safe base64 is refused",
         wsgi=in_parameters("raw", lambda raw: "?" if set("-_") & set(raw) else raw),
     ),
     "padding required": Variant(
         "V1-ENC-13",
-        "bytes without padding are refused",
+        "unpadded base64 is refused",
         wsgi=in_parameters("raw", lambda raw: raw if len(raw) % 4 == 0 else "?"),
     ),
     "offset ignored": Variant(
         "V1-ENC-14",
-        "a time is read without its offset",
+        "the offset of a timestamp is ignored",
         wsgi=in_parameters("statusTimestampAfter", lambda text: re.sub(r"[+-]\d\d:\d\d$", "Z", text)),
     ),
     "rounded": Variant(
         "V1-ENC-15",
-        "a fraction is cut off where an integer belongs",
+        "a fractional number is truncated to an integer",
         wsgi=in_parameters(
             "historyLength", lambda value: re.sub(r"\..*", "", value) if isinstance(value, str) else int(value)
         ),
     ),
     "no numbers in texts": Variant(
         "V1-ENC-15",
-        "an integer in a text is refused",
+        "an integer in a string is refused",
         wsgi=asking_with(
             deep(
                 lambda members: {
@@ -207,23 +211,23 @@ BROKEN: dict[str, Variant] = {
     "nulls": Variant(
         "V1-ENC-17",
         "members of a task that are not set are null",
-        wsgi=telling(deep(lambda members: {"metadata": None, **members} if "status" in members else members)),
+        wsgi=changing_json(deep(lambda members: {"metadata": None, **members} if "status" in members else members)),
     ),
     "no astral planes": Variant(
         "V1-ENC-18",
         "characters outside of the basic plane become question marks",
-        wsgi=telling(
+        wsgi=changing_json(
             leaves(lambda leaf: re.sub("[\U00010000-\U0010ffff]", "?", leaf) if isinstance(leaf, str) else leaf)
         ),
     ),
     "composed": Variant(
         "V1-ENC-18",
-        "combining marks get lost",
-        wsgi=telling(leaves(lambda leaf: re.sub("[\u0300-\u036f]", "", leaf) if isinstance(leaf, str) else leaf)),
+        "combining marks are dropped",
+        wsgi=changing_json(leaves(lambda leaf: re.sub("[\u0300-\u036f]", "", leaf) if isinstance(leaf, str) else leaf)),
     ),
     "no message": Variant(
         "V1-VAL-01",
-        "a send without a message is an empty message",
+        "a send without a message is treated as an empty message",
         wsgi=asking_with(
             deep(
                 lambda members: (
@@ -239,7 +243,7 @@ BROKEN: dict[str, Variant] = {
     ),
     "message ids made up": Variant(
         "V1-VAL-02",
-        "a message without an id gets one",
+        "a message without an id is accepted",
         wsgi=asking_with(
             deep(
                 lambda members: (
@@ -250,34 +254,34 @@ BROKEN: dict[str, Variant] = {
     ),
     "role by default": Variant(
         "V1-VAL-03",
-        "a message without a role is the user's",
+        "a message without a role is accepted as the user's",
         wsgi=asking_with(deep(lambda members: {"role": "ROLE_USER", **members} if "parts" in members else members)),
     ),
     "unspecified role": Variant(
         "V1-VAL-03",
-        "`ROLE_UNSPECIFIED` is the user's",
+        "`ROLE_UNSPECIFIED` is accepted as the user's",
         wsgi=in_parameters("role", lambda role: "ROLE_USER" if role == "ROLE_UNSPECIFIED" else role),
     ),
     "no parts": Variant(
         "V1-VAL-04",
-        "a message without parts is taken",
+        "a message without parts is accepted",
         wsgi=in_parameters("parts", lambda parts: parts or [{"text": "echo"}]),
     ),
     "first content": Variant(
         "V1-VAL-05",
-        "of two contents of a part the first is taken",
+        "the first of two contents of a part is used",
         wsgi=asking_with(_parts(lambda part: {"text": part["text"]} if "text" in part else part)),
     ),
     "everything a text": Variant(
         "V1-VAL-06",
-        "an id of another type is made a text",
+        "an id of another type is converted to a string",
         wsgi=in_parameters("id", lambda id: id if isinstance(id, (str, int)) else str(id)),
     ),
     "looked at too late": Variant("V1-VAL-07", "an invalid send leaves a task behind", wsgi=_late),
     "members not named": Variant("V1-VAL-08", "errors do not name the member", wsgi=answering(_without_violations)),
     "unknown state": Variant(
         "V1-VAL-09",
-        "a state that does not exist filters nothing",
+        "an unknown state is ignored as a filter",
         wsgi=in_parameters(
             "status",
             lambda state: state if str(state).removeprefix("TASK_STATE_") in types.TaskState.__members__ else None,
@@ -285,13 +289,13 @@ BROKEN: dict[str, Variant] = {
     ),
     "any length": Variant(
         "V1-VAL-10",
-        "a negative length of history means all of it",
+        "a negative history length selects all of it",
         app=with_requests(_any_length, operations.SEND_MESSAGE, operations.GET_TASK, operations.LIST_TASKS),
     ),
     "events without context": Variant(
         "V1-VAL-11",
-        "status events lack their context",
-        wsgi=telling(
+        "status events have no context id",
+        wsgi=changing_json(
             deep(
                 lambda members: (
                     {n: v for n, v in members.items() if n != "contextId"}
@@ -303,8 +307,8 @@ BROKEN: dict[str, Variant] = {
     ),
     "artifacts without id": Variant(
         "V1-VAL-11",
-        "artifacts lack their id",
-        wsgi=telling(deep(lambda members: {n: v for n, v in members.items() if n != "artifactId"})),
+        "artifacts have no id",
+        wsgi=changing_json(deep(lambda members: {n: v for n, v in members.items() if n != "artifactId"})),
     ),
     "boundless": Variant("V1-VAL-12", "a body may be of any size", app=_boundless),
     "empty parts": Variant(

@@ -37,7 +37,7 @@ from tests.conformance.breaking import (
     with_results,
 )
 from tests.conformance.ours import Variant
-from tests.conformance.variants.operations import as_anybody
+from tests.conformance.variants.operations import ignoring_owner
 from tests.push.receiver import LOOPBACK
 
 PUSH = (op.CREATE_PUSH_CONFIG, op.GET_PUSH_CONFIG, op.LIST_PUSH_CONFIGS, op.DELETE_PUSH_CONFIG)
@@ -74,23 +74,25 @@ def _kept(endpoint: Endpoint, call: Call) -> Any:
 
 
 def _one_webhook(post: Any) -> Any:
-    """Only one webhook of a task is told."""
+    """Only one webhook of a task is called."""
     first: dict[str, str] = {}
 
-    def told(self: Any, held: Any, number: int, body: bytes) -> Any:
+    def notification(self: Any, held: Any, number: int, body: bytes) -> Any:
         return post(self, held, number, body) if first.setdefault(held.task_id, held.id) == held.id else None
 
-    return told
+    return notification
 
 
 def _bare(method: Any) -> Any:
-    """The task stands in the body without a wrapper."""
+    """The body is the task without a wrapper."""
 
     def of_entry(self: Any, webhook: Any, entry: Any) -> Notification:
-        told: Notification = method(self, webhook, entry)
-        if told.body is None:
-            return told
-        return Notification(told.number, json.dumps(next(iter(json.loads(told.body).values()))).encode())
+        notification: Notification = method(self, webhook, entry)
+        if notification.body is None:
+            return notification
+        return Notification(
+            notification.number, json.dumps(next(iter(json.loads(notification.body).values()))).encode()
+        )
 
     return of_entry
 
@@ -107,7 +109,7 @@ def _gives_up(method: Any) -> Any:
 
 
 def _fails_the_task(method: Any) -> Any:
-    """A webhook that cannot be told fails its task."""
+    """A webhook that cannot be called fails its task."""
 
     def put_off(self: Any, held: Any, refusal: Any) -> Any:
         try:
@@ -121,7 +123,7 @@ def _fails_the_task(method: Any) -> Any:
 
 
 def _unguarded(agent: Any, **options: Any) -> A2AApp:
-    return A2AApp(agent, **{**options, "push": LOOPBACK if options.get("push") else False})
+    return A2AApp(agent, **{**options, "push": LOOPBACK if options.get("push") is True else options.get("push", False)})
 
 
 def _any_url(asked: Asked) -> None:
@@ -258,7 +260,7 @@ def _header_only(asked: Asked) -> None:
     asked.query = {name: value for name, value in asked.query.items() if name != "A2A-Version"}
 
 
-def _tells_no_versions(answer: Answer) -> None:
+def _without_versions(answer: Answer) -> None:
     value = answer.value
     if answer.error is not None and "VERSION_NOT_SUPPORTED" in json.dumps(value):
         value["error"]["message"] = "Version not supported"
@@ -273,11 +275,11 @@ _etags = count()
 BROKEN: dict[str, Variant] = {
     "configs without id": Variant(
         "V1-PUSHC-01",
-        "a configuration gets no id",
+        "a configuration has no id",
         app=with_results(lambda one: replace(one, id=""), op.CREATE_PUSH_CONFIG),
     ),
     "configs end with the task": Variant(
-        "V1-PUSHC-02", "the configurations of a task that has ended are gone", app=calling(_gone_with_the_task)
+        "V1-PUSHC-02", "the configurations of a terminal task are deleted", app=calling(_gone_with_the_task)
     ),
     "no task no configs": Variant(
         "V1-PUSHC-03",
@@ -286,7 +288,7 @@ BROKEN: dict[str, Variant] = {
     ),
     "configs of nothing": Variant(
         "V1-PUSHC-03",
-        "a configuration for an unknown task is taken",
+        "a configuration for an unknown task is accepted",
         app=forgiving(TaskNotFoundError, lambda endpoint, call: replace(call.request, id="p-1"), op.CREATE_PUSH_CONFIG),
     ),
     "deleted from nothing": Variant(
@@ -296,12 +298,12 @@ BROKEN: dict[str, Variant] = {
     ),
     "configs without secrets": Variant(
         "V1-PUSHC-04",
-        "a configuration comes back without its authentication",
+        "a configuration is returned without its authentication",
         app=with_results(lambda one: replace(one, authentication=None), op.GET_PUSH_CONFIG),
     ),
     "any config": Variant(
         "V1-PUSHC-05",
-        "an unknown configuration is the first one",
+        "an unknown id returns the first configuration",
         app=with_requests(lambda request: replace(request, id=""), op.GET_PUSH_CONFIG),
     ),
     "one config": Variant(
@@ -309,7 +311,7 @@ BROKEN: dict[str, Variant] = {
         "the list of configurations has one",
         app=with_results(lambda one: replace(one, configs=one.configs[-1:]), op.LIST_PUSH_CONFIGS),
     ),
-    "configs stay": Variant("V1-PUSHC-07", "a configuration that is deleted stays", app=calling(_kept)),
+    "configs stay": Variant("V1-PUSHC-07", "a deleted configuration remains", app=calling(_kept)),
     "deleted once": Variant("V1-PUSHC-08", "a second delete fails", app=calling(_once_only)),
     "no webhooks no list": Variant(
         "V1-PUSHC-09",
@@ -318,24 +320,26 @@ BROKEN: dict[str, Variant] = {
     ),
     "unsupported webhooks": Variant(
         "V1-PUSHC-09",
-        "without push notifications the error is another one",
+        "without push notifications another error is returned",
         app=forgiving(PushNotificationNotSupportedError, _raising(UnsupportedOperationError()), *PUSH),
     ),
     "webhooks nowhere": Variant("V1-PUSHC-10", "a configuration needs no URL", wsgi=asking(_any_url)),
-    "unguarded": Variant("V1-PUSHC-11", "webhooks may be inside of the server's network", app=_unguarded),
+    "unguarded": Variant("V1-PUSHC-11", "webhooks in private networks are accepted", app=_unguarded),
     "one page of configs": Variant(
         "V1-PUSHC-12",
         "the list of configurations has no pages",
         app=with_requests(lambda request: replace(request, page_size=0), op.LIST_PUSH_CONFIGS),
     ),
     "one webhook": Variant(
-        "V1-PUSHD-01", "of several webhooks one is told", inside=replaced(Delivery, "_post", _one_webhook)
+        "V1-PUSHD-01", "of several webhooks one is called", inside=replaced(Delivery, "_post", _one_webhook)
     ),
     "bare credentials": Variant(
         "V1-PUSHD-02",
         "the scheme is missing from `Authorization`",
         inside=notification_headers(
-            lambda told: {n: v.rpartition(" ")[2] if n == "Authorization" else v for n, v in told.items()}
+            lambda notification: {
+                n: v.rpartition(" ")[2] if n == "Authorization" else v for n, v in notification.items()
+            }
         ),
     ),
     "bare notifications": Variant(
@@ -343,37 +347,39 @@ BROKEN: dict[str, Variant] = {
     ),
     "plain notifications": Variant(
         "V1-PUSHD-04",
-        "notifications are of type `application/json`",
-        inside=notification_headers(lambda told: {**told, "Content-Type": "application/json"}),
+        "notifications have the media type `application/json`",
+        inside=notification_headers(lambda notification: {**notification, "Content-Type": "application/json"}),
     ),
-    "told once": Variant(
-        "V1-PUSHD-05", "a notification is not told again", inside=replaced(Delivery, "_put_off", _gives_up)
+    "no retry": Variant(
+        "V1-PUSHD-05", "a notification is not retried", inside=replaced(Delivery, "_retry_later", _gives_up)
     ),
     "no token": Variant(
         "V1-PUSHD-08",
-        "notifications go without the token",
-        inside=notification_headers(lambda told: {n: v for n, v in told.items() if n != NOTIFICATION_TOKEN}),
+        "notifications have no token",
+        inside=notification_headers(
+            lambda notification: {n: v for n, v in notification.items() if n != NOTIFICATION_TOKEN}
+        ),
     ),
     "fatal webhooks": Variant(
         "V1-PUSHD-10",
-        "a webhook that cannot be told fails its task",
-        inside=replaced(Delivery, "_put_off", _fails_the_task),
+        "a webhook that cannot be called fails its task",
+        inside=replaced(Delivery, "_retry_later", _fails_the_task),
     ),
     "configs of others": Variant(
-        "V1-PUSHD-11", "who knows the id of a task reads its webhooks", app=as_anybody(op.LIST_PUSH_CONFIGS)
+        "V1-PUSHD-11", "any caller with the id of a task reads its webhooks", app=ignoring_owner(op.LIST_PUSH_CONFIGS)
     ),
     "card elsewhere": Variant(
-        "V1-CARD-01", "the card is where 0.2 had it", wsgi=card_headers(lambda answer: setattr(answer, "status", 404))
+        "V1-CARD-01", "the card is at the path of 0.2", wsgi=card_headers(lambda answer: setattr(answer, "status", 404))
     ),
     "no output modes": Variant(
         "V1-CARD-02",
         "the card lacks `defaultOutputModes`",
         wsgi=changed_card(lambda card: card.pop("defaultOutputModes")),
     ),
-    "no interfaces": Variant("V1-CARD-03", "the card has no interface", wsgi=_interfaces(lambda _: [])),
+    "no interfaces": Variant("V1-CARD-03", "the card lists no interface", wsgi=_interfaces(lambda _: [])),
     "wrong address": Variant(
         "V1-CARD-04",
-        "the address of HTTP+JSON is another one",
+        "the URL of HTTP+JSON is wrong",
         wsgi=_interfaces(
             lambda all: [
                 {**one, "url": one["url"] + "/api/rest"} if one["protocolBinding"] == "HTTP+JSON" else one
@@ -383,7 +389,7 @@ BROKEN: dict[str, Variant] = {
     ),
     "undeclared": Variant(
         "V1-CARD-04",
-        "a binding is offered and not declared",
+        "a served binding is not declared",
         wsgi=_interfaces(lambda all: [one for one in all if one["protocolBinding"] != "HTTP+JSON"]),
     ),
     "patched": Variant(
@@ -404,36 +410,40 @@ BROKEN: dict[str, Variant] = {
     ),
     "unstable": Variant(
         "V1-CACHE-02",
-        "the validator of a card is always another one",
+        "the ETag of a card changes with every request",
         wsgi=card_headers(lambda answer: answer.headers.set("ETag", f'"{next(_etags)}"')),
     ),
-    "always whole": Variant("V1-CACHE-04", "a card is sent again to those who have it", wsgi=asking(_unconditional)),
-    "first validator": Variant("V1-CACHE-04", "of a list of validators the first counts", wsgi=asking(_only_first_tag)),
-    "strong validators": Variant("V1-CACHE-04", "a weak validator matches nothing", wsgi=asking(_strong_tags)),
+    "always whole": Variant("V1-CACHE-04", "a cached card is sent again", wsgi=asking(_unconditional)),
+    "first validator": Variant(
+        "V1-CACHE-04", "only the first of a list of ETags is compared", wsgi=asking(_only_first_tag)
+    ),
+    "strong validators": Variant("V1-CACHE-04", "a weak ETag does not match", wsgi=asking(_strong_tags)),
     "one validator": Variant(
         "V1-CACHE-05",
-        "all cards have one validator",
+        "all cards have the same ETag",
         wsgi=card_headers(lambda answer: answer.headers.set("ETag", '"card"')),
     ),
     "card not there": Variant(
         "V1-XCARD-01",
-        "an extended card that is not offered is not configured",
+        "an undeclared extended card is reported as not configured",
         app=forgiving(UnsupportedOperationError, _raising(ExtendedAgentCardNotConfiguredError()), op.GET_EXTENDED_CARD),
     ),
     "card not offered": Variant(
         "V1-XCARD-02",
-        "an extended card that is promised and missing is not offered",
+        "a declared but missing extended card is reported as unsupported",
         app=forgiving(ExtendedAgentCardNotConfiguredError, _raising(UnsupportedOperationError()), op.GET_EXTENDED_CARD),
     ),
-    "card for everybody": Variant("V1-XCARD-03", "the extended card needs no credentials", wsgi=asking(_let_in)),
+    "open extended card": Variant("V1-XCARD-03", "the extended card needs no credentials", wsgi=asking(_let_in)),
     "half a card": Variant(
         "V1-XCARD-04",
-        "the extended card holds what is extended only",
+        "the extended card has only the additions",
         app=with_results(_incomplete, op.GET_EXTENDED_CARD),
     ),
-    "card in caches": Variant("V1-XCARD-05", "shared caches may keep the extended card", wsgi=answering(_public_cache)),
+    "card in caches": Variant(
+        "V1-XCARD-05", "shared caches may store the extended card", wsgi=answering(_public_cache)
+    ),
     "signed something else": Variant(
-        "V1-SIGN-01", "a card is changed behind its signature", wsgi=changed_card(_tampered)
+        "V1-SIGN-01", "a card is changed after it was signed", wsgi=changed_card(_tampered)
     ),
     "unsorted": Variant(
         "V1-SIGN-01",
@@ -447,44 +457,44 @@ BROKEN: dict[str, Variant] = {
     ),
     "false left out": Variant(
         "V1-SIGN-02",
-        "what is false is not signed",
+        "members with the value false are not signed",
         inside=replaced("a2a_sync.signing.canonical", "_jcs", _without_false),
     ),
-    "key not named": Variant("V1-SIGN-03", "a signature does not name its key", wsgi=changed_card(_without_kid)),
+    "key not named": Variant("V1-SIGN-03", "the header of a signature has no key id", wsgi=changed_card(_without_kid)),
     "streams anyway": Variant(
         "V1-CAP-01",
-        "an agent that does not stream streams",
+        "an agent without streaming streams",
         inside=replaced(RequestHandler, "_check_streaming", lambda _: lambda self: None),
     ),
     "nothing required": Variant(
         "V1-EXT-01",
-        "a required extension may be left out",
+        "a required extension may be omitted",
         inside=replaced(Activation, "_check_required", lambda _: lambda *a: None),
     ),
     "unknown extensions refused": Variant(
-        "V1-EXT-02", "an extension that is not known is refused", app=calling(_refusing_unknown)
+        "V1-EXT-02", "an unknown extension is refused", app=calling(_refusing_unknown)
     ),
-    "all activated": Variant("V1-EXT-03", "what was asked for is said to be activated", app=calling(_echoing)),
-    "activated in silence": Variant("V1-EXT-03", "nobody is told what was activated", wsgi=answering(_no_echo)),
-    "any version of it": Variant("V1-EXT-04", "another version of an extension stands in", wsgi=asking(_older)),
+    "all activated": Variant("V1-EXT-03", "all requested extensions are reported as active", app=calling(_echoing)),
+    "activated in silence": Variant("V1-EXT-03", "the active extensions are not returned", wsgi=answering(_no_echo)),
+    "any version of it": Variant("V1-EXT-04", "another version of an extension is accepted", wsgi=asking(_older)),
     "any version": Variant(
         "V1-VER-02",
-        "a version that is not known is the newest",
+        "an unknown version selects the newest",
         wsgi=_version(lambda text: "1.0" if text == "99.0" else text),
     ),
     "next version": Variant(
         "V1-VER-02",
-        "of a version the major number counts",
+        "only the major number of a version is compared",
         wsgi=_version(lambda text: "1.0" if text.startswith("1.") else text),
     ),
     "newest by default": Variant(
-        "V1-VER-03", "who names no version gets the newest", wsgi=_version(lambda text: text or "1.0")
+        "V1-VER-03", "a request without a version gets the newest", wsgi=_version(lambda text: text or "1.0")
     ),
     "patches refused": Variant(
         "V1-VER-04", "a patch number is refused", wsgi=_version(lambda text: text if text.count(".") < 2 else "99.0")
     ),
     "header only": Variant("V1-VER-05", "the version in a query is ignored", wsgi=asking(_header_only)),
-    "versions not told": Variant(
-        "V1-VER-06", "the error does not tell the versions", wsgi=answering(_tells_no_versions)
+    "versions not listed": Variant(
+        "V1-VER-06", "the error does not list the versions", wsgi=answering(_without_versions)
     ),
 }

@@ -24,6 +24,7 @@ from tests.conformance.breaking import (
     asking,
     asking_with,
     calling,
+    changing_json,
     deep,
     events,
     forgiving,
@@ -32,7 +33,6 @@ from tests.conformance.breaking import (
     replaced,
     result_of,
     streaming,
-    telling,
     with_requests,
     with_streams,
 )
@@ -45,7 +45,7 @@ from tests.conformance.variants.streams import Fixed, Missing
 
 
 def _without(*names: str) -> Any:
-    return telling(deep(lambda members: {n: v for n, v in members.items() if n not in names}))
+    return changing_json(deep(lambda members: {n: v for n, v in members.items() if n not in names}))
 
 
 def _state(members: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _anonymous(asked: Asked) -> None:
         asked.environ.setdefault("HTTP_AUTHORIZATION", "Bearer token-of-ada")
 
 
-def _everybody(asked: Asked) -> None:
+def _authenticated(asked: Asked) -> None:
     asked.environ.setdefault("HTTP_AUTHORIZATION", "Bearer token-of-ada")
 
 
@@ -170,7 +170,7 @@ def _objects_only(asked: Asked) -> None:
 
 
 def _never_over(method: Any) -> Any:
-    """`final` is not heeded."""
+    """`final` is ignored."""
 
     def take(self: Any, item: Any) -> None:
         method(self, replace(item, last=False))
@@ -199,31 +199,29 @@ BROKEN: dict[str, Variant] = {
         "the card lacks `protocolVersion`",
         wsgi=changed_card(lambda card: card.pop("protocolVersion", None)),
     ),
-    "another transport": Variant(
-        "V03-CARD-02", "the preferred transport is another one", wsgi=changed_card(_transport)
-    ),
+    "another transport": Variant("V03-CARD-02", "the preferred transport is wrong", wsgi=changed_card(_transport)),
     "one transport": Variant("V03-CARD-03", "the card lists one transport of two", wsgi=changed_card(_one_transport)),
     "main not repeated": Variant(
         "V03-CARD-04", "the main transport is not listed again", wsgi=changed_card(_without_main)
     ),
-    "conflicting": Variant(
-        "V03-CARD-05", "two transports have one URL and cannot share it", wsgi=changed_card(_conflicting)
-    ),
-    "no old path": Variant("V03-CARD-06", "the card is not where 0.2 had it", wsgi=answering(_not_there)),
+    "conflicting": Variant("V03-CARD-05", "two transports conflict at one URL", wsgi=changed_card(_conflicting)),
+    "no old path": Variant("V03-CARD-06", "the card is not at the path of 0.2", wsgi=answering(_not_there)),
     "bare schemes": Variant("V03-CARD-07", "security schemes have no `type`", wsgi=changed_card(_bare_schemes)),
     "ids as texts": Variant(
         "V03-RPC-01",
-        "ids come back as texts",
+        "ids are returned as strings",
         wsgi=rpc_answers(lambda value: {**value, "id": value["id"] if value["id"] is None else str(value["id"])}),
     ),
-    "status of malformed": Variant("V03-RPC-02", "what is no JSON has another status", wsgi=answering(_unframed)),
+    "status of malformed": Variant(
+        "V03-RPC-02", "a body that is not JSON has another status", wsgi=answering(_unframed)
+    ),
     "any kind of request": Variant(
         "V03-RPC-03",
-        "the version of JSON-RPC does not matter",
+        "the version of JSON-RPC is ignored",
         wsgi=asking_with(lambda value: {**value, "jsonrpc": "2.0"} if isinstance(value, dict) else value),
     ),
-    "tasks listed": Variant("V03-RPC-04", "there is a `tasks/list`", wsgi=asking(_listing)),
-    "params unread": Variant("V03-RPC-05", "bad params are an invalid request", wsgi=recoded(_m32602=-32600)),
+    "tasks listed": Variant("V03-RPC-04", "`tasks/list` is implemented", wsgi=asking(_listing)),
+    "params unread": Variant("V03-RPC-05", "invalid params are an invalid request", wsgi=recoded(_m32602=-32600)),
     "nine methods": Variant(
         "V03-RPC-06",
         "a method is missing",
@@ -236,32 +234,32 @@ BROKEN: dict[str, Variant] = {
         ),
     ),
     "no kind": Variant("V03-SEND-01", "results have no `kind`", wsgi=_without("kind")),
-    "wrapped": Variant("V03-SEND-01", "results are wrapped, as in 1.0", wsgi=telling(result_of(_wrapped))),
-    "new states": Variant("V03-SEND-01", "states are those of 1.0", wsgi=telling(deep(_state))),
+    "wrapped": Variant("V03-SEND-01", "results are wrapped, as in 1.0", wsgi=changing_json(result_of(_wrapped))),
+    "new states": Variant("V03-SEND-01", "states are those of 1.0", wsgi=changing_json(deep(_state))),
     "never continued": Variant(
         "V03-SEND-02",
-        "a message to a task begins another one",
+        "a message to a task starts a new one",
         app=with_requests(lambda request: replace(request, message=replace(request.message, task_id="")), *SENDS),
     ),
     "ended and begun": Variant(
         "V03-SEND-03",
-        "a message to a task that has ended begins another one",
+        "a message to a terminal task starts a new one",
         app=forgiving(UnsupportedOperationError, as_new, op.SEND_MESSAGE),
     ),
     "unknown and begun": Variant(
         "V03-SEND-04",
-        "a message to an unknown task begins one",
+        "a message to an unknown task starts a new one",
         app=forgiving(TaskNotFoundError, as_new, op.SEND_MESSAGE),
     ),
-    "files without names": Variant("V03-SEND-05", "files lose what they are called", wsgi=_without("name", "mimeType")),
+    "files without names": Variant("V03-SEND-05", "files lose their names", wsgi=_without("name", "mimeType")),
     "nothing to say": Variant(
         "V03-SEND-06",
-        "a message without parts is taken",
+        "a message without parts is accepted",
         wsgi=in_parameters("parts", lambda parts: parts or [{"kind": "text", "text": "echo"}]),
     ),
     "any kind": Variant(
         "V03-SEND-07",
-        "a part of an unknown kind is a text",
+        "a part of an unknown kind is accepted as text",
         wsgi=asking_with(
             deep(
                 lambda members: (
@@ -280,12 +278,12 @@ BROKEN: dict[str, Variant] = {
     ),
     "never waits": Variant(
         "V03-SEND-08",
-        "a send waits for nothing by default",
+        "a send does not wait by default",
         app=with_requests(configured(return_immediately=True), op.SEND_MESSAGE),
     ),
     "whole history": Variant(
         "V03-SEND-09",
-        "the length of the history is ignored",
+        "the history length is ignored",
         app=with_requests(lambda request: replace(request, history_length=None), op.GET_TASK),
     ),
     "no arrays": Variant("V03-SEND-10", "data that is an array is refused", wsgi=asking(_objects_only)),
@@ -294,7 +292,7 @@ BROKEN: dict[str, Variant] = {
         "references to other tasks are refused",
         wsgi=in_parameters("referenceTaskIds", lambda ids: "none"),
     ),
-    "tasks without state": Variant("V03-TASK-01", "a task does not tell its status", wsgi=_without("status")),
+    "tasks without state": Variant("V03-TASK-01", "a task has no status", wsgi=_without("status")),
     "empty tasks": Variant(
         "V03-TASK-02",
         "an unknown task cannot be read",
@@ -303,55 +301,57 @@ BROKEN: dict[str, Variant] = {
     "two spellings": Variant(
         "V03-TASK-03",
         "a task that is canceled is `cancelled`",
-        wsgi=telling(
+        wsgi=changing_json(
             deep(lambda members: {**members, "state": "cancelled"} if members.get("state") == "canceled" else members)
         ),
     ),
     "cancelled again": Variant(
         "V03-TASK-04",
-        "the cancel of a task that has ended succeeds",
+        "the cancel of a terminal task succeeds",
         app=forgiving(TaskNotCancelableError, looked_at, op.CANCEL_TASK),
     ),
     "bare frames": Variant(
-        "V03-STRM-01", "events are no answers of JSON-RPC", wsgi=streaming(events(lambda value: value.get("result")))
+        "V03-STRM-01", "events have no JSON-RPC envelope", wsgi=streaming(events(lambda value: value.get("result")))
     ),
     "frames without kind": Variant(
         "V03-STRM-02",
         "events have no `kind`",
         wsgi=streaming(events(deep(lambda members: {n: v for n, v in members.items() if n != "kind"}))),
     ),
-    "all final": Variant("V03-STRM-03", "every status is the final one", wsgi=streaming(events(_always_final))),
-    "none final": Variant("V03-STRM-03", "no status is the final one", wsgi=streaming(events(_never_final))),
+    "all final": Variant("V03-STRM-03", "every status is final", wsgi=streaming(events(_always_final))),
+    "none final": Variant("V03-STRM-03", "no status is final", wsgi=streaming(events(_never_final))),
     "gap after joining": Variant(
-        "V03-STRM-05", "what follows the task gets lost", app=with_streams(Missing, op.SUBSCRIBE_TO_TASK)
+        "V03-STRM-05", "events after the task are dropped", app=with_streams(Missing, op.SUBSCRIBE_TO_TASK)
     ),
     "silence for nothing": Variant(
         "V03-STRM-06",
         "a stream of an unknown task is empty",
         app=forgiving(TaskNotFoundError, lambda endpoint, call: Fixed(), op.SUBSCRIBE_TO_TASK),
     ),
-    "webhook forgotten": Variant(
+    "webhook without URL": Variant(
         "V03-PUSH-01",
-        "a configuration comes back without its URL",
-        wsgi=telling(deep(lambda members: {n: v for n, v in members.items() if n != "url"})),
+        "a configuration is returned without its URL",
+        wsgi=changing_json(deep(lambda members: {n: v for n, v in members.items() if n != "url"})),
     ),
-    "config id needed": Variant("V03-PUSH-02", "a configuration is known by its id only", app=calling(_config_needed)),
+    "config id needed": Variant("V03-PUSH-02", "the id of a configuration is required", app=calling(_config_needed)),
     "list in an object": Variant(
         "V03-PUSH-03", "the list of configurations is an object", wsgi=rpc_answers(_as_object)
     ),
     "deleted object": Variant(
         "V03-PUSH-04",
-        "a delete gives an empty object",
+        "a delete returns an empty object",
         wsgi=rpc_answers(
             lambda value: {**value, "result": {}} if "result" in value and value["result"] is None else value
         ),
     ),
     "webhooks of nothing": Variant(
         "V03-PUSH-05",
-        "a configuration for an unknown task is taken",
+        "a configuration for an unknown task is accepted",
         app=forgiving(TaskNotFoundError, lambda endpoint, call: call.request, op.CREATE_PUSH_CONFIG),
     ),
-    "no webhooks": Variant("V03-PUSH-06", "that there are no webhooks has another code", wsgi=recoded(_m32003=-32004)),
+    "no webhooks": Variant(
+        "V03-PUSH-06", "the error for missing push support has another code", wsgi=recoded(_m32003=-32004)
+    ),
     "new notifications": Variant(
         "V03-PUSH-07",
         "notifications are those of 1.0",
@@ -359,20 +359,20 @@ BROKEN: dict[str, Variant] = {
     ),
     "no credentials": Variant(
         "V03-PUSH-08",
-        "notifications go without credentials",
-        inside=notification_headers(lambda told: {n: v for n, v in told.items() if n != "Authorization"}),
+        "notifications have no credentials",
+        inside=notification_headers(lambda headers: {n: v for n, v in headers.items() if n != "Authorization"}),
     ),
-    "invented codes": Variant(
-        "V03-ERR-01", "errors have codes of their own", wsgi=recoded(_m32001=-32050, _m32002=-32051)
-    ),
+    "invented codes": Variant("V03-ERR-01", "errors have other codes", wsgi=recoded(_m32001=-32050, _m32002=-32051)),
     "types unsupported": Variant(
         "V03-ERR-02", "media types are refused with another code", wsgi=recoded(_m32005=-32602)
     ),
-    "open card": Variant("V03-XCARD-01", "the extended card is for everybody", wsgi=asking(_anonymous)),
+    "open card": Variant("V03-XCARD-01", "the extended card is public", wsgi=asking(_anonymous)),
     "new card": Variant(
         "V03-XCARD-02",
-        "the extended card lacks what 0.3 asks for",
-        wsgi=telling(deep(lambda members: {n: v for n, v in members.items() if n not in ("url", "protocolVersion")})),
+        "the extended card lacks members of 0.3",
+        wsgi=changing_json(
+            deep(lambda members: {n: v for n, v in members.items() if n not in ("url", "protocolVersion")})
+        ),
     ),
     "no card": Variant("V03-XCARD-03", "a missing extended card has another code", wsgi=recoded(_m32007=-32603)),
     "old prefix": Variant(
@@ -380,8 +380,10 @@ BROKEN: dict[str, Variant] = {
         "paths have no `/v1`",
         wsgi=asking(lambda asked: asked.environ.update(PATH_INFO=asked.environ["PATH_INFO"].replace("/v1/", "/v0/"))),
     ),
-    "kinds over HTTP+JSON": Variant("V03-REST-02", "HTTP+JSON speaks as JSON-RPC does", wsgi=_over_rest(deep(_kinds))),
-    "camel over HTTP+JSON": Variant("V03-REST-03", "names of the proto are passed over", wsgi=asking(_camel_only)),
+    "kinds over HTTP+JSON": Variant(
+        "V03-REST-02", "HTTP+JSON uses the JSON of JSON-RPC", wsgi=_over_rest(deep(_kinds))
+    ),
+    "camel over HTTP+JSON": Variant("V03-REST-03", "snake_case names are ignored", wsgi=asking(_camel_only)),
     "type of 1.0": Variant(
         "V03-REST-04",
         "HTTP+JSON has the media type of 1.0",
@@ -395,24 +397,24 @@ BROKEN: dict[str, Variant] = {
     ),
     "unlike transports": Variant(
         "V03-REST-05",
-        "tasks of HTTP+JSON lack their artifacts",
+        "tasks over HTTP+JSON lack their artifacts",
         wsgi=_over_rest(deep(lambda members: {n: v for n, v in members.items() if n != "artifacts"})),
     ),
-    "nobody asked": Variant("V03-AUTH-01", "nobody is asked who they are", wsgi=asking(_everybody)),
+    "unauthenticated": Variant("V03-AUTH-01", "requests are not authenticated", wsgi=asking(_authenticated)),
     "no challenge": Variant(
         "V03-AUTH-02",
-        "nobody is told how to authenticate",
+        "a refusal does not name the scheme",
         wsgi=answering(lambda answer: answer.headers.remove("WWW-Authenticate")),
     ),
-    "silent extensions": Variant("V03-EXT-01", "nobody is told what is activated", wsgi=answering(_no_echo)),
+    "silent extensions": Variant("V03-EXT-01", "the active extensions are not returned", wsgi=answering(_no_echo)),
     "roles of 1.0": Variant("V03-C-02", "the client sends the roles of 1.0", client=posting(_as_1_0)),
-    "generic errors": Variant("V03-C-03", "the client raises one error for all", client=around_calls(_generic)),
-    "final unheard": Variant(
-        "V03-C-04", "the client does not heed `final`", inside=replaced(TaskStream, "_take", _never_over)
+    "generic errors": Variant("V03-C-03", "the client raises one class for all errors", client=around_calls(_generic)),
+    "final ignored": Variant(
+        "V03-C-04", "the client ignores `final`", inside=replaced(TaskStream, "_apply", _never_over)
     ),
     "one place": Variant(
         "V03-C-05",
-        "the client looks for the card in one place",
-        inside=replaced("a2a_sync.client.cards", "candidates", lambda made: lambda url: made(url)[:1]),
+        "the client requests the card at one path only",
+        inside=replaced("a2a_sync.client.cards", "card_urls", lambda made: lambda url: made(url)[:1]),
     ),
 }

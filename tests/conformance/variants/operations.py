@@ -25,12 +25,12 @@ from tests.conformance.breaking import (
     Stream,
     answering,
     calling,
+    changing_json,
     deep,
     dropping,
     forgiving,
     replaced,
     result_of,
-    telling,
     with_requests,
     with_results,
     with_streams,
@@ -84,7 +84,7 @@ def _cancelled_when_left(endpoint: Endpoint, call: Call) -> Any:
         raise
 
 
-def _told_at_once(endpoint: Endpoint, call: Call) -> Any:
+def _ended_after_first_event(endpoint: Endpoint, call: Call) -> Any:
     """`returnImmediately` ends a stream after its first event."""
     result = endpoint(call)
     if call.operation is not op.SEND_STREAMING_MESSAGE or not getattr(
@@ -187,7 +187,7 @@ def _at_most(request: Any) -> Any:
     return replace(request, page_size=max(1, min(request.page_size, 100))) if request.page_size is not None else request
 
 
-def as_anybody(*operations: Any) -> Callable[..., A2AApp]:
+def ignoring_owner(*operations: Any) -> Callable[..., A2AApp]:
     """These operations find what is the caller's, or else what is another's."""
 
     def fault(endpoint: Endpoint, call: Call) -> Any:
@@ -256,20 +256,22 @@ def _for_sends(change: Callable[[Message], dict[str, Any]]) -> Callable[..., A2A
 
 
 BROKEN: dict[str, Variant] = {
-    "bare task": Variant("V1-SEND-01", "a send is answered with the task itself", wsgi=telling(result_of(_unwrapped))),
+    "bare task": Variant(
+        "V1-SEND-01", "a send is answered with the task itself", wsgi=changing_json(result_of(_unwrapped))
+    ),
     "ended tasks go on": Variant(
         "V1-SEND-02",
-        "a message to a task that has ended begins another one",
+        "a message to a terminal task starts a new one",
         app=forgiving(UnsupportedOperationError, as_new, op.SEND_MESSAGE),
     ),
     "tasks by any id": Variant(
         "V1-SEND-03",
-        "a message to an unknown task begins one",
+        "a message to an unknown task starts a new one",
         app=forgiving(TaskNotFoundError, as_new, op.SEND_MESSAGE),
     ),
     "any media type": Variant(
         "V1-SEND-04",
-        "parts of any media type are taken",
+        "parts of any media type are accepted",
         inside=replaced(InputModes, "check", lambda _: lambda *a: None),
     ),
     "messages without context": Variant(
@@ -279,24 +281,24 @@ BROKEN: dict[str, Variant] = {
     ),
     "answers of the user": Variant(
         "V1-SEND-06",
-        "a message of the agent is the user's",
+        "a message of the agent has the role user",
         app=with_results(
             lambda one: replace(one, role=t.Role.USER) if isinstance(one, Message) else one, op.SEND_MESSAGE
         ),
     ),
     "output modes dropped": Variant(
         "V1-SEND-08",
-        "the agent is not told which media types the client takes",
+        "the agent does not receive the accepted media types",
         app=with_requests(configured(accepted_output_modes=()), *SENDS),
     ),
     "webhook dropped": Variant(
         "V1-SEND-10",
-        "a webhook that comes with a message is not kept",
+        "a webhook in a send is not stored",
         app=with_requests(configured(task_push_notification_config=None), *SENDS),
     ),
     "metadata dropped": Variant(
         "V1-SEND-11",
-        "the metadata of a request gets lost",
+        "the metadata of a request is dropped",
         app=with_requests(lambda request: replace(request, metadata={}), *SENDS),
     ),
     "one artifact id": Variant(
@@ -304,12 +306,12 @@ BROKEN: dict[str, Variant] = {
     ),
     "never blocks": Variant(
         "V1-MODE-01",
-        "a send returns at once by default",
+        "a send returns immediately by default",
         app=with_requests(configured(return_immediately=True), op.SEND_MESSAGE),
     ),
     "answered too early": Variant(
         "V1-MODE-02",
-        "a blocking answer lacks the artifacts",
+        "a blocking send returns without the artifacts",
         app=with_results(lambda one: replace(one, artifacts=()) if isinstance(one, Task) else one, op.SEND_MESSAGE),
     ),
     "always blocks": Variant(
@@ -318,20 +320,22 @@ BROKEN: dict[str, Variant] = {
         app=with_requests(configured(return_immediately=False), op.SEND_MESSAGE),
     ),
     "one event at once": Variant(
-        "V1-MODE-04", "`returnImmediately` ends a stream after its first event", app=calling(_told_at_once)
+        "V1-MODE-04", "`returnImmediately` ends a stream after its first event", app=calling(_ended_after_first_event)
     ),
-    "left alone": Variant("V1-MODE-05", "a task ends when its send returns at once", app=calling(_cancelled_behind)),
+    "left alone": Variant(
+        "V1-MODE-05", "a task ends when its send returns immediately", app=calling(_cancelled_behind)
+    ),
     "ends with its caller": Variant(
-        "V1-MODE-06", "a blocked send that is left cancels the task", app=calling(_cancelled_when_left)
+        "V1-MODE-06", "a disconnect from a blocking send cancels the task", app=calling(_cancelled_when_left)
     ),
     "tasks without artifacts": Variant(
         "V1-GET-01",
-        "GetTask leaves the artifacts out",
+        "GetTask omits the artifacts",
         app=with_results(lambda one: replace(one, artifacts=()), op.GET_TASK),
     ),
     "nothing is a task": Variant(
         "V1-GET-02",
-        "an unknown id gives an empty task",
+        "an unknown id returns an empty task",
         app=forgiving(
             TaskNotFoundError,
             lambda endpoint, call: Task(
@@ -340,55 +344,61 @@ BROKEN: dict[str, Variant] = {
             op.GET_TASK,
         ),
     ),
-    "ids are enough": Variant("V1-GET-03", "who knows the id of a task may read it", app=as_anybody(op.GET_TASK)),
+    "ids are enough": Variant(
+        "V1-GET-03", "any caller with the id of a task may read it", app=ignoring_owner(op.GET_TASK)
+    ),
     "zero is everything": Variant(
         "V1-HIST-01",
-        "a history of length 0 is the whole one, as in 0.3",
+        "a history length of 0 selects all of it, as in 0.3",
         app=with_requests(lambda request: replace(request, history_length=request.history_length or None), op.GET_TASK),
     ),
-    "oldest messages": Variant("V1-HIST-02", "of the history the oldest messages are kept", app=calling(_oldest)),
-    "lists tell everything": Variant(
-        "V1-HIST-03", "ListTasks ignores the length of the history", app=_with_history(None, op.LIST_TASKS)
+    "oldest messages": Variant("V1-HIST-02", "the history length selects the oldest messages", app=calling(_oldest)),
+    "lists with history": Variant(
+        "V1-HIST-03", "ListTasks ignores the history length", app=_with_history(None, op.LIST_TASKS)
     ),
-    "sends tell everything": Variant(
-        "V1-HIST-03", "SendMessage ignores the length of the history", app=_with_history(None, op.SEND_MESSAGE)
+    "sends with history": Variant(
+        "V1-HIST-03", "SendMessage ignores the history length", app=_with_history(None, op.SEND_MESSAGE)
     ),
     "newest first": Variant(
         "V1-HIST-04",
-        "the history begins with the newest message",
+        "the history starts with the newest message",
         app=with_results(lambda one: replace(one, history=one.history[::-1]), op.GET_TASK),
     ),
     "agent's words only": Variant(
         "V1-HIST-05",
-        "the history lacks what the user said",
+        "the history lacks the user's messages",
         app=with_results(
             lambda one: replace(one, history=tuple(m for m in one.history if m.role is not t.Role.USER)), op.GET_TASK
         ),
     ),
-    "trimmed for good": Variant("V1-HIST-06", "a history that was cut short stays so", app=_trimming),
-    "everybody's tasks": Variant("V1-LIST-01", "ListTasks shows the tasks of others", app=calling(_ada_s)),
-    "page borders twice": Variant("V1-LIST-02", "each page begins with the end of the one before", app=_repeating),
-    "page borders lost": Variant("V1-LIST-02", "the last task of a page gets lost", app=_page(_skipping)),
+    "trimmed for good": Variant("V1-HIST-06", "the history length truncates the stored history", app=_trimming),
+    "tasks of others": Variant("V1-LIST-01", "ListTasks returns the tasks of other callers", app=calling(_ada_s)),
+    "page borders twice": Variant(
+        "V1-LIST-02", "each page starts with the last task of the previous page", app=_repeating
+    ),
+    "page borders lost": Variant("V1-LIST-02", "the last task of a page is dropped", app=_page(_skipping)),
     "oldest first": Variant(
         "V1-LIST-03",
-        "a page begins with its oldest task",
+        "pages are in order of status time, oldest first",
         app=_page(lambda page: replace(page, tasks=page.tasks[::-1])),
     ),
     "no last token": Variant(
-        "V1-LIST-04", "the last page has no token at all", wsgi=answering(_without("nextPageToken"))
+        "V1-LIST-04", "the last page has no token member", wsgi=answering(_without("nextPageToken"))
     ),
-    "artifacts listed": Variant("V1-LIST-05", "artifacts are listed unasked", app=_asked_for(include_artifacts=True)),
+    "artifacts listed": Variant(
+        "V1-LIST-05", "artifacts are included by default", app=_asked_for(include_artifacts=True)
+    ),
     "artifacts never listed": Variant(
-        "V1-LIST-06", "artifacts are never listed", app=_asked_for(include_artifacts=False)
+        "V1-LIST-06", "artifacts are never included", app=_asked_for(include_artifacts=False)
     ),
     "zeros left out": Variant(
-        "V1-LIST-07", "an empty page lacks its sizes", wsgi=answering(_without("totalSize", "tasks"))
+        "V1-LIST-07", "an empty page has no sizes", wsgi=answering(_without("totalSize", "tasks"))
     ),
     "all contexts": Variant("V1-LIST-08", "the filter by context is ignored", app=_asked_for(context_id="")),
     "all states": Variant("V1-LIST-09", "the filter by state is ignored", app=_asked_for(status=TaskState.UNSPECIFIED)),
     "strictly after": Variant(
         "V1-LIST-10",
-        "`statusTimestampAfter` leaves out what is of that very time",
+        "`statusTimestampAfter` is exclusive",
         app=with_requests(
             lambda request: (
                 replace(request, status_timestamp_after=request.status_timestamp_after + timedelta(milliseconds=1))
@@ -399,21 +409,21 @@ BROKEN: dict[str, Variant] = {
         ),
     ),
     "any page size": Variant(
-        "V1-LIST-11", "a page size out of range is the nearest in range", app=with_requests(_at_most, op.LIST_TASKS)
+        "V1-LIST-11", "a page size out of range is clamped", app=with_requests(_at_most, op.LIST_TASKS)
     ),
     "small pages": Variant(
         "V1-LIST-11",
-        "a page holds 20 tasks by default",
+        "the default page size is 20",
         app=with_requests(lambda request: replace(request, page_size=request.page_size or 20), op.LIST_TASKS),
     ),
     "size of the page": Variant(
         "V1-LIST-12",
-        "`totalSize` counts the page",
+        "`totalSize` is the size of the page",
         app=_page(lambda page: replace(page, total_size=len(page.tasks))),
     ),
     "any token": Variant(
         "V1-LIST-13",
-        "a token that is none gives the first page",
+        "an invalid token selects the first page",
         app=forgiving(
             InvalidParamsError,
             lambda endpoint, call: endpoint(replace(call, request=replace(call.request, page_token=""))),
@@ -421,17 +431,19 @@ BROKEN: dict[str, Variant] = {
         ),
     ),
     "history in lists": Variant(
-        "V1-LIST-14", "ListTasks always shows the history", app=_with_history(None, op.LIST_TASKS)
+        "V1-LIST-14", "ListTasks always includes the history", app=_with_history(None, op.LIST_TASKS)
     ),
-    "cancelled later": Variant("V1-CANC-01", "a cancel is answered with the task as it was", app=calling(_as_it_was)),
+    "cancelled later": Variant(
+        "V1-CANC-01", "a cancel returns the previous state of the task", app=calling(_as_it_was)
+    ),
     "ended is cancelled": Variant(
         "V1-CANC-02",
-        "the cancel of a task that has ended succeeds",
+        "the cancel of a terminal task succeeds",
         app=forgiving(TaskNotCancelableError, looked_at, op.CANCEL_TASK),
     ),
     "nothing to cancel": Variant(
         "V1-CANC-03",
-        "the cancel of an unknown task says that it cannot be cancelled",
+        "the cancel of an unknown task is refused as not cancelable",
         app=forgiving(
             TaskNotFoundError,
             lambda endpoint, call: (_ for _ in ()).throw(TaskNotCancelableError("no such task")),
@@ -439,7 +451,7 @@ BROKEN: dict[str, Variant] = {
         ),
     ),
     "cancelled in silence": Variant(
-        "V1-CANC-04", "streams do not hear of a cancel", app=with_streams(dropping(is_status(TaskState.CANCELED)))
+        "V1-CANC-04", "streams do not report a cancel", app=with_streams(dropping(is_status(TaskState.CANCELED)))
     ),
     "cancelled twice": Variant(
         "V1-CANC-05",
@@ -448,33 +460,33 @@ BROKEN: dict[str, Variant] = {
     ),
     "no context": Variant(
         "V1-CTX-01",
-        "a task does not say its context",
-        wsgi=telling(
+        "a task has no context id",
+        wsgi=changing_json(
             deep(lambda members: {n: v for n, v in members.items() if n != "contextId" or "status" not in members})
         ),
     ),
     "context replaced": Variant(
-        "V1-CTX-02", "a client's context is replaced", app=_for_sends(lambda message: {"context_id": t.new_id()})
+        "V1-CTX-02", "a client's context id is replaced", app=_for_sends(lambda message: {"context_id": t.new_id()})
     ),
     "new context each turn": Variant(
         "V1-CTX-04",
-        "a message to a task is answered in another context",
+        "the answer to a continued task has another context id",
         app=with_results(
             lambda one: replace(one, context_id=t.new_id()) if isinstance(one, Task) else one, op.SEND_MESSAGE
         ),
     ),
     "any context": Variant(
         "V1-CTX-05",
-        "a context that is not the task's is taken",
+        "the id of another context is accepted",
         app=_for_sends(lambda message: {"context_id": "" if message.task_id else message.context_id}),
     ),
     "context is the task": Variant(
-        "V1-CTX-06", "a message to a context goes to the task that waits there", app=calling(_latest)
+        "V1-CTX-06", "a message with a context id continues its interrupted task", app=calling(_latest)
     ),
     "always a new task": Variant(
-        "V1-CTX-07", "an answer to a question begins a task", app=_for_sends(lambda _: {"task_id": ""})
+        "V1-CTX-07", "an answer to a question starts a new task", app=_for_sends(lambda _: {"task_id": ""})
     ),
     "references dropped": Variant(
-        "V1-CTX-08", "the agent is not told of other tasks", app=_for_sends(lambda _: {"reference_task_ids": ()})
+        "V1-CTX-08", "the agent does not receive references", app=_for_sends(lambda _: {"reference_task_ids": ()})
     ),
 }

@@ -49,7 +49,7 @@ class _Beginning(Stream):
 
 
 class _Buffered(Stream):
-    """Nothing is told before the end."""
+    """Nothing is sent before the end."""
 
     def poll(self, timeout: float) -> list[StreamItem] | None:
         if self.__dict__.get("done"):
@@ -62,7 +62,7 @@ class _Buffered(Stream):
 
 
 class _Closing(Stream):
-    """Ends where somebody has to log in."""
+    """Ends in the auth-required state."""
 
     over = False
 
@@ -115,7 +115,7 @@ class Missing(Stream):
 
 
 def _forgetful(agent: Any, **options: Any) -> A2AApp:
-    """Only one of two listeners is told of each artifact."""
+    """Each artifact is sent to one of two listeners."""
     turn = count()
 
     class Sharing(Stream):
@@ -131,7 +131,7 @@ def _forgetful(agent: Any, **options: Any) -> A2AApp:
 
 
 def _jumbled(agent: Any, **options: Any) -> A2AApp:
-    """Each second listener is told in another order."""
+    """Each second listener gets the events in another order."""
     turn = count()
     return with_streams(
         lambda stream: Swapping(stream) if next(turn) % 2 else stream, op.SUBSCRIBE_TO_TASK, op.SEND_STREAMING_MESSAGE
@@ -139,7 +139,7 @@ def _jumbled(agent: Any, **options: Any) -> A2AApp:
 
 
 def _together(agent: Any, **options: Any) -> A2AApp:
-    """Who closes one stream closes all."""
+    """Closing one stream closes all."""
     open_streams: list[Stream] = []
 
     class Tied(Stream):
@@ -200,7 +200,7 @@ class Fixed:
 
 
 def _early_as_events(app: A2AApp) -> Any:
-    """What is wrong with a request for a stream is told in a stream."""
+    """Errors in a request for a stream are sent in a stream."""
 
     def change(answer: Answer) -> None:
         accepted = answer.environ.get("HTTP_ACCEPT", "")
@@ -239,7 +239,7 @@ def _one_verb(app: A2AApp) -> Any:
 BROKEN: dict[str, Variant] = {
     "plain events": Variant(
         "V1-STRM-01",
-        "a stream is not of the type of one",
+        "the media type of a stream is not text/event-stream",
         wsgi=lambda app: (
             lambda environ, start: app(
                 environ,
@@ -250,12 +250,12 @@ BROKEN: dict[str, Variant] = {
         ),
     ),
     "message behind a task": Variant(
-        "V1-STRM-02", "a message comes behind a task in its stream", app=with_streams(_Beginning)
+        "V1-STRM-02", "the stream of a message has a task first", app=with_streams(_Beginning)
     ),
     "end swallowed": Variant("V1-STRM-03", "a stream ends without its last event", app=with_streams(dropping(_ENDS))),
     "no task first": Variant(
         "V1-STRM-03",
-        "a stream begins without the task",
+        "a stream has no task at its start",
         app=with_streams(dropping(lambda event: isinstance(event, Task)), op.SEND_STREAMING_MESSAGE),
     ),
     "bare events": Variant(
@@ -263,44 +263,40 @@ BROKEN: dict[str, Variant] = {
     ),
     "streams by any id": Variant(
         "V1-STRM-05",
-        "a stream for an unknown task begins one",
+        "a stream for an unknown task starts a new one",
         app=forgiving(TaskNotFoundError, as_new, op.SEND_STREAMING_MESSAGE),
     ),
     "streams of ended tasks": Variant(
         "V1-STRM-05",
-        "a stream for a task that has ended begins another one",
+        "a stream for a terminal task starts a new one",
         app=forgiving(UnsupportedOperationError, as_new, op.SEND_STREAMING_MESSAGE),
     ),
-    "errors in streams": Variant(
-        "V1-STRM-06", "what is wrong with a request is told in a stream", wsgi=_early_as_events
-    ),
-    "buffered": Variant("V1-STRM-07", "a stream is told at its end", app=with_streams(_Buffered)),
+    "errors in streams": Variant("V1-STRM-06", "errors in a request are sent in a stream", wsgi=_early_as_events),
+    "buffered": Variant("V1-STRM-07", "a stream is sent at its end", app=with_streams(_Buffered)),
     "many lines": Variant("V1-STRM-08", "the data of an event has several lines", wsgi=streaming(_in_lines)),
-    "over at the login": Variant(
-        "V1-STRM-10", "a stream ends where somebody has to log in", app=with_streams(_Closing)
-    ),
-    "cut in silence": Variant("V1-STRM-11", "a stream that fails just ends", app=with_streams(_Silent)),
+    "over at the login": Variant("V1-STRM-10", "a stream ends in the auth-required state", app=with_streams(_Closing)),
+    "cut in silence": Variant("V1-STRM-11", "a failing stream ends without an error", app=with_streams(_Silent)),
     "always a new artifact": Variant(
         "V1-STRM-12",
-        "pieces of an artifact do not say that they are",
+        "chunks of an artifact lack `append`",
         wsgi=streaming(events(deep(lambda members: {n: v for n, v in members.items() if n != "append"}))),
     ),
-    "out of order": Variant("V1-ORD-01", "events overtake each other", app=with_streams(Swapping)),
-    "shared events": Variant("V1-ORD-02", "each event goes to one listener", app=_forgetful),
-    "orders of their own": Variant("V1-ORD-03", "each listener has an order of its own", app=_jumbled),
-    "closed together": Variant("V1-ORD-04", "who closes one stream closes all", app=_together),
+    "out of order": Variant("V1-ORD-01", "events are reordered", app=with_streams(Swapping)),
+    "shared events": Variant("V1-ORD-02", "each event is sent to one subscriber only", app=_forgetful),
+    "orders of their own": Variant("V1-ORD-03", "each subscriber gets another order", app=_jumbled),
+    "closed together": Variant("V1-ORD-04", "closing one stream closes all", app=_together),
     "dies with its stream": Variant("V1-ORD-05", "a task is cancelled with its stream", app=calling(_owning)),
     "no snapshot": Variant(
         "V1-SUB-01",
-        "a subscription begins without the task",
+        "a subscription has no task at its start",
         app=with_streams(dropping(lambda event: isinstance(event, Task)), op.SUBSCRIBE_TO_TASK),
     ),
-    "end not told": Variant(
-        "V1-SUB-02", "a subscription hears of no end", app=with_streams(dropping(_ENDS), op.SUBSCRIBE_TO_TASK)
+    "no end": Variant(
+        "V1-SUB-02", "a subscription gets no end", app=with_streams(dropping(_ENDS), op.SUBSCRIBE_TO_TASK)
     ),
     "ended tasks followed": Variant(
         "V1-SUB-03",
-        "a subscription to a task that has ended shows it and ends",
+        "a subscription to a terminal task returns it and ends",
         app=forgiving(
             UnsupportedOperationError,
             lambda endpoint, call: Fixed(StreamItem(looked_at(endpoint, call))),
@@ -313,10 +309,10 @@ BROKEN: dict[str, Variant] = {
         app=forgiving(TaskNotFoundError, lambda endpoint, call: Fixed(), op.SUBSCRIBE_TO_TASK),
     ),
     "a gap": Variant(
-        "V1-SUB-05", "what follows the snapshot gets lost", app=with_streams(Missing, op.SUBSCRIBE_TO_TASK)
+        "V1-SUB-05", "events after the snapshot are dropped", app=with_streams(Missing, op.SUBSCRIBE_TO_TASK)
     ),
-    "told twice": Variant(
-        "V1-SUB-05", "what the snapshot holds is told again", app=with_streams(_Twice, op.SUBSCRIBE_TO_TASK)
+    "repeated events": Variant(
+        "V1-SUB-05", "events in the snapshot are sent again", app=with_streams(_Twice, op.SUBSCRIBE_TO_TASK)
     ),
     "subscribed by POST": Variant("V1-SUB-06", "a subscription by GET is refused", wsgi=_one_verb),
 }

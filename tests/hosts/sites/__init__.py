@@ -1,4 +1,4 @@
-"""One agent inside several hosts, always at ``/agents/echo``. In place of a login each host believes ``X-User``."""
+"""One agent mounted at ``/agents/echo`` in several hosts. Instead of a login, each host trusts the header ``X-User``."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from collections.abc import Iterator
 from typing import Any
 
 from a2a_sync import A2AApp, Limits, RequestContext
+from a2a_sync.wsgi.options import HTTPOptions
 from tests.scenarios.agent import ScenarioAgent
 
 PREFIX = "/agents/echo"
-#: Requests that a host serves at once; as many open streams occupy it.
+#: The number of concurrent requests of a host, which as many open streams occupy.
 THREADS = 3
-#: The largest body.
+#: The limit of a request body.
 BODY = 64 * 1024
 
 
 class HostedAgent(ScenarioAgent):
-    """Adds what only hosts are asked for."""
+    """The scenario agent with commands for hosts."""
 
-    def do_who(self, argument: str, context: RequestContext) -> str:
-        return context.user.id if context.user else "nobody"
+    def do_user(self, argument: str, context: RequestContext) -> str:
+        return context.user.id if context.user else "anonymous"
 
     def do_flood(self, argument: str, context: RequestContext) -> Iterator[str]:
-        """More than any buffer on the way takes."""
+        """More bytes than the buffers between server and client hold."""
         for _ in range(400):
             yield "x" * 64 * 1024
 
 
 def make_app(**options: Any) -> A2AApp:
-    """The app with limits that are short enough to be seen; the environment says what is in front of it."""
+    """The app with short limits; the environment names its proxies."""
     heartbeat = float(os.environ.get("HEARTBEAT", "15"))
-    # So many threads that none is kept free: the tests take them all.
+    # No thread is reserved, so that tests can occupy all of them.
     limits = Limits(
         max_body_bytes=BODY,
         disconnect_check_interval=0.5,
@@ -40,4 +41,4 @@ def make_app(**options: Any) -> A2AApp:
         server_threads=1000,
     )
     proxies = int(os.environ.get("TRUSTED_PROXIES", "0"))
-    return A2AApp(HostedAgent(), limits=limits, trusted_proxies=proxies, **options)
+    return A2AApp(HostedAgent(), limits=limits, http=HTTPOptions(trusted_proxies=proxies), **options)

@@ -1,4 +1,4 @@
-"""ASGI: Starlette, FastAPI with a middleware of its own, and nothing around."""
+"""ASGI: Starlette, FastAPI with middleware, and the bare application."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ fastapi.mount(PREFIX, bridge())
 
 @fastapi.middleware("http")
 async def named(request: Request, call_next: Any) -> Any:
-    """The kind of middleware that stands between a stream and its reader."""
+    """A middleware that wraps the response, streams included."""
     answer = await call_next(request)
     answer.headers["X-Served-By"] = "tests"
     return answer
 
 
 alone = bridge()
-#: For a server that stops: its tasks stay, and runs get little time.
+#: For a stopping server: tasks are stored, and runs have a short grace time.
 stopping = ASGIApp(make_app(store=os.environ.get("STORE")), grace=0.2)

@@ -1,6 +1,6 @@
-"""Django: in its URL patterns (``application``), beside it in WSGI (``dispatched``) and in ASGI (``asgi``).
+"""Django: mounted in its URL patterns (``application``), and by a dispatcher in WSGI (``dispatched``) and ASGI (``asgi``).
 
-Its middleware is what a project starts with, and what compresses, which would hold a stream back.
+Its middleware is that of a new project, with compression, which would buffer a stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Flask: as a blueprint (``application``) and beside it (``dispatched``)."""
+"""Flask: mounted as a blueprint (``application``) and by a dispatcher (``dispatched``)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.hosts.sites import PREFIX, make_app
 
 
 def as_user(wsgi_app: Any) -> Any:
-    """Tell the app who is calling, as a view would that asks Pyramid's security policy."""
+    """Set the caller, as a view with Pyramid's security policy would."""
     view = wsgiapp2(wsgi_app)
 
     def known(context: Any, request: Request) -> Any:

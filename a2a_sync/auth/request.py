@@ -1,0 +1,84 @@
+"""What an authenticator sees of a request, whatever transport carried it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import parse_qsl
+
+from a2a_sync.operations import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCertificate:
+    """A client certificate that the TLS server has verified.
+
+    Attributes:
+        subject: the distinguished name, such as ``CN=ada,O=Example`` (RFC 4514).
+        details: as `ssl.SSLSocket.getpeercert` returns it; empty where the server reports the subject only.
+    """
+
+    subject: str
+    details: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+class AuthRequest:
+    """One request, before its body is read. Used on the request's thread only.
+
+    Parameters:
+        headers: by name in lower case.
+        query_string: percent-encoded text.
+        peer_address: the IP address of the caller, as far as trusted proxies report it; ``""`` where there is none.
+        connection_address: the IP address of the other end of the connection, a proxy's if there is one.
+        principal: the caller that the web framework has authenticated: a `Principal`, an id, or None.
+        certificate: returns the verified client certificate; called at most once.
+        environ: the WSGI environ; empty for other transports.
+    """
+
+    def __init__(
+        self,
+        headers: Mapping[str, str],
+        *,
+        query_string: str = "",
+        peer_address: str = "",
+        connection_address: str | None = None,
+        principal: Principal | str | None = None,
+        certificate: Callable[[], PeerCertificate | None] | None = None,
+        environ: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.headers = headers
+        self.query_string = query_string
+        self.peer_address = peer_address
+        self.connection_address = peer_address if connection_address is None else connection_address
+        self.principal = principal
+        self.environ: Mapping[str, Any] = {} if environ is None else environ
+        self._certificate = certificate
+
+    @cached_property
+    def query(self) -> Mapping[str, list[str]]:
+        """The values of each parameter of the query, in order."""
+        return _grouped(parse_qsl(self.query_string, keep_blank_values=True))
+
+    @cached_property
+    def cookies(self) -> Mapping[str, list[str]]:
+        """The values of each cookie, in order."""
+        parts = (part.partition("=") for part in self.headers.get("cookie", "").split(";"))
+        return _grouped([(name.strip(), value.strip().strip('"')) for name, _, value in parts])
+
+    @cached_property
+    def peer_certificate(self) -> PeerCertificate | None:
+        """The client certificate that the TLS server has verified; None where there is none."""
+        return None if self._certificate is None else self._certificate()
+
+    def __repr__(self) -> str:
+        # Headers and query hold credentials.
+        return f"<AuthRequest from {self.peer_address or 'unknown'}>"
+
+
+def _grouped(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for name, value in pairs:
+        grouped.setdefault(name, []).append(value)
+    return grouped

@@ -1,0 +1,134 @@
+"""Arguments of calls: the content of a message, and the options that all calls take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias, TypedDict
+
+from a2a_sync.client.deadlines import check_seconds
+from a2a_sync.types import (
+    DataPart,
+    FilePart,
+    Message,
+    Metadata,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    TaskPushNotificationConfig,
+    TextPart,
+)
+
+#: What a message can be made of: text, a part, several of them, or a `Message`.
+Content: TypeAlias = str | Part | Sequence[str | Part] | Message
+
+
+def as_message(content: Content, *, task_id: str | None = None, context_id: str | None = None) -> Message:
+    """A message of the user with this content; `task_id` and `context_id` replace those of a `Message`.
+
+    Raises:
+        TypeError: no message can be made of `content`.
+        ValueError: there is no part.
+    """
+    if isinstance(content, Message):
+        message = content
+    else:
+        listed = content if isinstance(content, Sequence) and not isinstance(content, str) else [content]
+        message = Message(role=Role.USER, parts=tuple(_as_part(item) for item in listed))
+    if not message.parts:
+        raise ValueError("a message needs at least one part")
+    if (task_id is None or task_id == message.task_id) and (context_id is None or context_id == message.context_id):
+        return message
+    return replace(
+        message,
+        task_id=message.task_id if task_id is None else task_id,
+        context_id=message.context_id if context_id is None else context_id,
+    )
+
+
+def _as_part(item: object) -> Part:
+    if isinstance(item, str):
+        return TextPart(item)
+    if isinstance(item, (TextPart, FilePart, DataPart)):
+        return item
+    raise TypeError(
+        f"a message is text, a TextPart, FilePart or DataPart, a list of these, or a Message; not {type(item).__name__}"
+    )
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of every method that calls an agent.
+
+    Parameters:
+        timeout: seconds for the whole call, in place of the client's total limit.
+        headers: HTTP headers that replace or extend those of the client; sent only to the same origin as `auth`.
+        extensions: URIs of extensions to activate besides those of the client.
+        tenant: the tenant to call, in place of the one that the card names. Protocol 0.3 has none.
+    """
+
+    timeout: float | None
+    headers: Mapping[str, str]
+    extensions: Sequence[str]
+    tenant: str
+
+
+class StreamOptions(CallOptions, total=False):
+    """The options of `Client.stream`."""
+
+    history_length: int | None
+    metadata: Metadata | None
+    accepted_output_modes: Sequence[str]
+    push_config: str | TaskPushNotificationConfig | None
+    idempotency_key: str | None
+
+
+class SendOptions(StreamOptions, total=False):
+    """The options of `Client.send`."""
+
+    return_immediately: bool
+    stream: bool
+
+
+def check_options(options: CallOptions) -> None:
+    """Check the options of a call.
+
+    Raises:
+        TypeError: a key is none of those of `CallOptions`, or ``timeout`` is no number.
+        ValueError: ``timeout`` is negative.
+    """
+    if unknown := options.keys() - CallOptions.__optional_keys__:
+        raise TypeError(
+            f"unexpected argument {min(unknown)!r}; all calls take {', '.join(CallOptions.__annotations__)}"
+        )
+    check_seconds(options.get("timeout"))
+
+
+def check_extensions(extensions: Sequence[str]) -> tuple[str, ...]:
+    """`extensions` as a tuple. Raises `TypeError` for a single string."""
+    if isinstance(extensions, str):
+        raise TypeError("extensions takes a list of URIs, not one string")
+    return tuple(extensions)
+
+
+def as_push_config(webhook: str | TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+    """`webhook` as a configuration; a string is the URL."""
+    return TaskPushNotificationConfig(url=webhook) if isinstance(webhook, str) else webhook
+
+
+def send_configuration(
+    return_immediately: bool,
+    history_length: int | None,
+    accepted_output_modes: Sequence[str],
+    push_config: str | TaskPushNotificationConfig | None,
+) -> SendMessageConfiguration | None:
+    """The configuration of a message with these options; None where all of them are defaults."""
+    if isinstance(accepted_output_modes, str):
+        raise TypeError("accepted_output_modes takes a list of media types, not one string")
+    if not (return_immediately or history_length is not None or accepted_output_modes or push_config):
+        return None
+    return SendMessageConfiguration(
+        accepted_output_modes=tuple(accepted_output_modes),
+        task_push_notification_config=as_push_config(push_config) if push_config else None,
+        history_length=history_length,
+        return_immediately=return_immediately,
+    )

@@ -1,0 +1,92 @@
+"""Members that 1.0 and both dialects of 0.3 have in common, each list written once.
+
+A version passes the kinds and members that it spells in its own way: states, roles, parts, metadata.
+"""
+
+from __future__ import annotations
+
+from a2a_sync import card as c
+from a2a_sync.codec.fields import FLAG, INT32, MOMENT, STRUCT, TEXT, Kind, many
+from a2a_sync.codec.records import Member, Record, required
+
+TEXTS = many(TEXT)
+METADATA = Member("metadata", STRUCT)
+EXTENSIONS = Member("extensions", TEXTS)
+DESCRIPTION = Member("description", TEXT)
+
+
+def artifact_members(parts: Kind) -> tuple[Member, ...]:
+    return (
+        required("artifact_id", TEXT),
+        Member("name", TEXT),
+        DESCRIPTION,
+        required("parts", parts),
+        METADATA,
+        EXTENSIONS,
+    )
+
+
+def status_members(state: Kind, message: Kind, *message_names: str) -> tuple[Member, ...]:
+    """`message_names` are further names under which the message is read."""
+    return (
+        required("state", state),
+        Member("message", message, also=message_names),
+        Member("timestamp", MOMENT),
+    )
+
+
+def task_members(status: Kind, artifact: Kind, message: Kind, context_id: Member) -> tuple[Member, ...]:
+    return (
+        required("id", TEXT),
+        context_id,
+        required("status", status),
+        Member("artifacts", many(artifact)),
+        Member("history", many(message)),
+        METADATA,
+    )
+
+
+def status_update_members(status: Kind) -> tuple[Member, ...]:
+    return required("task_id", TEXT), required("context_id", TEXT), required("status", status), METADATA
+
+
+def artifact_update_members(artifact: Kind) -> tuple[Member, ...]:
+    return (
+        required("task_id", TEXT),
+        required("context_id", TEXT),
+        required("artifact", artifact),
+        Member("append", FLAG),
+        Member("last_chunk", FLAG),
+        METADATA,
+    )
+
+
+def task_page_members(task: Kind) -> tuple[Member, ...]:
+    return (
+        Member("tasks", many(task), always=True),
+        Member("next_page_token", TEXT, always=True),
+        Member("page_size", INT32, always=True),
+        Member("total_size", INT32, always=True),
+    )
+
+
+def skill_members(security: Member) -> tuple[Member, ...]:
+    return (
+        required("id", TEXT),
+        required("name", TEXT),
+        required("description", TEXT),
+        required("tags", TEXTS),
+        Member("examples", TEXTS),
+        Member("input_modes", TEXTS),
+        Member("output_modes", TEXTS),
+        security,
+    )
+
+
+AGENT_PROVIDER = Record(c.AgentProvider, required("url", TEXT), required("organization", TEXT))
+AGENT_EXTENSION = Record(
+    c.AgentExtension, required("uri", TEXT), DESCRIPTION, Member("required", FLAG), Member("params", STRUCT)
+)
+AGENT_CARD_SIGNATURE = Record(
+    c.AgentCardSignature, required("protected", TEXT), required("signature", TEXT), Member("header", STRUCT)
+)

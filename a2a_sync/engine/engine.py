@@ -1,0 +1,82 @@
+"""The engine: everything that serves the tasks of one store in one process, but for HTTP, cards and operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from a2a_sync.agent.spec import AgentSpec
+from a2a_sync.concurrency.quotas import Quotas
+from a2a_sync.engine.bridge import ProcessBridge
+from a2a_sync.engine.components import Component, Components
+from a2a_sync.engine.hub import EventHub
+from a2a_sync.engine.membership import WorkerMembership
+from a2a_sync.engine.retention import Sweeper
+from a2a_sync.engine.runs import RunManager
+from a2a_sync.limits import Limits, OwnerQuota
+from a2a_sync.stores import open_store
+from a2a_sync.stores.base import Owner, PubSub, TaskStore
+from a2a_sync.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
+
+
+class Engine(Components):
+    """Runs the tasks of `store`, a `TaskStore` or a URL; a store that was passed as an object stays open after `close`.
+
+    What works on the same tasks, such as push notifications, is added as a further component. Nothing is started or opened
+    before `start`.
+
+    Parameters:
+        store: holds the tasks; None: memory.
+        limits: bounds the runs.
+        executor_of: gives the executor for the tasks of an owner; None: they are not served.
+        quota: what one owner may take.
+        pubsub: carries messages between the processes that share the store; None: what the store has.
+        debug: callers see the tracebacks of unexpected exceptions.
+    """
+
+    def __init__(
+        self,
+        store: TaskStore | str | None,
+        limits: Limits,
+        executor_of: Callable[[Owner], AgentSpec | None],
+        *,
+        quota: OwnerQuota | None = None,
+        pubsub: PubSub | None = None,
+        debug: bool = False,
+    ) -> None:
+        super().__init__()
+        self.limits = limits
+        self.debug = debug
+        if debug:
+            logger.warning("debug=True: callers see the tracebacks of exceptions; use it for development only")
+        self.quotas = Quotas(quota)
+        self.store = open_store(store)
+        if self.store is not store:
+            self.register(_OwnStore(self.store))
+        self.hub = EventHub()
+        self.runs = RunManager(executor_of, self.store, self.hub, limits, self.quotas, debug=debug)
+        workers = self.store.workers
+        self.membership: WorkerMembership | None = None
+        if workers is not None:
+            beat = limits.worker_heartbeat_interval
+            self.membership = WorkerMembership(workers, self.runs.take_over, beat=beat)
+            self.runs.before_run = self.membership.join
+            self.register(self.membership)
+            if pubsub is None:
+                pubsub = workers.pubsub()
+        if workers is not None or pubsub is not None:
+            self.register(ProcessBridge(pubsub, workers, self.hub, self.runs, limits))
+        self.sweeper = Sweeper(self.store, self.hub, limits)
+        self.register(self.sweeper)
+        self.register(self.runs)
+
+
+class _OwnStore(Component):
+    """A store that the engine opened, so that it is closed with it."""
+
+    def __init__(self, store: TaskStore) -> None:
+        self._store = store
+
+    def close(self, timeout: float = 10.0) -> None:
+        self._store.close()

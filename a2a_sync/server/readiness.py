@@ -1,0 +1,64 @@
+"""Whether a server can accept work: its store can be read and written, and it has threads for runs."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.engine.engine import Engine
+from a2a_sync.stores.base import Owner, TaskQuery, TaskStore
+from a2a_sync.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
+
+#: How long the result of a probe of the store is used, in seconds.
+_PROBE_INTERVAL = 1.0
+
+
+class Readiness:
+    """The readiness of `engine`. From any thread; a forked child starts without a result.
+
+    The store is read, and a shared one is written (the heartbeat of this process), at most once a second: any caller may
+    ask, and each write delays those of the agent.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Discard the result."""
+        self._found = "the store has not been tried yet"
+        self._until = 0.0
+
+    def not_ready_reason(self, *, stopping: bool) -> str:
+        """Why no work can be accepted now, without internal details; ``""`` when it can."""
+        if stopping:
+            return "stopping"
+        if self._engine.runs.pool.exhausted:
+            return "every thread is held by a run past its time limit"
+        if time.monotonic() >= self._until:
+            # Other threads get the previous result meanwhile: a probe waits for a locked store.
+            self._until = math.inf
+            try:
+                self._found = _probe(self._engine.store)
+            finally:
+                self._until = time.monotonic() + _PROBE_INTERVAL
+        return self._found
+
+
+def _probe(store: TaskStore) -> str:
+    try:
+        store.list(Owner("", "\0readiness"), TaskQuery(size=1))
+    except Exception:
+        logger.exception("not ready: the store cannot be read")
+        return "the store cannot be read"
+    try:
+        if store.workers is not None:
+            store.workers.beat()
+    except Exception:
+        logger.exception("not ready: the store cannot be written")
+        return "the store cannot be written"
+    return ""

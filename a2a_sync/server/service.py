@@ -1,0 +1,241 @@
+"""One agent as a service, below every transport: authentication, calls, cards and lifecycle.
+
+A transport turns a request into an `AuthRequest` and a `Call`, and the result into its answer; it decides nothing about
+either. `A2AApp` is the transport over WSGI, and a client of the same process calls the service without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from a2a_sync.agent.executor import AgentExecutor
+from a2a_sync.agent.extensions import Extension
+from a2a_sync.agent.modes import InputModes
+from a2a_sync.agent.spec import AgentSpec
+from a2a_sync.auth.admission import Admission, make_admission
+from a2a_sync.auth.policy import Auth, Scopes, as_principal
+from a2a_sync.auth.request import AuthRequest
+from a2a_sync.card import AgentCard, AgentExtension
+from a2a_sync.codec import Codec, by_version
+from a2a_sync.engine.around import AroundRun, with_run_context
+from a2a_sync.engine.components import Components
+from a2a_sync.engine.hub import Observer
+from a2a_sync.errors import AgentError, VersionNotSupportedError
+from a2a_sync.limits import Limits, OwnerQuota
+from a2a_sync.operations import Call, Endpoint, Interceptor, Principal, RequestT, ResultT
+from a2a_sync.push.options import PushOptions
+from a2a_sync.server.activation import Activation
+from a2a_sync.server.cards import AppCard, describe_agent, list_interfaces
+from a2a_sync.server.engine import Mount, ServerEngine
+from a2a_sync.server.extended import ExtendedCard, ExtendedCardSource
+from a2a_sync.server.handler import RequestHandler
+from a2a_sync.server.idempotency import IdempotentSend
+from a2a_sync.server.metrics import Metrics
+from a2a_sync.server.omission import omit_large_parts
+from a2a_sync.server.ownership import OwnerResolver, scope_to_owner
+from a2a_sync.server.readiness import Readiness
+from a2a_sync.stores.base import PubSub, TaskStore
+from a2a_sync.telemetry import tracing
+from a2a_sync.telemetry.incidents import incident
+from a2a_sync.telemetry.logs import get_logger, log_context
+from a2a_sync.telemetry.tracing import traced
+
+if TYPE_CHECKING:
+    from a2a_sync.signing.signer import Sign
+
+logger = get_logger(__name__)
+
+
+class AgentService(Components):
+    """An agent with its tasks, its card and its callers. Safe from many threads; nothing is started before the first call.
+
+    Parameters:
+        agent, card, extended_card, store, pubsub, url, protocol_versions, protocol_bindings, limits, owner_quota, handler_headers,
+            around_run, extensions, interceptors, observers, metrics, push, auth, required_scopes, owner, debug: as for `A2AApp`.
+        sign: makes the signatures of both cards.
+        mount: the place of this agent on an engine that several share; without it, the service has an engine of its own.
+
+    Raises:
+        ValueError, TypeError: as `A2AApp`.
+    """
+
+    def __init__(
+        self,
+        agent: AgentExecutor,
+        *,
+        card: AgentCard | None,
+        extended_card: ExtendedCardSource | None,
+        sign: Sign | None,
+        store: TaskStore | str | None,
+        pubsub: PubSub | None,
+        url: str | None,
+        protocol_versions: Sequence[str],
+        protocol_bindings: Sequence[str],
+        limits: Limits | None,
+        owner_quota: OwnerQuota | None,
+        handler_headers: Iterable[str],
+        around_run: AroundRun | None,
+        extensions: Sequence[Extension | AgentExtension],
+        interceptors: Sequence[Interceptor],
+        observers: Sequence[Observer],
+        metrics: Metrics | None,
+        push: PushOptions | bool,
+        auth: Auth | None,
+        required_scopes: Scopes | None,
+        owner: OwnerResolver | None,
+        debug: bool,
+        mount: Mount | None,
+    ) -> None:
+        spec = AgentSpec.of(agent)
+        self._check_handler = spec.check_handler
+        #: What the card lists: bindings and versions.
+        self.interfaces = list_interfaces(_check_versions(protocol_versions), protocol_bindings)
+        card = card or describe_agent(spec)
+        self._admission = make_admission(auth, required_scopes, card)
+        # The hook of the first extension gets the request as it was sent: a repeated send must look the same.
+        activation = Activation(
+            (
+                IdempotentSend(listed=not spec.direct),
+                *card.capabilities.extensions,
+                *spec.extensions,
+                *extensions,
+            )
+        )
+        self.cards = AppCard(
+            card,
+            url=url,
+            interfaces=self.interfaces,
+            extensions=activation.declared,
+            extended=extended_card is not None,
+            push=bool(push) if mount is None else mount.engine.push_configs is not None,
+            secured=self._admission.declare if self._admission is not None else None,
+        )
+        spec = activation.with_event_hooks(spec)
+        counting_run = metrics.around_run if metrics is not None else None
+        for around in filter(None, (around_run, counting_run)):
+            spec = with_run_context(spec, around)
+        if mount is None:
+            self.engine = ServerEngine(
+                store,
+                limits or Limits(),
+                lambda scope: spec,
+                metrics=metrics,
+                push=push,
+                quota=owner_quota,
+                pubsub=pubsub,
+                debug=debug,
+            )
+        else:
+            self.engine, mount.executor = mount.engine, spec
+        if auth is not None or owner is not None:
+            self.engine.quotas.several = True
+        self._work = mount or self.engine
+        for observer in observers:
+            self.engine.hub.observe(observer if mount is None else mount.observer(observer))
+        super().__init__(self._work)
+        self._readiness = Readiness(self.engine)
+        handler = RequestHandler(
+            self.engine.store,
+            self.engine.runs,
+            self.engine.hub,
+            self.engine.limits,
+            self.cards.capabilities,
+            InputModes(card),
+            direct=spec.direct,
+            headers=tuple(handler_headers),
+            extended_card=ExtendedCard(extended_card, self.cards, sign),
+            push=self.engine.push_configs,
+            responses=self.engine.responses,
+        )
+        endpoint: Endpoint = handler if mount is None else mount.around(handler)
+        endpoint = self.engine.thread_budget.guard(endpoint)
+        if owner is not None:
+            endpoint = scope_to_owner(owner, endpoint)
+        if self.engine.limits.max_history_part_bytes is not None:
+            endpoint = omit_large_parts(self.engine.limits.max_history_part_bytes, endpoint)
+        endpoint = activation.around(endpoint)
+        for interceptor in (*reversed(interceptors), *_own_interceptors(self._admission, metrics)):
+            endpoint = interceptor(endpoint)
+        self._endpoint = endpoint
+
+    # -- calls --
+
+    def authenticate(self, request: AuthRequest) -> Principal | None:
+        """The caller of a request, before its body is read; None where callers need no credentials and gave none.
+
+        Raises:
+            UnauthenticatedError: the request has no credentials, or wrong ones.
+            PermissionDeniedError: the caller lacks a scope that its authenticator requires.
+        """
+        if self._admission is not None:
+            return self._admission.authenticate(request)
+        return None if request.principal is None else as_principal(request.principal)
+
+    def call(self, call: Call[RequestT, ResultT]) -> ResultT:
+        """The result of a call, or its stream of events. Blocks the calling thread as long as the call takes.
+
+        Raises:
+            AgentError: every failure; an unexpected exception is logged, and raised as an `InternalError` with its id.
+        """
+        self._work.start()
+        name = call.operation.name
+        with log_context(method=name), traced(f"A2A {name}", tracing.incoming(call.context.headers), kind="server"):
+            try:
+                return self._endpoint(call)
+            except AgentError:
+                raise
+            except Exception:
+                raise incident(logger, "request failed", {"method": name}, debug=self.engine.debug) from None
+
+    def codecs(self, binding: str) -> dict[str, Codec]:
+        """The codec of each version that is served over `binding`, the preferred version first."""
+        return {version: by_version(version, binding) for served, version in self.interfaces if served == binding}
+
+    def card(self, address: str | None = None) -> AgentCard:
+        """The public card, at `address` (a URL) or at the service's own."""
+        return self.cards.public(address)
+
+    # -- the lifecycle --
+
+    def not_ready_reason(self) -> str:
+        """Why no work can be accepted now, without internal details; ``""`` when it can."""
+        return self._readiness.not_ready_reason(stopping=self._work.draining)
+
+    def start_work(self) -> None:
+        """Start what works without calls, unchecked: cheap where it has started."""
+        self._work.start()
+
+    def start(self) -> bool:
+        """Start what works without calls: retention, runs of dead processes, push notifications. Not before a fork.
+
+        Raises:
+            TypeError: the agent has no handler.
+        """
+        self._check_handler()
+        return super().start()
+
+
+def _own_interceptors(admission: Admission | None, metrics: Metrics | None) -> list[Interceptor]:
+    interceptors: list[Interceptor] = []
+    if admission is not None and admission.checks_scopes:
+        interceptors.append(admission.require_scopes)
+    if metrics is not None:
+        interceptors.append(metrics.count_calls)
+    return interceptors
+
+
+def _check_versions(versions: Sequence[str]) -> Sequence[str]:
+    """`versions`.
+
+    Raises:
+        ValueError: there is none, or one that this library does not speak.
+    """
+    try:
+        for version in versions:
+            by_version(version)
+    except VersionNotSupportedError:
+        raise ValueError(f"not every version in {tuple(versions)} is one that this library speaks") from None
+    if not versions:
+        raise ValueError("an app serves at least one version")
+    return versions

@@ -1,0 +1,232 @@
+"""The budget of server threads for open streams and blocking sends, in total and for each owner of tasks.
+
+A WSGI server has a number of threads, and each of these calls holds one until it ends. If they held all of them, no task
+could be read or cancelled. So some threads stay free, and no owner holds all the others: a call beyond that is refused before
+anything is stored.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import Any
+
+from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.quotas import Quotas
+from a2a_sync.engine.hub import PolledStream
+from a2a_sync.errors import OverloadedError
+from a2a_sync.operations import (
+    SEND_MESSAGE,
+    AnyCall,
+    Call,
+    Endpoint,
+    StreamItem,
+    owner_of,
+    quota_owner,
+)
+from a2a_sync.types import SendMessageRequest
+
+#: The longest wait for a thread, and how long a thread is held at most by a call that is worth waiting for, in seconds.
+_MAX_WAIT = 0.5
+
+
+class _Ticket:
+    """One thread of the server, held by a call of `owner` or waited for; ``granted`` is released when it is available."""
+
+    __slots__ = ("granted", "owner", "since")
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.since = time.monotonic()
+        self.granted = threading.Lock()
+
+
+class ThreadBudget:
+    """Admits `streams` open streams, and as many streams and blocking sends together as `reserve` leaves threads for.
+
+    No owner holds more of either than `quotas` allows. A call that finds no thread waits for a moment, as long as some of the
+    threads are held by calls that have only just begun. In a forked child nothing is held.
+    """
+
+    def __init__(self, streams: int, threads: int | None = None, quotas: Quotas | None = None) -> None:
+        self._max_streams = streams
+        self._max_threads: int | None = None
+        self._quotas = quotas or Quotas()
+        self.renew()
+        if threads is not None:
+            self.reserve(threads)
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: the streams and calls are those of the parent."""
+        self._lock = threading.Lock()
+        #: The tickets that hold a thread, the oldest first.
+        self._held: dict[_Ticket, None] = {}
+        #: The tickets that wait for one.
+        self._queue: deque[_Ticket] = deque()
+        self._streams = self._quotas.share(self._max_streams, self._quotas.quota.max_open_streams)
+        self._share_threads()
+
+    def reserve(self, threads: int) -> None:
+        """Set the number of the server's threads: an eighth of them, and at least two, stay free."""
+        self._max_threads = max(1, threads - max(2, threads // 8))
+        self._share_threads()
+
+    def _share_threads(self) -> None:
+        # Without a known number of threads, they are counted and never refused.
+        with self._lock:
+            limit = self._quotas.quota.max_open_streams
+            self._threads = self._quotas.share(self._max_threads or 0, limit)
+            for ticket in self._held:
+                self._threads.take(ticket.owner)
+
+    @property
+    def streams(self) -> int:
+        """Open streams."""
+        return self._streams.taken
+
+    def guard(self, endpoint: Endpoint) -> Endpoint:
+        """Wrap `endpoint`: blocking sends hold a thread of the server until they return, streams until they are closed.
+
+        The returned endpoint raises `OverloadedError` where no thread is left.
+        """
+
+        def guarded(call: Call[Any, Any]) -> Any:
+            if call.context.gone is None:
+                # A call inside the process holds no thread of the server.
+                return endpoint(call)
+            if call.operation.streaming:
+                release = self.take_stream(quota_owner(owner_of(call.context)))
+                try:
+                    return _BudgetedStream(endpoint(call), release)
+                except BaseException:
+                    release()
+                    raise
+            if not _blocks(call):
+                return endpoint(call)
+            ticket = self._take(quota_owner(owner_of(call.context)))
+            try:
+                return endpoint(call)
+            finally:
+                self._release(ticket)
+
+        return guarded
+
+    def take_stream(self, owner: str = "") -> Callable[[], None]:
+        """Take a thread for one stream of `owner`; the returned function releases it (once).
+
+        Raises:
+            OverloadedError: no stream or no thread is left.
+        """
+        with self._lock:
+            if not self._streams.admits(owner):
+                own = self._streams.taken < self._streams.total
+                raise OverloadedError(
+                    f"Too many open streams{' of this caller' if own else ''}; retry later",
+                    retry_after=1.0,
+                )
+            self._streams.take(owner)
+        try:
+            ticket = self._take(owner)
+        except BaseException:
+            self._release_stream(owner)
+            raise
+
+        def release() -> None:
+            self._release_stream(owner)
+            self._release(ticket)
+
+        return release
+
+    def _release_stream(self, owner: str) -> None:
+        with self._lock:
+            self._streams.release(owner)
+
+    # -- threads --
+
+    def _take(self, owner: str) -> _Ticket:
+        ticket = _Ticket(owner)
+        with self._lock:
+            if self._max_threads is None or self._threads.admits(owner):
+                self._hold(ticket)
+                return ticket
+            self._check_wait(owner, self._max_threads)
+            self._queue.append(ticket)
+            ticket.granted.acquire()
+        if not ticket.granted.acquire(timeout=_MAX_WAIT):
+            with self._lock:
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+                    raise _no_thread()
+        return ticket
+
+    def _check_wait(self, owner: str, most: int) -> None:
+        """Refuse a call that would wait in vain, or behind too many others; called under the lock."""
+        before = time.monotonic() - _MAX_WAIT
+        slow = list(takewhile(lambda ticket: ticket.since <= before, self._held))
+        if len(self._queue) >= most - len(slow):
+            raise _no_thread()
+        own = sum(ticket.owner == owner for ticket in slow)
+        if own and own >= self._threads.limit(owner):
+            raise _no_thread()
+
+    def _hold(self, ticket: _Ticket) -> None:
+        ticket.since = time.monotonic()
+        self._held[ticket] = None
+        self._threads.take(ticket.owner)
+
+    def _release(self, ticket: _Ticket) -> None:
+        with self._lock:
+            del self._held[ticket]
+            self._threads.release(ticket.owner)
+            # Handed over directly, so that a call that arrives now does not take it first.
+            for waiting in list(self._queue):
+                if self._threads.admits(waiting.owner):
+                    self._queue.remove(waiting)
+                    self._hold(waiting)
+                    waiting.granted.release()
+
+
+class _BudgetedStream:
+    """A stream that holds a thread of the budget until it is closed."""
+
+    def __init__(self, stream: PolledStream, release: Callable[[], None]) -> None:
+        self._stream = stream
+        self._release: Callable[[], None] | None = release
+        self.poll = stream.poll
+
+    @property
+    def task_id(self) -> str:
+        return self._stream.task_id
+
+    @property
+    def closing(self) -> StreamItem | None:
+        return self._stream.closing
+
+    def __iter__(self) -> Iterator[StreamItem]:
+        return iter(self._stream)
+
+    def close(self) -> None:
+        release, self._release = self._release, None
+        try:
+            self._stream.close()
+        finally:
+            if release is not None:
+                release()
+
+
+def _no_thread() -> OverloadedError:
+    return OverloadedError(
+        "Too many open streams and blocking sends for the threads of this server; retry later", retry_after=1.0
+    )
+
+
+def _blocks(call: AnyCall) -> bool:
+    """The call waits for a task on a thread of the server."""
+    if call.operation is not SEND_MESSAGE or not isinstance(call.request, SendMessageRequest):
+        return False
+    configuration = call.request.configuration
+    return configuration is None or not configuration.return_immediately

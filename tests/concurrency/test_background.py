@@ -1,0 +1,183 @@
+"""Background threads: if the machine cannot start one it is started later, and nothing fails meanwhile."""
+
+from __future__ import annotations
+
+import gc
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+
+import pytest
+
+from a2a_sync.client.deadlines import AlarmClock
+from a2a_sync.concurrency.background import Periodic, start_thread
+from a2a_sync.concurrency.observers import Listeners
+from a2a_sync.engine.bridge import ChangePoll
+from tests.engine import PATIENCE, eventually, in_child
+
+
+@pytest.fixture
+def exhausted(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
+    """In its block no thread can be started."""
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    @contextmanager
+    def block() -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            yield
+
+    return block
+
+
+def test_a_thread_has_its_name_and_ends_with_the_process() -> None:
+    done = threading.Event()
+    thread = start_thread("a2a-test", done.set)
+    assert thread is not None
+    assert (thread.name, thread.daemon, done.wait(PATIENCE)) == ("a2a-test", True, True)
+
+
+def test_where_there_is_none_that_is_logged(exhausted, caplog) -> None:
+    with exhausted():
+        assert start_thread("a2a-test", print) is None
+    assert "no thread for a2a-test" in caplog.text
+
+
+def test_a_periodic_job_runs_in_rounds_on_one_daemon_thread_with_its_name() -> None:
+    rounds: queue.Queue[threading.Thread] = queue.Queue()
+
+    def job() -> float:
+        rounds.put(threading.current_thread())
+        return 0.0
+
+    periodic = Periodic("a2a-test", job, retry=0.0)
+    assert periodic.start()
+    assert periodic.start()
+    threads = {rounds.get(timeout=PATIENCE) for _ in range(3)}
+    periodic.stop(PATIENCE)
+    (thread,) = threads
+    assert (thread.name, thread.daemon, thread.is_alive()) == ("a2a-test", True, False)
+    rounds.queue.clear()
+    periodic.start()
+    assert rounds.empty()
+
+
+def test_a_periodic_job_that_fails_is_logged_and_called_again(caplog) -> None:
+    second = threading.Event()
+    calls: list[int] = []
+
+    def job() -> float:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError("disk on fire")
+        second.set()
+        return 60.0
+
+    periodic = Periodic("a2a-test", job, retry=0.0)
+    periodic.start()
+    assert second.wait(PATIENCE)
+    periodic.stop()
+    assert "a2a-test failed" in caplog.text
+    assert "disk on fire" in caplog.text
+
+
+def test_a_periodic_job_that_ends_starts_again_also_when_asked_while_it_ends() -> None:
+    calls: list[int] = []
+
+    def job() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            periodic.start()
+
+    periodic = Periodic("a2a-test", job, retry=0.0)
+    periodic.start()
+    eventually(lambda: not periodic.alive, "the first end")
+    assert len(calls) == 1
+    periodic.start()
+    eventually(lambda: not periodic.alive and len(calls) == 3, "the second end")
+
+
+def test_a_periodic_job_that_found_no_thread_starts_later(exhausted) -> None:
+    called = threading.Event()
+    periodic = Periodic("a2a-test", called.set, retry=0.0)  # type: ignore[arg-type]
+    with exhausted():
+        assert not periodic.start()
+    assert periodic.start()
+    assert called.wait(PATIENCE)
+
+
+def test_a_forked_child_starts_a_periodic_job_of_its_own() -> None:
+    called = threading.Event()
+
+    def job() -> float:
+        called.set()
+        return 60.0
+
+    periodic = Periodic("a2a-test", job, retry=0.0)
+    periodic.start()
+    assert called.wait(PATIENCE)
+
+    def child() -> None:
+        called.clear()
+        assert not periodic.alive
+        assert periodic.start()
+        assert called.wait(PATIENCE)
+
+    in_child(child)
+    periodic.stop()
+
+
+def test_a_thread_keeps_no_object_of_a_periodic_job_alive() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.periodic = Periodic("a2a-test-owner", self.job, retry=0.0)
+
+        def job(self) -> float:
+            return 0.001
+
+    owner = Owner()
+    owner.periodic.start()
+    gone = weakref.ref(owner)
+    del owner
+
+    def collected() -> bool:
+        gc.collect()
+        return gone() is None and all(thread.name != "a2a-test-owner" for thread in threading.enumerate())
+
+    eventually(collected, "the end of the thread")
+
+
+def test_events_without_a_thread_are_delivered_once_there_is_one(exhausted) -> None:
+    heard: list[int] = []
+    listeners = Listeners()
+    listeners.on("a", heard.append)
+    with exhausted():
+        listeners.notify("a", 1)
+    assert listeners.flush(PATIENCE)
+    assert heard == [1]
+    listeners.close()
+
+
+def test_a_store_that_could_not_be_polled_for_want_of_a_thread_is_polled_later(exhausted) -> None:
+    changed = threading.Event()
+    with closing(ChangePoll(lambda: None, changed.set, lambda: True, interval=lambda: 0.005)) as poll:
+        with exhausted():
+            poll.start()
+        poll.start()
+        assert changed.wait(PATIENCE)
+
+
+def test_a_time_limit_without_a_thread_fails_its_call_and_no_other(exhausted) -> None:
+    alarms, acted = AlarmClock(), threading.Event()
+    try:
+        with exhausted(), pytest.raises(RuntimeError):
+            alarms.set(time.monotonic(), pytest.fail)
+        alarms.set(time.monotonic(), acted.set)
+        assert acted.wait(PATIENCE)
+    finally:
+        alarms.close()

@@ -1,0 +1,303 @@
+"""Leases: the living are left alone, the runs of the dead are taken over, once."""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    Client,
+    Limits,
+    Message,
+    RequestContext,
+    Role,
+    SQLiteStore,
+    Task,
+    TaskState,
+    TextPart,
+)
+from a2a_sync.engine.membership import WorkerMembership
+from a2a_sync.engine.stamp import status_event
+from a2a_sync.operations import RunRequest
+from a2a_sync.stores.base import HeldRun, Owner, RunRevoked
+from a2a_sync.types import new_id
+from tests.engine import eventually
+
+BEAT = 0.2
+SCOPE = Owner()
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[Callable[[], SQLiteStore]]:
+    """Stores on one file; each is a worker of its own, like a process."""
+    with ExitStack() as stack:
+
+        def another() -> SQLiteStore:
+            store = SQLiteStore(tmp_path / "tasks.db")
+            stack.callback(store.close)
+            return store
+
+        yield another
+
+
+def running_task(store: SQLiteStore, text: str = "hi") -> HeldRun:
+    """A task whose run this store's worker holds."""
+    message = Message(role=Role.USER, parts=(TextPart(text),), task_id=new_id(), context_id="c")
+    request = RunRequest(message=message)
+    events = [message, status_event(request, TaskState.SUBMITTED), status_event(request, TaskState.WORKING)]
+    return HeldRun(SCOPE, store.start_run(SCOPE, request, events, create=True).token)
+
+
+def watching(store: SQLiteStore, on_lost: Callable[[HeldRun], None]) -> WorkerMembership:
+    leases = WorkerMembership(store.workers, on_lost, beat=BEAT)
+    leases.start()
+    return leases
+
+
+def test_the_runs_of_a_worker_that_stopped_beating_are_lost(stores: Callable[[], SQLiteStore]) -> None:
+    dying, watcher = stores(), stores()
+    dying.workers.beat()
+    held = running_task(dying)
+    lost: queue.Queue[HeldRun] = queue.Queue()
+    leases = watching(watcher, lost.put)
+    try:
+        assert lost.get(timeout=10) == held
+    finally:
+        leases.close()
+    assert dying.workers.id not in watcher.workers.beats()
+
+
+def test_a_worker_that_beats_keeps_its_runs(stores: Callable[[], SQLiteStore]) -> None:
+    alive, watcher, dead = stores(), stores(), stores()
+    running_task(alive)
+    lost: queue.Queue[HeldRun] = queue.Queue()
+    own = WorkerMembership(alive.workers, lost.put, beat=BEAT)
+    own.join()
+    dead.workers.beat()
+    held = running_task(dead)
+    leases = watching(watcher, lost.put)
+    try:
+        # The dead worker's run says that enough beats have gone by.
+        assert lost.get(timeout=10) == held
+        assert lost.empty()
+    finally:
+        leases.close()
+        own.close()
+
+
+def test_a_lock_that_holds_up_all_workers_kills_none(stores: Callable[[], SQLiteStore], tmp_path: Path) -> None:
+    alive, watcher = stores(), stores()
+    held, lost = running_task(alive), []
+    leases = [WorkerMembership(alive.workers, lost.append, beat=BEAT), watching(watcher, lost.append)]
+    leases[0].join()
+    before = watcher.workers.beats()[alive.workers.id]
+    with closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        # Far longer than two beats.
+        threading.Event().wait(10 * BEAT)
+        other.execute("ROLLBACK")
+    eventually(lambda: watcher.workers.beats()[alive.workers.id] > before + 5, "further beats")
+    for each in leases:
+        each.close()
+    assert not lost
+    assert alive.workers.holds(held.token)
+
+
+def test_the_heart_beats_on_while_the_runs_of_others_are_taken_over(stores: Callable[[], SQLiteStore]) -> None:
+    dying, watcher = stores(), stores()
+    dying.workers.beat()
+    running_task(dying)
+    begun, enough = threading.Event(), threading.Event()
+
+    def slowly(run: HeldRun) -> None:
+        begun.set()
+        enough.wait(10)
+
+    leases = watching(watcher, slowly)
+    try:
+        assert begun.wait(10)
+        before = watcher.workers.beats()[watcher.workers.id]
+        eventually(lambda: watcher.workers.beats()[watcher.workers.id] > before + 3, "further beats")
+    finally:
+        enough.set()
+        leases.close()
+
+
+def test_what_a_leaving_worker_holds_is_lost_at_the_next_look(stores: Callable[[], SQLiteStore]) -> None:
+    leaving, watcher = stores(), stores()
+    own = WorkerMembership(leaving.workers, lambda run: None, beat=60)
+    own.join()
+    held = running_task(leaving)
+    own.close()
+    assert watcher.workers.beats() == {leaving.workers.id: -1}
+    lost: queue.Queue[HeldRun] = queue.Queue()
+    leases = watching(watcher, lost.put)
+    try:
+        assert lost.get(timeout=10) == held._replace(left=True)
+    finally:
+        leases.close()
+
+
+def test_a_run_that_could_not_be_taken_over_is_offered_again(stores: Callable[[], SQLiteStore]) -> None:
+    dying, watcher = stores(), stores()
+    dying.workers.beat()
+    held = running_task(dying)
+    offered: queue.Queue[HeldRun] = queue.Queue()
+
+    def busy_at_first(run: HeldRun) -> None:
+        offered.put(run)
+        if offered.qsize() == 1:
+            raise RuntimeError("no thread")
+
+    leases = watching(watcher, busy_at_first)
+    try:
+        assert [offered.get(timeout=10), offered.get(timeout=10)] == [held, held]
+    finally:
+        leases.close()
+
+
+def test_a_run_is_adopted_once_and_its_old_token_is_void(stores: Callable[[], SQLiteStore]) -> None:
+    first, second, third = stores(), stores(), stores()
+    held = running_task(first)
+    request = second.request(SCOPE, held.token.task_id)
+    assert request is not None
+    events = [status_event(request, TaskState.WORKING)]
+    adopted = second.workers.adopt(held, request, events)
+    with pytest.raises(RunRevoked):
+        third.workers.adopt(held, request, events)
+    with pytest.raises(RunRevoked):
+        first.append(held.token, events)
+    assert not first.workers.holds(held.token)
+    assert second.workers.holds(adopted.token)
+    second.append(adopted.token, [status_event(request, TaskState.COMPLETED)])
+
+
+class Patient(Agent):
+    """Waits at the first attempt, for ever as far as its worker is concerned, and answers at the next."""
+
+    name = "patient"
+    description = "Waits"
+    on_worker_lost = "retry"
+
+    def handle_message(self, message: Message, context: RequestContext) -> str | None:
+        if context.attempt == 1 or message.text == "always":
+            context.update("waiting")
+            context.sleep(60)
+        return f"attempt {context.attempt}: {message.text}"
+
+
+LIMITS = Limits(worker_heartbeat_interval=BEAT, disconnect_check_interval=0.05)
+
+
+def lose(app: A2AApp) -> None:
+    """What a kill does to an app, without the process: no more heartbeats, nothing stored any more."""
+    membership, pubsub = app._engine.membership, app._engine.hub.pubsub
+    assert membership is not None
+    assert pubsub is not None
+    membership._halt()
+    pubsub.close()
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Callable[[type[Agent]], A2AApp]]:
+    with ExitStack() as stack:
+
+        def make(agent: type[Agent]) -> A2AApp:
+            made = A2AApp(agent(), store=f"sqlite:///{tmp_path / 'tasks.db'}", limits=LIMITS)
+            stack.callback(made.close, timeout=0)
+            return made
+
+        yield make
+
+
+def waiting_task(client: Client, text: str) -> Task:
+    task = client.send(text, return_immediately=True)
+    assert isinstance(task, Task)
+    return task
+
+
+def meet(app: A2AApp) -> None:
+    """What a server's first request does."""
+    app._engine.start()
+
+
+def test_a_task_whose_worker_died_runs_again_where_the_agent_says_so(app: Callable[[type[Agent]], A2AApp]) -> None:
+    first, second = app(Patient), app(Patient)
+    task = waiting_task(Client(first), "hello")
+    lose(first)
+    meet(second)
+    done = Client(second).wait(task.id, timeout=20)
+    assert (done.state, done.text) == (TaskState.COMPLETED, "attempt 2: hello")
+    stored = Client(second).get_task(task.id)
+    assert [turn.text for turn in stored.history] == ["hello", "attempt 2: hello"]
+
+
+def test_a_task_that_kills_every_worker_fails_in_the_end(app: Callable[[type[Agent]], A2AApp]) -> None:
+    apps = [app(Patient) for _ in range(4)]
+    task = waiting_task(Client(apps[0]), "always")
+    for dying, heir in pairwise(apps):
+        lose(dying)
+        meet(heir)
+        taken = threading.Event()
+        for _ in range(400):
+            if heir._engine.runs.running or Client(heir).get_task(task.id).state.terminal:
+                break
+            taken.wait(0.02)
+    done = Client(apps[-1]).wait(task.id, timeout=20)
+    assert (done.state, done.text) == (TaskState.FAILED, "worker lost")
+
+
+def test_a_closing_app_hands_its_retryable_runs_to_the_next_one(app: Callable[[type[Agent]], A2AApp]) -> None:
+    first, second = app(Patient), app(Patient)
+    task = waiting_task(Client(first), "hello")
+    first.close(timeout=0)
+    meet(second)
+    assert Client(second).wait(task.id, timeout=20).text == "attempt 2: hello"
+
+
+def test_handing_over_is_no_death_that_counts(app: Callable[[type[Agent]], A2AApp]) -> None:
+    apps = [app(Patient) for _ in range(LIMITS.max_run_attempts + 2)]
+    task = waiting_task(Client(apps[0]), "always")
+    for leaving, heir in pairwise(apps):
+        # Another worker that is there already could take the run over instead of this one.
+        eventually(lambda leaving=leaving: leaving.running, "the run")
+        meet(heir)
+        leaving.close(timeout=0)
+    eventually(lambda: apps[-1].running, "the run")
+    assert Client(apps[-1]).get_task(task.id).state is TaskState.WORKING
+
+
+def test_a_worker_that_only_slept_writes_nothing_more(app: Callable[[type[Agent]], A2AApp]) -> None:
+    woken = threading.Event()
+    refused: queue.Queue[BaseException] = queue.Queue()
+
+    class Sleepy(Agent):
+        name = "sleepy"
+
+        def handle_message(self, message: Message, context: RequestContext) -> str:
+            woken.wait(30)
+            try:
+                context.update("I was only asleep")
+            except BaseException as error:
+                refused.put(error)
+                raise
+            return "done"
+
+    first, second = app(Sleepy), app(Sleepy)
+    task = waiting_task(Client(first), "hello")
+    lose(first)
+    meet(second)
+    done = Client(second).wait(task.id, timeout=20)
+    woken.set()
+    assert type(refused.get(timeout=10)).__name__ == "TaskCancelled"
+    assert Client(first).get_task(task.id) == done
+    assert (done.state, done.text) == (TaskState.FAILED, "worker lost")

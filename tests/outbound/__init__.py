@@ -1,0 +1,1 @@
+"""Requests to URLs that peers name: the rules for URLs, and the requests themselves."""

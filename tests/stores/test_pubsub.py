@@ -1,0 +1,282 @@
+"""Messages between processes: they reach all others, may be lost, and never block the sender."""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_sync import A2AApp, Agent, Client, MemoryStore, TaskState
+from a2a_sync.engine.bridge import ChangePoll
+from a2a_sync.stores.base import Owner, PubSub, TaskBatch
+from a2a_sync.stores.inprocess import InProcessPubSub
+from a2a_sync.stores.sqlite.pubsub import UnixSocketPubSub, sockets_folder
+from tests.engine import PATIENCE, Background, Gate, collect, in_child
+
+
+def batch(task_id: str) -> TaskBatch:
+    return TaskBatch(Owner(), task_id, ended=True)
+
+
+def ignore(task_id: str, batch: TaskBatch | None) -> None:
+    """Receives messages and does nothing."""
+
+
+def no_gap() -> None:
+    raise AssertionError("nothing was lost")
+
+
+class Received:
+    """The ids of the tasks that a `PubSub` got messages about."""
+
+    def __init__(self, pubsub: PubSub) -> None:
+        self._ids: queue.Queue[str] = queue.Queue()
+        pubsub.start(lambda task_id, batch: self._ids.put(task_id), no_gap)
+
+    def next(self) -> str:
+        return self._ids.get(timeout=PATIENCE)
+
+    @property
+    def none(self) -> bool:
+        return self._ids.empty()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "sockets"
+
+
+@pytest.fixture
+def received(folder: Path) -> Iterator[Received]:
+    with closing(UnixSocketPubSub(folder)) as pubsub:
+        yield Received(pubsub)
+        assert pubsub.healthy
+
+
+# -- every implementation -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["unix", "in process"])
+def connect(request: pytest.FixtureRequest, folder: Path) -> Iterator[Any]:
+    made: list[Any] = []
+
+    def connect() -> Any:
+        made.append(UnixSocketPubSub(folder) if request.param == "unix" else InProcessPubSub(str(folder)))
+        return made[-1]
+
+    yield connect
+    for pubsub in made:
+        pubsub.close()
+
+
+def test_a_message_reaches_all_others_that_subscribe_and_not_its_sender(connect: Any) -> None:
+    pubsubs = [connect() for _ in range(3)]
+    ends = [Received(pubsub) for pubsub in pubsubs]
+    for pubsub in pubsubs:
+        assert pubsub.healthy
+        pubsub.subscribe("task-1")
+        pubsub.subscribe("task-2")
+    pubsubs[0].publish(batch("task-1"))
+    assert [end.next() for end in ends[1:]] == ["task-1", "task-1"]
+    pubsubs[1].publish(batch("task-2"))
+    assert [ends[0].next(), ends[2].next()] == ["task-2", "task-2"]
+    assert all(end.none for end in ends)
+
+
+def test_a_task_is_subscribed_until_it_was_unsubscribed_as_often(connect: Any) -> None:
+    sender, pubsub = connect(), connect()
+    end = Received(pubsub)
+    Received(sender)
+    pubsub.subscribe("task-1")
+    pubsub.subscribe("task-1")
+    pubsub.unsubscribe("task-1")
+    sender.publish(batch("task-1"))
+    assert end.next() == "task-1"
+
+
+def test_a_closed_one_gets_nothing_and_closing_twice_is_harmless(connect: Any) -> None:
+    sender, closed, open_ = connect(), connect(), connect()
+    ends = [Received(closed), Received(open_)]
+    Received(sender)
+    for pubsub in (closed, open_):
+        pubsub.subscribe("task-1")
+    closed.close()
+    closed.close()
+    sender.publish(batch("task-1"))
+    assert ends[1].next() == "task-1"
+    assert ends[0].none
+    assert not closed.healthy
+
+
+def test_a_forked_child_connects_again(connect: Any) -> None:
+    sender, inherited = connect(), connect()
+    Received(sender)
+    Received(inherited)
+
+    def child() -> None:
+        end = Received(inherited)
+        inherited.subscribe("task-1")
+        other = connect()
+        Received(other)
+        other.publish(batch("task-1"))
+        assert end.next() == "task-1"
+
+    in_child(child)
+
+
+# -- in one process -----------------------------------------------------------------------------------------------------
+
+
+def test_apps_over_one_store_object_follow_each_others_tasks() -> None:
+    gate, store = Gate(), MemoryStore()
+
+    def make() -> A2AApp:
+        agent = Agent("shared")
+
+        @agent.message
+        def handle(message, context):
+            yield "one "
+            gate.block()
+            yield "two"
+
+        return A2AApp(agent, store=store, pubsub=InProcessPubSub("follow"))
+
+    with make() as first, make() as second, Client(first) as runs, Client(second) as follows:
+        task = runs.send("go", return_immediately=True)
+        gate.wait()
+        with follows.subscribe(task.id) as stream:
+            reader = Background(lambda: collect(stream))
+            gate.open.set()
+            events = reader.result()
+        assert events
+        assert stream.task.state is TaskState.COMPLETED
+        assert stream.task.text == "one two"
+
+
+# -- Unix sockets -------------------------------------------------------------------------------------------------------
+
+
+def test_members_of_a_channel_come_and_go_while_another_one_publishes() -> None:
+    sender = InProcessPubSub("busy")
+    done = threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            with closing(InProcessPubSub("busy")) as member:
+                member.start(ignore, no_gap)
+
+    members = [Background(come_and_go) for _ in range(3)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(10_000):
+            sender.publish(batch("t1"))
+    finally:
+        sys.setswitchinterval(before)
+        done.set()
+        for member in members:
+            member.result()
+
+
+def test_another_process_is_received(folder: Path, received: Received) -> None:
+    code = (
+        "import sys, pathlib; from a2a_sync.stores.sqlite.pubsub import UnixSocketPubSub;"
+        "from a2a_sync.stores.base import Owner, TaskBatch;"
+        "UnixSocketPubSub(pathlib.Path(sys.argv[1])).publish(TaskBatch(Owner(), 'from-afar'))"
+    )
+    subprocess.run([sys.executable, "-c", code, str(folder)], check=True, timeout=30)
+    assert received.next() == "from-afar"
+
+
+def test_the_socket_of_a_dead_process_is_removed_and_costs_no_message(folder: Path, received: Received) -> None:
+    dead = folder / "1-dead"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as left_behind:
+        left_behind.bind(str(dead))
+    with closing(UnixSocketPubSub(folder)) as sender:
+        sender.publish(batch("task-1"))
+        assert received.next() == "task-1"
+        assert not dead.exists()
+
+
+def test_a_process_that_reads_no_messages_blocks_no_sender(folder: Path) -> None:
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf, closing(UnixSocketPubSub(folder)) as sender:
+        deaf.bind(str(folder / "1-deaf"))
+        sent = threading.Thread(target=lambda: [sender.publish(batch("x" * 900)) for _ in range(5000)], daemon=True)
+        sent.start()
+        sent.join(20)
+        assert not sent.is_alive()
+
+
+def test_a_callback_that_fails_does_not_end_the_receiving(folder: Path) -> None:
+    received: queue.Queue[str] = queue.Queue()
+
+    def fail_once(task_id: str, batch: TaskBatch | None) -> None:
+        received.put(task_id)
+        if task_id == "bad":
+            raise ValueError("no")
+
+    with closing(UnixSocketPubSub(folder)) as pubsub, closing(UnixSocketPubSub(folder)) as sender:
+        pubsub.start(fail_once, no_gap)
+        for task_id in ("bad", "good"):
+            sender.publish(batch(task_id))
+            assert received.get(timeout=5) == task_id
+
+
+def test_where_no_folder_can_be_made_there_are_no_messages_and_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with closing(UnixSocketPubSub(tmp_path / "file" / "sockets")) as pubsub:
+        pubsub.start(ignore, no_gap)
+        assert not pubsub.healthy
+        pubsub.publish(batch("task-1"))
+
+
+def test_closing_removes_the_socket(folder: Path) -> None:
+    pubsub = UnixSocketPubSub(folder)
+    pubsub.start(ignore, no_gap)
+    assert len(list(folder.iterdir())) == 1
+    pubsub.close()
+    assert not folder.exists()
+
+
+def test_the_sockets_for_a_long_path_are_in_the_folder_for_temporary_files(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60) / "tasks.db"
+    assert len(os.fsencode(sockets_folder(str(deep)))) < 80
+    assert sockets_folder(str(deep)) == sockets_folder(str(deep))
+    assert sockets_folder("/srv/tasks.db") == Path("/srv/tasks.db-hints")
+
+
+# -- the poll -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_poll_reports_a_change_and_only_while_it_is_wanted() -> None:
+    changed = threading.Event()
+    looked = threading.Semaphore(0)
+    waited_for = threading.Event()
+    mark = ["before"]
+
+    def look() -> object:
+        looked.release()
+        return mark[0]
+
+    with closing(ChangePoll(look, changed.set, waited_for.is_set, interval=lambda: 0.005)) as poll:
+        poll.start()
+        poll.start()
+        assert not looked.acquire(timeout=0.1)
+        waited_for.set()
+        assert changed.wait(5)
+        changed.clear()
+        assert looked.acquire(timeout=5)
+        assert looked.acquire(timeout=5)
+        assert not changed.is_set()
+        mark[0] = "after"
+        assert changed.wait(5)
