@@ -11,9 +11,12 @@ cannot share tasks, and log a warning if workers use different stores.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
+import queue
+import signal
 import threading
 import time
 from collections import Counter
@@ -73,16 +76,38 @@ def pre_fork(server: Any, worker: Any) -> None:
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """Pin a worker to its core: threads of one Python process cannot use two cores at once, and migration costs time.
+    """Let a worker stop while it starts, and pin it to its core. Called by gunicorn first in each worker.
 
-    Called by gunicorn first in each worker; threads and processes that are started later inherit the core.
+    Threads of one Python process cannot use two cores at once, and migration costs time. Threads and processes that are
+    started later inherit the core.
     """
+    _stop_at_early_signals(server, worker)
     core = getattr(worker, "a2a_core", None)
     if core is not None:
         try:
             os.sched_setaffinity(0, {core})
         except OSError as error:
             worker.log.warning("worker not pinned to core %d: %s", core, error)
+
+
+def _stop_at_early_signals(server: Any, worker: Any) -> None:
+    """Stop the worker at a signal that arrives before gunicorn has installed the worker's handlers.
+
+    Until then the handler inherited from the master puts signals into a queue that the worker never reads. The master
+    would wait for the worker until ``graceful_timeout``.
+    """
+
+    def stop(number: int, frame: Any) -> None:
+        worker.alive = False
+
+    numbers = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
+    for number in numbers:
+        signal.signal(number, stop)
+    # The signals between the fork and the new handlers.
+    with contextlib.suppress(queue.Empty):
+        while True:
+            if server.SIG_QUEUE.get_nowait() in numbers:
+                worker.alive = False
 
 
 def _may_pin(config: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import runpy
 import signal
 import socket
@@ -161,12 +162,52 @@ def test_workers_are_not_pinned_if_there_is_one_or_more_than_cores_or_by_configu
     assert chosen(arbiter(4)) is None
 
 
-@pytest.mark.usefixtures("four_cores")
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Restore the signal handlers of this process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("four_cores", "handlers")
 def test_a_missing_core_does_not_stop_the_worker() -> None:
     said: list[Any] = []
     worker = SimpleNamespace(a2a_core=1_000_000, log=SimpleNamespace(warning=lambda *words: said.append(words)))
-    settings.post_fork(None, worker)
+    settings.post_fork(SimpleNamespace(SIG_QUEUE=queue.SimpleQueue()), worker)
     assert "not pinned" in said[0][0]
+
+
+EARLY_SIGNAL = """
+import os, signal
+from {settings} import *
+from {settings} import post_fork as hook
+
+def post_fork(server, worker):
+    if {before}:
+        os.kill(os.getpid(), signal.SIGTERM)
+    hook(server, worker)
+    if not {before}:
+        os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["handlers-of-the-master", "handlers-of-the-hook"])
+@pytest.mark.parametrize("module", ["a2a_sync.gunicorn", "a2a_sync.gunicorn.gevent"])
+def test_a_worker_that_is_stopped_before_it_serves_exits(module: str, before: bool, tmp_path: Path) -> None:
+    file = tmp_path / "gunicorn.conf.py"
+    file.write_text(EARLY_SIGNAL.format(settings=module, before=before))
+    variables = {"WORKER_STORE": f"sqlite:///{tmp_path / 'tasks.db'}", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "gunicorn", "-c", str(file), "-b", "127.0.0.1:0", WORKER]
+    with subprocess.Popen(command, cwd=ROOT, env=os.environ | variables, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            exits = (line for line in server.stderr if "Worker exiting" in line)
+            # Every worker receives the signal, and the master replaces it.
+            assert next(exits) != next(exits)
+        finally:
+            server.kill()
 
 
 def test_two_workers_and_a_replacement_are_pinned_to_cores(serve: Serve) -> None:
