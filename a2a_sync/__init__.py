@@ -14,30 +14,11 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "a2a_sync.agent.agent": ("Agent",),
-    "a2a_sync.agent.executor": (
-        "AgentExecutor",
-        "RequestContext",
-        "TaskCancelled",
-    ),
+    "a2a_sync.agent.executor": ("AgentExecutor", "RequestContext", "TaskCancelled"),
     "a2a_sync.agent.extensions": ("Extension",),
-    "a2a_sync.agent.results": (
-        "AuthRequired",
-        "Failed",
-        "InputRequired",
-        "Rejected",
-        "StreamingResult",
-    ),
-    "a2a_sync.card": (
-        "AgentCard",
-        "AgentSkill",
-    ),
-    "a2a_sync.client": (
-        "Chat",
-        "Client",
-        "Retry",
-        "TaskStream",
-        "Timeout",
-    ),
+    "a2a_sync.agent.results": ("AuthRequired", "Failed", "InputRequired", "Rejected", "StreamingResult"),
+    "a2a_sync.card": ("AgentCard", "AgentSkill"),
+    "a2a_sync.client": ("Chat", "Client", "Retry", "TaskStream", "Timeout"),
     "a2a_sync.errors": (
         "A2AError",
         "AgentError",
@@ -51,10 +32,7 @@ _MODULES = {
     "a2a_sync.outbound.urlguard": ("URLGuard",),
     "a2a_sync.push": ("PushOptions",),
     "a2a_sync.server.ratelimit": ("RateLimit",),
-    "a2a_sync.stores": (
-        "MemoryStore",
-        "SQLiteStore",
-    ),
+    "a2a_sync.stores": ("MemoryStore", "SQLiteStore"),
     "a2a_sync.types": (
         "Artifact",
         "DataPart",
@@ -70,63 +48,51 @@ _MODULES = {
         "TaskStatusUpdateEvent",
         "TextPart",
     ),
-    "a2a_sync.webhooks": (
-        "PushNotification",
-        "WebhookReceiver",
-    ),
+    "a2a_sync.webhooks": ("PushNotification", "WebhookReceiver"),
     "a2a_sync.wsgi.app": ("A2AApp",),
     "a2a_sync.wsgi.options": ("HTTPOptions",),
 }
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
-    from a2a_sync.agent.agent import Agent as Agent
-    from a2a_sync.agent.executor import AgentExecutor as AgentExecutor
-    from a2a_sync.agent.executor import RequestContext as RequestContext
-    from a2a_sync.agent.executor import TaskCancelled as TaskCancelled
-    from a2a_sync.agent.extensions import Extension as Extension
-    from a2a_sync.agent.results import AuthRequired as AuthRequired
-    from a2a_sync.agent.results import Failed as Failed
-    from a2a_sync.agent.results import InputRequired as InputRequired
-    from a2a_sync.agent.results import Rejected as Rejected
-    from a2a_sync.agent.results import StreamingResult as StreamingResult
-    from a2a_sync.card import AgentCard as AgentCard
-    from a2a_sync.card import AgentSkill as AgentSkill
-    from a2a_sync.client import Chat as Chat
-    from a2a_sync.client import Client as Client
-    from a2a_sync.client import Retry as Retry
-    from a2a_sync.client import TaskStream as TaskStream
-    from a2a_sync.client import Timeout as Timeout
-    from a2a_sync.errors import A2AError as A2AError
-    from a2a_sync.errors import AgentError as AgentError
-    from a2a_sync.errors import PublicError as PublicError
-    from a2a_sync.errors import TaskNotFoundError as TaskNotFoundError
-    from a2a_sync.errors import TransportError as TransportError
-    from a2a_sync.errors import TransportTimeoutError as TransportTimeoutError
-    from a2a_sync.limits import Limits as Limits
-    from a2a_sync.multiagent.host import AgentHost as AgentHost
-    from a2a_sync.outbound.urlguard import URLGuard as URLGuard
-    from a2a_sync.push import PushOptions as PushOptions
-    from a2a_sync.server.ratelimit import RateLimit as RateLimit
-    from a2a_sync.stores import MemoryStore as MemoryStore
-    from a2a_sync.stores import SQLiteStore as SQLiteStore
-    from a2a_sync.types import Artifact as Artifact
-    from a2a_sync.types import DataPart as DataPart
-    from a2a_sync.types import FilePart as FilePart
-    from a2a_sync.types import Message as Message
-    from a2a_sync.types import Part as Part
-    from a2a_sync.types import Role as Role
-    from a2a_sync.types import Task as Task
-    from a2a_sync.types import TaskArtifactUpdateEvent as TaskArtifactUpdateEvent
-    from a2a_sync.types import TaskPushNotificationConfig as TaskPushNotificationConfig
-    from a2a_sync.types import TaskState as TaskState
-    from a2a_sync.types import TaskStatus as TaskStatus
-    from a2a_sync.types import TaskStatusUpdateEvent as TaskStatusUpdateEvent
-    from a2a_sync.types import TextPart as TextPart
-    from a2a_sync.webhooks import PushNotification as PushNotification
-    from a2a_sync.webhooks import WebhookReceiver as WebhookReceiver
-    from a2a_sync.wsgi.app import A2AApp as A2AApp
-    from a2a_sync.wsgi.options import HTTPOptions as HTTPOptions
+    from a2a_sync.agent.agent import Agent
+    from a2a_sync.agent.executor import AgentExecutor, RequestContext, TaskCancelled
+    from a2a_sync.agent.extensions import Extension
+    from a2a_sync.agent.results import AuthRequired, Failed, InputRequired, Rejected, StreamingResult
+    from a2a_sync.card import AgentCard, AgentSkill
+    from a2a_sync.client import Chat, Client, Retry, TaskStream, Timeout
+    from a2a_sync.errors import (
+        A2AError,
+        AgentError,
+        PublicError,
+        TaskNotFoundError,
+        TransportError,
+        TransportTimeoutError,
+    )
+    from a2a_sync.limits import Limits
+    from a2a_sync.multiagent.host import AgentHost
+    from a2a_sync.outbound.urlguard import URLGuard
+    from a2a_sync.push import PushOptions
+    from a2a_sync.server.ratelimit import RateLimit
+    from a2a_sync.stores import MemoryStore, SQLiteStore
+    from a2a_sync.types import (
+        Artifact,
+        DataPart,
+        FilePart,
+        Message,
+        Part,
+        Role,
+        Task,
+        TaskArtifactUpdateEvent,
+        TaskPushNotificationConfig,
+        TaskState,
+        TaskStatus,
+        TaskStatusUpdateEvent,
+        TextPart,
+    )
+    from a2a_sync.webhooks import PushNotification, WebhookReceiver
+    from a2a_sync.wsgi.app import A2AApp
+    from a2a_sync.wsgi.options import HTTPOptions
 
 # Written out: type checkers evaluate no computed list, so that `from a2a_sync import *` would give them no names.
 __all__ = [
@@ -181,7 +147,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    module = _HOME.get(name)
+    module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(module), name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
+from typing import Any
 
 __all__ = [
     "Limits",
@@ -11,6 +13,25 @@ __all__ = [
 
 #: The longest id that a client may choose, in characters.
 MAX_ID_LENGTH = 256
+
+
+def check_numbers(options: Any, may_be_zero: Collection[str] = ()) -> None:
+    """Check that the numbers of a dataclass are positive: whole ones at least 1. None is valid where the type allows it.
+
+    Raises:
+        ValueError: one is not; the message names it.
+    """
+    for item in fields(options):
+        # The types are text: annotations of these modules are not evaluated.
+        kind, *optional = str(item.type).split(" | ")
+        if kind not in ("int", "float"):
+            continue
+        name, value = f"{type(options).__name__}.{item.name}", getattr(options, item.name)
+        if value is None:
+            if not optional:
+                raise ValueError(f"{name} must be a number, not None")
+        elif not (value >= 1 if kind == "int" else value > 0) and not (value == 0 and item.name in may_be_zero):
+            raise ValueError(f"{name} must be positive, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,29 +133,9 @@ class Limits:
     store_poll_interval: float = 5.0
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is None:
-                if item.name not in _MAY_BE_NONE:
-                    raise ValueError(f"Limits.{item.name} must be a number, not None")
-            elif not value >= (0 if item.name in _MAY_BE_ZERO else 1e-9):
-                raise ValueError(f"Limits.{item.name} must be positive, not {value!r}")
+        check_numbers(self, _MAY_BE_ZERO)
 
 
-_MAY_BE_NONE = frozenset(
-    {
-        "max_history_part_bytes",
-        "max_response_bytes",
-        "max_task_bytes",
-        "run_timeout",
-        "run_idle_timeout",
-        "blocking_send_timeout",
-        "terminal_task_ttl",
-        "interrupted_task_ttl",
-        "stream_replay_window",
-        "server_threads",
-    }
-)
 _MAY_BE_ZERO = frozenset(
     {
         "max_queued_runs",
@@ -179,7 +180,4 @@ class OwnerQuota:
     max_concurrent_deliveries: int | None = None
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is not None and not value >= (0 if item.name == "max_queued_runs" else 1):
-                raise ValueError(f"OwnerQuota.{item.name} must be positive, not {value!r}")
+        check_numbers(self, {"max_queued_runs"})

@@ -15,6 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Protocol
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -41,15 +42,8 @@ _TOKENS = (NOTIFICATION_TOKEN.lower(), "a2a-notification-token")
 _LONGEST_TOKEN = 16 * 1024
 #: Notifications that wait for `WebhookReceiver.notifications`.
 _MAX_WAITING = 10_000
-_PHRASES = {
-    204: "No Content",
-    400: "Bad Request",
-    401: "Unauthorized",
-    405: "Method Not Allowed",
-    413: "Content Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
+#: Python before 3.13 has an older phrase.
+_PHRASES = {status.value: status.phrase for status in HTTPStatus} | {413: "Content Too Large"}
 
 
 class NotificationRefusedError(A2AError):

@@ -10,50 +10,22 @@ from typing import TYPE_CHECKING
 from a2a_sync.lazymodule import lazy_names
 
 if TYPE_CHECKING:
-    from a2a_sync.agent.agent import Agent as Agent
-    from a2a_sync.agent.artifacts import ArtifactWriter as ArtifactWriter
-    from a2a_sync.agent.dialogue import Answer as Answer
-    from a2a_sync.agent.dialogue import AskError as AskError
-    from a2a_sync.agent.dialogue import DialogueChanged as DialogueChanged
-    from a2a_sync.agent.executor import AgentExecutor as AgentExecutor
-    from a2a_sync.agent.executor import Event as Event
-    from a2a_sync.agent.executor import RequestContext as RequestContext
-    from a2a_sync.agent.executor import TaskCancelled as TaskCancelled
-    from a2a_sync.agent.extensions import Extension as Extension
-    from a2a_sync.agent.extensions import Timestamps as Timestamps
-    from a2a_sync.agent.results import AuthRequired as AuthRequired
-    from a2a_sync.agent.results import Failed as Failed
-    from a2a_sync.agent.results import InputRequired as InputRequired
-    from a2a_sync.agent.results import Rejected as Rejected
-    from a2a_sync.agent.results import StreamingResult as StreamingResult
-    from a2a_sync.agent.spec import AgentSpec as AgentSpec
-    from a2a_sync.agent.state import State as State
+    from a2a_sync.agent.agent import Agent
+    from a2a_sync.agent.artifacts import ArtifactWriter
+    from a2a_sync.agent.dialogue import Answer, AskError, DialogueChanged
+    from a2a_sync.agent.executor import AgentExecutor, Event, RequestContext, TaskCancelled
+    from a2a_sync.agent.extensions import Extension, Timestamps
+    from a2a_sync.agent.results import AuthRequired, Failed, InputRequired, Rejected, StreamingResult
+    from a2a_sync.agent.spec import AgentSpec
+    from a2a_sync.agent.state import State
 
 _MODULES = {
     "a2a_sync.agent.agent": ("Agent",),
     "a2a_sync.agent.artifacts": ("ArtifactWriter",),
-    "a2a_sync.agent.dialogue": (
-        "Answer",
-        "AskError",
-        "DialogueChanged",
-    ),
-    "a2a_sync.agent.executor": (
-        "AgentExecutor",
-        "Event",
-        "RequestContext",
-        "TaskCancelled",
-    ),
-    "a2a_sync.agent.extensions": (
-        "Extension",
-        "Timestamps",
-    ),
-    "a2a_sync.agent.results": (
-        "AuthRequired",
-        "Failed",
-        "InputRequired",
-        "Rejected",
-        "StreamingResult",
-    ),
+    "a2a_sync.agent.dialogue": ("Answer", "AskError", "DialogueChanged"),
+    "a2a_sync.agent.executor": ("AgentExecutor", "Event", "RequestContext", "TaskCancelled"),
+    "a2a_sync.agent.extensions": ("Extension", "Timestamps"),
+    "a2a_sync.agent.results": ("AuthRequired", "Failed", "InputRequired", "Rejected", "StreamingResult"),
     "a2a_sync.agent.spec": ("AgentSpec",),
     "a2a_sync.agent.state": ("State",),
 }

@@ -7,35 +7,17 @@ from typing import TYPE_CHECKING
 from a2a_sync.lazymodule import lazy_names
 
 if TYPE_CHECKING:
-    from a2a_sync.auth.jwt_auth import JWTAuth as JWTAuth
-    from a2a_sync.auth.policy import Authenticator as Authenticator
-    from a2a_sync.auth.policy import FrameworkAuth as FrameworkAuth
-    from a2a_sync.auth.policy import TokenRefusedError as TokenRefusedError
-    from a2a_sync.auth.request import AuthRequest as AuthRequest
-    from a2a_sync.auth.request import PeerCertificate as PeerCertificate
-    from a2a_sync.auth.schemes import ApiKeyAuth as ApiKeyAuth
-    from a2a_sync.auth.schemes import BasicAuth as BasicAuth
-    from a2a_sync.auth.schemes import BearerAuth as BearerAuth
-    from a2a_sync.auth.schemes import MTLSAuth as MTLSAuth
-    from a2a_sync.operations import Principal as Principal
+    from a2a_sync.auth.jwt_auth import JWTAuth
+    from a2a_sync.auth.policy import Authenticator, FrameworkAuth, TokenRefusedError
+    from a2a_sync.auth.request import AuthRequest, PeerCertificate
+    from a2a_sync.auth.schemes import ApiKeyAuth, BasicAuth, BearerAuth, MTLSAuth
+    from a2a_sync.operations import Principal
 
 _MODULES = {
     "a2a_sync.auth.jwt_auth": ("JWTAuth",),
-    "a2a_sync.auth.policy": (
-        "Authenticator",
-        "FrameworkAuth",
-        "TokenRefusedError",
-    ),
-    "a2a_sync.auth.request": (
-        "AuthRequest",
-        "PeerCertificate",
-    ),
-    "a2a_sync.auth.schemes": (
-        "ApiKeyAuth",
-        "BasicAuth",
-        "BearerAuth",
-        "MTLSAuth",
-    ),
+    "a2a_sync.auth.policy": ("Authenticator", "FrameworkAuth", "TokenRefusedError"),
+    "a2a_sync.auth.request": ("AuthRequest", "PeerCertificate"),
+    "a2a_sync.auth.schemes": ("ApiKeyAuth", "BasicAuth", "BearerAuth", "MTLSAuth"),
     "a2a_sync.operations": ("Principal",),
 }
 

@@ -13,14 +13,7 @@ from typing import Any
 import a2a_sync.gunicorn as _hooks
 from a2a_sync import A2AApp, AgentHost
 from a2a_sync.cli.target import TargetError, build
-from a2a_sync.gunicorn import child_exit as child_exit
-from a2a_sync.gunicorn import control_socket_disable as control_socket_disable
-from a2a_sync.gunicorn import graceful_timeout as graceful_timeout
-from a2a_sync.gunicorn import keepalive as keepalive
-from a2a_sync.gunicorn import post_fork as post_fork
-from a2a_sync.gunicorn import pre_fork as pre_fork
-from a2a_sync.gunicorn import worker_class as worker_class
-from a2a_sync.gunicorn import worker_exit as worker_exit
+from a2a_sync.gunicorn import *  # noqa: F403
 
 TARGET, STORE, URL, DEBUG = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL", "A2A_SYNC_DEBUG"
 
@@ -44,7 +37,7 @@ def app() -> A2AApp | AgentHost:
         sys.exit(f"Error: {error}")
 
 
-def post_worker_init(worker: Any) -> None:
+def post_worker_init(worker: Any) -> None:  # type: ignore[no-redef]
     """Print the URL once, and close the app when the worker exits."""
     _hooks.post_worker_init(worker)
     say_address(worker)

@@ -16,9 +16,8 @@ from a2a_sync.client.stream import TaskStream
 from a2a_sync.lazymodule import lazy_names
 
 if TYPE_CHECKING:
-    from a2a_sync.client.credentials import ApiKey as ApiKey
-    from a2a_sync.client.credentials import ClientCredentials as ClientCredentials
-    from a2a_sync.client.tools import RemoteTool as RemoteTool
+    from a2a_sync.client.credentials import ApiKey, ClientCredentials
+    from a2a_sync.client.tools import RemoteTool
 
 _MODULES = {
     "a2a_sync.client.credentials": ("ApiKey", "ClientCredentials"),

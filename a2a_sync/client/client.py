@@ -41,7 +41,7 @@ from a2a_sync.client.deadlines import Deadline, Timeout
 from a2a_sync.client.link import Link, SharedResources, http_link, local_link
 from a2a_sync.client.local import LocalAgent
 from a2a_sync.client.retry import READ, Retry
-from a2a_sync.client.stream import SingleEventStream, TaskStream
+from a2a_sync.client.stream import TaskStream, single_event_stream
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.gevent import run_on_gevent_hub
 from a2a_sync.errors import (
@@ -416,7 +416,7 @@ class Client(Closes):
         if link.streaming:
             return link.stream(request, deadline, key)
         answer = waiting.send_plain(link, request, deadline, key)
-        return link.task_stream(SingleEventStream(answer), request.message.task_id)
+        return link.task_stream(single_event_stream(answer), request.message.task_id)
 
     def chat(self, context_id: str | None = None) -> Chat:
         """A conversation: a new one, or the one with this id. It keeps the ids that the next message needs."""

@@ -15,7 +15,7 @@ from a2a_sync.bindings.sse import BlockSource, CutStream, EventReader, Malformed
 from a2a_sync.client.credentials import check_header
 from a2a_sync.client.deadlines import Deadline
 from a2a_sync.client.http import ErrorContext, HttpResponse, HttpTransport
-from a2a_sync.client.stream import SingleEventStream
+from a2a_sync.client.stream import single_event_stream
 from a2a_sync.codec import Codec, DecodeError
 from a2a_sync.errors import (
     AgentError,
@@ -97,7 +97,7 @@ class WireEndpoint:
                 result = self._codec.load_result(operation, value)
         except DecodeError as error:
             raise _malformed(error, error_context) from None
-        return SingleEventStream(result) if operation.streaming else result
+        return single_event_stream(result) if operation.streaming else result
 
     def _send(self, call: AnyCall, error_context: ErrorContext, deadline: Deadline, opening: Deadline) -> HttpResponse:
         return self._open(self._write_request(call), call, error_context, deadline, opening)

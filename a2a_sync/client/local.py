@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from a2a_sync.card import AgentCard
-from a2a_sync.client.deadlines import Alarm, AlarmClock, Deadline
+from a2a_sync.client.deadlines import AlarmClock, Deadline
+from a2a_sync.concurrency.closing import ClosingIterable
 from a2a_sync.errors import AgentError, TransportTimeoutError
 from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 
@@ -49,32 +50,26 @@ class LocalEndpoint:
         if deadline.expired and not call.operation.streaming:
             raise self._timed_out("send")
         if call.operation.streaming and deadline.left is not None:
-            return _LimitedStream(result, deadline, self._alarms, lambda: self._timed_out("stream"))
+            return self._limited(result, deadline)
         return result
 
     def _timed_out(self, phase: str) -> TransportTimeoutError:
         return TransportTimeoutError("the overall limit ran out", phase=phase, agent=self._agent)
 
+    def _limited(self, stream: EventStream, deadline: Deadline) -> EventStream:
+        """`stream`, closed at its deadline."""
+        alarm = self._alarms.set(deadline.at, stream.close)
 
-class _LimitedStream:
-    """A stream that is closed at its deadline."""
+        def close() -> None:
+            self._alarms.cancel(alarm)
+            stream.close()
 
-    def __init__(
-        self, stream: EventStream, deadline: Deadline, alarms: AlarmClock, error: Callable[[], TransportTimeoutError]
-    ) -> None:
-        self._stream = stream
-        self._alarms = alarms
-        self._error = error
-        self._alarm: Alarm = alarms.set(deadline.at, stream.close)
+        def items() -> Iterator[StreamItem]:
+            try:
+                yield from stream
+            finally:
+                close()
+            if alarm.fired:
+                raise self._timed_out("stream")
 
-    def __iter__(self) -> Iterator[StreamItem]:
-        try:
-            yield from self._stream
-        finally:
-            self.close()
-        if self._alarm.fired:
-            raise self._error()
-
-    def close(self) -> None:
-        self._alarms.cancel(self._alarm)
-        self._stream.close()
+        return ClosingIterable(items(), close)

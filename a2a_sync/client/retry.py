@@ -18,7 +18,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from threading import Event
 from typing import ClassVar, TypeVar
 
@@ -33,6 +33,7 @@ from a2a_sync.errors import (
     TransportError,
     TransportTimeoutError,
 )
+from a2a_sync.limits import check_numbers
 from a2a_sync.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -65,10 +66,7 @@ class Retry:
     off: ClassVar[Retry]
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if not (value > 0 or (item.name == "max_elapsed" and value == 0)):
-                raise ValueError(f"Retry.{item.name} must be positive, not {value!r}")
+        check_numbers(self, {"max_elapsed"})
 
     def __bool__(self) -> bool:
         return self.max_elapsed > 0

@@ -16,7 +16,7 @@ from a2a_sync import jsontext
 from a2a_sync.client.deadlines import NEVER, Alarm, AlarmClock, Deadline
 from a2a_sync.client.retry import ClientClosedError, RetryLoop, SubscriptionRefusedError, describe, is_transient
 from a2a_sync.codec import by_version
-from a2a_sync.concurrency.closing import Closes
+from a2a_sync.concurrency.closing import Closes, ClosingIterable
 from a2a_sync.concurrency.gevent import run_on_gevent_hub
 from a2a_sync.errors import (
     AgentError,
@@ -393,17 +393,9 @@ class TaskStream(Closes):
         return f"<TaskStream task={self.task_id!r} {self.state}{' closed' if self.closed else ''}>"
 
 
-class SingleEventStream:
-    """One result as an `EventStream`: the answer of an agent that does not stream, or a stored task."""
-
-    def __init__(self, event: StreamResponse) -> None:
-        self._event = event
-
-    def __iter__(self) -> Iterator[StreamItem]:
-        return iter((StreamItem(self._event),))
-
-    def close(self) -> None:
-        """Nothing to close."""
+def single_event_stream(event: StreamResponse) -> EventStream:
+    """One result as a stream: the answer of an agent that does not stream, or a stored task."""
+    return ClosingIterable((StreamItem(event),), lambda: None)
 
 
 # -- resuming -----------------------------------------------------------------------------------------------------------
@@ -524,44 +516,34 @@ class Resumption:
         if self._silent_ends > numbered or (position.state.interrupted and not numbered):
             task = self.get_task(position.task_id)
             if task.state.paused:
-                return SingleEventStream(task)
+                return single_event_stream(task)
         try:
             stream = self._link.open_subscription(position.task_id, self._deadline, position.last_event_id, opening)
         except SUBSCRIPTION_REFUSALS as refusal:
             return self._final_state(position, refusal)
-        return _Subscription(stream, lambda refusal: self._final_state(position, refusal))
+        return ClosingIterable(self._subscription(stream, position), stream.close)
+
+    def _subscription(self, stream: EventStream, position: StreamPosition) -> Iterator[StreamItem]:
+        """The items of a stream that was opened again. Agents of protocol 0.3 send a refusal as its first event."""
+        items = iter(stream)
+        try:
+            first = next(items, None)
+        except SUBSCRIPTION_REFUSALS as refusal:
+            stream.close()
+            items = iter(self._final_state(position, refusal))
+            first = next(items, None)
+        if first is not None:
+            yield first
+            yield from items
 
     def _final_state(self, position: StreamPosition, refusal: AgentError) -> EventStream:
         """The state of a task whose subscription was refused, as the last event."""
         task = self.get_task(position.task_id)
         if task.state.paused:
-            return SingleEventStream(task)
+            return single_event_stream(task)
         raise SubscriptionRefusedError(
             f"the stream was cut, and the agent refuses a subscription to the task ({refusal})",
             phase="stream",
             agent=self._link.agent,
             task_id=position.task_id,
         ) from refusal
-
-
-class _Subscription:
-    """A stream that was opened again. Agents of protocol 0.3 send a refusal as its first event."""
-
-    def __init__(self, stream: EventStream, on_refusal: Callable[[AgentError], EventStream]) -> None:
-        self._stream = stream
-        self._on_refusal = on_refusal
-
-    def __iter__(self) -> Iterator[StreamItem]:
-        items = iter(self._stream)
-        try:
-            first = next(items, None)
-        except SUBSCRIPTION_REFUSALS as refusal:
-            self._stream.close()
-            items = iter(self._on_refusal(refusal))
-            first = next(items, None)
-        if first is not None:
-            yield first
-            yield from items
-
-    def close(self) -> None:
-        self._stream.close()

@@ -1,9 +1,11 @@
-"""Context managers that are closed at the end of their ``with`` block."""
+"""Objects that are closed: context managers, and iterables with a `close`."""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, Self, TypeVar
+
+_T = TypeVar("_T")
 
 
 class Closes:
@@ -17,7 +19,20 @@ class Closes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         self.close()
+
+
+class ClosingIterable(Generic[_T]):
+    """`items` with a `close` that also works when they were never iterated, unlike the ``finally`` of a generator."""
+
+    def __init__(self, items: Iterable[_T], close: Callable[[], object]) -> None:
+        self._items = items
+        self._close = close
+
+    def __iter__(self) -> Iterator[_T]:
+        return iter(self._items)
+
+    def close(self) -> None:
+        """Close the source of the items. Any thread may call it."""
+        self._close()

@@ -7,32 +7,18 @@ from typing import TYPE_CHECKING
 from a2a_sync.lazymodule import lazy_names
 
 if TYPE_CHECKING:
-    from a2a_sync.multiagent.agentserver import AgentServer as AgentServer
-    from a2a_sync.multiagent.agentserver import AgentTask as AgentTask
-    from a2a_sync.multiagent.events import AgentEvent as AgentEvent
-    from a2a_sync.multiagent.events import AgentEvents as AgentEvents
-    from a2a_sync.multiagent.host import AgentHost as AgentHost
-    from a2a_sync.multiagent.registry import AgentNotFoundError as AgentNotFoundError
-    from a2a_sync.multiagent.registry import AgentRegistry as AgentRegistry
-    from a2a_sync.multiagent.registry import RegisteredAgent as RegisteredAgent
-    from a2a_sync.multiagent.supervisor import AgentSupervisor as AgentSupervisor
-    from a2a_sync.multiagent.taskresult import get_task_result as get_task_result
+    from a2a_sync.multiagent.agentserver import AgentServer, AgentTask
+    from a2a_sync.multiagent.events import AgentEvent, AgentEvents
+    from a2a_sync.multiagent.host import AgentHost
+    from a2a_sync.multiagent.registry import AgentNotFoundError, AgentRegistry, RegisteredAgent
+    from a2a_sync.multiagent.supervisor import AgentSupervisor
+    from a2a_sync.multiagent.taskresult import get_task_result
 
 _MODULES = {
-    "a2a_sync.multiagent.agentserver": (
-        "AgentServer",
-        "AgentTask",
-    ),
-    "a2a_sync.multiagent.events": (
-        "AgentEvent",
-        "AgentEvents",
-    ),
+    "a2a_sync.multiagent.agentserver": ("AgentServer", "AgentTask"),
+    "a2a_sync.multiagent.events": ("AgentEvent", "AgentEvents"),
     "a2a_sync.multiagent.host": ("AgentHost",),
-    "a2a_sync.multiagent.registry": (
-        "AgentNotFoundError",
-        "AgentRegistry",
-        "RegisteredAgent",
-    ),
+    "a2a_sync.multiagent.registry": ("AgentNotFoundError", "AgentRegistry", "RegisteredAgent"),
     "a2a_sync.multiagent.supervisor": ("AgentSupervisor",),
     "a2a_sync.multiagent.taskresult": ("get_task_result",),
 }

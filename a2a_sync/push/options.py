@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING
 
 from a2a_sync.lazymodule import LazyModule
+from a2a_sync.limits import check_numbers
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.push.notification import PushSender
 
@@ -60,13 +61,7 @@ class PushOptions:
         sender = self.sender
         if sender is not None and (not callable(sender) or isinstance(sender, type) or _asynchronous(sender)):
             raise TypeError("sender takes a function of a PushRequest that is not async def")
-        for item in fields(self):
-            if item.type in ("int", "float"):
-                value = getattr(self, item.name)
-                if value is None:
-                    raise ValueError(f"PushOptions.{item.name} must be a number, not None")
-                if not value >= (1 if item.type == "int" else 1e-9):
-                    raise ValueError(f"PushOptions.{item.name} must be positive, not {value!r}")
+        check_numbers(self)
 
 
 def _asynchronous(function: Callable[..., object]) -> bool:

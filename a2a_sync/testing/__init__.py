@@ -36,19 +36,12 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from a2a_sync.testing.cuts import CutStreams as CutStreams
-    from a2a_sync.testing.fakeclock import FakeClock as FakeClock
-    from a2a_sync.testing.reaching import client_of as client_of
-    from a2a_sync.testing.reaching import outline as outline
-    from a2a_sync.testing.scripted import Cut as Cut
-    from a2a_sync.testing.scripted import Hold as Hold
-    from a2a_sync.testing.scripted import Pause as Pause
-    from a2a_sync.testing.scripted import ScriptedAgent as ScriptedAgent
-    from a2a_sync.testing.servers import LiveServer as LiveServer
-    from a2a_sync.testing.servers import gunicorn_server as gunicorn_server
-    from a2a_sync.testing.servers import socket_server as socket_server
-    from a2a_sync.testing.wsgi import WSGIAdapter as WSGIAdapter
-    from a2a_sync.testing.wsgi import wsgi_session as wsgi_session
+    from a2a_sync.testing.cuts import CutStreams
+    from a2a_sync.testing.fakeclock import FakeClock
+    from a2a_sync.testing.reaching import client_of, outline
+    from a2a_sync.testing.scripted import Cut, Hold, Pause, ScriptedAgent
+    from a2a_sync.testing.servers import LiveServer, gunicorn_server, socket_server
+    from a2a_sync.testing.wsgi import WSGIAdapter, wsgi_session
 
 
 __getattr__ = lazy_names(__name__, _MODULES)

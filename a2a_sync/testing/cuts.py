@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from a2a_sync.concurrency.closing import ClosingIterable
 from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 
 if TYPE_CHECKING:
@@ -96,21 +97,11 @@ class CutCalls:
         def cutting(call: Call[Any, Any]) -> Any:
             result = endpoint(call)
             after = self._counts.next() if call.operation.streaming else None
-            return result if after is None else _Ended(result, after)
+            return result if after is None else ClosingIterable(_end_after(result, after), result.close)
 
         return cutting
 
 
-class _Ended:
-    """A stream that ends after `after` events."""
-
-    def __init__(self, stream: EventStream, after: int) -> None:
-        self._stream = stream
-        self._after = after
-
-    def __iter__(self) -> Iterator[StreamItem]:
-        yield from islice(self._stream, self._after)
-        self.close()
-
-    def close(self) -> None:
-        self._stream.close()
+def _end_after(stream: EventStream, count: int) -> Iterator[StreamItem]:
+    yield from islice(stream, count)
+    stream.close()

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 
 from a2a_sync.concurrency import clock
 
@@ -172,9 +171,7 @@ class FakeClock:
             setattr(clock, name, getattr(self, name))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         for name, function in self._real.items():
             setattr(clock, name, function)
         self._over = True

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 from wsgiref.types import WSGIApplication
 
 from a2a_sync.agent.agent import Agent
 from a2a_sync.client import Client, Retry
+from a2a_sync.concurrency.closing import ClosingIterable
 from a2a_sync.errors import AgentError
 from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 from a2a_sync.telemetry import incidents
@@ -111,7 +112,7 @@ class _HandlerErrors:
                 self._raise(error.message)
                 raise
             if call.operation.streaming:
-                return _RaisingStream(result, self.check)
+                return ClosingIterable(self._checked(result), result.close)
             self.check(result)
             return result
 
@@ -122,26 +123,15 @@ class _HandlerErrors:
         if isinstance(shown, (Task, TaskStatusUpdateEvent)) and shown.status.message is not None:
             self._raise(shown.status.message.text)
 
+    def _checked(self, stream: EventStream) -> Iterator[StreamItem]:
+        for item in stream:
+            self.check(item.event)
+            yield item
+
     def _raise(self, message: str) -> None:
         error = self._errors.pop(message, None)
         if error is not None:
             raise error
-
-
-class _RaisingStream:
-    """A stream whose events are checked."""
-
-    def __init__(self, stream: EventStream, check: Callable[[Any], None]) -> None:
-        self._stream = stream
-        self._check = check
-
-    def __iter__(self) -> Iterator[StreamItem]:
-        for item in self._stream:
-            self._check(item.event)
-            yield item
-
-    def close(self) -> None:
-        self._stream.close()
 
 
 def outline(events: Iterable[StreamResponse]) -> list[str]:

@@ -14,8 +14,7 @@ from typing import Any
 from wsgiref.types import WSGIApplication
 
 import requests
-from requests.adapters import BaseAdapter
-from requests.structures import CaseInsensitiveDict
+from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3 import HTTPHeaderDict, HTTPResponse
 from urllib3.exceptions import ProtocolError
 from werkzeug.test import EnvironBuilder
@@ -32,6 +31,7 @@ class WSGIAdapter(BaseAdapter):
     def __init__(self, app: WSGIApplication) -> None:
         super().__init__()
         self._app = app
+        self._responses = HTTPAdapter()
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         """Send one request. Arguments for timeouts, proxies and certificates are ignored."""
@@ -47,29 +47,22 @@ class WSGIAdapter(BaseAdapter):
         environ = builder.get_environ()
         environ["HTTP_HOST"] = requests.compat.urlparse(request.url or "").netloc
         environ["SERVER_PROTOCOL"] = "HTTP/1.1"
-        status, headers, chunks, close = _run(self._app, environ)
+        status, headers, body_of_app = _call(self._app, environ)
         raw = HTTPResponse(
-            body=_Body(chunks, close),
-            headers=headers,
+            body=io.BufferedReader(body_of_app),
+            headers=HTTPHeaderDict(headers),
             status=int(status[:3]),
             reason=status[4:],
             preload_content=False,
             request_method=request.method,
         )
-        response = requests.Response()
-        response.status_code = raw.status
-        response.reason = raw.reason or ""
-        response.headers = CaseInsensitiveDict(raw.headers)
-        response.url = request.url or ""
-        response.raw = raw
-        response.request = request
-        return response
+        return self._responses.build_response(request, raw)
 
     def close(self) -> None:
         """Do nothing: there are no open connections."""
 
 
-def _run(app: WSGIApplication, environ: dict[str, Any]) -> tuple[str, HTTPHeaderDict, Iterator[bytes], Any]:
+def _call(app: WSGIApplication, environ: dict[str, Any]) -> tuple[str, HTTPHeaderDict, _Body]:
     """Call the app and read its first chunk, before which it has to call ``start_response``."""
     named: list[tuple[str, list[tuple[str, str]]]] = []
 
@@ -83,52 +76,33 @@ def _run(app: WSGIApplication, environ: dict[str, Any]) -> tuple[str, HTTPHeader
     if not named:
         raise AssertionError("the application sent a body without a status")
     status, headers = named[-1]
-    return status, HTTPHeaderDict(headers), _chain(first, chunks), getattr(iterable, "close", None)
-
-
-def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
+    return status, HTTPHeaderDict(headers), _Body(first, chunks, getattr(iterable, "close", None))
 
 
 class _Body(io.RawIOBase):
     """A body whose reads are the application's chunks."""
 
-    def __init__(self, chunks: Iterator[bytes], close: Any) -> None:
+    def __init__(self, first: bytes, chunks: Iterator[bytes], close: Any) -> None:
         self._chunks = chunks
         self._close_app = close
-        self._left = b""
+        self._left = first
 
     def readable(self) -> bool:
         return True
 
-    def read1(self, size: int = -1) -> bytes:
-        """The next chunk, or the part of it that fits; ``b""`` at the end."""
-        while not self._left:
-            try:
-                chunk = next(self._chunks, None)
-            except ConnectionError as error:
-                self.close()
-                raise ProtocolError("Connection broken", error) from error
-            if chunk is None:
-                self.close()
-                return b""
-            self._left = chunk
-        size = len(self._left) if size is None or size < 0 else size
-        data, self._left = self._left[:size], self._left[size:]
-        return data
-
-    def read(self, size: int | None = -1) -> bytes:
-        """`size` bytes, or everything."""
-        parts: list[bytes] = []
-        wanted = None if size is None or size < 0 else size
-        while wanted is None or wanted > 0:
-            data = self.read1(-1 if wanted is None else wanted)
-            if not data:
-                break
-            parts.append(data)
-            wanted = None if wanted is None else wanted - len(data)
-        return b"".join(parts)
+    def readinto(self, buffer: Any, /) -> int:
+        """The next chunk, or the part of it that fits; 0 at the end, where the iterable of the application is closed."""
+        try:
+            while not self._left and (chunk := next(self._chunks, None)) is not None:
+                self._left = chunk
+        except ConnectionError as error:
+            self.close()
+            raise ProtocolError("Connection broken", error) from error
+        if not self._left:
+            self.close()
+        data, self._left = self._left[: len(buffer)], self._left[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         close, self._close_app = self._close_app, None
