@@ -7,7 +7,7 @@ and the client, over the stream of a peer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TypeAlias
@@ -73,7 +73,9 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
 }
 
 
+#: The states that end a run, and those at which a blocked send returns.
 _ENDS_RUN = frozenset(state for state in TaskState if state.terminal) | {TaskState.INPUT_REQUIRED}
+_PAUSES = frozenset(state for state in TaskState if state.paused)
 
 
 def check(state: TaskState, events: Iterable[LogEvent]) -> TaskState:
@@ -83,10 +85,10 @@ def check(state: TaskState, events: Iterable[LogEvent]) -> TaskState:
         IllegalTransition: an event is not allowed; none of them may be stored.
     """
     for event in events:
-        if state.terminal:
+        if not (allowed := TRANSITIONS[state]):
             raise IllegalTransition(f"the task is {state}; nothing can follow")
         if isinstance(event, TaskStatusUpdateEvent):
-            if event.status.state not in TRANSITIONS[state]:
+            if event.status.state not in allowed:
                 raise IllegalTransition(f"a task cannot go from {state} to {event.status.state}")
             state = event.status.state
         elif isinstance(event, TaskArtifactUpdateEvent) and not event.artifact.parts:
@@ -99,9 +101,23 @@ def ends_run(event: LogEvent) -> bool:
     return isinstance(event, TaskStatusUpdateEvent) and event.status.state in _ENDS_RUN
 
 
+def end_run(events: Sequence[LogEvent]) -> bool:
+    """The last of `events` ends their run.
+
+    Raises:
+        IllegalTransition: an earlier one does.
+    """
+    for place, event in enumerate(events, 1):
+        if isinstance(event, TaskStatusUpdateEvent) and event.status.state in _ENDS_RUN:
+            if place < len(events):
+                raise IllegalTransition("nothing can follow an event that ends the run")
+            return True
+    return False
+
+
 def pauses(event: LogEvent) -> bool:
     """A blocked send returns at this entry."""
-    return isinstance(event, TaskStatusUpdateEvent) and event.status.state.paused
+    return isinstance(event, TaskStatusUpdateEvent) and event.status.state in _PAUSES
 
 
 def _is_end_marker(event: TaskArtifactUpdateEvent) -> bool:
@@ -133,7 +149,9 @@ class ArtifactFold:
     __slots__ = ("_artifacts",)
 
     def __init__(self, artifacts: Iterable[Artifact] = ()) -> None:
-        self._artifacts: dict[str, tuple[Artifact, list[Part]]] = {a.artifact_id: (a, list(a.parts)) for a in artifacts}
+        self._artifacts: dict[str, tuple[Artifact, list[Part]]] = {}
+        for artifact in artifacts:
+            self._artifacts[artifact.artifact_id] = (artifact, list(artifact.parts))
 
     def apply(self, event: TaskArtifactUpdateEvent) -> None:
         """Make, replace or extend an artifact. An append to an unknown id makes it (lenient)."""
@@ -161,8 +179,10 @@ class ArtifactFold:
     def artifacts(self) -> tuple[Artifact, ...]:
         """The artifacts so far."""
         return tuple(
-            head if len(head.parts) == len(parts) else replace(head, parts=tuple(parts))
-            for head, parts in self._artifacts.values()
+            [
+                head if len(head.parts) == len(parts) else replace(head, parts=tuple(parts))
+                for head, parts in self._artifacts.values()
+            ]
         )
 
 
@@ -194,18 +214,20 @@ class Fold:
             case Message():
                 self._history.append(event)
             case TaskStatusUpdateEvent():
-                self._name(event.task_id, event.context_id)
+                if not (self._id and self._context_id):
+                    self._name(event)
                 self._status = event.status
                 if event.metadata:
                     # A task that was handed out keeps the dictionary it was given.
                     self._metadata = {**self._metadata, **event.metadata}
             case TaskArtifactUpdateEvent():
-                self._name(event.task_id, event.context_id)
+                if not (self._id and self._context_id):
+                    self._name(event)
                 self._artifacts.apply(event)
 
-    def _name(self, task_id: str, context_id: str) -> None:
-        self._id = self._id or task_id
-        self._context_id = self._context_id or context_id
+    def _name(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
+        self._id = self._id or event.task_id
+        self._context_id = self._context_id or event.context_id
         self._known = True
 
     def task(self) -> Task | None:

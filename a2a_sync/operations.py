@@ -293,7 +293,8 @@ class RunRequest:
     """The request of a run, as the store keeps it for any worker.
 
     It can be serialised and never holds credentials: headers are those on an allow list. ``attempt`` counts the workers
-    that have begun to run it. ``key`` and ``webhook`` are stored beside the request and not in it.
+    that have begun to run it. ``key`` and ``webhook`` are stored beside the request and not in it. ``task_id`` and
+    ``context_id`` are those of the message, which has both before a run starts.
     """
 
     message: t.Message
@@ -307,16 +308,13 @@ class RunRequest:
     attempt: int = 1
     key: SendKey | None = None
     webhook: Webhook | None = None
+    # Attributes and not properties: a run reads them at each of its steps.
+    task_id: str = field(init=False, repr=False, compare=False)
+    context_id: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def task_id(self) -> str:
-        """The task the run belongs to; the message is stamped with it before a run starts."""
-        return self.message.task_id
-
-    @property
-    def context_id(self) -> str:
-        """The context the run belongs to."""
-        return self.message.context_id
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "task_id", self.message.task_id)
+        object.__setattr__(self, "context_id", self.message.context_id)
 
 
 #: Separates the name of a mounted agent from its caller in the owner of a task; no id contains it.

@@ -20,7 +20,7 @@ from a2a_sync.types import (
 )
 
 #: For names, ids and punctuation: of a message, an event or an artifact, and of a part.
-_AROUND, _AROUND_PART = 256, 32
+AROUND, AROUND_PART = 256, 32
 
 
 def part_size(part: Part) -> int:
@@ -35,34 +35,34 @@ def part_size(part: Part) -> int:
 
 def message_size(message: Message) -> int:
     """A message."""
-    size = _AROUND + _parts(message.parts)
-    return size + _metadata(message.metadata) if message.metadata else size
+    size = AROUND + parts_size(message.parts)
+    return size + metadata_size(message.metadata) if message.metadata else size
 
 
 def artifact_size(artifact: Artifact) -> int:
     """An artifact."""
-    size = _AROUND + len(artifact.name) + len(artifact.description) + _parts(artifact.parts)
-    return size + _metadata(artifact.metadata) if artifact.metadata else size
+    size = AROUND + len(artifact.name) + len(artifact.description) + parts_size(artifact.parts)
+    return size + metadata_size(artifact.metadata) if artifact.metadata else size
 
 
 def event_size(event: Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> int:
     """An entry of a task's log. Each is measured when it is written, so the usual ones take few calls."""
     if isinstance(event, TaskStatusUpdateEvent):
-        size = _AROUND if event.status.message is None else _status(event.status)
+        size = AROUND if event.status.message is None else _status(event.status)
     elif isinstance(event, Message):
         return message_size(event)
     else:
         artifact = event.artifact
-        size = _AROUND + len(artifact.name) + len(artifact.description) + _parts(artifact.parts)
+        size = AROUND + len(artifact.name) + len(artifact.description) + parts_size(artifact.parts)
         if artifact.metadata:
-            size += _metadata(artifact.metadata)
-    return size + _metadata(event.metadata) if event.metadata else size
+            size += metadata_size(artifact.metadata)
+    return size + metadata_size(event.metadata) if event.metadata else size
 
 
 def base_size(task: Task) -> int:
     """A task without its history."""
     size = _status(task.status) + sum(map(artifact_size, task.artifacts))
-    return size + _metadata(task.metadata) if task.metadata else size
+    return size + metadata_size(task.metadata) if task.metadata else size
 
 
 def task_size(task: Task) -> int:
@@ -82,21 +82,23 @@ def fit(task: Task, most: int) -> Task:
 
 
 def _status(status: TaskStatus) -> int:
-    return _AROUND if status.message is None else _AROUND + message_size(status.message)
+    return AROUND if status.message is None else AROUND + message_size(status.message)
 
 
-def _parts(parts: Sequence[Part]) -> int:
+def parts_size(parts: Sequence[Part]) -> int:
+    """The parts of a message or an artifact."""
     if len(parts) == 1 and isinstance(part := parts[0], TextPart) and not part.metadata and part.text.isascii():
-        return _AROUND_PART + len(part.text)
+        return AROUND_PART + len(part.text)
     size = 0
     for part in parts:
-        size += _AROUND_PART + part_size(part)
+        size += AROUND_PART + part_size(part)
         if part.metadata:
-            size += _metadata(part.metadata)
+            size += metadata_size(part.metadata)
         if isinstance(part, FilePart) and part.raw:
             size += len(part.raw) // 3
     return size
 
 
-def _metadata(metadata: Mapping[str, Any]) -> int:
+def metadata_size(metadata: Mapping[str, Any]) -> int:
+    """Metadata that is not empty."""
     return len(jsontext.dumps(dict(metadata)))

@@ -310,13 +310,18 @@ def probe() -> None:
 
 
 def visits(types: Any, package: str, call: Callable[[], object], ended: Callable[[], bool]) -> list[str]:
-    """The functions that read the parts of the message that was sent, as often as they do."""
+    """The functions that read the parts of the message that was sent, as often as they do.
+
+    What the handler reads through a view of the message, such as its text, is the agent's own work.
+    """
     slot = types.Message.parts
     readers: list[str] = []
 
     def read(message: Any) -> Any:
         frame = sys._getframe(1)
-        if message.message_id == "m-1" and frame.f_code.co_filename.startswith(package):
+        view = frame.f_code.co_filename == package + "types.py"
+        caller = frame.f_back if view else frame
+        if message.message_id == "m-1" and caller and caller.f_code.co_filename.startswith(package):
             file = frame.f_code.co_filename.removeprefix(package)
             readers.append(f"{file}:{frame.f_code.co_name}")
         return slot.__get__(message)
@@ -354,7 +359,7 @@ def from_calls(tree: Path) -> list[Row]:
     rows.append(
         Row("a blocking send: functions that only forward", *_some([one for one in forwarding if one in entered]))
     )
-    rows.append(Row("a blocking send: visits of the request's parts", *_some(seen)))
+    rows.append(Row("a blocking send: visits of the request's parts by the library", *_some(seen)))
     rows.append(Row("names at the root", names))
     return rows
 

@@ -42,16 +42,12 @@ class TableCodec:
     def __init__(
         self, version: str, kinds: Mapping[Any, Kind], methods: Mapping[AnyOperation, str], *, dialect: str = ""
     ) -> None:
-        self._version = version
+        self.version = version
         self._encoding = version + dialect
         self._kinds = kinds
         self._methods = methods
         self._operations = {method: operation for operation, method in methods.items()}
         self._dump_event = kinds[t.StreamResponse].dump or _as_it_is
-
-    @property
-    def version(self) -> str:
-        return self._version
 
     # -- methods --
 
@@ -59,7 +55,7 @@ class TableCodec:
         try:
             return self._methods[operation]
         except KeyError:
-            raise UnsupportedOperationError(f"Protocol {self._version} has no {operation.name}") from None
+            raise UnsupportedOperationError(f"Protocol {self.version} has no {operation.name}") from None
 
     def operation(self, method: str) -> AnyOperation:
         try:
@@ -76,7 +72,7 @@ class TableCodec:
         try:
             loaded = self._kinds[cls].load(value, strict)
             if loaded is None:
-                raise Invalid(f"holds nothing that protocol {self._version} knows")
+                raise Invalid(f"holds nothing that protocol {self.version} knows")
         except Invalid as invalid:
             where = invalid.where or _UNIONS.get(cls) or cls.__name__
             if strict:

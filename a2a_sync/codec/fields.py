@@ -265,7 +265,7 @@ def many(kind: Kind) -> Collection:
         return tuple(items)
 
     def dump(value: Iterable[Any]) -> list[Any]:
-        return list(value) if dump_item is None else [dump_item(item) for item in value]
+        return list(value) if dump_item is None else list(map(dump_item, value))
 
     return Collection(load, dump, (), kind, many)
 

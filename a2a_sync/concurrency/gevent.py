@@ -103,7 +103,8 @@ class NativeThread:
 
 def gevent_hub_caller() -> Caller:
     """A function that makes calls on the thread of this hub, whatever thread the function itself is called on."""
-    if not patched():
+    # Every run asks, and most processes do not have gevent.
+    if "gevent.monkey" not in sys.modules or not patched():
         return _call_here
     hub = _origin_hub.get() or _hub()
     return lambda work: _call_on_hub(hub, work)

@@ -42,7 +42,7 @@ class Watchdog:
         """Enforce the time limits of `run`; past them its `slot` in the pool is given to the next run."""
         if self._bounded:
             self._runs[run] = slot
-            self._start()
+            self._checks.start(self._interval)
 
     def run_returned(self, run: Run) -> None:
         """The thread of `run` has returned. Where the store refused its end, that is retried."""
@@ -50,10 +50,7 @@ class Watchdog:
         self._lingering.discard(run)
         if run.unstored and (run.started is not None or len(self._unstored) < _UNCERTAIN):
             self._unstored[run] = None
-            self._start()
-
-    def _start(self) -> None:
-        self._checks.start(self._interval)
+            self._checks.start(self._interval)
 
     def _check(self) -> float | None:
         now = clock.monotonic()

@@ -80,7 +80,7 @@ class EventHub:
         """Undo `add`. Idempotent."""
         with self._lock:
             known = self._listeners.get(task_id, ())
-            left = tuple(one for one in known if one is not listener)
+            left = () if known == (listener,) else tuple([one for one in known if one is not listener])
             if left:
                 self._listeners[task_id] = left
             else:
@@ -187,8 +187,12 @@ class Waiter(Closes):
     def offer(self, batch: TaskBatch) -> None:
         if len(self._entries) < _KEPT:
             self._entries += batch.entries
-        if batch.ended or (not self._ended_only and any(pauses(entry.event) for entry in batch.entries)):
+        if batch.ended:
             self.hint()
+        elif not self._ended_only:
+            for entry in batch.entries:
+                if pauses(entry.event):
+                    self.hint()
 
     def hint(self) -> None:
         try:

@@ -22,10 +22,10 @@ from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, on_native_thread
 from a2a_sync.engine.around import close_database_connections
 from a2a_sync.engine.hub import EventHub
-from a2a_sync.engine.stamp import Stamp, status_event
+from a2a_sync.engine.stamp import Stamp, status_event, utc_now
 from a2a_sync.engine.stopping import StopSignal
 from a2a_sync.errors import AgentError, OverloadedError, PublicError, RequestTooLargeError, TaskNotFoundError
-from a2a_sync.lifecycle import Entry, IllegalTransition, LogEvent, check, ends_run
+from a2a_sync.lifecycle import Entry, LogEvent, check, end_run
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import (
     Owner,
@@ -114,10 +114,11 @@ class Run:
                     raise OverloadedError("the server is stopping; try again", retry_after=1.0)
                 request = self.request
                 events: list[LogEvent] = [request.message]
+                now = utc_now()
                 if self._create:
-                    events.append(status_event(request, TaskState.SUBMITTED))
+                    events.append(status_event(request, TaskState.SUBMITTED, at=now))
                 if ready or not self._create:
-                    events.append(status_event(request, TaskState.WORKING))
+                    events.append(status_event(request, TaskState.WORKING, at=now))
                 try:
                     self.started = self.store.start_run(
                         self.scope, request, events, create=self._create, quota=self._quota
@@ -189,9 +190,7 @@ class Run:
                 self.begin(ready=True)
                 stamped = self._stamp(events)
                 state = check(self._state, stamped)
-                if any(map(ends_run, stamped[:-1])):
-                    raise IllegalTransition("nothing can follow an event that ends the run")
-                self._append(stamped, end=any(map(ends_run, stamped)))
+                self._append(stamped, end=end_run(stamped))
                 self._stamp.commit()
                 self.emitted = True
                 self._state = state

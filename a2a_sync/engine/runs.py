@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency.fork import renew_in_child
@@ -110,8 +111,7 @@ class RunManager(Component):
             RequestTooLargeError: the task would hold more bytes than it may; nothing was stored.
             TaskBusy, TaskEnded, TaskNotFoundError, StoreError: as the store says; nothing was stored.
         """
-        spec = self._spec_of(scope)
-        slot = self._reserve(spec, scope, run_on)
+        spec, slot = self._reserve(self._executor_of(scope), scope, run_on)
         run = self._register(spec, scope, request, create, slot)
         try:
             started = run.begin(ready=slot is None or slot.ready)
@@ -133,8 +133,7 @@ class RunManager(Component):
             AgentError: the executor raised it (or failed) before there was a task.
             OverloadedError, StoreError: as for `begin`.
         """
-        spec = self._spec_of(scope)
-        slot = self._reserve(spec, scope, run_on)
+        spec, slot = self._reserve(self._executor_of(scope), scope, run_on)
         run = self._register(spec, scope, request, True, slot)
         run.begin_direct()
         self.dispatch(run)
@@ -161,28 +160,22 @@ class RunManager(Component):
             context.run(run.work)
             return
         try:
-            slot.submit(lambda: context.run(run.work))
+            slot.submit(partial(context.run, run.work))
         except RuntimeError:
             logger.exception("no thread for a run", extra={"task_id": run.request.task_id})
             run.abort(OverloadedError("the server has no thread for this task; try again later", retry_after=1.0))
             self._cancel_reservation(run, slot)
 
-    def _spec_of(self, scope: Owner) -> AgentSpec:
-        executor = self._executor_of(scope)
-        if executor is None:
-            raise _stopping()
-        return executor
-
-    def _reserve(self, executor: AgentSpec, scope: Owner, run_on: RunOn) -> Slot | None:
-        if self._refuses(executor):
+    def _reserve(self, executor: AgentSpec | None, scope: Owner, run_on: RunOn) -> tuple[AgentSpec, Slot | None]:
+        if executor is None or self._refuses(executor):
             raise _stopping()
         if self.before_run is not None:
             self.before_run()
         if run_on is RunOn.CALLER:
-            return None
+            return executor, None
         if run_on is RunOn.POOL_OR_CALLER:
-            return self.pool.reserve_nested(quota_owner(scope.id))
-        return self.pool.reserve(quota_owner(scope.id))
+            return executor, self.pool.reserve_nested(quota_owner(scope.id))
+        return executor, self.pool.reserve(quota_owner(scope.id))
 
     def _register(self, executor: AgentSpec, scope: Owner, request: RunRequest, create: bool, slot: Slot | None) -> Run:
         """A run that is known before its task is stored: what ends the task from then on finds it."""
@@ -240,8 +233,10 @@ class RunManager(Component):
         return self._draining
 
     def _refuses(self, executor: AgentSpec) -> bool:
+        leaving = self._draining
+        for one in self._draining_agents:
+            leaving = leaving or one is executor
         # A run that is given time to end may need other agents.
-        leaving = self._draining or any(one is executor for one in self._draining_agents)
         return self._closed or (leaving and not self.on_run_thread())
 
     @property
@@ -321,8 +316,8 @@ class RunManager(Component):
     def _run_again(self, executor: AgentSpec, lost: HeldRun, request: RunRequest) -> None:
         workers = self._store.workers
         assert workers is not None
-        slot = self._reserve(executor, lost.scope, RunOn.POOL)
-        run = self._register(executor, lost.scope, request, False, slot)
+        spec, slot = self._reserve(executor, lost.scope, RunOn.POOL)
+        run = self._register(spec, lost.scope, request, False, slot)
         try:
             run.take_over(workers.adopt(lost, request, [status_event(request, TaskState.WORKING)]))
         except BaseException:

@@ -35,13 +35,15 @@ def utc_now() -> datetime:
     return datetime.fromtimestamp(clock.time_ns() // 1_000_000 / 1000, UTC)
 
 
-def status_event(request: RunRequest, state: TaskState, text: str = "") -> TaskStatusUpdateEvent:
-    """A status of the request's task, with the present time, and with an agent message where there is a text."""
+def status_event(
+    request: RunRequest, state: TaskState, text: str = "", *, at: datetime | None = None
+) -> TaskStatusUpdateEvent:
+    """A status of the request's task, with the present time or `at`, and with an agent message where there is a text."""
     task_id, context_id = request.task_id, request.context_id
     message = None
     if text:
         message = Message(role=Role.AGENT, parts=(TextPart(text),), task_id=task_id, context_id=context_id)
-    status = TaskStatus(state=state, message=message, timestamp=utc_now())
+    status = TaskStatus(state=state, message=message, timestamp=at or utc_now())
     return TaskStatusUpdateEvent(task_id=task_id, context_id=context_id, status=status)
 
 
@@ -68,7 +70,10 @@ class Stamp:
             ValueError: a content cannot be written as JSON.
         """
         self._new_artifacts = set()
-        self._new_messages = {event.message_id for event in events if isinstance(event, Message)}
+        self._new_messages = set()
+        for event in events:
+            if isinstance(event, Message):
+                self._new_messages.add(event.message_id)
         stamped: list[LogEvent] = []
         for event in events:
             match event:
@@ -102,14 +107,16 @@ class Stamp:
 
     def _message(self, message: Message) -> Message:
         parts = _checked(message.parts, "message")
-        _check_metadata(message.metadata, "message")
+        if message.metadata:
+            _check_metadata(message.metadata, "message")
         ours = message.task_id == self._task_id and message.context_id == self._context_id
         if ours and message.role is Role.AGENT and parts is message.parts:
             return message
         return replace(message, role=Role.AGENT, parts=parts, task_id=self._task_id, context_id=self._context_id)
 
     def _status(self, event: TaskStatusUpdateEvent) -> TaskStatusUpdateEvent:
-        _check_metadata(event.metadata, "status")
+        if event.metadata:
+            _check_metadata(event.metadata, "status")
         status = event.status
         if status.timestamp is not None and status.timestamp.tzinfo is None:
             raise ValueError("status.timestamp: a time zone is needed")
@@ -125,7 +132,8 @@ class Stamp:
         )
 
     def _artifact(self, event: TaskArtifactUpdateEvent) -> TaskArtifactUpdateEvent:
-        _check_metadata(event.metadata, "artifact event")
+        if event.metadata:
+            _check_metadata(event.metadata, "artifact event")
         artifact = _checked_artifact(event.artifact)
         # An append to an unknown artifact is accepted from an agent and stored as a new one, as readers have nothing to append to.
         append = event.append and self._known(artifact.artifact_id)
@@ -154,7 +162,8 @@ _PARTS = (TextPart, FilePart, DataPart)
 
 def _checked_artifact(artifact: Artifact) -> Artifact:
     parts = _checked(artifact.parts, "artifact")
-    _check_metadata(artifact.metadata, "artifact")
+    if artifact.metadata:
+        _check_metadata(artifact.metadata, "artifact")
     return artifact if parts is artifact.parts else replace(artifact, parts=parts)
 
 
@@ -178,12 +187,12 @@ def _check_part(part: object, where: str) -> None:
         _check_json(part.data, f"{where}.data")
     elif not isinstance(part, _PARTS):
         raise TypeError(f"{where}: expected a part, not {type(part).__name__}")
-    _check_metadata(part.metadata, where)
+    if part.metadata:
+        _check_metadata(part.metadata, where)
 
 
 def _check_metadata(metadata: Metadata, where: str) -> None:
-    if metadata:
-        _check_json(dict(metadata), f"{where}.metadata")
+    _check_json(dict(metadata), f"{where}.metadata")
 
 
 def _check_json(value: object, where: str) -> None:

@@ -40,7 +40,7 @@ def check_bounds(request: SendMessageRequest, parts: Sequence[Part], limits: Lim
     if request.metadata or message.metadata:
         _check_metadata("metadata", request.metadata, limits.max_metadata_bytes)
         _check_metadata("message.metadata", message.metadata, limits.max_metadata_bytes)
-    if request.configuration is not None:
+    if request.configuration is not None and request.configuration.accepted_output_modes:
         _check_list("configuration.acceptedOutputModes", request.configuration.accepted_output_modes)
 
 

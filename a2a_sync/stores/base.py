@@ -612,12 +612,14 @@ class TaskStore(Protocol):
 class Outcome:
     """The effect of a batch of events on the head of a task.
 
-    ``status`` is the newest one (None: unchanged), ``metadata`` is what status events add to that of the task, ``artifacts``
-    is the number of artifact events, and ``ends`` says whether one of the events ends the run.
+    ``status`` is the newest one (None: unchanged), ``metadata`` is what status events add to that of the task, ``messages``
+    and ``artifacts`` are the numbers of messages and of artifact events, and ``ends`` says whether one of the events ends the
+    run.
     """
 
     status: TaskStatus | None = None
     metadata: dict[str, JSON] = field(default_factory=dict)
+    messages: int = 0
     artifacts: int = 0
     ends: bool = False
 
@@ -632,6 +634,8 @@ def outcome(events: Iterable[LogEvent]) -> Outcome:
             result.ends = result.ends or ends_run(event)
         elif isinstance(event, TaskArtifactUpdateEvent):
             result.artifacts += 1
+        else:
+            result.messages += 1
     return result
 
 

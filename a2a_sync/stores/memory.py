@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest, quota_owner
-from a2a_sync.sizes import event_size, task_size
+from a2a_sync.sizes import task_size
 from a2a_sync.stores.base import (
     UNBOUNDED,
     AlreadySent,
@@ -43,6 +43,7 @@ from a2a_sync.stores.base import (
 )
 from a2a_sync.stores.memory_contexts import MemoryContexts
 from a2a_sync.stores.memory_webhooks import MemoryWebhooks, set_webhook
+from a2a_sync.stores.packing import Packed, pack
 from a2a_sync.stores.records import Account, Accounts, Owned, Record
 from a2a_sync.types import Task, TaskState, TaskStatus
 
@@ -87,7 +88,7 @@ class MemoryStore:
     ) -> StartedRun:
         """See `TaskStore.start_run`."""
         task_id = request.task_id
-        size = sum(map(event_size, events))
+        packed, size = _pack(events, task_id, request.context_id)
         with self._lock:
             if request.key is not None and (known := self.sent(scope, request.key.key)) is not None:
                 raise AlreadySent(known)
@@ -107,7 +108,7 @@ class MemoryStore:
                 set_webhook(record, request.webhook, record.head.version)
             if request.webhook is not None or request.key is not None:
                 record.request = replace(request, key=None, webhook=None)
-            entries = self._write(record, events, size)
+            entries = self._write(record, events, packed, size)
             if request.key is not None:
                 key, fingerprint = request.key
                 record.keys += (key,)
@@ -123,12 +124,12 @@ class MemoryStore:
         self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, max_task_bytes: int | None = None
     ) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
-        size = sum(map(event_size, events))
+        packed, size = _pack(events, token.task_id, self._held(token).head.context_id)
         with self._lock:
             record = self._held(token)
             if max_task_bytes is not None and record.bytes + size > max_task_bytes:
                 raise _too_large(token.task_id, record.bytes + size, max_task_bytes)
-            return self._write(record, events, size, end=end)
+            return self._write(record, events, packed, size, end=end)
 
     def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """See `TaskStore.interrupt`."""
@@ -136,7 +137,7 @@ class MemoryStore:
             record = self._find(scope, task_id)
             if record.terminal:
                 raise TaskEnded(f"task {task_id} is {record.head.status.state}")
-            return self._write(record, events, sum(map(event_size, events)), end=True)
+            return self._write(record, events, *_pack(events, task_id, record.head.context_id), end=True)
 
     def delete(self, scope: Owner, task_id: str) -> None:
         """See `TaskStore.delete`."""
@@ -173,15 +174,18 @@ class MemoryStore:
             raise TaskBusy(f"a run on task {task_id} goes on")
         return record
 
-    def _write(self, record: Record, events: Sequence[LogEvent], size: int, *, end: bool = False) -> tuple[Entry, ...]:
+    def _write(
+        self, record: Record, events: Sequence[LogEvent], packed: Sequence[Packed], size: int, *, end: bool = False
+    ) -> tuple[Entry, ...]:
+        """Append `events` to a task, whose packed form has `size` bytes."""
         change = outcome(events)
         if end or change.ends:
             record.token = ""  # the right to append, given back  # nosec B105
             record.request = None
         first = record.head.version + 1
-        record.take(events, size, change, running=bool(record.token))
+        record.take(packed, size, change, running=bool(record.token))
         self._queue(record)
-        return tuple([Entry(number, event) for number, event in enumerate(events, first)])
+        return tuple(map(Entry, itertools.count(first), events))
 
     # -- eviction -----------------------------------------------------------------------------------------------------
 
@@ -353,6 +357,16 @@ def _within(page: Sequence[Record], query: TaskQuery) -> tuple[Task, ...]:
                 break
         tasks.append(task)
     return tuple(tasks)
+
+
+def _pack(events: Sequence[LogEvent], task_id: str, context_id: str) -> tuple[list[Packed], int]:
+    """The packed forms of `events` of a task, and their bytes: each is read once, and without the lock of the store."""
+    forms, size = [], 0
+    for event in events:
+        packed, added = pack(event, task_id, context_id)
+        forms.append(packed)
+        size += added
+    return forms, size
 
 
 def _too_large(task_id: str, size: int, most: int) -> TaskFull:

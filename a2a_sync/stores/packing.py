@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from a2a_sync.lifecycle import LogEvent
+from a2a_sync.sizes import AROUND, metadata_size, parts_size
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -34,28 +35,37 @@ _RARE_IN_MESSAGES = ("metadata", "extensions", "reference_task_ids")
 _RARE_IN_ARTIFACTS = ("name", "description", "metadata", "extensions")
 
 
-def pack(event: LogEvent, task_id: str, context_id: str) -> Packed:
-    """The packed form of an event of the task with these ids."""
+def pack(event: LogEvent, task_id: str, context_id: str) -> tuple[Packed, int]:
+    """The packed form of an event of the task with these ids, and its size, which is that of `sizes.event_size`."""
     ids = None if event.task_id == task_id and event.context_id == context_id else (event.task_id, event.context_id)
     if isinstance(event, Message):
         return _pack_message(event, ids)
-    metadata = event.metadata or None
+    metadata, size = event.metadata or None, AROUND
+    if metadata is not None:
+        size += metadata_size(metadata)
     if isinstance(event, TaskStatusUpdateEvent):
-        status = event.status
-        said = None if status.message is None else pack(status.message, task_id, context_id)
-        return (STATUS, ids, status.state._value_, status.timestamp, said, metadata)
+        status, said = event.status, None
+        if status.message is not None:
+            said, added = pack(status.message, task_id, context_id)
+            size += added
+        return (STATUS, ids, status.state._value_, status.timestamp, said, metadata), size
     made = event.artifact
+    parts, added = _pack_parts(made.parts)
+    size += added
     rare = (made.name, made.description, made.metadata or None, made.extensions)
-    return (
+    if any(rare):
+        size += len(made.name) + len(made.description) + (metadata_size(made.metadata) if made.metadata else 0)
+    packed = (
         ARTIFACT,
         ids,
         made.artifact_id,
-        _pack_parts(made.parts),
+        parts,
         rare if any(rare) else None,
         event.append,
         event.last_chunk,
         metadata,
     )
+    return packed, size
 
 
 def unpack(packed: Packed, task_id: str, context_id: str) -> LogEvent:
@@ -107,16 +117,17 @@ def _unpack_status(packed: Packed, task_id: str, context_id: str) -> TaskStatusU
 _UNPACK: tuple[Callable[[Packed, str, str], LogEvent], ...] = (unpack_message, _unpack_status, unpack_artifact)
 
 
-def _pack_message(message: Message, ids: tuple[str, str] | None) -> Packed:
+def _pack_message(message: Message, ids: tuple[str, str] | None) -> tuple[Packed, int]:
     rare = (message.metadata or None, message.extensions, message.reference_task_ids)
-    parts = _pack_parts(message.parts)
-    return (MESSAGE, ids, message.role._value_, message.message_id, parts, rare if any(rare) else None)
+    parts, size = _pack_parts(message.parts)
+    size += AROUND + (metadata_size(message.metadata) if message.metadata else 0)
+    return (MESSAGE, ids, message.role._value_, message.message_id, parts, rare if any(rare) else None), size
 
 
-def _pack_parts(parts: tuple[Part, ...]) -> tuple[Part | str, ...] | str:
-    """Pack parts. A single text, the most frequent case, is stored without a tuple around it."""
-    packed = tuple([_pack_part(part) for part in parts])
-    return packed[0] if len(packed) == 1 and isinstance(packed[0], str) else packed
+def _pack_parts(parts: tuple[Part, ...]) -> tuple[tuple[Part | str, ...] | str, int]:
+    """Packed parts and their size. A single text, the most frequent case, is stored without a tuple around it."""
+    packed = tuple(map(_pack_part, parts))
+    return packed[0] if len(packed) == 1 and isinstance(packed[0], str) else packed, parts_size(parts)
 
 
 def _pack_part(part: Part) -> Part | str:

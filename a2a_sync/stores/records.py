@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from a2a_sync.concurrency import clock
-from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
+from a2a_sync.lifecycle import ArtifactFold, Entry
 from a2a_sync.operations import RunRequest
 from a2a_sync.sizes import artifact_size, event_size, fit
 from a2a_sync.stores.base import (
@@ -26,7 +26,7 @@ from a2a_sync.stores.base import (
     folded,
     time_ms,
 )
-from a2a_sync.stores.packing import ARTIFACT, MESSAGE, Packed, pack, unpack, unpack_artifact, unpack_message
+from a2a_sync.stores.packing import ARTIFACT, MESSAGE, Packed, unpack, unpack_artifact, unpack_message
 from a2a_sync.types import Artifact, Message, Task
 
 
@@ -182,14 +182,14 @@ class Record:
 
     # -- writing --
 
-    def take(self, events: Sequence[LogEvent], size: int, change: Outcome, *, running: bool) -> None:
+    def take(self, events: Sequence[Packed], size: int, change: Outcome, *, running: bool) -> None:
         """Append `events`, of `size` bytes, then replace the head. Readers rely on this order."""
         old = self.head
         self.bytes += size
         self.owned.account.bytes += size
-        self.events.extend([pack(event, old.id, old.context_id) for event in events])
+        self.events.extend(events)
         self.artifacts += change.artifacts
-        self.messages += sum(isinstance(event, Message) for event in events)
+        self.messages += change.messages
         if change.status is not None:
             self.order = Cursor(time_ms(change.status.timestamp), old.id)
         if not running:

@@ -60,8 +60,7 @@ def traced(
     The current span, if there is one (of the host's instrumentation, or of the request that started the run), is the parent;
     else `trace` is. `kind` is ``internal``, ``server`` or ``client``. Exceptions are recorded and pass through.
     """
-    api = _opentelemetry()
-    if api is not None:
+    if "opentelemetry.trace" in sys.modules and (api := _opentelemetry()) is not None:
         return _span(api, name, trace, kind, attributes)
     return _continue(trace) if trace else nullcontext()
 

@@ -81,7 +81,7 @@ class Connection:
         "_socket",
         "_stopping",
         "_timeout_before",
-        "received",
+        "waits_for_reads",
         "waits_for_writes",
     )
 
@@ -91,10 +91,11 @@ class Connection:
         self._client_gone: Callable[[], bool] | None = _first(environ, _GONE_KEYS)
         host_stops: Callable[[], bool] | None = environ.get("a2a_sync.stopping")
         self._stopping = stopping if host_stops is None else lambda: stopping() or host_stops()
+        shown = self._socket is not None
         #: A write blocks until the client has read: the server shows its socket and does not buffer.
-        self.waits_for_writes = self._socket is not None and not self._shows("buffers_writes")
-        #: The server has received the whole request: no read waits.
-        self.received = self._shows("received")
+        self.waits_for_writes = shown and not self._shows("buffers_writes")
+        #: A read may wait for the client: the server shows its socket and has not received the whole request.
+        self.waits_for_reads = shown and not self._shows("received")
         self._limited = False
         self._timeout_before: float | None = None
 

@@ -106,7 +106,7 @@ class Exchange:
         self._authenticate = authenticate
         self._body_deadline = body_deadline
         self._response_headers: dict[str, str] = {}
-        self._body_read = not has_body(environ)
+        self._body_read = False
 
     @cached_property
     def request(self) -> Request:
@@ -197,7 +197,7 @@ class Exchange:
         if length == 0:
             return b""
         ticket = None
-        if not self._connection.received:
+        if self._connection.waits_for_reads:
             self._connection.limit(self._limits.body_idle_timeout)
             ticket = self._body_deadline.begin(self._connection)
         try:
@@ -276,7 +276,7 @@ class Exchange:
         if error is not None and error.challenges:
             lines += [("WWW-Authenticate", challenge) for challenge in error.challenges]
         self._start_response(f"{status} {_PHRASES.get(status, 'Error')}", lines)
-        if self._body_read:
+        if self._body_read or not has_body(self.environ):
             self._connection.shutdown_read()
         return [] if status == HTTPStatus.NO_CONTENT or self.method == "HEAD" else [body]
 

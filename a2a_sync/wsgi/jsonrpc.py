@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from a2a_sync.bindings import jsonrpc
 from a2a_sync.bindings.headers import UNNAMED, named_versions
 from a2a_sync.codec import Codec, by_method
 from a2a_sync.codec.fields import shown
-from a2a_sync.errors import AgentError, VersionNotSupportedError
-from a2a_sync.operations import Call, Endpoint
+from a2a_sync.errors import AgentError, UnsupportedOperationError, VersionNotSupportedError
+from a2a_sync.operations import OPERATIONS, AnyOperation, Call, Endpoint
 from a2a_sync.wsgi.exchange import Exchange, internal_error
 from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.pages import method_not_allowed
@@ -24,6 +25,8 @@ class JsonRpcService:
     def __init__(self, endpoint: Endpoint, codecs: Mapping[str, Codec], http: HTTPOptions) -> None:
         self._endpoint = endpoint
         self._codecs = codecs
+        #: By version, the operation that each method names.
+        self._operations = {version: _operations(codec) for version, codec in codecs.items()}
 
     def respond(self, exchange: Exchange) -> Iterable[bytes] | None:
         """The response to one request; None for other paths. Blocks as long as the call takes; never raises."""
@@ -38,8 +41,7 @@ class JsonRpcService:
             exchange.authenticate()
             rpc = jsonrpc.read_request(exchange.read_body())
             rpc_id = rpc.id
-            codec = self._codec(rpc.method, exchange.requested_version)
-            operation = codec.operation(rpc.method)
+            codec, operation = self._find(rpc.method, exchange.requested_version)
             # The official clients of 0.3 read nothing but a stream where they asked for one, errors included.
             streams = operation.streaming and codec.version == "0.3"
             request = codec.load_request(operation, rpc.params)
@@ -60,24 +62,27 @@ class JsonRpcService:
             return exchange.event(body)
         return exchange.answer(error.rpc_http_status, body, error)
 
-    def _codec(self, method: str, requested: str) -> Codec:
-        """The codec of the requested version, if it has the method.
+    def _find(self, method: str, requested: str) -> tuple[Codec, AnyOperation]:
+        """The codec of the requested version, and the operation that it calls `method`.
 
         Raises:
             MethodNotFoundError: no version has the method.
             VersionNotSupportedError: the requested version is not served here, or does not have the method.
         """
-        codec = self._codecs.get(requested)
-        if codec is not None and codec.knows(method):
-            return codec
-        versions = named_versions(requested) or {UNNAMED}
-        codec = self._codecs.get(versions.pop()) if len(versions) == 1 else None
-        if codec is not None and codec.knows(method):
-            return codec
+        version = requested
+        if version not in self._codecs:
+            versions = named_versions(requested) or {UNNAMED}
+            version = versions.pop() if len(versions) == 1 else ""
+        operation = self._operations.get(version, {}).get(method)
+        if operation is None:
+            raise self._unserved(method, requested)
+        return self._codecs[version], operation
+
+    def _unserved(self, method: str, requested: str) -> VersionNotSupportedError:
         codec = next((one for one in self._codecs.values() if one.knows(method)), None) or by_method(method)
         served = ", ".join(self._codecs)
         wanted = codec.version if codec.version in self._codecs else next(iter(self._codecs))
-        raise VersionNotSupportedError(
+        return VersionNotSupportedError(
             f"{method} is a method of protocol {codec.version}"
             + ("" if codec.version in self._codecs else ", which is not served here")
             + (
@@ -88,3 +93,12 @@ class JsonRpcService:
             + f"; send the header 'A2A-Version: {wanted}' (served: {served})",
             metadata={"supportedVersions": served},
         )
+
+
+def _operations(codec: Codec) -> dict[str, AnyOperation]:
+    """The operations of a version by the names of its methods."""
+    named: dict[str, AnyOperation] = {}
+    for operation in OPERATIONS.values():
+        with suppress(UnsupportedOperationError):
+            named[codec.method(operation)] = operation
+    return named

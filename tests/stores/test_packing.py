@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from a2a_sync.sizes import event_size
 from a2a_sync.stores.packing import pack, unpack
 from a2a_sync.types import (
     Artifact,
@@ -58,13 +59,15 @@ RARE = [
 
 @pytest.mark.parametrize("event", USUAL + RARE)
 def test_what_was_packed_comes_back(event):
-    assert unpack(pack(event, **IDS), **IDS) == event
+    packed, size = pack(event, **IDS)
+    assert unpack(packed, **IDS) == event
+    assert size == event_size(event)
 
 
 @pytest.mark.parametrize("event", USUAL)
 def test_the_garbage_collector_has_nothing_to_do_with_a_usual_event(event):
     gc.freeze()  # what earlier tests left behind would be searched too
-    packed = pack(event, **IDS)
+    packed, _ = pack(event, **IDS)
     gc.collect()  # it notices what it may forget level by level
     gc.collect()
     assert not gc.is_tracked(packed)
