@@ -136,6 +136,8 @@ class _CancelPort:
         if self._run is None:
             raise AgentError("a cancel handler cannot emit events: the task has no run in this process")
         self._run.emit(*events)
+        # The task ends next, without what is only queued then.
+        self._run.flush()
 
     def stored(self, task_id: str = "") -> StoredTask:
         return self.store.load(self.scope, task_id or self.request.task_id)

@@ -21,6 +21,7 @@ from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, on_native_thread
 from a2a_sync.engine.around import close_database_connections
+from a2a_sync.engine.chunks import MAX_QUEUED, ChunkWriter, is_text_chunk
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.engine.stamp import Stamp, status_event, utc_now
 from a2a_sync.engine.stopping import StopSignal
@@ -69,6 +70,7 @@ class Run:
         create: bool,
         quota: StoreQuota,
         on_over: Callable[[Run], None],
+        chunk_writer: ChunkWriter,
         max_context_state_bytes: int,
         debug: bool = False,
     ) -> None:
@@ -92,6 +94,14 @@ class Run:
         self._on_over = on_over
         self._max_context_state_bytes = max_context_state_bytes
         self._lock = threading.RLock()
+        #: Held across an append and its publication, so that entries reach the log and the listeners in one order. Acquired
+        #: before `_lock`, which is not held while queued chunks are stored: the handler queues further ones meanwhile.
+        self._append_lock = threading.RLock()
+        self._chunk_writer = chunk_writer
+        self._queued: list[LogEvent] = []
+        self._flush_scheduled = False
+        #: Why queued chunks could not be stored; raised by the next `emit`.
+        self._flush_error: BaseException | None = None
         self._over = False
         self._state = TaskState.UNSPECIFIED
         self._stamp = Stamp(request, None if create else self._earlier_artifacts)
@@ -183,10 +193,17 @@ class Run:
     # -- the port of the context --
 
     def emit(self, *events: Event) -> None:
-        """Check, store and publish `events` in one step."""
+        """Check, store and publish `events` in one step; over a store that ``queues_chunks``, a piece of text is only queued.
+
+        Raises what an earlier piece of text met in the store; that piece stays queued, and `events` are not stored.
+        """
         try:
-            with self._lock:
+            if self.started is not None and self.store.queues_chunks and is_text_chunk(events):
+                self._queue(events)
+                return
+            with self._append_lock, self._lock:
                 self._refuse_if_over(events)
+                self._raise_flush_error()
                 self.begin(ready=True)
                 stamped = self._stamp(events)
                 state = check(self._state, stamped)
@@ -200,11 +217,57 @@ class Run:
         except TaskFull:
             raise PublicError(self._too_large()) from None
 
+    # -- queued chunks --
+
+    def _queue(self, chunk: Sequence[Event]) -> None:
+        with self._lock:
+            self._refuse_if_over(chunk)
+            self._raise_flush_error()
+            stamped = self._stamp(chunk)
+            check(self._state, stamped)
+            self._stamp.commit()
+            self._queued += stamped
+            self.emitted = True
+            self.last_event = clock.monotonic()
+            full = len(self._queued) >= MAX_QUEUED
+            scheduled, self._flush_scheduled = self._flush_scheduled, True
+        if not scheduled and not self._chunk_writer.schedule(self._flush_in_background):
+            self._flush_scheduled, full = False, True
+        if full:
+            self.flush()
+
+    def flush(self) -> None:
+        """Store and publish the chunks that are queued.
+
+        Raises:
+            StoreError, RunRevoked, TaskFull: as the store says; the chunks stay queued.
+        """
+        with self._append_lock:
+            if self._queued and not self._over:
+                self._append((), end=False)
+
+    def _flush_in_background(self) -> None:
+        """`flush` for the thread of the `ChunkWriter`: what it raises is raised by the next `emit`."""
+        self._flush_scheduled = False
+        try:
+            self.flush()
+        except RunRevoked:
+            self.token_lost()
+        except BaseException as error:
+            self._flush_error = error
+
+    def _raise_flush_error(self) -> None:
+        error, self._flush_error = self._flush_error, None
+        if error is not None:
+            raise error
+
     def stored(self, task_id: str = "") -> StoredTask:
         """The task as the store has it now, or another one that its caller may see."""
         if self.started is None and not task_id:
             self._refuse_if_over(())
             self.begin(ready=True)
+        if self._queued:
+            self.emit()
         return self.store.load(self.scope, task_id or self.request.task_id)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
@@ -310,7 +373,7 @@ class Run:
             self.emit(status_event(self.request, TaskState.COMPLETED))
             return
         try:
-            with self._lock:
+            with self._append_lock:
                 self._append((), end=True)
         except RunRevoked:
             self.token_lost()
@@ -345,6 +408,9 @@ class Run:
 
     def _end_or_retry_later(self, reason: str) -> None:
         try:
+            with suppress(Exception):
+                # The end is stored without the chunks, if the store refuses them.
+                self.flush()
             self._end(reason)
         except Exception:
             self.unstored = reason
@@ -419,13 +485,17 @@ class Run:
             logger.log(level, "refused %s: the run has ended", kinds or "a read of the task", extra=self._extra())
             raise TaskCancelled(self.request.task_id)
 
-    def _append(self, events: Sequence[LogEvent], *, end: bool) -> tuple[Entry, ...]:
+    def _append(self, events: Sequence[LogEvent], *, end: bool) -> None:
+        """Store and publish `events`, after the chunks that are queued. The caller holds the lock for it."""
         assert self.started is not None
-        entries = self.store.append(self.started.token, events, end=end, max_task_bytes=self._quota.max_task_bytes)
+        queued = self._queued[:]
+        entries = self.store.append(
+            self.started.token, [*queued, *events], end=end, max_task_bytes=self._quota.max_task_bytes
+        )
+        del self._queued[: len(queued)]
         self.last_event = clock.monotonic()
         self._over = self._over or end
         self._publish(entries, before=self._state, ended=end)
-        return entries
 
     def _publish(self, entries: Sequence[Entry], *, before: TaskState, ended: bool = False) -> None:
         self.hub.publish(self.scope, self.request.task_id, entries, before=before, ended=ended)

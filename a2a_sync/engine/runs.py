@@ -15,6 +15,7 @@ from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.pool import Slot, WorkerPool
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.engine.cancelling import CancelHandlers, empty_message
+from a2a_sync.engine.chunks import ChunkWriter
 from a2a_sync.engine.components import Component
 from a2a_sync.engine.deadlines import Watchdog
 from a2a_sync.engine.hub import EventHub
@@ -66,6 +67,7 @@ class RunManager(Component):
         )
         self._cancels = CancelHandlers(store, limits, quotas)
         self._watchdog = Watchdog(limits)
+        self._chunk_writer = ChunkWriter()
         self._executor_of = executor_of
         #: Agents that accept no more runs.
         self._draining_agents: list[AgentSpec] = []
@@ -188,6 +190,7 @@ class RunManager(Component):
             create=create,
             quota=self._quota,
             on_over=self._deregister,
+            chunk_writer=self._chunk_writer,
             max_context_state_bytes=self._limits.max_context_state_bytes,
             debug=self._debug,
         )
@@ -371,6 +374,7 @@ class RunManager(Component):
                 run.hand_over()
         self._wait_for_runs(time.monotonic() + _STOP_TIMEOUT)
         self._watchdog.close()
+        self._chunk_writer.close()
         self.pool.close()
         self._cancels.close()
         self._hub.close()

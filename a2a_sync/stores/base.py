@@ -494,6 +494,10 @@ class TaskStore(Protocol):
     """
 
     @property
+    def queues_chunks(self) -> bool:
+        """`append` waits for a disk or a network, so a run queues pieces of streamed text and stores several in one call."""
+
+    @property
     def workers(self) -> Workers | None:
         """The processes that share the store; None where it is not shared."""
 

@@ -61,6 +61,7 @@ class MemoryStore:
         ValueError: `max_tasks` is below 1.
     """
 
+    queues_chunks = False
     workers = None
 
     def __init__(self, *, max_tasks: int = 10_000) -> None:

@@ -258,4 +258,4 @@ def cpu(body: bytes, at_once: int) -> float:
 def test_cost_grows_with_the_size_of_an_event_and_not_with_its_square(small: bytes, large: bytes) -> None:
     base = max(min(cpu(small, 2048) for _ in range(3)), 0.002)
 
-    assert cpu(large, 2048) < 30 * base
+    assert min(cpu(large, 2048) for _ in range(3)) < 30 * base

@@ -86,9 +86,9 @@ def test_a_worker_that_beats_keeps_its_runs(stores: Callable[[], SQLiteStore]) -
     held = running_task(dead)
     leases = watching(watcher, lost.put)
     try:
-        # The dead worker's run says that enough beats have gone by.
+        # The dead worker's run says that enough beats have gone by. Both living workers may offer it.
         assert lost.get(timeout=10) == held
-        assert lost.empty()
+        assert all(other == held for other in list(lost.queue))
     finally:
         leases.close()
         own.close()

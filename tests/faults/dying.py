@@ -38,6 +38,8 @@ class DyingStore(SQLiteStore):
     def __init__(self, path: str, plan: Path) -> None:
         super().__init__(path)
         self._plan = plan
+        # Without the queue each number is one append, so that its kill is exact.
+        self.queues_chunks = os.environ.get("DYING_QUEUES", "") == "1"
         leave = self.workers.leave
         self.workers.leave = lambda: self._around("leave", leave)  # type: ignore[method-assign]
 

@@ -41,8 +41,8 @@ class Site:
         self.plan = folder / "plan"
 
     @contextmanager
-    def server(self, agent: str, workers: int = 2) -> Iterator[LiveServer]:
-        environment = {"DYING_STORE": str(self.store), "DYING_PLAN": str(self.plan)}
+    def server(self, agent: str, workers: int = 2, queues: bool = False) -> Iterator[LiveServer]:
+        environment = {"DYING_STORE": str(self.store), "DYING_PLAN": str(self.plan), "DYING_QUEUES": str(int(queues))}
         options = ("-c", "python:a2a_sync.gunicorn")
         target = f"tests.faults.dying:{agent}()"
         with gunicorn(target, *options, threads=8, workers=workers, environment=environment) as server:
@@ -106,6 +106,25 @@ def test_retryable_tasks_of_a_killed_worker_are_completed(site: Site) -> None:
             assert isinstance(task, Task)
             assert not site.plan.exists(), f"{moment} was not reached"
             assert (task.state, numbers_in(task)) == (TaskState.COMPLETED, ["0", "1", "2"]), moment
+            site.check(task)
+
+
+@pytest.mark.parametrize("agent", ["app", "retrying"])
+def test_a_worker_killed_while_it_stores_queued_pieces_keeps_those_that_were_stored(site: Site, agent: str) -> None:
+    every = [str(number) for number in range(200)]
+    with site.server(agent, queues=True) as server:
+        for moment in (Moment("append", "before"), Moment("append", "after"), Moment("end", "before")):
+            with Client(server.url, retry=PATIENT) as client:
+                client.card()
+                moment.write(site.plan)
+                streamed = list(client.stream("200", timeout=40))
+                task = client.get_task(streamed[0].id)  # type: ignore[union-attr]
+            assert not site.plan.exists(), f"{moment} was not reached"
+            if agent == "retrying":
+                assert (task.state, numbers_in(task)) == (TaskState.COMPLETED, every), moment
+            else:
+                assert (task.state, task.text) == (TaskState.FAILED, "worker lost"), moment
+                assert numbers_in(task) == every[: len(numbers_in(task))], moment
             site.check(task)
 
 

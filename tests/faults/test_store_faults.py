@@ -167,6 +167,7 @@ def test_every_operation_reports_a_fault_of_the_file(
     (first,) = stream.poll(PATIENCE)
     running = first.event.id
     gate.wait()
+    eventually(lambda: served.get(running).artifacts, "the first piece")
     before = {task.id: served.log(task.id) for task in served.list().tasks}
 
     file_fault.begin(store)

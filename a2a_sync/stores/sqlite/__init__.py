@@ -75,6 +75,8 @@ class SQLiteStore:
         ValueError: `path` does not name a file, or another argument is out of range.
     """
 
+    queues_chunks = True
+
     def __init__(
         self,
         path: str | os.PathLike[str],
