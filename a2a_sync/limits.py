@@ -77,6 +77,7 @@ class Limits:
             is compacted to its messages and its final artifacts, which all other reads are made of.
         max_context_state_bytes: largest `RequestContext.state` of a context, as JSON. A run that looks at its state reads all
             of it once, and each change stores all of it.
+        max_context_memory_bytes: largest `RequestContext.memory` of a context, and `RequestContext.pending` of a task.
         sweep_interval: how often a process removes and compacts old tasks, give or take a half.
 
     Streams:
@@ -121,6 +122,7 @@ class Limits:
     max_task_bytes: int | None = 32 * 1024 * 1024
     stream_replay_window: float | None = 600.0
     max_context_state_bytes: int = 1024 * 1024
+    max_context_memory_bytes: int = 4 * 1024 * 1024
     sweep_interval: float = 60.0
 
     max_open_streams: int = 1000

@@ -93,6 +93,22 @@ class ArtifactWriter:
         self._begun = True
         return event
 
+    def restart(self) -> None:
+        """Discard the chunks: the next one replaces them, under the same artifact id. It also reopens a complete artifact.
+
+        Nothing is sent: clients keep the old content until the next chunk arrives.
+        """
+        self._begun = self._done = False
+        self._parts = []
+
+    def replace(self, content: Content, *, last: bool = False) -> None:
+        """Send `content` in place of everything that was written; `last` completes the artifact with it.
+
+        Raises as `write`, but a complete artifact may be replaced.
+        """
+        self.restart()
+        self.write(content, last=last)
+
     def completing(self, content: Content) -> list[TaskArtifactUpdateEvent]:
         """The events that send one more chunk and complete the artifact: only one if it is the first chunk."""
         first, piece = not self._begun, self.piece(content)

@@ -7,16 +7,19 @@ from dataclasses import replace
 
 from a2a_sync.lifecycle import joined
 from a2a_sync.stores.base import Owner, TaskQuery, TaskStore
-from a2a_sync.types import Artifact, Message, Role, Task
+from a2a_sync.types import Artifact, Message, Role, Task, TaskState
 
 #: Tasks per page read from the store.
 _PAGE = 20
 
 
-def conversation(store: TaskStore, scope: Owner, own: Task, limit: int) -> tuple[Message, ...]:
+def conversation(
+    store: TaskStore, scope: Owner, own: Task, limit: int, *, completed_only: bool = False
+) -> tuple[Message, ...]:
     """The newest `limit` turns of the context of `own`, oldest first; those of `own` come last.
 
-    Turns are grouped by task, and the tasks ordered by the time of their last status.
+    Turns are grouped by task, and the tasks ordered by the time of their last status. With `completed_only`, tasks other
+    than `own` that are not completed are omitted.
 
     Raises:
         ValueError: `limit` is below 1.
@@ -24,7 +27,8 @@ def conversation(store: TaskStore, scope: Owner, own: Task, limit: int) -> tuple
     if limit < 1:
         raise ValueError(f"limit must be at least 1, not {limit}")
     turns = turns_of(own)
-    query = TaskQuery(context_id=own.context_id, size=_PAGE, history=limit, artifacts=True)
+    state = TaskState.COMPLETED if completed_only else None
+    query = TaskQuery(context_id=own.context_id, state=state, size=_PAGE, history=limit, artifacts=True)
     while len(turns) < limit:
         page = store.list(scope, query)
         for task in page.tasks:

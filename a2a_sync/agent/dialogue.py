@@ -133,7 +133,7 @@ def current_flow_id() -> object:
 # -- understanding answers ----------------------------------------------------------------------------------------------
 
 
-def yes_or_no(text: str, yes: Iterable[str], no: Iterable[str]) -> bool | None:
+def yes_or_no(text: str, yes: Iterable[str] = YES, no: Iterable[str] = NO) -> bool | None:
     """True or False if `text` contains a word of `yes` or of `no`; None if it contains neither or both."""
     words = set(re.findall(r"\w+", text.casefold()))
     agrees, declines = (any(word.casefold() in words for word in side) for side in (yes, no))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,14 +26,16 @@ from a2a_sync.agent.dialogue import (
     current_flow_id,
     yes_or_no,
 )
+from a2a_sync.agent.memory import Memory
 from a2a_sync.agent.modes import Modes
 from a2a_sync.agent.state import State
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.gevent import gevent_hub_caller
 from a2a_sync.errors import TaskNotFoundError
+from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import Principal, RunRequest
-from a2a_sync.stores.base import Owner, StartedRun, StoredTask, TaskStore
+from a2a_sync.stores.base import MEMORY, STATE, Owner, StartedRun, StoredTask, TaskStore, pending_name
 from a2a_sync.types import (
     JSON,
     Artifact,
@@ -73,7 +76,7 @@ class RunPort(Protocol):
 
     def on_cancel(self, callback: Callable[[], None]) -> None: ...
 
-    def keep_state(self, body: bytes, expected: int) -> None: ...
+    def keep_state(self, body: bytes, expected: int, name: str = STATE) -> None: ...
 
 
 class RequestContext:
@@ -135,6 +138,15 @@ class RequestContext:
         return self._run.request.tenant
 
     @property
+    def key(self) -> str:
+        """Identifies the conversation among those of all tenants and owners: a hash of tenant, owner and context id.
+
+        For data about a conversation that is kept elsewhere, such as sessions of agent frameworks. Two callers may use
+        one context id, and with ``A2AApp(owner=…)`` several callers may be one owner.
+        """
+        return hashlib.sha256(dumps([*self._run.scope, self.context_id])).hexdigest()
+
+    @property
     def extensions(self) -> Mapping[str, JSON]:
         """The extensions that are active for this request: their URIs, each with the result of `Extension.activate`."""
         return self._run.request.extensions
@@ -184,7 +196,7 @@ class RequestContext:
 
     # -- the tasks of the context --
 
-    def conversation(self, limit: int = 100) -> tuple[Message, ...]:
+    def conversation(self, limit: int = 100, *, completed_only: bool = False) -> tuple[Message, ...]:
         """The newest messages of all tasks of this context and owner, the incoming message last.
 
         Answers that only artifacts hold are included as messages of the agent. Tasks follow each other in order of
@@ -192,13 +204,15 @@ class RequestContext:
 
         Parameters:
             limit: the largest number of messages.
+            completed_only: omit other tasks that are not completed: those that were canceled or have failed, and those
+                that still run or wait.
 
         Raises:
             ValueError: `limit` is below 1.
         """
-        return self._at_home(lambda: self._converse(limit))  # type: ignore[no-any-return]
+        return self._at_home(lambda: self._converse(limit, completed_only))  # type: ignore[no-any-return]
 
-    def _converse(self, limit: int) -> tuple[Message, ...]:
+    def _converse(self, limit: int, completed_only: bool) -> tuple[Message, ...]:
         run = self._run
         try:
             own = run.store.load(run.scope, self.task_id, history=limit).task
@@ -206,7 +220,7 @@ class RequestContext:
             # Not stored yet: the agent may still answer without a task.
             status = TaskStatus(state=TaskState.SUBMITTED)
             own = Task(id=self.task_id, context_id=self.context_id, status=status, history=(self.message,))
-        return conversation(run.store, run.scope, own, limit)
+        return conversation(run.store, run.scope, own, limit, completed_only=completed_only)
 
     @property
     def state(self) -> State:
@@ -221,6 +235,29 @@ class RequestContext:
                 lambda body, expected: at_home(lambda: run.keep_state(body, expected)),
             )
         return self._state
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes that the tasks of this context and owner share, such as the messages of a model.
+
+        Stored until the last task is removed.
+        """
+        return self._value(MEMORY)
+
+    @property
+    def pending(self) -> Memory:
+        """Bytes that this task keeps from one run to the next, such as the state of an agent that waits for an answer.
+
+        Removed when the task ends.
+        """
+        return self._value(pending_name(self.task_id))
+
+    def _value(self, name: str) -> Memory:
+        run, at_home = self._run, self._at_home
+        return Memory(
+            lambda: at_home(lambda: run.store.contexts.state(run.scope, self.context_id, name)),
+            lambda body, expected: at_home(lambda: run.keep_state(body, expected, name)),
+        )
 
     # -- asking --
 
@@ -346,9 +383,12 @@ class RequestContext:
         context._hook = hook
         return context
 
-    def update(self, text: str, *, metadata: Metadata | None = None) -> None:
-        """Report progress: a `working` status with this text. Progress does not become part of the history."""
-        message = self.agent_message(text)
+    def update(self, content: Content, *, metadata: Metadata | None = None) -> None:
+        """Report progress: a `working` status with this text, part or list of parts.
+
+        Progress does not become part of the history.
+        """
+        message = self.agent_message(content)
         status = TaskStatus(state=TaskState.WORKING, message=message)
         self.emit(TaskStatusUpdateEvent(status=status, metadata=metadata or {}))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 
 import click
 
@@ -34,6 +35,21 @@ def _is_markdown(part: Part) -> bool:
     return isinstance(part, TextPart) and part.media_type.partition(";")[0].strip() == "text/markdown"
 
 
+def _added(old: tuple[Part, ...], new: tuple[Part, ...]) -> tuple[Part, ...] | None:
+    """What `new` adds to the end of `old`; None if it changes something else."""
+    if not old or len(new) < len(old) or old[:-1] != new[: len(old) - 1]:
+        return None
+    last, same = old[-1], new[len(old) - 1]
+    rest = new[len(old) :]
+    if last == same:
+        return rest
+    if not (isinstance(last, TextPart) and isinstance(same, TextPart) and same.text.startswith(last.text)):
+        return None
+    if replace(same, text=last.text) != last:
+        return None
+    return (replace(same, text=same.text[len(last.text) :]), *rest)
+
+
 class Transcript:
     """Prints one exchange. `data`: print data parts too (unless they are saved).
 
@@ -58,10 +74,7 @@ class Transcript:
             case TaskStatusUpdateEvent():
                 self._progress(event.status)
             case TaskArtifactUpdateEvent():
-                if not (event.last_chunk and self._shown(event)):
-                    if not event.append:
-                        self._forget(event.artifact)
-                    self._pieces(event.artifact, event.artifact.parts)
+                self._update(event)
             case Message():
                 pass
 
@@ -95,11 +108,18 @@ class Transcript:
 
     # -- artifacts --
 
-    def _shown(self, event: TaskArtifactUpdateEvent) -> bool:
-        """Whether the event replaces the printed chunks with the same whole artifact."""
+    def _update(self, event: TaskArtifactUpdateEvent) -> None:
         artifact = event.artifact
-        pieces = self._parts.pop(artifact.artifact_id, [])
-        return bool(pieces) and not event.append and joined(pieces) == joined(artifact.parts)
+        parts: tuple[Part, ...] | None = artifact.parts
+        if not event.append:
+            parts = _added(joined(self._parts.get(artifact.artifact_id, ())), joined(artifact.parts))
+            if parts is None:
+                self._forget(artifact)
+                parts = artifact.parts
+        if parts:
+            self._pieces(artifact, parts)
+        if event.last_chunk:
+            self._parts.pop(artifact.artifact_id, None)
 
     def _forget(self, artifact: Artifact) -> None:
         self._parts.pop(artifact.artifact_id, None)

@@ -17,11 +17,11 @@ from a2a_sync.lazymodule import lazy_names
 
 if TYPE_CHECKING:
     from a2a_sync.client.credentials import ApiKey, ClientCredentials
-    from a2a_sync.client.tools import RemoteTool
+    from a2a_sync.client.tools import RemoteTool, tool_name
 
 _MODULES = {
     "a2a_sync.client.credentials": ("ApiKey", "ClientCredentials"),
-    "a2a_sync.client.tools": ("RemoteTool",),
+    "a2a_sync.client.tools": ("RemoteTool", "tool_name"),
 }
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Retry",
     "TaskStream",
     "Timeout",
+    "tool_name",
 ]
 
 __getattr__ = lazy_names(__name__, _MODULES)

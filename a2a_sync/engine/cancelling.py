@@ -17,7 +17,7 @@ from a2a_sync.errors import AgentError, OverloadedError, TaskNotCancelableError
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.limits import Limits
 from a2a_sync.operations import Principal, RunRequest, quota_owner
-from a2a_sync.stores.base import Owner, StartedRun, StoredTask, TaskStore
+from a2a_sync.stores.base import STATE, Owner, StartedRun, StoredTask, TaskStore
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Metadata, Role
 
@@ -146,9 +146,9 @@ class _CancelPort:
         if self._run is not None:
             self._run.on_cancel(callback)
 
-    def keep_state(self, body: bytes, expected: int) -> None:
+    def keep_state(self, body: bytes, expected: int, name: str = STATE) -> None:
         if self._run is None:
             raise AgentError(
                 "a cancel handler cannot change the state of the context: the task has no run in this process"
             )
-        self._run.keep_state(body, expected)
+        self._run.keep_state(body, expected, name)

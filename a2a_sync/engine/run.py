@@ -27,8 +27,10 @@ from a2a_sync.engine.stamp import Stamp, status_event, utc_now
 from a2a_sync.engine.stopping import StopSignal
 from a2a_sync.errors import AgentError, OverloadedError, PublicError, RequestTooLargeError, TaskNotFoundError
 from a2a_sync.lifecycle import Entry, LogEvent, check, end_run
+from a2a_sync.limits import Limits
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import (
+    STATE,
     Owner,
     OwnerFull,
     RunRevoked,
@@ -71,7 +73,7 @@ class Run:
         quota: StoreQuota,
         on_over: Callable[[Run], None],
         chunk_writer: ChunkWriter,
-        max_context_state_bytes: int,
+        limits: Limits,
         debug: bool = False,
     ) -> None:
         self.request = request
@@ -92,7 +94,7 @@ class Run:
         self._debug = debug
         self._quota = quota
         self._on_over = on_over
-        self._max_context_state_bytes = max_context_state_bytes
+        self._limits = limits
         self._lock = threading.RLock()
         #: Held across an append and its publication, so that entries reach the log and the listeners in one order. Acquired
         #: before `_lock`, which is not held while queued chunks are stored: the handler queues further ones meanwhile.
@@ -273,16 +275,17 @@ class Run:
     def on_cancel(self, callback: Callable[[], None]) -> None:
         self._stopping.add_callback(callback)
 
-    def keep_state(self, body: bytes, expected: int) -> None:
-        """Set the state of the context, if its version is `expected`. A run without a task gets one."""
-        limit = self._max_context_state_bytes
+    def keep_state(self, body: bytes, expected: int, name: str = STATE) -> None:
+        """Set a value of the context, if its version is `expected`. A run without a task gets one."""
+        what, bound = ("state", "max_context_state_bytes") if name == STATE else ("memory", "max_context_memory_bytes")
+        limit = getattr(self._limits, bound)
         if len(body) > limit:
-            raise ValueError(f"state: {len(body)} bytes of JSON are more than Limits.max_context_state_bytes ({limit})")
+            raise ValueError(f"{what}: {len(body)} bytes are more than Limits.{bound} ({limit})")
         with self._lock:
             self._refuse_if_over(())
             token = self.begin(ready=True).token
         try:
-            self.store.contexts.set_state(token, body, expected=expected)
+            self.store.contexts.set_state(token, body, expected=expected, name=name)
         except RunRevoked:
             self.token_lost()
             raise TaskCancelled(self.request.task_id) from None

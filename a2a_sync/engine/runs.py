@@ -191,7 +191,7 @@ class RunManager(Component):
             quota=self._quota,
             on_over=self._deregister,
             chunk_writer=self._chunk_writer,
-            max_context_state_bytes=self._limits.max_context_state_bytes,
+            limits=self._limits,
             debug=self._debug,
         )
         self._active[run] = slot

@@ -8,27 +8,30 @@ from a2a_sync.lazymodule import LazyModule, lazy_names
 
 if TYPE_CHECKING:
     from a2a_sync.stores import base
-    from a2a_sync.stores.base import Contexts as Contexts
-    from a2a_sync.stores.base import Cursor as Cursor
-    from a2a_sync.stores.base import LogPage as LogPage
-    from a2a_sync.stores.base import Owner as Owner
-    from a2a_sync.stores.base import RunRevoked as RunRevoked
-    from a2a_sync.stores.base import RunToken as RunToken
-    from a2a_sync.stores.base import StartedRun as StartedRun
-    from a2a_sync.stores.base import StateConflict as StateConflict
-    from a2a_sync.stores.base import StoreConflict as StoreConflict
-    from a2a_sync.stores.base import StoredState as StoredState
-    from a2a_sync.stores.base import StoredTask as StoredTask
-    from a2a_sync.stores.base import StoredWebhook as StoredWebhook
-    from a2a_sync.stores.base import TaskBusy as TaskBusy
-    from a2a_sync.stores.base import TaskEnded as TaskEnded
-    from a2a_sync.stores.base import TaskExists as TaskExists
-    from a2a_sync.stores.base import TaskHead as TaskHead
-    from a2a_sync.stores.base import TaskPage as TaskPage
-    from a2a_sync.stores.base import TaskQuery as TaskQuery
-    from a2a_sync.stores.base import TaskStore as TaskStore
-    from a2a_sync.stores.base import TooManyWebhooks as TooManyWebhooks
-    from a2a_sync.stores.base import Webhooks as Webhooks
+    from a2a_sync.stores.base import (
+        Contexts,
+        Cursor,
+        LogPage,
+        Owner,
+        RunRevoked,
+        RunToken,
+        StartedRun,
+        StateConflict,
+        StoreConflict,
+        StoredState,
+        StoredTask,
+        StoredWebhook,
+        TaskBusy,
+        TaskEnded,
+        TaskExists,
+        TaskHead,
+        TaskPage,
+        TaskQuery,
+        TaskStore,
+        TooManyWebhooks,
+        Webhooks,
+        pending_name,
+    )
     from a2a_sync.stores.memory import MemoryStore as MemoryStore
     from a2a_sync.stores.sqlite import SQLiteStore as SQLiteStore
     from a2a_sync.stores.sqlite.replay import SQLiteReplayCache as SQLiteReplayCache
@@ -58,6 +61,7 @@ _MODULES = {
         "TaskStore",
         "TooManyWebhooks",
         "Webhooks",
+        "pending_name",
     ),
     "a2a_sync.stores.memory": ("MemoryStore",),
     "a2a_sync.stores.sqlite": ("SQLiteStore",),
@@ -90,6 +94,7 @@ __all__ = [
     "TooManyWebhooks",
     "Webhooks",
     "open_store",
+    "pending_name",
 ]
 
 _ACCEPTED = "'memory:', 'sqlite:///relative.db', 'sqlite:////absolute.db', a TaskStore, or None"

@@ -449,33 +449,43 @@ class Webhooks(Protocol):
         """End all claims of `holder`; what it settles later is refused."""
 
 
+#: The name of the state of a context among its values, and that of its memory.
+STATE, MEMORY = "", "memory"
+
+
+def pending_name(task_id: str) -> str:
+    """The name of the value of a context that is removed as soon as this task has ended."""
+    return f"pending {task_id}"
+
+
 class StoredState(NamedTuple):
-    """A state as JSON text, and its version: how often it was set."""
+    """A value of a context, and its version: how often it was set."""
 
     body: bytes = b"{}"
     version: int = 0
 
 
 class StateConflict(StoreConflict):
-    """The state of the context is not the expected version; ``current`` is the state."""
+    """The value of the context is not the expected version; ``current`` is the value."""
 
     def __init__(self, current: StoredState) -> None:
-        super().__init__(f"the state of the context has version {current.version}")
+        super().__init__(f"the value of the context has version {current.version}")
         self.current = current
 
 
 class Contexts(Protocol):
-    """The state of each context: small, and shared by the runs of all its tasks.
+    """The values of each context, by name: small, and shared by the runs of all its tasks.
 
-    A context belongs to one owner; the same id of another owner is another context. Its state is removed with its last task.
-    `agent.state` decides what a state holds, and how runs that change it at the same time merge.
+    A context belongs to one owner; the same id of another owner is another context. Its values are removed with its last
+    task, and the value named `pending_name` of a task as soon as the task has ended or is removed. `agent.state` and
+    `agent.memory` decide what the values hold, and how runs that change one at the same time merge.
     """
 
-    def state(self, scope: Owner, context_id: str) -> StoredState:
-        """The state of a context; empty where it was never set or the context does not exist."""
+    def state(self, scope: Owner, context_id: str, name: str = STATE) -> StoredState:
+        """A value of a context; ``{}`` of version 0 where it was never set or the context does not exist."""
 
-    def set_state(self, token: RunToken, body: bytes, *, expected: int) -> None:
-        """Replace the state of the context of the token's task, if its version is `expected`; its version is then one more.
+    def set_state(self, token: RunToken, body: bytes, *, expected: int, name: str = STATE) -> None:
+        """Replace a value of the context of the token's task, if its version is `expected`; its version is then one more.
 
         Raises:
             StateConflict: another run has changed it.
@@ -507,7 +517,7 @@ class TaskStore(Protocol):
 
     @property
     def contexts(self) -> Contexts:
-        """The state of each context, which its tasks share."""
+        """The values of each context, which its tasks share."""
 
     def start_run(
         self,

@@ -185,6 +185,8 @@ class MemoryStore:
             record.request = None
         first = record.head.version + 1
         record.take(packed, size, change, running=bool(record.token))
+        if record.terminal and record.owned.states:
+            record.owned.remove_pending(record)
         self._queue(record)
         return tuple(map(Entry, itertools.count(first), events))
 

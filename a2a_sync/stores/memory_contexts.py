@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from a2a_sync.stores.base import Owner, RunToken, StateConflict, StoredState
+from a2a_sync.stores.base import STATE, Owner, RunToken, StateConflict, StoredState
 from a2a_sync.stores.records import Owned, Record
 
 _NOTHING = StoredState()
@@ -19,18 +19,19 @@ class MemoryContexts:
         self._scopes = scopes
         self._held = held
 
-    def state(self, scope: Owner, context_id: str) -> StoredState:
+    def state(self, scope: Owner, context_id: str, name: str = STATE) -> StoredState:
         """See `Contexts.state`."""
         owned = self._scopes.get(scope)
-        return _NOTHING if owned is None else owned.states.get(context_id, _NOTHING)
+        return _NOTHING if owned is None else owned.states.get(context_id, {}).get(name, _NOTHING)
 
-    def set_state(self, token: RunToken, body: bytes, *, expected: int) -> None:
+    def set_state(self, token: RunToken, body: bytes, *, expected: int, name: str = STATE) -> None:
         """See `Contexts.set_state`."""
         with self._lock:
             record = self._held(token)
-            states, context_id = record.owned.states, record.head.context_id
-            current = states.get(context_id, _NOTHING)
+            states = record.owned.states.get(record.head.context_id, {})
+            current = states.get(name, _NOTHING)
             if current.version != expected:
                 raise StateConflict(current)
-            states[context_id] = StoredState(body, expected + 1)
+            # Readers hold no lock, so the mapping of a context is replaced.
+            record.owned.states[record.head.context_id] = {**states, name: StoredState(body, expected + 1)}
             record.owned.account.bytes += len(body) - (len(current.body) if current is not _NOTHING else 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from a2a_sync.stores.base import (
     StoredWebhook,
     TaskHead,
     folded,
+    pending_name,
     time_ms,
 )
 from a2a_sync.stores.packing import ARTIFACT, MESSAGE, Packed, unpack, unpack_artifact, unpack_message
@@ -81,7 +82,7 @@ class Accounts:
 
 
 class Owned:
-    """The tasks of one owner, its sends by idempotency key, and its contexts: the ids of their tasks, and their states."""
+    """The tasks of one owner, its sends by idempotency key, and its contexts: the ids of their tasks, and their values."""
 
     __slots__ = ("account", "contexts", "scope", "sends", "states", "tasks")
 
@@ -92,7 +93,8 @@ class Owned:
         self.sends: dict[str, SentRun] = {}
         # Most contexts have one task; its id is stored without a set.
         self.contexts: dict[str, str | dict[str, None]] = {}
-        self.states: dict[str, StoredState] = {}
+        #: The values of each context, by name.
+        self.states: dict[str, Mapping[str, StoredState]] = {}
 
     def add(self, record: Record) -> None:
         """Add a task."""
@@ -107,7 +109,7 @@ class Owned:
             known[task_id] = None
 
     def remove(self, record: Record) -> None:
-        """Remove a task, and the state of its context with the last task of the context."""
+        """Remove a task, and the values of its context with the last task of the context."""
         task_id, context_id = record.head.id, record.head.context_id
         del self.tasks[task_id]
         for key in record.keys:
@@ -117,8 +119,18 @@ class Owned:
             del known[task_id]
         if not known or known == task_id:
             del self.contexts[context_id]
-            if (state := self.states.pop(context_id, None)) is not None:
-                self.account.bytes -= len(state.body)
+            values = self.states.pop(context_id, {})
+            self.account.bytes -= sum(len(value.body) for value in values.values())
+        else:
+            self.remove_pending(record)
+
+    def remove_pending(self, record: Record) -> None:
+        """Remove the value of the context that exists only until the task ends."""
+        context_id, name = record.head.context_id, pending_name(record.head.id)
+        values = self.states.get(context_id, {})
+        if name in values:
+            self.account.bytes -= len(values[name].body)
+            self.states[context_id] = {key: value for key, value in values.items() if key != name}
 
     def of_context(self, context_id: str) -> list[Record]:
         """The tasks of a context."""

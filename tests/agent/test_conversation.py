@@ -287,3 +287,21 @@ def test_a_chat_is_continued_later_by_another_client_of_another_server(tmp_path:
         context_id = chat.context_id
     with A2AApp(counting(), store=store) as app, Client(app) as client:
         assert client.chat(context_id=context_id).send("two").text == "one one two"
+
+
+def test_tasks_that_are_not_completed_can_be_omitted(serve):
+    def answer(message: Message, context: Any) -> Any:
+        if message.text == "fail":
+            raise PublicError("broken")
+        return InputRequired("Which?") if message.text == "ask" else f"{message.text}!"
+
+    handler = Listening(answer, completed_only=True)
+    served = serve(handler)
+    for text in ("one", "fail", "ask"):
+        task = served.send(text, context_id="c")
+    served.send("two", context_id="c")
+    done = [("user", "one"), ("agent", "one!")]
+    assert handler.heard[-1] == [*done, ("user", "two")]
+    served.send("this", task_id=task.id)
+    assert handler.heard[-1][:2] == done
+    assert handler.heard[-1][-3:] == [("user", "ask"), ("agent", "Which?"), ("user", "this")]

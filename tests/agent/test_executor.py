@@ -343,6 +343,49 @@ def test_an_artifact_of_a_single_complete_piece_is_a_single_event(serve):
     assert (event.append, event.last_chunk, event.artifact.name, event.artifact.text) == (False, True, "a", "whole")
 
 
+def test_an_artifact_can_begin_again_and_be_replaced_under_its_id(serve):
+    def handler(message, context):
+        with context.artifact("answer", artifact_id="a") as writer:
+            writer.write("Let me ")
+            writer.write("see")
+            writer.restart()
+            assert (writer.text, writer.parts) == ("", ())
+            writer.write("It is ")
+            writer.write("5")
+        writer.replace("It is 6", last=True)
+        with pytest.raises(ValueError, match="artifact a is complete"):
+            writer.write("z")
+
+    served = serve(handler)
+    task = served.send()
+    assert [(event.append, event.last_chunk, event.artifact.text) for event in artifact_events(served, task.id)] == [
+        (False, False, "Let me "),
+        (True, False, "see"),
+        (False, False, "It is "),
+        (True, False, "5"),
+        (False, True, "It is 5"),
+        (False, True, "It is 6"),
+    ]
+    assert [(artifact.artifact_id, artifact.name, artifact.text) for artifact in task.artifacts] == [
+        ("a", "answer", "It is 6")
+    ]
+
+
+def test_progress_may_have_parts(serve):
+    def handler(message, context):
+        context.update(["half", DataPart({"done": 0.5})])
+
+    served = serve(handler)
+    task = served.send()
+    (progress,) = [entry.event.status.message for entry in served.log(task.id) if _working_message(entry.event)]
+    assert progress.parts == (TextPart("half"), DataPart({"done": 0.5}))
+    assert texts(task.history) == ["user: go"]
+
+
+def _working_message(event):
+    return isinstance(event, TaskStatusUpdateEvent) and event.status.message is not None
+
+
 def test_a_writer_that_wrote_nothing_leaves_nothing(serve):
     def handler(message, context):
         with context.artifact("never"):

@@ -22,7 +22,7 @@ import pytest
 
 from a2a_sync.errors import StoreError, TaskNotFoundError
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import AlreadySent, Owner, TaskQuery
+from a2a_sync.stores.base import AlreadySent, Owner, StoredState, TaskQuery
 from a2a_sync.stores.sqlite import SQLiteStore, schema
 from a2a_sync.testing.storecontract import StoreContract
 from a2a_sync.testing.storecontract.making import (
@@ -177,7 +177,7 @@ def test_a_file_of_a_newer_release_is_refused_in_one_sentence(path, make_store):
         with pytest.raises(StoreError) as caught:
             store.head(MINE, task_id)
         assert "1234" in str(caught.value)
-        assert "up to 4" in str(caught.value)
+        assert "up to 5" in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
@@ -205,13 +205,13 @@ def earlier(path: Path, version: int) -> None:
     Path(f"{path}.old").replace(path)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, version):
     store = make_store()
     seats = [Owner("t", f"{seat}ada") for seat in ("", "echo\x1f", "sum\x1f")]
     task_ids = [done(store, scope=scope) for scope in [*seats, MINE, *[Owner("", "bob")] * 3]]
     run = begin(store)
-    if version == 3:
+    if version >= 3:
         store.contexts.set_state(run.token, b'{"a":1}', expected=0)
     counted = "SELECT name, tasks, stored FROM a2a_owners ORDER BY name"
     with connect(path) as connection:
@@ -223,6 +223,8 @@ def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, versi
     )
     assert results == [()] * 4
     assert store.head(seats[1], task_ids[1]).version == 4
+    if version >= 3:
+        assert store.contexts.state(MINE, "c") == StoredState(b'{"a":1}', 1)
     with connect(path) as connection:
         assert connection.execute(counted).fetchall() == before
     assert [(name, tasks) for name, tasks, _ in before] == [("ada", 5), ("bob", 3)]

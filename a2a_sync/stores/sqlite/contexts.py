@@ -1,11 +1,11 @@
-"""The states of contexts in an SQLite file: set in one transaction, deleted with the last task of the context."""
+"""The values of contexts in an SQLite file: set in one transaction, deleted with the last task of the context."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
 
-from a2a_sync.stores.base import Owner, RunToken, StateConflict, StoredState
+from a2a_sync.stores.base import STATE, Owner, RunToken, StateConflict, StoredState
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.rows import HeadRow
 from a2a_sync.stores.sqlite.schema import Statements
@@ -21,23 +21,23 @@ class SQLiteContexts:
         self._sql = sql
         self._held = held
 
-    def state(self, scope: Owner, context_id: str) -> StoredState:
+    def state(self, scope: Owner, context_id: str, name: str = STATE) -> StoredState:
         """See `Contexts.state`."""
-        return self._database.read(lambda connection: self._find(connection, scope, context_id))
+        return self._database.read(lambda connection: self._find(connection, scope, context_id, name))
 
-    def set_state(self, token: RunToken, body: bytes, *, expected: int) -> None:
+    def set_state(self, token: RunToken, body: bytes, *, expected: int, name: str = STATE) -> None:
         """See `Contexts.set_state`."""
 
         def work(connection: sqlite3.Connection) -> None:
             row = self._held(connection, token)
             scope = Owner(row.tenant, row.owner)
-            current = self._find(connection, scope, row.context)
+            current = self._find(connection, scope, row.context, name)
             if current.version != expected:
                 raise StateConflict(current)
-            connection.execute(self._sql.put_state, (*scope, row.context, expected + 1, body))
+            connection.execute(self._sql.put_state, (*scope, row.context, name, expected + 1, body))
 
         self._database.write(work)
 
-    def _find(self, connection: sqlite3.Connection, scope: Owner, context_id: str) -> StoredState:
-        row = connection.execute(self._sql.state, (*scope, context_id)).fetchone()
+    def _find(self, connection: sqlite3.Connection, scope: Owner, context_id: str, name: str) -> StoredState:
+        row = connection.execute(self._sql.state, (*scope, context_id, name)).fetchone()
         return StoredState() if row is None else StoredState(*row)

@@ -11,7 +11,8 @@
 - ``sends``: sends with an idempotency key, by a digest of owner and key. The entry of the message contains the digest, so
   that the row can be deleted with its task.
 - ``webhooks``: the push configurations of tasks, with the last delivered entry. A row is ``open`` while deliveries may follow.
-- ``states``: the state of each context.
+- ``states``: the values of each context, by name: its state, its memory, and what a task keeps while it waits, which is deleted
+  when the task ends.
 - ``owners``: the tasks and bytes of each owner, summed over the agents of a host. To save writes, ``counted`` is set to the
   ``bytes`` of the task only when its state changes, when a run begins or ends, and after each megabyte.
 
@@ -27,7 +28,7 @@ from a2a_sync.errors import StoreError
 from a2a_sync.stores.base import COMPACT_FROM
 
 #: Incremented with every change to the tables, together with an upgrade in `_SINCE`.
-VERSION = 4
+VERSION = 5
 
 _NUMBER_BITS = 28
 #: The maximum number of entries of a task.
@@ -134,6 +135,20 @@ def _caller(column: str) -> str:
     return f"substr({column}, instr({column}, char(31)) + 1)"
 
 
+#: They add the bytes of the values of contexts to those of their owners.
+_STATE_TRIGGERS = tuple(
+    f"""
+    CREATE TRIGGER {{p}}state_{name} AFTER {change} ON {{p}}states BEGIN
+        UPDATE {{p}}owners SET stored = stored {growth} WHERE name = {_caller(row + ".owner")};
+    END
+    """
+    for name, change, row, growth in (
+        ("made", "INSERT", "new", "+ length(new.body)"),
+        ("changed", "UPDATE OF body", "new", "+ length(new.body) - length(old.body)"),
+        ("gone", "DELETE", "old", "- length(old.body)"),
+    )
+)
+
 #: The upgrade statements, by the version that they upgrade to.
 _SINCE = {
     2: (
@@ -209,16 +224,35 @@ _SINCE = {
             DELETE FROM {{p}}owners WHERE name = {_caller("old.owner")} AND tasks = 0;
         END
         """,
+        *_STATE_TRIGGERS,
+    ),
+    5: (
+        """
+        CREATE TABLE {p}values (
+            tenant TEXT NOT NULL,
+            owner TEXT NOT NULL,
+            context TEXT NOT NULL,
+            name TEXT NOT NULL,
+            version INTEGER NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (tenant, owner, context, name)
+        ) WITHOUT ROWID
+        """,
+        "INSERT INTO {p}values SELECT tenant, owner, context, '', version, body FROM {p}states",
+        # Its triggers go with it, and do not fire.
+        "DROP TABLE {p}states",
+        "ALTER TABLE {p}values RENAME TO {p}states",
+        *_STATE_TRIGGERS,
         *(
             f"""
-            CREATE TRIGGER {{p}}state_{name} AFTER {change} ON {{p}}states BEGIN
-                UPDATE {{p}}owners SET stored = stored {growth} WHERE name = {_caller(row + ".owner")};
+            CREATE TRIGGER {{p}}pending_{name} AFTER {change} ON {{p}}tasks WHEN {when} BEGIN
+                DELETE FROM {{p}}states WHERE tenant = old.tenant AND owner = old.owner AND context = old.context
+                    AND name = 'pending ' || old.id;
             END
             """
-            for name, change, row, growth in (
-                ("made", "INSERT", "new", "+ length(new.body)"),
-                ("changed", "UPDATE OF body", "new", "+ length(new.body) - length(old.body)"),
-                ("gone", "DELETE", "old", "- length(old.body)"),
+            for name, change, when in (
+                ("ended", "UPDATE OF ended", "new.ended AND NOT old.ended"),
+                ("gone", "DELETE", "NOT old.ended"),
             )
         ),
     ),
@@ -342,10 +376,10 @@ class Statements:
         )
         self.delete_webhook = f"DELETE FROM {p}webhooks WHERE task = ? AND id = ?"
         self.delete_webhooks = f"DELETE FROM {p}webhooks WHERE task = ?"
-        self.state = f"SELECT body, version FROM {p}states WHERE tenant = ? AND owner = ? AND context = ?"
+        self.state = f"SELECT body, version FROM {p}states WHERE tenant = ? AND owner = ? AND context = ? AND name = ?"
         self.put_state = (
-            f"INSERT INTO {p}states (tenant, owner, context, version, body) VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT (tenant, owner, context) DO UPDATE SET version = excluded.version, body = excluded.body"
+            f"INSERT INTO {p}states (tenant, owner, context, name, version, body) VALUES (?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (tenant, owner, context, name) DO UPDATE SET version = excluded.version, body = excluded.body"
         )
         # Executed after the task was deleted.
         self.delete_state = (

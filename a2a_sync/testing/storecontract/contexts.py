@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from a2a_sync.stores.base import Owner, RunRevoked, RunToken, StateConflict, StoredState, TaskQuery, TaskStore
+from a2a_sync.stores.base import (
+    MEMORY,
+    Owner,
+    RunRevoked,
+    RunToken,
+    StateConflict,
+    StoredState,
+    StoreQuota,
+    TaskQuery,
+    TaskStore,
+    pending_name,
+)
 from a2a_sync.testing.storecontract.making import (
     FOREIGN,
     MINE,
@@ -143,6 +154,44 @@ class Contexts:
             keep(store, context_id=context_id)
         assert store.contexts.state(MINE, "old") == NOTHING
         assert store.contexts.state(MINE, "newer").version == 1
+
+    def test_the_values_of_a_context_are_independent(self, store: Any) -> None:
+        run = begin(store)
+        for body, name in ((b'{"a":1}', ""), (b"\x00\xff", MEMORY), (b"x", "other")):
+            store.contexts.set_state(run.token, body, expected=0, name=name)
+        store.contexts.set_state(run.token, b"", expected=1, name=MEMORY)
+        assert store.contexts.state(MINE, "c") == StoredState(b'{"a":1}', 1)
+        assert store.contexts.state(MINE, "c", MEMORY) == StoredState(b"", 2)
+        assert store.contexts.state(MINE, "c", "other") == StoredState(b"x", 1)
+        assert store.contexts.state(MINE, "c", "unknown") == NOTHING
+        with pytest.raises(StateConflict) as caught:
+            store.contexts.set_state(run.token, b"y", expected=0, name="other")
+        assert caught.value.current == StoredState(b"x", 1)
+        store.append(run.token, [status(run.head.id, TaskState.COMPLETED)], end=True)
+        assert store.contexts.state(MINE, "c", "other") == StoredState(b"x", 1)
+        store.delete(MINE, run.head.id)
+        for name in ("", MEMORY, "other"):
+            assert store.contexts.state(MINE, "c", name) == NOTHING
+
+    def test_a_pending_value_is_removed_when_its_task_ends_or_is_removed(self, store: Any) -> None:
+        kept, completed, canceled, deleted = runs = [begin(store) for _ in range(4)]
+        for run in runs:
+            store.contexts.set_state(run.token, b"x", expected=0, name=pending_name(run.head.id))
+        for run in (kept, deleted):
+            store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED)])
+        store.append(completed.token, [status(completed.head.id, TaskState.COMPLETED)])
+        store.interrupt(MINE, canceled.head.id, [status(canceled.head.id, TaskState.CANCELED)])
+        store.delete(MINE, deleted.head.id)
+        found = [store.contexts.state(MINE, "c", pending_name(run.head.id)).version for run in runs]
+        assert found == [1, 0, 0, 0]
+
+    def test_a_quota_of_bytes_counts_pending_values_until_they_are_removed(self, store: Any) -> None:
+        quota = StoreQuota(max_bytes=100_000)
+        for _ in range(3):
+            run = begin(store, quota=quota)
+            store.contexts.set_state(run.token, b"x" * 60_000, expected=0, name=pending_name(run.head.id))
+            store.append(run.token, [status(run.head.id, TaskState.COMPLETED)])
+        begin(store, text="x" * 80_000, quota=quota)
 
     def test_the_list_of_a_context_follows_added_and_deleted_tasks(self, store: Any) -> None:
         first = [done(store) for _ in range(3)]

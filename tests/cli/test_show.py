@@ -1,0 +1,42 @@
+"""What is printed of the events of one exchange."""
+
+from __future__ import annotations
+
+import pytest
+
+from a2a_sync import Artifact, DataPart, TaskArtifactUpdateEvent, TextPart
+from a2a_sync.cli.show import Transcript
+
+
+def event(*parts: object, append: bool = False, last_chunk: bool = False) -> TaskArtifactUpdateEvent:
+    texts = tuple(TextPart(part) if isinstance(part, str) else part for part in parts)
+    artifact = Artifact(artifact_id="a", name="answer", parts=texts)  # type: ignore[arg-type]
+    return TaskArtifactUpdateEvent(artifact=artifact, append=append, last_chunk=last_chunk)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *events: TaskArtifactUpdateEvent) -> tuple[str, bool]:
+    """Standard output, and whether a replacement was reported."""
+    transcript = Transcript()
+    for one in events:
+        transcript.take(one)
+    transcript.end_line()
+    output = capsys.readouterr()
+    return output.out, "is replaced" in output.err
+
+
+def test_a_replacement_by_the_same_whole_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    events = (event("It is "), event("5", append=True), event("It is 5", last_chunk=True))
+    assert printed(capsys, *events) == ("It is 5\n", False)
+
+
+def test_of_a_replacement_that_goes_on_only_the_rest_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    events = (event("It "), event("is", append=True), event("It is 5"), event("It is 5.", last_chunk=True))
+    assert printed(capsys, *events) == ("It is 5.\n", False)
+
+
+def test_parts_that_a_replacement_adds_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, event("It is"), event("It is 5", DataPart(5), last_chunk=True)) == ("It is 5\n5\n", False)
+
+
+def test_another_text_is_printed_as_a_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, event("Let me see"), event("It is 5", last_chunk=True)) == ("Let me see\nIt is 5\n", True)
