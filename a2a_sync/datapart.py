@@ -76,7 +76,7 @@ def _plain(value: Any, where: str) -> Any:
         return value
     if isinstance(value, float):
         if not isfinite(value):
-            raise DataPartError(f"{where}: {value} cannot be said in JSON")
+            raise DataPartError(f"{where}: {value} cannot be written as JSON")
         return value
     if isinstance(value, Mapping):
         return {_key(key, where): _plain(item, f"{where}.{key}") for key, item in value.items()}
@@ -89,7 +89,7 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, (Decimal, UUID)):
         return str(value)
     advice = "; send it as a FilePart" if isinstance(value, (bytes, bytearray)) else ""
-    raise DataPartError(f"{where}: {type(value).__name__} cannot be said in JSON{advice}")
+    raise DataPartError(f"{where}: {type(value).__name__} cannot be written as JSON{advice}")
 
 
 def _key(key: Any, where: str) -> str:
@@ -194,7 +194,7 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
         if issubclass(plain, scalar):
             return plain(_SCALARS[scalar](value, where))
     if issubclass(plain, (bytes, bytearray)):
-        raise DataPartError(f"{where}: {plain.__name__} cannot be said in JSON; send it as a FilePart")
+        raise DataPartError(f"{where}: {plain.__name__} cannot be written as JSON; send it as a FilePart")
     if issubclass(plain, Mapping):
         return _fit_mapping(value, arguments, where)
     if issubclass(plain, Collection):

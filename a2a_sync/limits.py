@@ -19,7 +19,8 @@ def check_numbers(options: Any, may_be_zero: Collection[str] = ()) -> None:
     """Check that the numbers of a dataclass are positive: whole ones at least 1. None is valid where the type allows it.
 
     Raises:
-        ValueError: one is not; the message names it.
+        TypeError: one is no number, or is a fraction in place of a whole number.
+        ValueError: one is not positive, or is None. The messages name it.
     """
     for item in fields(options):
         # The types are text: annotations of these modules are not evaluated.
@@ -30,8 +31,12 @@ def check_numbers(options: Any, may_be_zero: Collection[str] = ()) -> None:
         if value is None:
             if not optional:
                 raise ValueError(f"{name} must be a number, not None")
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} must be a number, not {value!r}")
         elif not (value >= 1 if kind == "int" else value > 0) and not (value == 0 and item.name in may_be_zero):
             raise ValueError(f"{name} must be positive, not {value!r}")
+        elif kind == "int" and not isinstance(value, int):
+            raise TypeError(f"{name} must be a whole number, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +141,17 @@ class Limits:
 
     def __post_init__(self) -> None:
         check_numbers(self, _MAY_BE_ZERO)
+
+    @classmethod
+    def of(cls, limits: Limits | None) -> Limits:
+        """`limits` themselves, or the defaults for None.
+
+        Raises:
+            TypeError: they are of another type.
+        """
+        if limits is not None and not isinstance(limits, Limits):
+            raise TypeError(f"limits takes Limits(…), not a {type(limits).__name__}")
+        return limits or cls()
 
 
 _MAY_BE_ZERO = frozenset(

@@ -358,7 +358,7 @@ class Blob:
 
 
 def test_bytes_are_pointed_to_file_parts():
-    with pytest.raises(DataPartError, match=r"^Blob\.content: bytes cannot be said in JSON; send it as a FilePart$"):
+    with pytest.raises(DataPartError, match=r"^Blob\.content: bytes cannot be written as JSON; send it as a FilePart$"):
         to_json(Blob(b"x"))
     with pytest.raises(DataPartError, match=r"^Blob\.content: bytes cannot"):
         from_json({"content": "x"}, Blob)
@@ -390,12 +390,12 @@ def test_plain_json_values_pass_unchanged(value):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (float("nan"), "float: nan cannot be said in JSON"),
-        ({"a": [1.0, float("inf")]}, "dict.a[1]: inf cannot be said in JSON"),
-        ({"a": {"b": object()}}, "dict.a.b: object cannot be said in JSON"),
-        ({"a": b"x"}, "dict.a: bytes cannot be said in JSON; send it as a FilePart"),
+        (float("nan"), "float: nan cannot be written as JSON"),
+        ({"a": [1.0, float("inf")]}, "dict.a[1]: inf cannot be written as JSON"),
+        ({"a": {"b": object()}}, "dict.a.b: object cannot be written as JSON"),
+        ({"a": b"x"}, "dict.a: bytes cannot be written as JSON; send it as a FilePart"),
         ({(1, 2): "x"}, "dict: (1, 2) cannot be a name in a JSON object"),
-        ({"a": timedelta(1)}, "dict.a: timedelta cannot be said in JSON"),
+        ({"a": timedelta(1)}, "dict.a: timedelta cannot be written as JSON"),
         ("\ud800", "str: not JSON: a string contains the lone surrogate \\ud800"),
     ],
 )

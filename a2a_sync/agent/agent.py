@@ -99,12 +99,22 @@ class Agent(LocalCalls, Closes):
         return None if self._on_cancel is None else self._on_cancel(context)
 
     def message(self, handler: _Handler) -> _Handler:
-        """Decorator: `handler(message, context)` answers messages."""
+        """Decorator: `handler(message, context)` answers messages.
+
+        Raises:
+            TypeError: `handler` does not take these two arguments.
+        """
+        _check_parameters(handler, "message, context")
         self._on_message = handler
         return handler
 
     def on_cancel(self, handler: _Handler) -> _Handler:
-        """Decorator: `handler(context)` is called before a task is canceled and may refuse."""
+        """Decorator: `handler(context)` is called before a task is canceled and may refuse.
+
+        Raises:
+            TypeError: `handler` does not take this argument.
+        """
+        _check_parameters(handler, "context")
         self._on_cancel = handler
         return handler
 
@@ -160,9 +170,10 @@ class Agent(LocalCalls, Closes):
         """The form in which an app runs the agent. Its cancel handler is `handle_cancel`; `cancel` is a local call.
 
         Raises:
-            TypeError: the agent has no handler, and none can be added by a decorator.
+            TypeError: the agent has no handler, and none can be added by a decorator, or one with other parameters.
         """
         self.check_handler()
+        _check_parameters(self.handle_message, "message, context")
         return AgentSpec(
             execute=lambda context: self.execute(context),
             cancel_handler=self._cancel_handler,
@@ -271,3 +282,18 @@ def _asynchronous() -> ModuleType:
     from a2a_sync.agent import asynchronous
 
     return asynchronous
+
+
+def _check_parameters(handler: Callable[..., object], names: str) -> None:
+    """Raises `TypeError` if `handler` cannot be called with arguments of these names, by position."""
+    try:
+        signature = inspect.signature(handler)
+    except ValueError:  # a function that is not written in Python
+        return
+    try:
+        signature.bind(*names.split(", "))
+    except TypeError as error:
+        name = getattr(handler, "__qualname__", type(handler).__name__)
+        raise TypeError(
+            f"a handler is called with ({names}), and {name}{signature} does not accept that: {error}"
+        ) from None

@@ -31,11 +31,22 @@ def to_parts(content: Content) -> tuple[Part, ...]:
     if isinstance(content, (TextPart, FilePart, DataPart)):
         return (content,)
     if isinstance(content, (bytes, Mapping)) or not isinstance(content, Iterable):
-        raise TypeError(f"expected text, a part or a list of parts, not {type(content).__name__}")
+        raise TypeError(_unexpected(content))
     parts = tuple(part for item in content for part in to_parts(item))
     if not parts:
         raise ValueError("a message or artifact needs at least one part")
     return parts
+
+
+def _unexpected(content: object) -> str:
+    kind, advice = type(content).__name__, ""
+    if isinstance(content, bytes):
+        advice = "; send bytes as FilePart(raw=…)"
+    elif isinstance(content, type):
+        kind, advice = f"the class {content.__name__}", "; give an instance"
+    elif isinstance(content, bool | int | float | Mapping):
+        advice = "; send values as DataPart(…)"
+    return f"expected text, a part or a list of parts, not {kind}{advice}"
 
 
 class ArtifactWriter:

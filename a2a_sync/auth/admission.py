@@ -24,13 +24,15 @@ logger = get_logger(__name__)
 
 #: Means all operations.
 ALL = "*"
+#: The client chooses between the two, so the scopes of one are those of the other, unless that has its own.
+_SENDS = ("SendMessage", "SendStreamingMessage")
 
 
 class Admission:
     """Admits requests that fulfil `auth`, to the operations that the caller's scopes allow.
 
     `scopes` are those that each operation needs, by its name (``"CancelTask"``; ``"*"`` for all): a list, or text with
-    blanks.
+    blanks. Those of SendMessage also apply to SendStreamingMessage, and the reverse, where only one is listed.
 
     Raises:
         ValueError: an operation does not exist.
@@ -64,7 +66,7 @@ class Admission:
 
     def _refused(self, refusal: UnauthenticatedError | PermissionDeniedError | None, request: AuthRequest) -> Exception:
         why = f"{refusal} ({refusal.check})" if isinstance(refusal, TokenRefusedError) else refusal or "no credentials"
-        logger.warning("refused a caller from %s: %s", request.peer_address, why)
+        logger.warning("refused a caller from %s: %s", request.peer_address or "an unknown address", why)
         if isinstance(refusal, PermissionDeniedError):
             return refusal
         kinds = ", ".join(name for name, one in self._names.items() if one.scheme is not None)
@@ -152,6 +154,9 @@ def _parse_scopes(
         raise ValueError(f"{min(unknown)!r} is no operation; scopes are for {', '.join(OPERATIONS)} or {ALL!r}")
     listed = {name: tuple(scopes.split() if isinstance(scopes, str) else scopes) for name, scopes in given.items()}
     everywhere = listed.get(ALL, ())
+    for one, other in _SENDS, _SENDS[::-1]:
+        if one in listed:
+            listed.setdefault(other, listed[one])
     each = {
         operation: tuple(dict.fromkeys((*everywhere, *listed.get(name, ())))) for name, operation in OPERATIONS.items()
     }

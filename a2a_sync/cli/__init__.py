@@ -34,7 +34,7 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except AgentError as error:
             hint = (
-                "; credentials come with --auth, A2A_SYNC_AUTH or the URL"
+                "; pass credentials in A2A_SYNC_AUTH, with --auth, or in the URL"
                 if isinstance(error, UnauthenticatedError)
                 else ""
             )

@@ -32,8 +32,15 @@ def as_message(content: Content, *, task_id: str | None = None, context_id: str 
     """
     if isinstance(content, Message):
         message = content
+        for part in message.parts:
+            if not isinstance(part, (TextPart, FilePart, DataPart)):
+                raise TypeError(
+                    f"the parts of a Message are TextPart, FilePart and DataPart; not {type(part).__name__}"
+                )
     else:
-        listed = content if isinstance(content, Sequence) and not isinstance(content, str) else [content]
+        listed = (
+            content if isinstance(content, Sequence) and not isinstance(content, str | bytes | bytearray) else [content]
+        )
         message = Message(role=Role.USER, parts=tuple(_as_part(item) for item in listed))
     if not message.parts:
         raise ValueError("a message needs at least one part")
@@ -51,8 +58,11 @@ def _as_part(item: object) -> Part:
         return TextPart(item)
     if isinstance(item, (TextPart, FilePart, DataPart)):
         return item
+    advice = "; send bytes as FilePart(raw=…)" if isinstance(item, bytes | bytearray) else ""
+    advice = "; send a mapping as DataPart(…)" if isinstance(item, Mapping) else advice
     raise TypeError(
-        f"a message is text, a TextPart, FilePart or DataPart, a list of these, or a Message; not {type(item).__name__}"
+        "a message is text, a TextPart, FilePart or DataPart, a list of these, or a Message; not"
+        f" {type(item).__name__}{advice}"
     )
 
 
@@ -89,17 +99,20 @@ class SendOptions(StreamOptions, total=False):
     stream: bool
 
 
-def check_options(options: CallOptions) -> None:
-    """Check the options of a call.
+def check_options(options: CallOptions, task_id: str | None = None) -> None:
+    """Check the options of a call, and the id of its task.
 
     Raises:
-        TypeError: a key is none of those of `CallOptions`, or ``timeout`` is no number.
+        TypeError: a key is none of those of `CallOptions`, ``timeout`` is no number, or `task_id` is no text.
         ValueError: ``timeout`` is negative.
     """
     if unknown := options.keys() - CallOptions.__optional_keys__:
         raise TypeError(
-            f"unexpected argument {min(unknown)!r}; all calls take {', '.join(CallOptions.__annotations__)}"
+            f"unexpected argument {min(unknown)!r}; besides its own arguments (see its docstring) every call takes"
+            f" {', '.join(CallOptions.__annotations__)}"
         )
+    if task_id is not None and not isinstance(task_id, str):
+        raise TypeError(f"task_id takes the id of a task, such as task.id; not {type(task_id).__name__}")
     check_seconds(options.get("timeout"))
 
 

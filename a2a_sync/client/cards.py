@@ -99,7 +99,7 @@ def fetch_card(get: Callable[[str], Page], url: str, verify: VerifyCard | None =
         TransportError: from `get`; the other URLs are not tried without a connection.
         CardSignatureError: from `verify`.
     """
-    tried = []
+    tried: dict[str, str] = {}
     for one in card_urls(url):
         page = get(one)
         if page.status == 200:
@@ -109,8 +109,13 @@ def fetch_card(get: Callable[[str], Page], url: str, verify: VerifyCard | None =
             found = f"HTTP {page.status}" + (text and f": {text}")
         if isinstance(found, AgentCard):
             return found, CacheEntry.from_headers(one, page.headers)
-        tried.append(f"{urls.parse(one).shown}: {found}")
-    raise CardNotFoundError("no agent card found; tried " + "; ".join(tried), phase="card", agent=urls.parse(url).shown)
+        tried[urls.parse(one).shown] = found
+    # The same reason for each URL is given once.
+    reasons = list(dict.fromkeys(tried.values()))
+    if len(reasons) == 1:
+        tried = {", ".join(tried): reasons[0]}
+    listed = "; ".join(f"{one}: {reason}" for one, reason in tried.items())
+    raise CardNotFoundError(f"no agent card found; tried {listed}", phase="card", agent=urls.parse(url).shown)
 
 
 def read_card(body: bytes, url: str, verify: VerifyCard | None) -> AgentCard | str:

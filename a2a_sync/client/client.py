@@ -246,7 +246,7 @@ class Client(Closes):
                 max_response_bytes=max_response_bytes,
             )
         except UnsafeURLError as error:
-            raise UnsafeURLError(f"the agent's URL {error}") from None
+            raise UnsafeURLError(f"the agent's URL {error}; a URL is, for example, http://127.0.0.1:8000") from None
         if card_verifier is not None:
             self._card_trust = CardTrust(card_verifier, self._http)
 
@@ -274,7 +274,7 @@ class Client(Closes):
             VersionNotSupportedError: the binding or version is not supported.
         """
         if urlsplit(url).scheme not in ("http", "https"):
-            raise ValueError("the endpoint's URL must begin with http:// or https://")
+            raise ValueError("the endpoint's URL must begin with http:// or https://, as in http://127.0.0.1:8000/")
         interface = AgentInterface(url=url, protocol_binding=protocol_binding, protocol_version=protocol_version)
         capabilities = AgentCapabilities(streaming=streaming)
         card = AgentCard(
@@ -366,7 +366,7 @@ class Client(Closes):
         Raises:
             TransportTimeoutError, StreamInterruptedError: with ``task_id``, for a later `wait`.
         """
-        link, deadline = self._begin_call(options)
+        link, deadline = self._begin_call(options, task_id)
         request = SendMessageRequest(
             message=as_message(message, task_id=task_id, context_id=context_id),
             configuration=send_configuration(return_immediately, history_length, accepted_output_modes, push_config),
@@ -406,7 +406,7 @@ class Client(Closes):
             idempotency_key: as for `send`.
             options: see `CallOptions`.
         """
-        link, deadline = self._begin_call(options)
+        link, deadline = self._begin_call(options, task_id)
         request = SendMessageRequest(
             message=as_message(message, task_id=task_id, context_id=context_id),
             configuration=send_configuration(False, history_length, accepted_output_modes, push_config),
@@ -472,7 +472,7 @@ class Client(Closes):
         Raises:
             TaskNotFoundError: there is no such task, or the caller may not see it.
         """
-        link, deadline = self._begin_call(options)
+        link, deadline = self._begin_call(options, task_id)
         retries = link.retrying(READ, deadline, task_id=task_id)
         return retries.run(lambda _: waiting.get_task(link, task_id, history_length, deadline))
 
@@ -540,7 +540,7 @@ class Client(Closes):
             TaskNotCancelableError: the task has ended, or the agent refuses to cancel it.
             TaskNotFoundError: there is no such task, or the caller may not see it.
         """
-        link, deadline = self._begin_call(options)
+        link, deadline = self._begin_call(options, task_id)
         request = CancelTaskRequest(id=task_id, metadata=metadata or {})
         return waiting.cancel(link, request, deadline)
 
@@ -556,7 +556,7 @@ class Client(Closes):
             UnsupportedOperationError: the task has ended, or the agent does not stream.
             TaskNotFoundError: there is no such task, or the caller may not see it.
         """
-        link, deadline = self._begin_call(options)
+        link, deadline = self._begin_call(options, task_id)
         return link.subscribe(task_id, deadline, last_event_id)
 
     @run_on_gevent_hub
@@ -569,7 +569,7 @@ class Client(Closes):
         Raises:
             TransportTimeoutError: the task did not pause within `timeout` seconds, or the total limit of the client.
         """
-        link, deadline = self._begin_call(options)
+        link, deadline = self._begin_call(options, task_id)
         return waiting.wait(link, task_id, deadline, stream=stream)
 
     # -- push notifications (spec 3.1.7 to 3.1.10); all raise PushNotificationNotSupportedError without support --
@@ -608,7 +608,7 @@ class Client(Closes):
             token=token or config.token,
             authentication=authentication or config.authentication,
         )
-        link, deadline = self._begin_call(options)
+        link, deadline = self._begin_call(options, task_id)
         return link.call(op.CREATE_PUSH_CONFIG, request, deadline)
 
     @run_on_gevent_hub
@@ -619,7 +619,7 @@ class Client(Closes):
             PushNotificationNotSupportedError: the agent sends no push notifications.
             TaskNotFoundError: there is no such task or configuration, or the caller may not see it.
         """
-        link, deadline = self._begin_call(options)
+        link, deadline = self._begin_call(options, task_id)
         return link.call(op.GET_PUSH_CONFIG, GetTaskPushNotificationConfigRequest(task_id=task_id, id=id), deadline)
 
     @run_on_gevent_hub
@@ -630,7 +630,7 @@ class Client(Closes):
             PushNotificationNotSupportedError: the agent sends no push notifications.
             TaskNotFoundError: there is no such task, or the caller may not see it.
         """
-        link, deadline = self._begin_call(options)
+        link, deadline = self._begin_call(options, task_id)
         found: list[TaskPushNotificationConfig] = []
         token, seen = "", {""}
         while True:
@@ -650,24 +650,24 @@ class Client(Closes):
             PushNotificationNotSupportedError: the agent sends no push notifications.
             TaskNotFoundError: there is no such task, or the caller may not see it.
         """
-        link, deadline = self._begin_call(options)
+        link, deadline = self._begin_call(options, task_id)
         link.call(op.DELETE_PUSH_CONFIG, DeleteTaskPushNotificationConfigRequest(task_id=task_id, id=id), deadline)
 
     # -- the link --
 
-    def _begin_call(self, options: CallOptions) -> tuple[Link, Deadline]:
+    def _begin_call(self, options: CallOptions, task_id: str | None = None) -> tuple[Link, Deadline]:
         """The link with the options of one call applied, and the deadline of that call.
 
         Raises:
-            TypeError: an unknown option.
+            TypeError: an unknown option, or `task_id` is no id.
         """
-        check_options(options)
+        check_options(options, task_id)
         deadline = self._deadline(options.get("timeout"))
         return self._current_link(deadline).with_options(options), deadline
 
     def _deadline(self, timeout: float | None) -> Deadline:
         if self._shared.closed.is_set():
-            raise RuntimeError("the client is closed")
+            raise RuntimeError("the client is closed; create another one")
         return Deadline.after(self._timeout.total if timeout is None else timeout)
 
     def _current_link(self, deadline: Deadline) -> Link:

@@ -488,7 +488,7 @@ def transport_error(error: Exception, error_context: ErrorContext, deadline: Dea
 
 
 def deadline_exceeded(error_context: ErrorContext) -> TransportTimeoutError:
-    return TransportTimeoutError("the overall limit ran out", **error_context.fields())
+    return TransportTimeoutError("the total timeout expired", **error_context.fields())
 
 
 def _is_before_sending(error: requests.RequestException) -> bool:

@@ -54,7 +54,7 @@ class LocalEndpoint:
         return result
 
     def _timed_out(self, phase: str) -> TransportTimeoutError:
-        return TransportTimeoutError("the overall limit ran out", phase=phase, agent=self._agent)
+        return TransportTimeoutError("the total timeout expired", phase=phase, agent=self._agent)
 
     def _limited(self, stream: EventStream, deadline: Deadline) -> EventStream:
         """`stream`, closed at its deadline."""

@@ -185,7 +185,7 @@ class RetryLoop:
     Parameters:
         policy: which failures are retried.
         retry: how long, and with which pauses.
-        deadline: the overall limit of the call.
+        deadline: the total timeout of the call.
         closed: ends a pause.
         agent: the agent's address, for errors and logs.
         phase: the step of the call, for errors.
@@ -244,7 +244,7 @@ class RetryLoop:
             except (TransportError, OverloadedError) as failure:
                 if first is not None and isinstance(failure, TransportTimeoutError) and self._deadline.expired:
                     raise self._timed_out(
-                        f"the overall limit ran out during a retry ({describe(first)})", first
+                        f"the total timeout expired during a retry ({describe(first)})", first
                     ) from failure
                 if not self._retry or not self._policy.retries(failure, first):
                     raise
@@ -281,7 +281,7 @@ class RetryLoop:
         """
         self._sleep(next(self._polls))
         if self._deadline.expired:
-            raise self._timed_out("the overall limit ran out before the task paused")
+            raise self._timed_out("the total timeout expired before the task paused")
 
     def check_deadline(self, error: Exception) -> None:
         """See that there is time for another attempt after `error`.
@@ -294,7 +294,7 @@ class RetryLoop:
         if isinstance(error, TransportTimeoutError):
             error.task_id = error.task_id or self.task_id
             raise error
-        raise self._timed_out(f"the overall limit ran out ({describe(error)})", error) from error
+        raise self._timed_out(f"the total timeout expired ({describe(error)})", error) from error
 
     def _pause_after(self, error: Exception) -> None:
         self.check_deadline(error)
@@ -313,7 +313,7 @@ class RetryLoop:
         logger.info("%s: %s; retrying in %.1f s", self._agent, describe(error), pause, extra=extra)
         self._sleep(pause)
         if self._deadline.expired:
-            raise self._timed_out(f"the overall limit ran out before a retry ({describe(error)})", error) from error
+            raise self._timed_out(f"the total timeout expired before a retry ({describe(error)})", error) from error
 
     def _sleep(self, seconds: float) -> None:
         left = self._deadline.left

@@ -486,7 +486,7 @@ class Run:
             # A run that was stopped may have been about to emit; one that has ended by itself should not.
             level = logging.INFO if self.cancel_event.is_set() else logging.WARNING
             logger.log(level, "refused %s: the run has ended", kinds or "a read of the task", extra=self._extra())
-            raise TaskCancelled(self.request.task_id)
+            raise TaskCancelled(f"{self.request.task_id}: the run has ended")
 
     def _append(self, events: Sequence[LogEvent], *, end: bool) -> None:
         """Store and publish `events`, after the chunks that are queued. The caller holds the lock for it."""

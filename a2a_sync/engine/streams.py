@@ -135,5 +135,6 @@ def trim_history(task: Task, length: int, limits: Limits) -> Task:
 def task_ended(task_id: str, state: TaskState) -> UnsupportedOperationError:
     """The error for a message to, or a subscription of, a task that has ended."""
     return UnsupportedOperationError(
-        f"The task is {state} and takes no further message or subscription", metadata={"taskId": task_id}
+        f"The task is {state} and takes no further message or subscription; read it with GetTask, or send without a task id",
+        metadata={"taskId": task_id},
     )

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from a2a_sync.concurrency.pool import Slot, WorkerPool
 from a2a_sync.errors import OverloadedError
 from a2a_sync.integrations.asgi_bridge import Bridge, Receive, Scope, Send, environ_of, path_below_root
+from a2a_sync.integrations.mounting import check_site
 from a2a_sync.jsontext import dumps
 from a2a_sync.operations import Principal
 from a2a_sync.wsgi.process import Site
@@ -32,6 +33,9 @@ class ASGIApp:
         principal: a function of the ASGI scope that returns the caller that the web framework has authenticated: an id,
             a `Principal`, or None. It is called on the request's thread, so it may block.
         grace: seconds that runs get to end when the server stops.
+
+    Raises:
+        TypeError: `app` is no `A2AApp` or `AgentHost`.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class ASGIApp:
         principal: Callable[[Scope], Principal | str | None] | None = None,
         grace: float = 10.0,
     ) -> None:
+        check_site(app)
         app.reserve(threads)
         self._app = app
         self._grace = grace

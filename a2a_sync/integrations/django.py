@@ -12,7 +12,7 @@ from typing import Any
 from werkzeug.test import run_wsgi_app
 
 from a2a_sync.engine.around import database_connections as database_connections
-from a2a_sync.integrations.mounting import mounted_environ
+from a2a_sync.integrations.mounting import check_site, mounted_environ
 from a2a_sync.operations import Principal
 from a2a_sync.wsgi.connection import has_body
 from a2a_sync.wsgi.origins import REFUSED
@@ -42,7 +42,9 @@ def urls(app: Site, *, principal: Callable[[Any], Principal | str | None] = logg
 
     Raises:
         ImportError: Django is not installed.
+        TypeError: `app` is no `A2AApp` or `AgentHost`.
     """
+    check_site(app)
     from django.db import close_old_connections
     from django.db.transaction import non_atomic_requests
     from django.urls import re_path

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from a2a_sync.integrations.mounting import mounted_environ
+from a2a_sync.integrations.mounting import check_site, mounted_environ
 from a2a_sync.operations import Principal
 from a2a_sync.wsgi.origins import REFUSED
 from a2a_sync.wsgi.process import Site
@@ -40,7 +40,9 @@ def blueprint(
 
     Raises:
         ImportError: Flask is not installed.
+        TypeError: `app` is no `A2AApp` or `AgentHost`.
     """
+    check_site(app)
     from flask import Blueprint, Response, abort, request
 
     made = Blueprint(name, __name__)

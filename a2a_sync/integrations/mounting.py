@@ -5,6 +5,20 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from a2a_sync.wsgi.process import Site
+
+
+def check_site(app: object) -> None:
+    """Check that `app` can be mounted.
+
+    Raises:
+        TypeError: it is no `A2AApp` or `AgentHost`.
+    """
+    if not isinstance(app, Site):
+        raise TypeError(
+            f"only an A2AApp or AgentHost can be mounted, not a {type(app).__name__}; for an agent: A2AApp(agent)"
+        )
+
 
 def mounted_environ(environ: dict[str, Any], prefix: str, path: str, body: bytes | None) -> dict[str, Any]:
     """A copy of `environ`, split at the end of `prefix` as a WSGI dispatcher would. Both are decoded text.

@@ -24,7 +24,7 @@ from a2a_sync.server.engine import Mount, ServerEngine
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.readiness import Readiness
 from a2a_sync.stores.base import Owner, PubSub, TaskStore
-from a2a_sync.wsgi.app import A2AApp, check_options
+from a2a_sync.wsgi.app import A2AApp, check_options, check_url
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.exchange import address_of
 from a2a_sync.wsgi.options import HTTPOptions
@@ -87,7 +87,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         self._apps: dict[str, A2AApp] = {}
         self._engine = ServerEngine(
             store,
-            limits or Limits(),
+            Limits.of(limits),
             self._executor_of,
             metrics=metrics,
             push=push,
@@ -99,7 +99,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         self.limits = self._engine.limits
         http = check_options(http)
         self.origins = Origins(http.cors_origins)
-        self._url = url.rstrip("/") if url else None
+        self._url = check_url(url)
         self._root = root
         self._trusted_hosts = list(http.trusted_hosts) if http.trusted_hosts is not None else None
         self._options = {**options, "metrics": metrics, "http": http}

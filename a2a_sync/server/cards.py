@@ -111,7 +111,7 @@ def list_interfaces(versions: Iterable[str], bindings: Sequence[str]) -> list[tu
         ValueError: a binding does not exist, or there is none.
     """
     if unknown := set(bindings) - BINDINGS.keys():
-        raise ValueError(f"{unknown.pop()!r} is none of the bindings {', '.join(BINDINGS)}")
+        raise ValueError(f"protocol_bindings: {min(unknown)!r} is none of {', '.join(BINDINGS)}")
     offered = [(binding, version) for version in versions for binding in bindings]
     if not offered:
         raise ValueError("nothing is left to serve: protocol_bindings is empty")

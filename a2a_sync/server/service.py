@@ -17,7 +17,7 @@ from a2a_sync.auth.admission import Admission, make_admission
 from a2a_sync.auth.policy import Auth, Scopes, as_principal
 from a2a_sync.auth.request import AuthRequest
 from a2a_sync.card import AgentCard, AgentExtension
-from a2a_sync.codec import Codec, by_version
+from a2a_sync.codec import VERSIONS, Codec, by_version
 from a2a_sync.engine.around import AroundRun, with_run_context
 from a2a_sync.engine.components import Components
 from a2a_sync.engine.hub import Observer
@@ -118,7 +118,7 @@ class AgentService(Components):
         if mount is None:
             self.engine = ServerEngine(
                 store,
-                limits or Limits(),
+                Limits.of(limits),
                 lambda scope: spec,
                 metrics=metrics,
                 push=push,
@@ -231,11 +231,11 @@ def _check_versions(versions: Sequence[str]) -> Sequence[str]:
     Raises:
         ValueError: there is none, or one that this library does not speak.
     """
-    try:
-        for version in versions:
+    for version in versions:
+        try:
             by_version(version)
-    except VersionNotSupportedError:
-        raise ValueError(f"not every version in {tuple(versions)} is one that this library speaks") from None
+        except VersionNotSupportedError:
+            raise ValueError(f"protocol_versions: {version!r} is none of {', '.join(VERSIONS)}") from None
     if not versions:
         raise ValueError("an app serves at least one version")
     return versions

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from http.client import HTTPMessage
 from typing import Any
 from wsgiref.types import WSGIApplication
 
@@ -55,6 +56,7 @@ class WSGIAdapter(BaseAdapter):
             reason=status[4:],
             preload_content=False,
             request_method=request.method,
+            original_response=_Original(headers),  # type: ignore[arg-type]
         )
         return self._responses.build_response(request, raw)
 
@@ -77,6 +79,21 @@ def _call(app: WSGIApplication, environ: dict[str, Any]) -> tuple[str, HTTPHeade
         raise AssertionError("the application sent a body without a status")
     status, headers = named[-1]
     return status, HTTPHeaderDict(headers), _Body(first, chunks, getattr(iterable, "close", None))
+
+
+class _Original:
+    """What requests needs of a response of `http.client`: the headers that may set cookies of the session."""
+
+    def __init__(self, headers: HTTPHeaderDict) -> None:
+        self.msg = HTTPMessage()
+        for value in headers.getlist("Set-Cookie"):
+            self.msg["Set-Cookie"] = value
+
+    def isclosed(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
 
 
 class _Body(io.RawIOBase):

@@ -88,14 +88,16 @@ class A2AApp(Site):
         push: switches push notifications on, with these options or with the defaults (True).
         auth: how callers authenticate: `BearerAuth` and its like, combined by ``&`` and ``|``, or a function of an
             `AuthRequest`.
-        required_scopes: the scopes that operations need, by the operation's name (``"*"``: all).
+        required_scopes: the scopes that operations need, by the operation's name (``"*"``: all). Those of SendMessage also
+            apply to SendStreamingMessage, and the reverse, where only one is listed.
         owner: a function of a `Call` that returns the owner of its tasks: the id of a principal or any other id. Without
             it each caller owns its own tasks.
         debug: for development: a task that fails by an unexpected exception, and an internal error, show the traceback to
             the caller. Not where callers are not trusted: tracebacks contain code, paths and values.
 
     Raises:
-        ValueError: a version or binding that this library does not speak, or a store URL that it does not know.
+        ValueError: a version or binding that this library does not speak, a store URL that it does not know, or a `url`
+            without ``http://`` or ``https://``.
         TypeError: `agent` is a class, has no ``execute``, has no handler, or is an executor that does not describe itself
             and comes without `card`; an option of the wrong type.
     """
@@ -128,7 +130,7 @@ class A2AApp(Site):
         debug: bool = False,
         _mount: Mount | None = None,
     ) -> None:
-        self._url = url.rstrip("/") + "/" if url else None
+        self._url = check_url(url, slash="/")
         http = check_options(http)
         sign = None if card_signer is None else _signing(card_signer, self._url)
         self._service = AgentService(
@@ -325,6 +327,19 @@ class A2AApp(Site):
         super().close(timeout)
         self._closed = True
         self._body_deadline.close()
+
+
+def check_url(url: str | None, *, slash: str = "") -> str | None:
+    """The public URL that a user passed as ``url``, with `slash` at its end; None for an empty one.
+
+    Raises:
+        ValueError: it does not begin with ``http://`` or ``https://``.
+    """
+    if not url:
+        return None
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"url must begin with http:// or https://, as in https://agents.example.com; not {url!r}")
+    return url.rstrip("/") + slash
 
 
 def check_options(http: HTTPOptions | None) -> HTTPOptions:

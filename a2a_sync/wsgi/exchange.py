@@ -193,7 +193,9 @@ class Exchange:
         most = self._limits.max_body_bytes
         length = get_content_length(self.environ.get("CONTENT_LENGTH"), self.environ.get("HTTP_TRANSFER_ENCODING"))
         if (length or 0) > most:
-            raise RequestTooLargeError(f"the body is larger than {most} bytes")
+            raise RequestTooLargeError(
+                f"the body is larger than {most} bytes (Limits.max_body_bytes of the server); send large files by URL"
+            )
         if length == 0:
             return b""
         ticket = None
@@ -212,7 +214,9 @@ class Exchange:
                 self._connection.restore()
         self._body_read = self.environ[BODY_READ] = len(body) <= most
         if not self._body_read:
-            raise RequestTooLargeError(f"the body is larger than {most} bytes")
+            raise RequestTooLargeError(
+                f"the body is larger than {most} bytes (Limits.max_body_bytes of the server); send large files by URL"
+            )
         return body
 
     def _read(self, length: int) -> bytes:

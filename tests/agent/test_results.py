@@ -357,7 +357,7 @@ def test_ten_thousand_chunks_arrive_whole(serve):
 WRONG = {
     "a number": (lambda context: 5, "not int"),
     "bytes": (lambda context: b"raw", "not bytes"),
-    "a class": (lambda context: Order, "not type"),
+    "a class": (lambda context: Order, "not the class Order; give an instance"),
     "a list of numbers": (lambda context: [1, 2], "not int"),
     "an empty list": (lambda context: [], "at least one part"),
     "an object": (lambda context: object(), "not object"),

@@ -38,7 +38,7 @@ def test_missing_or_wrong_credentials_are_reported_with_the_options_to_give_them
     for options in ((), ("--auth", "wr0ng")):
         refused = run("list", guarded_url, *options)
         assert refused.exit_code == 1
-        assert "--auth, A2A_SYNC_AUTH or the URL" in refused.stderr
+        assert "pass credentials in A2A_SYNC_AUTH, with --auth, or in the URL" in refused.stderr
         assert "wr0ng" not in refused.output
 
 

@@ -361,7 +361,7 @@ def test_a_dripping_stream_ends_at_the_overall_limit(chunked: bool) -> None:
     with peer(script) as server, Client(server.card()) as client:
         started = time.monotonic()
         stream = client.stream("go", timeout=0.4)
-        with pytest.raises(TransportTimeoutError, match=r"^the overall limit ran out \[stream") as caught:
+        with pytest.raises(TransportTimeoutError, match=r"^the total timeout expired \[stream") as caught:
             list(stream)
 
     assert 0.3 < time.monotonic() - started < 2

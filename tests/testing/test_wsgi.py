@@ -62,3 +62,13 @@ def test_only_the_prefixes_named_lead_to_the_application() -> None:
 def test_an_application_that_names_no_status_is_wrong() -> None:
     with wsgi_session(lambda environ, start_response: [b"x"]) as session, pytest.raises(AssertionError, match="status"):
         session.get("http://agent.test/")
+
+
+def test_cookies_are_kept_in_the_session() -> None:
+    def app(environ: dict[str, Any], start_response: Any) -> Any:
+        start_response("200 OK", [("Set-Cookie", "user=ada; Path=/"), ("Set-Cookie", "theme=dark; Path=/")])
+        return [environ.get("HTTP_COOKIE", "none").encode()]
+
+    with wsgi_session(app) as session:
+        assert session.get("http://agent.test/login").text == "none"
+        assert session.get("http://agent.test/").text == "user=ada; theme=dark"
