@@ -41,7 +41,8 @@ class _Commands(click.Group):
             say(f"Error: {error.message}{hint}", error=True)
             sys.exit(1)
         except TransportError as error:
-            say(f"Error: {error}", error=True)
+            hint = "; the task continues: see a2a-sync get" if isinstance(error, TimeoutError) and error.task_id else ""
+            say(f"Error: {error}{hint}", error=True)
             sys.exit(3)
         except KeyboardInterrupt:
             sys.exit(130)

@@ -194,6 +194,8 @@ def test_an_agent_that_does_not_stream_is_asked_until_it_is_done(run: Run, plain
 def test_a_time_limit_is_exit_code_3_and_names_the_task(run: Run, url: str) -> None:
     result = run("send", url, "slow", "--timeout", "0.5")
     assert result.exit_code == 3
+    assert "the total timeout expired" in result.stderr
+    assert result.stderr.endswith("the task continues: see a2a-sync get\n")
     assert result.stdout.startswith("first piece")
     with Client(url) as client:
         task = client.cancel_task(task_id(result))
