@@ -23,7 +23,8 @@
     ├── NoTaskError                             the agent answered with a message; also an AttributeError
     ├── TaskFailedError                         the task of a tool call failed, was rejected or canceled
     ├── PublicError                             raised by handlers: its text is shown to the client
-    │   └── DialogueChanged                     (a2a_sync.agent.dialogue)
+    │   ├── DialogueChanged                     (a2a_sync.agent.dialogue)
+    │   └── Refused                             (a2a_sync.integrations.bridge)
     ├── AskError                                (a2a_sync.agent.dialogue) also a RuntimeError
     ├── IllegalTransition                       (a2a_sync.lifecycle) also a ValueError
     ├── AgentNotFoundError                      (a2a_sync.multiagent) also a LookupError

@@ -435,8 +435,10 @@ URNS = {
     "urn:a2a-sync:ask:1",
     "urn:a2a-sync:chat:1",
     "urn:a2a-sync:idempotent-send:1",
+    "urn:a2a-sync:interrupt:1",
     "urn:a2a-sync:push:disabled",
     "urn:a2a-sync:push:shortened",
+    "urn:a2a-sync:usage:1",
 }
 HEADERS = {
     "A2A-Extensions",

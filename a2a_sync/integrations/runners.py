@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from a2a_sync.agent.asynchronous import iterate, run_coroutine
-from a2a_sync.agent.executor import Event, RequestContext
+from a2a_sync.agent.executor import RequestContext
 from a2a_sync.agent.results import final_events
+from a2a_sync.integrations.bridge import Bridge, BridgeEvent, Final, Turn
 from a2a_sync.integrations.chat_messages import from_chat_messages, to_chat_messages
 from a2a_sync.integrations.mapper import Mapper, RunEvent
-from a2a_sync.multiagent.taskresult import RESULT_NAMES
-from a2a_sync.types import Artifact, DataPart, Message, Role, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+from a2a_sync.types import DataPart, Message, Role, TaskArtifactUpdateEvent, TaskState
 
 __all__ = [
     "AgentRunnerExecutor",
@@ -59,7 +59,7 @@ class WorkflowRunner(Protocol):
         """What happens, as it does."""
 
 
-class AgentRunnerExecutor:
+class AgentRunnerExecutor(Bridge):
     """Serves an `AgentRunner`: ``A2AApp(AgentRunnerExecutor(agent), card=…)``.
 
     The runner receives the history of the task as chat messages, and `options`. ``run_stream`` is preferred to ``run``.
@@ -71,6 +71,7 @@ class AgentRunnerExecutor:
     def __init__(self, agent: AgentRunner | Any, **options: Any) -> None:
         if not any(callable(getattr(agent, name, None)) for name in ("run", "run_stream")):
             raise TypeError(f"{type(agent).__name__} has neither run nor run_stream")
+        super().__init__(agent)
         self._agent = agent
         self._options = options
 
@@ -78,34 +79,35 @@ class AgentRunnerExecutor:
         """The input of the agent. Override it for another one, such as ``to_chat_messages(context.conversation())``."""
         return to_chat_messages(context.history)
 
-    def execute(self, context: RequestContext) -> None:
+    def events(self, turn: Turn) -> Iterator[BridgeEvent]:
         """Run the agent. On the run's worker thread."""
+        context = turn.context
         prompt = self.prompt(context)
         given = _public(prompt)
         if callable(getattr(self._agent, "run_stream", None)):
-            follow(self._agent.run_stream(prompt, **self._options), context)
+            yield from _followed(self._agent.run_stream(prompt, **self._options), context)
             return
         value = self._agent.run(prompt, **self._options)
         if inspect.iscoroutine(value):
             value = run_coroutine(value, context)
-        result = RunResult(value) if isinstance(value, str) else value
-        if isinstance(result, RunResult):
-            context.emit(*_events_of(result, given, context))
+        if isinstance(value, (str, RunResult)):
+            yield from _events_of(RunResult(value) if isinstance(value, str) else value, given)
         else:
-            context.emit(*final_events(value, context))
+            yield final_events(value, context)
 
 
-class WorkflowExecutor:
+class WorkflowExecutor(Bridge):
     """Serves a `WorkflowRunner`. Its input is `workflow_input` of the message; it ends as an `AgentRunnerExecutor`."""
 
     def __init__(self, runner: WorkflowRunner | Any) -> None:
         if not callable(getattr(runner, "run_stream", None)):
             raise TypeError(f"{type(runner).__name__} has no run_stream")
+        super().__init__(runner)
         self._runner = runner
 
-    def execute(self, context: RequestContext) -> None:
+    def events(self, turn: Turn) -> Iterator[BridgeEvent]:
         """Run the workflow. On the run's worker thread."""
-        follow(self._runner.run_stream(workflow_input(context.message)), context)
+        return _followed(self._runner.run_stream(workflow_input(turn.message)), turn.context)
 
 
 def workflow_input(message: Message) -> dict[str, Any]:
@@ -120,53 +122,39 @@ def workflow_input(message: Message) -> dict[str, Any]:
     return {**state, **message.metadata}
 
 
-# -- from a run to its task ---------------------------------------------------------------------------------------------
+# -- from a run to the events of a bridge -------------------------------------------------------------------------------
 
 
-def follow(events: Any, context: RequestContext) -> None:
-    """Emit the events of a run; `events` may be an async generator. It is always closed."""
+def _followed(events: Any, context: RequestContext) -> Iterator[BridgeEvent]:
+    """The events of a run; `events` may be an async generator. It is always closed."""
     mapper = Mapper(context.task_id, context.context_id)
     listed = iter(iterate(events, context) if inspect.isasyncgen(events) else events)
     try:
         for event in listed:
             context.check_cancelled()
-            _send(mapper, event, context)
-            if mapper.state.terminal:
+            before = len(mapper.said)
+            mapped = mapper.map_event(event)
+            yield from mapper.said[before:]
+            if isinstance(mapped, TaskArtifactUpdateEvent):
+                yield mapped
+            elif mapped is not None and mapped.status.state is TaskState.FAILED:
+                yield mapped
                 return
+            elif mapper.state.terminal:
+                break
     finally:
         close = getattr(listed, "close", None)
         if close is not None:
             close()
-    context.emit(*_ending(mapper.completed(mapper.pending())))
+    yield from _answer(mapper.pending())
 
 
-def _send(mapper: Mapper, event: RunEvent, context: RequestContext) -> None:
-    before = len(mapper.said)
-    mapped = mapper.map_event(event)
-    sent: list[Event] = list(mapper.said[before:])
-    if isinstance(mapped, TaskStatusUpdateEvent):
-        # The task is in the working state already when its run begins.
-        sent += [] if mapped.status.state is TaskState.WORKING else _ending(mapped)
-    elif mapped is not None:
-        sent.append(mapped)
-    if sent:
-        context.emit(*sent)
+def _answer(message: Message | None) -> Iterator[BridgeEvent]:
+    if message is not None:
+        yield Final(message.text)
 
 
-def _ending(status: TaskStatusUpdateEvent) -> list[Event]:
-    """The events of a final status, in one step: the last message is the result and the end of the history.
-
-    A completed status does not repeat it, because clients that read artifacts and status would show the answer twice.
-    """
-    message = status.status.message
-    if message is None or status.status.state is not TaskState.COMPLETED:
-        return [status]
-    result = Artifact(name=RESULT_NAMES[0], parts=message.parts)
-    silent = replace(status, status=replace(status.status, message=None))
-    return [TaskArtifactUpdateEvent(artifact=result, last_chunk=True), message, silent]
-
-
-def _events_of(result: RunResult, given: list[dict[str, Any]], context: RequestContext) -> list[Event]:
+def _events_of(result: RunResult, given: list[dict[str, Any]]) -> Iterator[BridgeEvent]:
     chats = _public(result.messages)
     if chats[: len(given)] == given:
         del chats[: len(given)]
@@ -176,8 +164,8 @@ def _events_of(result: RunResult, given: list[dict[str, Any]], context: RequestC
     text = result.text or last
     if text and text == last:
         history.pop()
-    mapper = Mapper(context.task_id, context.context_id)
-    return [*history, *_ending(mapper.completed(text or None))]
+    yield from history
+    yield Final(text)
 
 
 def _public(chats: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,611 @@
+"""`Bridge`: the part of an executor that is the same for agents of all frameworks.
+
+An adapter turns a run of its framework into the events of this module; the bridge turns them into those of a task. It joins
+tokens into pieces, keeps the memory of the conversation, asks and resumes, adds up usage, and hides what callers must not
+see. No framework is imported here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias, get_args
+
+from a2a_sync.agent.asynchronous import iterate
+from a2a_sync.agent.dialogue import yes_or_no
+from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
+from a2a_sync.card import AgentCard, Skills, as_skills
+from a2a_sync.concurrency.background import Periodic
+from a2a_sync.errors import PublicError
+from a2a_sync.integrations.chat_parts import call_of, part_of_call, part_of_result
+from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.jsontext import dumps
+from a2a_sync.lifecycle import end_run
+from a2a_sync.multiagent.taskresult import RESULT_NAMES
+from a2a_sync.types import (
+    JSON,
+    Artifact,
+    DataPart,
+    FilePart,
+    Message,
+    Part,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+    new_id,
+)
+
+__all__ = [
+    "Ask",
+    "Bridge",
+    "BridgeEvent",
+    "Data",
+    "File",
+    "Final",
+    "Note",
+    "Question",
+    "Refused",
+    "Remember",
+    "Text",
+    "Turn",
+    "Usage",
+]
+
+#: The key of the metadata of a question, and of the usage in the metadata of a task.
+INTERRUPT = "urn:a2a-sync:interrupt:1"
+USAGE = "urn:a2a-sync:usage:1"
+
+
+# -- what an adapter yields ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The next characters of the answer. `message` is the framework's id of the message they belong to.
+
+    When another message begins, the text of the one before becomes a message of the history.
+    """
+
+    delta: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """The whole text of the answer. It replaces the streamed text if the two differ."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A declared, structured output: a data part of the answer."""
+
+    value: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that the agent made: an artifact of its own."""
+
+    part: FilePart
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Progress, as with `RequestContext.update`."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and requests of models, which are added up over the runs of the task, in its metadata."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One open question of an agent that waits.
+
+    Parameters:
+        id: names the question among those of the task.
+        text: is shown to the caller.
+        kind: ``"question"``, which any text or data answers, or ``"approval"``, which yes or no answers.
+        tool, arguments: the call that is to be approved.
+        value: the value that the framework asks with.
+        options: the allowed answers, if there are only some.
+    """
+
+    id: str
+    text: str = ""
+    kind: str = "question"
+    tool: str = ""
+    arguments: JSON = None
+    value: JSON = None
+    options: Sequence[str] = ()
+
+    def part(self) -> DataPart:
+        """The question as a data part of the status message."""
+        members = {name: getattr(self, name) for name in ("id", "kind", "text", "tool", "arguments", "value")}
+        members["options"] = list(self.options)
+        return DataPart(
+            {"type": "interrupt", **{key: value for key, value in members.items() if value not in (None, "", [])}}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The agent waits for answers. `pending` is what the adapter needs to resume, as JSON; it is stored, and not sent."""
+
+    questions: Sequence[Question]
+    pending: JSON = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """What the turn adds to `Turn.memory`: a list of JSON values, or a function that makes a new memory of the newest one.
+
+    It is stored when the run ends in success, or asks; not when it fails or is canceled.
+    """
+
+    items: list[Any] | Callable[[list[Any]], list[Any]]
+
+
+#: What `Bridge.events` may yield. Events of the protocol are emitted as they are; those of a list in one step.
+BridgeEvent: TypeAlias = (
+    Text | Final | Data | File | Note | Usage | Ask | Remember | ToolCall | ToolResult | Event | Sequence[Event]
+)
+_EMITTED = (*get_args(Event), list, tuple)
+
+
+class Refused(PublicError):
+    """Ends the task in `state`, with a text that is shown to the caller."""
+
+    def __init__(self, text: str, state: TaskState = TaskState.FAILED) -> None:
+        super().__init__(text)
+        self.state = state
+
+
+# -- one run ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """One message to the agent, as an adapter sees it.
+
+    Parameters:
+        context: the request.
+        deps: what the agent's tools are given: the result of ``deps(context)``.
+        pending: what the adapter gave to `Ask`, if this message answers; else None.
+        answers: the answers by question id.
+    """
+
+    context: RequestContext
+    deps: Any = None
+    pending: JSON = None
+    answers: Mapping[str, JSON] = field(default_factory=dict)
+    _memory: list[Any] | None = None
+
+    @property
+    def message(self) -> Message:
+        """The incoming message."""
+        return self.context.message
+
+    @property
+    def resumes(self) -> bool:
+        """The message answers the questions of an earlier run of the task."""
+        return bool(self.answers)
+
+    @property
+    def memory(self) -> list[Any]:
+        """What the turns of the conversation have remembered. Read once, on the first access."""
+        if self._memory is None:
+            self._memory = _listed(self.context.memory.get())
+        return self._memory
+
+    def text(self) -> str:
+        """The message as text for a model: data parts as JSON, files that have a URL as this URL."""
+        return "\n".join(filter(None, map(text_of, self.message.parts)))
+
+
+def text_of(part: Part) -> str:
+    """One part as text for a model; a file without a URL has none."""
+    if isinstance(part, TextPart):
+        return part.text
+    return dumps(part.data).decode() if isinstance(part, DataPart) else part.url or ""
+
+
+def _listed(body: bytes | None) -> list[Any]:
+    return json.loads(body) if body is not None else []
+
+
+# -- the executor -------------------------------------------------------------------------------------------------------
+
+
+class Bridge:
+    """An executor for an agent of a framework, which describes itself: ``A2AApp(SomeBridge(agent), store=…)``.
+
+    A subclass implements `events`.
+
+    Parameters:
+        agent: the object of the framework; or a function without parameters that makes it, which may be ``async def``. It
+            is called once per process, on the event loop of the runs, after servers have forked.
+        name, description, skills: for the card. The default of `name` is that of the agent.
+        input_modes: the media types that the agent accepts.
+        deps: a function of the `RequestContext`, whose result the agent's tools are given; or that value itself. The
+            identity of the caller comes from ``context.user``, never from metadata.
+        expose_tools: whether callers see the calls of tools and their results, as progress.
+        interval: seconds for which the characters of the answer are joined into one piece.
+    """
+
+    #: The exceptions of the framework that callers may see: the state of the task, and the text.
+    public: Mapping[type[BaseException], tuple[TaskState, str]] = {}
+    on_worker_lost = "fail"
+    modes: Sequence[str] = ("text/plain", "application/json")
+
+    def __init__(
+        self,
+        agent: Any,
+        *,
+        name: str = "",
+        description: str = "",
+        skills: Skills = (),
+        input_modes: Sequence[str] | None = None,
+        deps: Any = None,
+        expose_tools: bool = False,
+        interval: float = 0.05,
+    ) -> None:
+        self._given = agent
+        self._name = name
+        self._description = description
+        self._skills = skills
+        self._input_modes = tuple(input_modes if input_modes is not None else self.modes)
+        self._deps = deps
+        self.expose_tools = expose_tools
+        self.interval = interval
+        self._made: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def events(self, turn: Turn) -> Iterable[BridgeEvent] | AsyncIterator[BridgeEvent]:
+        """Run the agent for one turn: a generator or an asynchronous generator of events. The adapter implements it."""
+        raise NotImplementedError
+
+    def describe(self) -> AgentCard:
+        """The card of the agent; the app adds interfaces and capabilities."""
+        name = self._name or getattr(self._given, "name", None)
+        return AgentCard(
+            name=name if isinstance(name, str) and name else type(self).__name__,
+            description=self._description,
+            version="0.1.0",
+            skills=as_skills(self._skills),
+            default_input_modes=self._input_modes,
+            default_output_modes=("text/plain", "application/json"),
+        )
+
+    async def agent(self) -> Any:
+        """The agent, which is made first where a function was given. Call it in the generator of `events`."""
+        if not _is_factory(self._given):
+            return self._given
+        loop = asyncio.get_running_loop()
+        made = self._made.get(loop)
+        if made is None or (made.done() and (made.cancelled() or made.exception() is not None)):
+            made = self._made[loop] = loop.create_task(self._make())
+        # A run that is canceled meanwhile must not cancel what others wait for.
+        return await asyncio.shield(made)
+
+    async def _make(self) -> Any:
+        made = self._given()
+        return await made if inspect.isawaitable(made) else made
+
+    def execute(self, context: RequestContext) -> None:
+        """Run the agent for one message, on the thread of the run."""
+        pending = _Pending.of(context)
+        output = _Output(self, context, pending.artifact or new_id())
+        if pending.questions:
+            pending.answer(context.message)
+            if pending.open:
+                output.ask(pending)
+                return
+        deps = self._deps(context) if callable(self._deps) else self._deps
+        turn = Turn(context=context, deps=deps, pending=pending.state, answers=pending.answers)
+        try:
+            self._follow(turn, output)
+        except Refused as refused:
+            output.end(refused.state, str(refused))
+        except Exception as error:
+            state, text = self._public_reason(error)
+            if not text:
+                raise
+            output.end(state, text)
+        finally:
+            output.close()
+
+    def _follow(self, turn: Turn, output: _Output) -> None:
+        events = self.events(turn)
+        listed = iter(iterate(events, turn.context) if inspect.isasyncgen(events) else events)  # type: ignore[arg-type]
+        try:
+            for event in listed:
+                turn.context.check_cancelled()
+                output.take(event)
+                if output.ended:
+                    return
+        finally:
+            close = getattr(listed, "close", None)
+            if close is not None:
+                close()
+        output.finish()
+
+    def _public_reason(self, error: Exception) -> tuple[TaskState, str]:
+        return next((reason for kind, reason in self.public.items() if isinstance(error, kind)), (TaskState.FAILED, ""))
+
+
+def _is_factory(agent: Any) -> bool:
+    return inspect.isroutine(agent) or isinstance(agent, partial)
+
+
+# -- from events to the task --------------------------------------------------------------------------------------------
+
+
+class _Output:
+    """What one run has given so far, and the events of the task that it becomes."""
+
+    def __init__(self, bridge: Bridge, context: RequestContext, artifact_id: str) -> None:
+        self._bridge = bridge
+        self._context = context
+        self._writer = context.artifact(RESULT_NAMES[0], artifact_id=artifact_id)
+        #: Held while a piece is emitted, so that pieces of two threads keep their order.
+        self._lock = threading.Lock()
+        self._buffer: list[str] = []
+        self._sent_at = 0.0
+        self._flusher = Periodic("a2a-bridge", self._flush_later, retry=bridge.interval)
+        self._error: BaseException | None = None
+        self._message = ""
+        self._final: str | None = None
+        self._data: list[Part] = []
+        self._asked: Ask | None = None
+        self._remember: list[Remember] = []
+        self._usage: dict[str, int] = {}
+        self._metadata: dict[str, JSON] = {}
+        self.ended = False
+
+    def take(self, event: BridgeEvent) -> None:
+        """Handle one event of the adapter."""
+        match event:
+            case Text():
+                self._text(event)
+            case Final():
+                self._final = event.text
+            case Data():
+                self._data.append(DataPart(event.value))
+            case File():
+                artifact = Artifact(name=event.name or event.part.filename, parts=(event.part,))
+                self._emit(TaskArtifactUpdateEvent(artifact=artifact, last_chunk=True))
+            case Note():
+                self._note(event.text)
+            case Usage():
+                for name in ("input_tokens", "output_tokens", "requests"):
+                    self._usage[name] = self._usage.get(name, 0) + getattr(event, name)
+            case Ask():
+                self._asked = event
+            case Remember():
+                self._remember.append(event)
+            case ToolCall():
+                call = call_of({"id": event.id, "name": event.name, "arguments": event.arguments})
+                self._tool(f"calls {event.name}", part_of_call(call))
+            case ToolResult():
+                self._tool("", part_of_result(event.tool_call_id, event.content, event.is_error))
+            case _ if isinstance(event, _EMITTED):
+                self._emit(*(event if isinstance(event, (list, tuple)) else (event,)))
+            case _:
+                raise TypeError(f"{type(event).__name__} is no event of a bridge")
+
+    # -- while it runs --
+
+    def _text(self, event: Text) -> None:
+        if event.message != self._message:
+            self._end_message()
+            self._message = event.message
+        if not event.delta:
+            return
+        with self._lock:
+            self._buffer.append(event.delta)
+        wait = self._sent_at + self._bridge.interval - time.monotonic()
+        if wait <= 0:
+            self._flush()
+        else:
+            self._flusher.start(wait)
+
+    def _end_message(self) -> None:
+        self._flush()
+        if self._writer.text:
+            self._emit(self._context.agent_message(self._writer.text))
+            self._writer.restart()
+
+    def _flush(self) -> None:
+        """Send the joined characters. Raises what an earlier piece raised on the thread of the flusher."""
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if self._buffer:
+                text = "".join(self._buffer)
+                self._buffer.clear()
+                self._sent_at = time.monotonic()
+                self._writer.write(text)
+
+    def _flush_later(self) -> None:
+        try:
+            self._flush()
+        except BaseException as error:
+            self._error = error
+
+    def _note(self, *content: str | Part) -> None:
+        self._flush()
+        self._context.update([one for one in content if one != ""])
+
+    def _tool(self, text: str, part: Part) -> None:
+        if self._bridge.expose_tools:
+            self._note(text, part)
+
+    def _emit(self, *events: Event) -> None:
+        self._flush()
+        self.ended = end_run(events)
+        if self.ended:
+            self._store_memory()
+        self._context.emit(*events)
+
+    # -- at the end --
+
+    def close(self) -> None:
+        """End the thread that sends pieces."""
+        self._flusher.stop()
+
+    def finish(self) -> None:
+        """End the run after the last event: memory first, then answer, history and status in one step."""
+        if self._asked is not None:
+            self.ask(_Pending(self._asked.questions, {}, self._writer.artifact_id, self._asked.pending))
+            return
+        self._flush()
+        parts = self._answer()
+        events: list[Event] = []
+        if parts:
+            if parts == self._writer.parts:
+                events += filter(None, [self._writer.ending()])
+            else:
+                self._writer.restart()
+                events += self._writer.completing(parts)
+            events.append(self._context.agent_message(parts))
+        self._end(TaskStatus(state=TaskState.COMPLETED), *events)
+
+    def _answer(self) -> tuple[Part, ...]:
+        text = self._writer.text if self._final is None else self._final
+        return ((TextPart(text),) if text else ()) + tuple(self._data)
+
+    def end(self, state: TaskState, text: str) -> None:
+        """End the task in another state than completed."""
+        with suppress(TaskCancelled):
+            self._flush()
+        self._remember.clear()
+        self._end(TaskStatus(state=state, message=self._context.agent_message(text)))
+
+    def ask(self, pending: _Pending) -> None:
+        """End the run with questions; what the agent has said before them becomes history."""
+        self._end_message()
+        self._store_memory()
+        self._context.pending.set(pending.encoded())
+        text = "\n".join(question.text for question in pending.open if question.text)
+        parts: list[str | Part] = [text] if text else []
+        message = self._context.agent_message([*parts, *(question.part() for question in pending.open)])
+        about: dict[str, JSON] = {"ids": [question.id for question in pending.open], "artifact": pending.artifact}
+        self._end(TaskStatus(state=TaskState.INPUT_REQUIRED, message=replace(message, metadata={INTERRUPT: about})))
+
+    def _end(self, status: TaskStatus, *events: Event) -> None:
+        self._store_memory()
+        if self._usage:
+            before = self._context.task.metadata.get(USAGE)
+            known = before if isinstance(before, Mapping) else {}
+            self._metadata[USAGE] = {name: int(known.get(name, 0)) + n for name, n in self._usage.items()}
+        self._context.emit(*events, TaskStatusUpdateEvent(status=status, metadata=self._metadata))
+        self.ended = True
+
+    def _store_memory(self) -> None:
+        added, self._remember = self._remember, []
+        if added:
+            self._context.memory.change(partial(_extended, added))
+
+
+def _extended(added: Sequence[Remember], body: bytes | None) -> bytes:
+    memory = _listed(body)
+    for one in added:
+        memory = one.items(memory) if callable(one.items) else memory + one.items
+    return dumps(memory)
+
+
+# -- questions and answers ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What a task keeps while it waits: its questions, the answers so far, the id of its artifact, the adapter's state."""
+
+    questions: Sequence[Question] = ()
+    answers: dict[str, JSON] = field(default_factory=dict)
+    artifact: str = ""
+    state: JSON = None
+
+    @classmethod
+    def of(cls, context: RequestContext) -> _Pending:
+        body = context.pending.get()
+        if body is None:
+            return cls()
+        kept = json.loads(body)
+        questions = [Question(**question) for question in kept["questions"]]
+        return cls(questions, kept["answers"], kept["artifact"], kept["state"])
+
+    def encoded(self) -> bytes:
+        questions = [{name: getattr(one, name) for name in Question.__dataclass_fields__} for one in self.questions]
+        questions = [{**one, "options": list(one["options"])} for one in questions]
+        return dumps({"questions": questions, "answers": self.answers, "artifact": self.artifact, "state": self.state})
+
+    @property
+    def open(self) -> list[Question]:
+        """The questions that have no answer yet."""
+        return [question for question in self.questions if question.id not in self.answers]
+
+    def answer(self, message: Message) -> None:
+        """Add the answers in `message`: by id in its data, else by what its text or data can only mean."""
+        named = {key: value for part in message.parts for key, value in _named(part)}
+        found = False
+        for question in self.open:
+            if question.id in named:
+                found |= self._give(question, named[question.id])
+        if not found:
+            self._guess(message)
+
+    def _guess(self, message: Message) -> None:
+        approvals = [question for question in self.open if question.kind == "approval"]
+        others = [question for question in self.open if question.kind != "approval"]
+        if approvals and yes_or_no(message.text) is not None:
+            for question in approvals:
+                self._give(question, message.text)
+        elif len(others) == 1:
+            data = [part.data for part in message.parts if isinstance(part, DataPart)]
+            self._give(others[0], message.text if message.text or not data else data[0])
+
+    def _give(self, question: Question, value: JSON) -> bool:
+        if question.kind == "approval" and isinstance(value, str):
+            value = yes_or_no(value)
+        if value is None:
+            return False
+        self.answers[question.id] = value
+        return True
+
+
+def _named(part: Part) -> Iterator[tuple[str, JSON]]:
+    """Answers by id in one part. ``interruptResponse`` is the form of Strands."""
+    data = part.data if isinstance(part, DataPart) else None
+    match data:
+        case {"interruptResponse": {"interruptId": str(id_), "response": response}}:
+            yield id_, response
+        case {"answers": Mapping() as answers}:
+            yield from answers.items()
+        case Mapping():
+            yield from data.items()
+        case list():
+            for item in data:
+                yield from _named(DataPart(item))

@@ -1,0 +1,404 @@
+"""What the bridge makes of the events of an adapter: pieces, answers, memory, questions, usage, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_sync import A2AApp, Artifact, Client, DataPart, FilePart, PublicError, Role, Task, TaskState, TextPart
+from a2a_sync.integrations.bridge import (
+    INTERRUPT,
+    USAGE,
+    Ask,
+    Bridge,
+    Data,
+    File,
+    Final,
+    Note,
+    Question,
+    Refused,
+    Remember,
+    Text,
+    Turn,
+    Usage,
+)
+from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from tests.engine import PATIENCE, Gate, eventually, texts
+
+S = TaskState
+CANARY = "canary-5a1c"
+
+
+class Scripted(Bridge):
+    """Does what `script` does with a turn."""
+
+    public = {LookupError: (S.REJECTED, "not in the catalogue")}
+
+    def __init__(self, script: Callable[[Turn], Any], **options: Any) -> None:
+        super().__init__(None, name="scripted", description="d", **options)
+        self.script = script
+
+    def events(self, turn: Turn) -> Any:
+        return self.script(turn)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    made: list[Any] = []
+
+    def serve(script: Any, **options: Any) -> Client:
+        store = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/tasks.db"
+        bridge = script if isinstance(script, Bridge) else Scripted(script, **options)
+        app = A2AApp(bridge, store=store)
+        made.extend((client := Client(app), app))
+        return client
+
+    yield serve
+    for one in made:
+        one.close()
+
+
+def send(client: Client, message: Any = "hi", **options: Any) -> Task:
+    task = client.send(message, timeout=PATIENCE, **options).task
+    return client.get_task(task.id)
+
+
+def pieces(client: Client) -> list[tuple[bool, bool, str]]:
+    with client.stream("go") as stream:
+        events = [event for event in stream if isinstance(event, TaskArtifactUpdateEvent)]
+    return [(event.append, event.last_chunk, event.artifact.text) for event in events]
+
+
+# -- the answer ---------------------------------------------------------------------------------------------------------
+
+
+def test_text_is_streamed_and_ends_as_one_artifact_and_one_message(serve: Any) -> None:
+    async def script(turn: Turn) -> Any:
+        for word in ("one ", "two ", "three"):
+            yield Text(word)
+
+    client = serve(script, interval=0)
+    assert pieces(client) == [
+        (False, False, "one "),
+        (True, False, "two "),
+        (True, False, "three"),
+        (False, True, "one two three"),
+    ]
+    task = send(client)
+    assert [(artifact.name, artifact.parts) for artifact in task.artifacts] == [
+        ("result", (TextPart("one two three"),))
+    ]
+    assert (texts(task.history), task.status.message) == (["user: hi", "agent: one two three"], None)
+
+
+def test_characters_within_the_interval_are_joined(serve: Any) -> None:
+    def script(turn: Turn) -> Any:
+        for _ in range(1000):
+            yield Text("x")
+
+    found = pieces(serve(script, interval=PATIENCE))
+    assert [len(text) for _, _, text in found] == [1, 999, 1000]
+
+
+def test_a_piece_does_not_wait_for_the_next_event(serve: Any) -> None:
+    gate = Gate()
+
+    def script(turn: Turn) -> Any:
+        yield Text("a")
+        yield Text("b")
+        gate.block()
+
+    client = serve(script)
+    with client.stream("go") as stream:
+        for _ in stream:
+            if stream.text == "ab":
+                gate.open.set()
+    assert stream.text == "ab"
+
+
+def test_the_text_of_an_earlier_message_becomes_history(serve: Any) -> None:
+    def script(turn: Turn) -> Any:
+        yield Text("Let me see", "m1")
+        yield Text("It is ", "m2")
+        yield Text("5", "m2")
+
+    task = send(serve(script))
+    assert texts(task.history) == ["user: hi", "agent: Let me see", "agent: It is 5"]
+    assert [artifact.text for artifact in task.artifacts] == ["It is 5"]
+
+
+def test_the_final_text_replaces_pieces_that_differ(serve: Any) -> None:
+    def script(turn: Turn) -> Any:
+        yield Text("Draft")
+        yield Final("Whole")
+
+    task = send(serve(script))
+    assert ([artifact.text for artifact in task.artifacts], texts(task.history)[1:]) == (["Whole"], ["agent: Whole"])
+
+
+def test_data_and_files(serve: Any) -> None:
+    def script(turn: Turn) -> Any:
+        yield File(FilePart(raw=b"x", filename="a.bin"))
+        yield Data({"n": 5})
+        yield Final("five")
+
+    task = send(serve(script))
+    assert [(artifact.name, artifact.parts[-1]) for artifact in task.artifacts] == [
+        ("a.bin", FilePart(raw=b"x", filename="a.bin")),
+        ("result", DataPart({"n": 5})),
+    ]
+
+
+def test_a_run_without_an_answer_is_completed(serve: Any) -> None:
+    task = send(serve(lambda turn: iter(())))
+    assert (task.state, task.artifacts, texts(task.history)) == (S.COMPLETED, (), ["user: hi"])
+
+
+def test_events_of_the_protocol_are_emitted_as_they_are(serve: Any) -> None:
+    def script(turn: Turn) -> Any:
+        yield turn.context.agent_message("first")
+        yield TaskArtifactUpdateEvent(artifact=Artifact(name="own", parts=(TextPart("x"),)), last_chunk=True)
+        yield 5
+
+    task = send(serve(script))
+    assert (texts(task.history)[1:], [artifact.name for artifact in task.artifacts]) == (["agent: first"], ["own"])
+    assert task.state is S.FAILED
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_tools_are_hidden_unless_they_are_to_be_shown(serve: Any, shown: bool) -> None:
+    def script(turn: Turn) -> Any:
+        yield ToolCall(id="c1", name="sum", arguments={"a": 1})
+        yield ToolResult(tool_call_id="c1", content="3")
+        yield Note("half")
+        yield Final("done")
+
+    with serve(script, expose_tools=shown).stream("go") as stream:
+        messages = [event.status.message for event in stream if isinstance(event, TaskStatusUpdateEvent)]
+    data = [part.data for message in messages if message for part in message.parts if isinstance(part, DataPart)]
+    assert [message.text for message in messages if message][-1:] == ["half"]
+    assert [one["type"] for one in data] == (["tool_call", "tool_result"] if shown else [])
+
+
+# -- ends ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "text"),
+    [
+        (Refused("too long", S.REJECTED), S.REJECTED, "too long"),
+        (KeyError(CANARY), S.REJECTED, "not in the catalogue"),
+        (PublicError("no rates"), S.FAILED, "no rates"),
+    ],
+)
+def test_known_exceptions_end_the_task_with_a_public_text(serve: Any, error: Any, state: TaskState, text: str) -> None:
+    async def script(turn: Turn) -> Any:
+        yield Text("so far")
+        raise error
+
+    task = send(serve(script))
+    assert (task.state, task.status.message.text) == (state, text)
+    assert CANARY not in repr(task)
+
+
+def test_other_exceptions_deps_and_memory_are_hidden(serve: Any) -> None:
+    async def script(turn: Turn) -> Any:
+        yield Remember([CANARY])
+        raise ValueError(f"{CANARY} {turn.deps}")
+
+    task = send(serve(script, deps=lambda context: CANARY))
+    assert (task.state, task.text.partition(" (")[0]) == (S.FAILED, "internal error")
+    assert CANARY not in repr(task)
+
+
+def test_a_canceled_run_stops_its_task_and_leaves_the_memory(serve: Any) -> None:
+    began, stopped, seen = threading.Event(), threading.Event(), []
+
+    async def script(turn: Turn) -> Any:
+        seen.append(list(turn.memory))
+        yield Remember([turn.text()])
+        if turn.text() == "slow":
+            began.set()
+            try:
+                await asyncio.sleep(PATIENCE)
+            finally:
+                stopped.set()
+
+    client = serve(script)
+    send(client, "one", context_id="c")
+    with client.stream("slow", context_id="c") as stream:
+        next(iter(stream))
+        assert began.wait(PATIENCE)
+        client.cancel_task(stream.task_id)
+    assert stopped.wait(2)
+    send(client, "two", context_id="c")
+    assert seen == [[], ["one"], ["one"]]
+
+
+# -- memory -------------------------------------------------------------------------------------------------------------
+
+
+def test_four_tasks_at_once_are_all_remembered(serve: Any) -> None:
+    together = threading.Barrier(4)
+    seen: list[Any] = []
+
+    def script(turn: Turn) -> Any:
+        if turn.text() == "list":
+            seen.append(turn.memory)
+            return
+        yield Remember([turn.text()])
+        together.wait(PATIENCE)
+        yield Remember(lambda memory: [*memory, turn.text().upper()])
+
+    client = serve(script)
+    tasks = [client.send(f"t{n}", context_id="c", return_immediately=True).task for n in range(4)]
+    for task in tasks:
+        eventually(lambda task=task: client.get_task(task.id).state is S.COMPLETED)
+    send(client, "list", context_id="c")
+    assert sorted(seen[0]) == ["T0", "T1", "T2", "T3", "t0", "t1", "t2", "t3"]
+
+
+# -- questions ----------------------------------------------------------------------------------------------------------
+
+BUY = Question(id="b", kind="approval", text="Buy it?", tool="buy", arguments={"n": 2})
+SEND = Question(id="s", kind="approval", text="Send it?")
+SIZE = Question(id="q", text="Which size?", options=("small", "large"))
+
+
+def asking(*questions: Question) -> Callable[[Turn], Any]:
+    def script(turn: Turn) -> Any:
+        yield Usage(1, 2, 1)
+        if not turn.resumes:
+            yield Text("One moment")
+            yield Ask(questions, pending={"step": CANARY})
+        else:
+            assert turn.pending == {"step": CANARY}
+            yield Final(repr(dict(turn.answers)))
+
+    return script
+
+
+def test_a_question_has_its_data_and_what_was_said_becomes_history(serve: Any) -> None:
+    client = serve(asking(BUY, SIZE))
+    task = send(client)
+    message = task.status.message
+    assert (task.state, message.text) == (S.INPUT_REQUIRED, "Buy it?\nWhich size?")
+    assert [part.data for part in message.parts[1:]] == [
+        {
+            "type": "interrupt",
+            "id": "b",
+            "kind": "approval",
+            "text": "Buy it?",
+            "tool": "buy",
+            "arguments": {"n": 2},
+        },
+        {"type": "interrupt", "id": "q", "kind": "question", "text": "Which size?", "options": ["small", "large"]},
+    ]
+    assert message.metadata[INTERRUPT]["ids"] == ["b", "q"]
+    assert texts(task.history)[:2] == ["user: hi", "agent: One moment"]
+    assert CANARY not in repr(task)
+    done = send(client, DataPart({"b": True, "q": "large"}), task_id=task.id)
+    assert [artifact.artifact_id for artifact in done.artifacts] == [message.metadata[INTERRUPT]["artifact"]]
+    assert done.metadata[USAGE] == {"input_tokens": 2, "output_tokens": 4, "requests": 2}
+
+
+@pytest.mark.parametrize(
+    ("questions", "answer", "expected"),
+    [
+        ((SIZE,), "large, please", {"q": "large, please"}),
+        ((SIZE,), DataPart({"size": 3}), {"q": {"size": 3}}),
+        ((SIZE,), DataPart({"q": 3}), {"q": 3}),
+        ((BUY,), "yes, do it", {"b": True}),
+        ((BUY, SEND), "no", {"b": False, "s": False}),
+        ((BUY, SEND), DataPart({"answers": {"b": True, "s": "no"}}), {"b": True, "s": False}),
+        ((BUY,), DataPart({"interruptResponse": {"interruptId": "b", "response": "y"}}), {"b": True}),
+        (
+            (BUY, SEND),
+            DataPart([{"interruptResponse": {"interruptId": i, "response": True}} for i in "bs"]),
+            {"b": True, "s": True},
+        ),
+    ],
+)
+def test_an_answer_names_its_question_or_can_only_mean_one(
+    serve: Any, questions: Any, answer: Any, expected: Any
+) -> None:
+    client = serve(asking(*questions))
+    task = send(client, answer, task_id=send(client).id)
+    assert (task.state, task.text) == (S.COMPLETED, repr(expected))
+
+
+def test_questions_that_stay_open_are_asked_again_and_answers_are_kept(serve: Any) -> None:
+    client = serve(asking(BUY, SIZE))
+    task = send(client)
+    asked = send(client, "yes", task_id=task.id)
+    assert (asked.state, asked.status.message.text) == (S.INPUT_REQUIRED, "Which size?")
+    assert send(client, "small", task_id=task.id).text == "{'b': True, 'q': 'small'}"
+
+
+def test_an_approval_is_not_guessed(serve: Any) -> None:
+    client = serve(asking(BUY))
+    task = send(client)
+    asked = send(client, "what does it cost?", task_id=task.id)
+    assert (asked.state, asked.status.message.text) == (S.INPUT_REQUIRED, "Buy it?")
+
+
+def test_a_question_is_answered_in_another_app(serve: Any, request: pytest.FixtureRequest) -> None:
+    if "memory" in request.node.name:
+        pytest.skip("a store in memory has one app")
+    task = send(serve(asking(BUY)))
+    assert send(serve(asking(BUY)), "yes", task_id=task.id).text == "{'b': True}"
+
+
+def test_a_new_task_while_one_waits_starts_from_the_memory(serve: Any) -> None:
+    def script(turn: Turn) -> Any:
+        yield Remember([turn.text()])
+        yield Ask([SIZE]) if turn.text() == "ask" else Final(repr(turn.memory))
+
+    client = serve(script)
+    waits = send(client, "ask", context_id="c")
+    assert send(client, "other", context_id="c").text == "['ask']"
+    assert client.get_task(waits.id).state is S.INPUT_REQUIRED
+
+
+# -- the agent ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_factory_is_called_once_on_the_loop_of_the_runs(serve: Any) -> None:
+    made: list[Any] = []
+
+    async def make() -> Any:
+        await asyncio.sleep(0)
+        made.append(asyncio.get_running_loop())
+        if len(made) == 1:
+            raise ValueError("not yet")
+        return object()
+
+    class Made(Bridge):
+        async def events(self, turn: Turn) -> Any:  # type: ignore[override]
+            agent = await self.agent()
+            yield Final(f"{id(agent)} {asyncio.get_running_loop() is made[-1]}")
+
+    client = serve(Made(make, name="made"))
+    assert send(client).state is S.FAILED
+    answers = {send(client).text for _ in range(3)}
+    assert (len(made), len(answers), answers.pop().endswith("True")) == (2, 1, True)
+
+
+def test_a_bridge_describes_itself(serve: Any) -> None:
+    client = serve(lambda turn: iter(()), skills={"sum": "Adds numbers"}, input_modes=["text/plain"])
+    card = client.card()
+    assert (card.name, card.description, [skill.id for skill in card.skills]) == ("scripted", "d", ["sum"])
+    assert tuple(card.default_input_modes) == ("text/plain",)
+
+
+def test_the_text_of_a_turn_has_data_and_addresses(serve: Any) -> None:
+    client = serve(lambda turn: iter([Final(turn.text())]), input_modes=["*/*"])
+    parts = ["look", DataPart({"a": 1}), FilePart(url="https://example.com/a"), FilePart(raw=b"x")]
+    assert send(client, parts).text == 'look\n{"a":1}\nhttps://example.com/a'
+    assert send(client, parts).history[-1].role is Role.AGENT
