@@ -5,6 +5,7 @@ Codecs are independent of HTTP and of policies. They produce bytes only for even
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, Protocol
@@ -38,14 +39,12 @@ class Codec(Protocol):
     def version(self) -> str:
         """``"1.0"``: the value of the A2A-Version header."""
 
+    @property
+    def operations(self) -> Mapping[str, AnyOperation]:
+        """The operations of this version by the names of their methods. No name is used in two versions."""
+
     def method(self, operation: AnyOperation) -> str:
         """The name of `operation` in this version; raises `UnsupportedOperationError` if there is none."""
-
-    def operation(self, method: str) -> AnyOperation:
-        """The operation that `method` names; raises `MethodNotFoundError`."""
-
-    def knows(self, method: str) -> bool:
-        """Whether `method` names an operation in this version. No name is used in two versions."""
 
     def load_request(self, operation: AnyOperation, params: Any) -> Any:
         """The request of `operation`; raises `InvalidParamsError`. Ranges (page sizes …) are not checked here."""
@@ -126,6 +125,6 @@ def by_method(method: str) -> Codec:
         MethodNotFoundError: no version has it.
     """
     for codec in map(by_version, VERSIONS):
-        if codec.knows(method):
+        if method in codec.operations:
             return codec
     raise MethodNotFoundError(f"There is no method {shown(method)}")

@@ -10,12 +10,11 @@ from typing import Any
 
 from a2a_sync import card as c
 from a2a_sync import types as t
-from a2a_sync.codec.fields import DecodeError, Invalid, Kind, shown
+from a2a_sync.codec.fields import DecodeError, Invalid, Kind
 from a2a_sync.errors import (
     AgentError,
     FieldViolation,
     InvalidParamsError,
-    MethodNotFoundError,
     UnsupportedOperationError,
     error_from_wire,
 )
@@ -46,7 +45,7 @@ class TableCodec:
         self._encoding = version + dialect
         self._kinds = kinds
         self._methods = methods
-        self._operations = {method: operation for operation, method in methods.items()}
+        self.operations = {method: operation for operation, method in methods.items()}
         self._dump_event = kinds[t.StreamResponse].dump or _as_it_is
 
     # -- methods --
@@ -56,15 +55,6 @@ class TableCodec:
             return self._methods[operation]
         except KeyError:
             raise UnsupportedOperationError(f"Protocol {self.version} has no {operation.name}") from None
-
-    def operation(self, method: str) -> AnyOperation:
-        try:
-            return self._operations[method]
-        except KeyError:
-            raise MethodNotFoundError(f"There is no method {shown(method)}") from None
-
-    def knows(self, method: str) -> bool:
-        return method in self._operations
 
     # -- objects --
 

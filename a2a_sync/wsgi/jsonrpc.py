@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from a2a_sync.bindings import jsonrpc
 from a2a_sync.bindings.headers import UNNAMED, named_versions
 from a2a_sync.codec import Codec, by_method
 from a2a_sync.codec.fields import shown
-from a2a_sync.errors import AgentError, UnsupportedOperationError, VersionNotSupportedError
-from a2a_sync.operations import OPERATIONS, AnyOperation, Call, Endpoint
+from a2a_sync.errors import AgentError, VersionNotSupportedError
+from a2a_sync.operations import AnyOperation, Call, Endpoint
 from a2a_sync.wsgi.exchange import Exchange, internal_error
 from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.pages import method_not_allowed
@@ -25,8 +24,6 @@ class JsonRpcService:
     def __init__(self, endpoint: Endpoint, codecs: Mapping[str, Codec], http: HTTPOptions) -> None:
         self._endpoint = endpoint
         self._codecs = codecs
-        #: By version, the operation that each method names.
-        self._operations = {version: _operations(codec) for version, codec in codecs.items()}
 
     def respond(self, exchange: Exchange) -> Iterable[bytes] | None:
         """The response to one request; None for other paths. Blocks as long as the call takes; never raises."""
@@ -73,13 +70,14 @@ class JsonRpcService:
         if version not in self._codecs:
             versions = named_versions(requested) or {UNNAMED}
             version = versions.pop() if len(versions) == 1 else ""
-        operation = self._operations.get(version, {}).get(method)
-        if operation is None:
+        codec = self._codecs.get(version)
+        operation = None if codec is None else codec.operations.get(method)
+        if codec is None or operation is None:
             raise self._unserved(method, requested)
-        return self._codecs[version], operation
+        return codec, operation
 
     def _unserved(self, method: str, requested: str) -> VersionNotSupportedError:
-        codec = next((one for one in self._codecs.values() if one.knows(method)), None) or by_method(method)
+        codec = next((one for one in self._codecs.values() if method in one.operations), None) or by_method(method)
         served = ", ".join(self._codecs)
         wanted = codec.version if codec.version in self._codecs else next(iter(self._codecs))
         return VersionNotSupportedError(
@@ -93,12 +91,3 @@ class JsonRpcService:
             + f"; send the header 'A2A-Version: {wanted}' (served: {served})",
             metadata={"supportedVersions": served},
         )
-
-
-def _operations(codec: Codec) -> dict[str, AnyOperation]:
-    """The operations of a version by the names of its methods."""
-    named: dict[str, AnyOperation] = {}
-    for operation in OPERATIONS.values():
-        with suppress(UnsupportedOperationError):
-            named[codec.method(operation)] = operation
-    return named

@@ -14,7 +14,7 @@ from a2a_sync.bindings.jsonrpc import (
     write_request,
     write_result,
 )
-from a2a_sync.codec import DecodeError, by_version
+from a2a_sync.codec import DecodeError, by_method, by_version
 from a2a_sync.errors import (
     AgentError,
     InternalError,
@@ -51,7 +51,7 @@ def test_every_operation_s_request_and_answer_survive_build_and_parse(operation)
     def survives(id, sent, answered):
         body = write_request(id, V10.method(operation), V10.dump_request(operation, sent))
         got = read_request(body)
-        assert (got.id, V10.operation(got.method)) == (id, operation)
+        assert (got.id, V10.operations[got.method]) == (id, operation)
         assert V10.load_request(operation, got.params) == sent
 
         answer = write_result(got.id, V10.dump_result(operation, answered))
@@ -79,7 +79,7 @@ def test_an_example_s_request_is_read(entry):
     value = wire_examples.content(entry)
     got = read_request(json.dumps(value).encode())
     assert got == RpcRequest(value["id"], value["method"], value.get("params") or {})
-    V10.load_request(V10.operation(got.method), got.params)
+    V10.load_request(V10.operations[got.method], got.params)
 
 
 #: What only a server can refuse: it depends on its tasks, or on ranges that the handler checks.
@@ -100,7 +100,7 @@ def test_an_invalid_case_is_refused_with_its_code_under_its_id(case):
     body = case["rawBody"] if "rawBody" in case else json.dumps(case["body"])
     try:
         got = read_request(body.encode())
-        operation = V10.operation(got.method)
+        operation = by_method(got.method).operations[got.method]
         V10.load_request(operation, got.params)
     except RpcError as error:
         refused, id = error.error, error.id
@@ -114,7 +114,7 @@ def test_an_invalid_case_is_refused_with_its_code_under_its_id(case):
 @pytest.mark.parametrize("case", [case for case in CASES if case["name"] in LATER], ids=lambda case: case["name"])
 def test_a_case_that_only_a_server_can_judge_gets_that_far(case):
     got = read_request(json.dumps(case["body"]).encode())
-    V10.load_request(V10.operation(got.method), got.params)
+    V10.load_request(V10.operations[got.method], got.params)
 
 
 @pytest.mark.parametrize("id", ["s-1", "", "7", 0, -5, 10**20, None])
@@ -286,7 +286,7 @@ def test_an_error_of_any_shape_is_an_error(error):
 def test_an_answer_may_be_nested_deeper_than_the_request_it_wraps():
     data = "[" * 94 + "]" * 94
     body = '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":1,"parts":[{"data":%s}]}}}'
-    message = V10.load_request(V10.operation("SendMessage"), read_request((body % data).encode()).params).message
+    message = V10.load_request(V10.operations["SendMessage"], read_request((body % data).encode()).params).message
     task = {"id": "t", "status": {"state": 3}, "history": [V10.dump(message)]}
     answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tasks": [task]}}).encode()
     loaded = V10.load_result(GET_TASK, read_response(answer, V10)["tasks"][0])

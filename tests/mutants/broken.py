@@ -240,9 +240,9 @@ def parts_backwards(original: Any, self: Any, *arguments: Any) -> Any:
 
 
 def one_name_less() -> Change:
-    names = dict(v03.CODEC._operations)
+    names = dict(v03.CODEC.operations)
     del names["tasks/pushNotificationConfig/list"]
-    return patch.object(v03.CODEC, "_operations", names)
+    return patch.object(v03.CODEC, "operations", names)
 
 
 def id_as_text(original: Any, id: Any, result: Any) -> Any:
