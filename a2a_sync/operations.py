@@ -323,6 +323,11 @@ OWNER_MARK = "\x1f"
 NAMED_MARK = "\x1e"
 
 
+def mount_name(owner: str) -> str:
+    """The name of the mounted agent whose tasks `owner` has; ``""`` where the agent has no name."""
+    return owner.partition(OWNER_MARK)[0] if OWNER_MARK in owner else ""
+
+
 def quota_owner(owner: str) -> str:
     """The owner that quotas count for: all agents of one host count together."""
     return owner.partition(OWNER_MARK)[2] if OWNER_MARK in owner else owner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.fork import renew_in_child
-from a2a_sync.concurrency.pool import Slot
+from a2a_sync.engine.jobs import Reservation
 from a2a_sync.engine.run import Run
 from a2a_sync.limits import Limits
 from a2a_sync.telemetry.logs import get_logger
@@ -32,13 +32,13 @@ class Watchdog:
 
     def renew(self) -> None:
         """In a forked child: the runs are the parent's."""
-        self._runs: dict[Run, Slot | None] = {}
+        self._runs: dict[Run, Reservation | None] = {}
         self._unstored: dict[Run, None] = {}
         self._lingering: set[Run] = set()
         #: When there was a run for the last time; None before the first check.
         self._last_busy: float | None = None
 
-    def watch(self, run: Run, slot: Slot | None) -> None:
+    def watch(self, run: Run, slot: Reservation | None) -> None:
         """Enforce the time limits of `run`; past them its `slot` in the pool is given to the next run."""
         if self._bounded:
             self._runs[run] = slot
@@ -96,7 +96,7 @@ class Watchdog:
             return False
         return True
 
-    def _abandon(self, run: Run, slot: Slot | None) -> None:
+    def _abandon(self, run: Run, slot: Reservation | None) -> None:
         """Give the slot to the next run: the thread may never return."""
         if slot is not None and not slot.abandon() and run not in self._lingering:
             self._lingering.add(run)

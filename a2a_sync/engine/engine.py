@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.engine.bridge import ProcessBridge
 from a2a_sync.engine.components import Component, Components
 from a2a_sync.engine.hub import EventHub
+from a2a_sync.engine.jobs import JobQueue
 from a2a_sync.engine.membership import WorkerMembership
 from a2a_sync.engine.retention import Sweeper
 from a2a_sync.engine.runs import RunManager
 from a2a_sync.limits import Limits, OwnerQuota
+from a2a_sync.operations import mount_name
 from a2a_sync.stores import open_store
 from a2a_sync.stores.base import Owner, PubSub, TaskStore
 from a2a_sync.telemetry.logs import get_logger
@@ -29,23 +29,28 @@ class Engine(Components):
     Parameters:
         store: holds the tasks; None: memory.
         limits: bounds the runs.
-        executor_of: gives the executor for the tasks of an owner; None: they are not served.
         quota: what one owner may take.
         pubsub: carries messages between the processes that share the store; None: what the store has.
+        job_queue: carries runs to the processes that execute them; None: threads of this process do.
         debug: callers see the tracebacks of unexpected exceptions.
+
+    Raises:
+        ValueError: a job queue over a store that no other process can use.
     """
 
     def __init__(
         self,
         store: TaskStore | str | None,
         limits: Limits,
-        executor_of: Callable[[Owner], AgentSpec | None],
         *,
         quota: OwnerQuota | None = None,
         pubsub: PubSub | None = None,
+        job_queue: JobQueue | None = None,
         debug: bool = False,
     ) -> None:
         super().__init__()
+        #: The code of each agent whose tasks the store holds, by the name of its mount; that of an only agent is ``""``.
+        self.agents: dict[str, AgentSpec] = {}
         self.limits = limits
         self.debug = debug
         if debug:
@@ -55,8 +60,12 @@ class Engine(Components):
         if self.store is not store:
             self.register(_OwnStore(self.store))
         self.hub = EventHub()
-        self.runs = RunManager(executor_of, self.store, self.hub, limits, self.quotas, debug=debug)
+        self.runs = RunManager(
+            self._agent_of, self.store, self.hub, limits, self.quotas, job_queue=job_queue, debug=debug
+        )
         workers = self.store.workers
+        if job_queue is not None and workers is None:
+            raise ValueError("job_queue= needs a store that processes share, such as store='sqlite:///tasks.db'")
         self.membership: WorkerMembership | None = None
         if workers is not None:
             beat = limits.worker_heartbeat_interval
@@ -70,6 +79,10 @@ class Engine(Components):
         self.sweeper = Sweeper(self.store, self.hub, limits)
         self.register(self.sweeper)
         self.register(self.runs)
+
+    def _agent_of(self, owner: Owner) -> AgentSpec | None:
+        """The code for the tasks of an owner; None: they are not served."""
+        return self.agents.get(mount_name(owner.id))
 
 
 class _OwnStore(Component):

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import contextvars
 import enum
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency.fork import renew_in_child
-from a2a_sync.concurrency.pool import Slot, WorkerPool
+from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.engine.cancelling import CancelHandlers, empty_message
 from a2a_sync.engine.chunks import ChunkWriter
 from a2a_sync.engine.components import Component
 from a2a_sync.engine.deadlines import Watchdog
 from a2a_sync.engine.hub import EventHub
+from a2a_sync.engine.jobs import Job, JobQueue, JobReference, Reservation
 from a2a_sync.engine.run import Run, current_run
 from a2a_sync.engine.stamp import status_event
 from a2a_sync.errors import OverloadedError, TaskNotCancelableError, TaskNotFoundError
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.operations import Principal, RunRequest, quota_owner
-from a2a_sync.stores.base import HeldRun, Owner, RunRevoked, StartedRun, StoreQuota, TaskEnded, TaskHead, TaskStore
+from a2a_sync.stores.base import (
+    HeldRun,
+    Owner,
+    RunRevoked,
+    RunToken,
+    StartedRun,
+    StoreQuota,
+    TaskEnded,
+    TaskHead,
+    TaskStore,
+)
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Metadata, TaskState
 
@@ -46,7 +55,8 @@ class RunOn(enum.Enum):
 class RunManager(Component):
     """The runs of one process over one store. A forked child starts without any.
 
-    `executor_of` gives the executor for the tasks of an owner; None: it is no longer served. `debug`: see `Run`.
+    `executor_of` gives the executor for the tasks of an owner; None: it is no longer served. `job_queue` decides where runs are
+    executed; by default it is the pool of this process, which also has the runs that running code asks for. `debug`: see `Run`.
     """
 
     def __init__(
@@ -57,6 +67,7 @@ class RunManager(Component):
         limits: Limits,
         quotas: Quotas | None = None,
         *,
+        job_queue: JobQueue | None = None,
         debug: bool = False,
     ) -> None:
         self.pool = WorkerPool(
@@ -65,6 +76,9 @@ class RunManager(Component):
             max_abandoned=limits.max_abandoned_threads,
             quotas=quotas,
         )
+        self._queue: JobQueue = job_queue or self.pool
+        #: Runs are executed by other processes.
+        self.remote = job_queue is not None
         self._cancels = CancelHandlers(store, limits, quotas)
         self._watchdog = Watchdog(limits)
         self._chunk_writer = ChunkWriter()
@@ -89,7 +103,7 @@ class RunManager(Component):
 
     def renew(self) -> None:
         """In a forked child: the runs are the parent's."""
-        self._active: dict[Run, Slot | None] = {}
+        self._active: dict[Run, Reservation | None] = {}
         self._run_returned = threading.Event()
 
     # -- starting --
@@ -105,7 +119,7 @@ class RunManager(Component):
     ) -> tuple[Run, StartedRun]:
         """Reserve a thread and store the request: from then on the task exists, and this process holds its token.
 
-        The run is executed by `dispatch`. What stands between the two is a queue of jobs: that of the pool in this process.
+        The run is executed by `dispatch`. What stands between the two is the job queue.
 
         Raises:
             OverloadedError: all threads and places in the queue are taken, or the owner's tasks hold as many bytes as they may;
@@ -151,24 +165,46 @@ class RunManager(Component):
         return run.answer
 
     def dispatch(self, run: Run) -> None:
-        """Have `Run.work` called for a run of `begin`, on the thread that is reserved for it, in the context of the caller.
+        """Have a run of `begin` executed where it has a reservation, in the context of the caller.
 
-        Where the system has no thread, the task fails.
+        Where the queue fails, as when the system has no thread, the task fails.
         """
         slot = self._active[run]
         self._watchdog.watch(run, slot)
-        context = contextvars.copy_context()
+        job = Job(run, self._deregister)
         if slot is None:
-            context.run(run.work)
+            job()
             return
         try:
-            slot.submit(partial(context.run, run.work))
-        except RuntimeError:
-            logger.exception("no thread for a run", extra={"task_id": run.request.task_id})
+            slot.submit(job)
+        except Exception:
+            logger.exception("a run could not be queued", extra={"task_id": run.request.task_id})
             run.abort(OverloadedError("the server has no thread for this task; try again later", retry_after=1.0))
             self._cancel_reservation(run, slot)
 
-    def _reserve(self, executor: AgentSpec | None, scope: Owner, run_on: RunOn) -> tuple[AgentSpec, Slot | None]:
+    def work(self, job: JobReference) -> bool:
+        """Execute a run that another process has begun, on this thread, to its end.
+
+        False: it was not executed, because another process executes it or its task has ended.
+
+        Raises:
+            OverloadedError, StoreError: this process is stopping, or the store failed; the job must be delivered again.
+        """
+        held = HeldRun(Owner(job.tenant, job.owner), RunToken(job.task_id, job.token))
+        try:
+            request = self._store.request(held.scope, job.task_id)
+            if request is None:
+                return False
+            spec, slot = self._reserve(self._executor_of(held.scope), held.scope, RunOn.CALLER)
+            # A task that goes on is shown as working since its message was stored.
+            working = self._store.head(held.scope, job.task_id).status.state is TaskState.WORKING
+            run = self._adopt(spec, held, request, slot, begins=not working)
+        except (RunRevoked, TaskNotFoundError):
+            return False
+        self.dispatch(run)
+        return True
+
+    def _reserve(self, executor: AgentSpec | None, scope: Owner, run_on: RunOn) -> tuple[AgentSpec, Reservation | None]:
         if executor is None or self._refuses(executor):
             raise _stopping()
         if self.before_run is not None:
@@ -177,9 +213,11 @@ class RunManager(Component):
             return executor, None
         if run_on is RunOn.POOL_OR_CALLER:
             return executor, self.pool.reserve_nested(quota_owner(scope.id))
-        return executor, self.pool.reserve(quota_owner(scope.id))
+        return executor, self._queue.reserve(quota_owner(scope.id))
 
-    def _register(self, executor: AgentSpec, scope: Owner, request: RunRequest, create: bool, slot: Slot | None) -> Run:
+    def _register(
+        self, executor: AgentSpec, scope: Owner, request: RunRequest, create: bool, slot: Reservation | None
+    ) -> Run:
         """A run that is known before its task is stored: what ends the task from then on finds it."""
         run = Run(
             executor,
@@ -202,7 +240,7 @@ class RunManager(Component):
             raise _stopping()
         return run
 
-    def _cancel_reservation(self, run: Run, slot: Slot | None) -> None:
+    def _cancel_reservation(self, run: Run, slot: Reservation | None) -> None:
         self._deregister(run)
         if slot is not None:
             slot.release()
@@ -301,14 +339,17 @@ class RunManager(Component):
             if request is None:
                 return
             executor = self._executor_of(lost.scope)
-            if (
+            before = self._store.head(lost.scope, lost.token.task_id).status.state
+            if self.remote and before is TaskState.SUBMITTED:
+                # It was queued when its process stopped, so the agent's code was never called.
+                self._run_again(executor, lost, request)
+            elif (
                 executor is not None
                 and _is_retryable(executor)
                 and (lost.left or request.attempt < self._limits.max_run_attempts)
             ):
                 self._run_again(executor, lost, replace(request, attempt=request.attempt + 1))
             else:
-                before = self._store.head(lost.scope, lost.token.task_id).status.state
                 entries = self._store.append(
                     lost.token, [status_event(request, TaskState.FAILED, "worker lost")], end=True
                 )
@@ -316,21 +357,34 @@ class RunManager(Component):
         except (RunRevoked, TaskNotFoundError):
             logger.info("a lost run was ended or taken over by another worker", extra={"task_id": lost.token.task_id})
 
-    def _run_again(self, executor: AgentSpec, lost: HeldRun, request: RunRequest) -> None:
-        workers = self._store.workers
-        assert workers is not None
+    def _run_again(self, executor: AgentSpec | None, lost: HeldRun, request: RunRequest) -> None:
         spec, slot = self._reserve(executor, lost.scope, RunOn.POOL)
-        run = self._register(spec, lost.scope, request, False, slot)
-        try:
-            run.take_over(workers.adopt(lost, request, [status_event(request, TaskState.WORKING)]))
-        except BaseException:
-            self._cancel_reservation(run, slot)
-            raise
+        # A run that waits in a queue for another process is not working yet.
+        run = self._adopt(spec, lost, request, slot, begins=not self.remote)
         logger.warning(
             "running again after a lost worker, attempt %d", request.attempt, extra={"task_id": request.task_id}
         )
-        self._notify_begun(run)
         self.dispatch(run)
+
+    def _adopt(
+        self, spec: AgentSpec, held: HeldRun, request: RunRequest, slot: Reservation | None, *, begins: bool
+    ) -> Run:
+        """Take over a run that another process holds, with a token of this one; `begins`: its task is working from now on.
+
+        Raises:
+            RunRevoked: it was ended or adopted by another process.
+        """
+        workers = self._store.workers
+        assert workers is not None
+        run = self._register(spec, held.scope, request, False, slot)
+        try:
+            events = [status_event(request, TaskState.WORKING)] if begins else []
+            run.take_over(workers.adopt(held, request, events))
+        except BaseException:
+            self._cancel_reservation(run, slot)
+            raise
+        self._notify_begun(run)
+        return run
 
     # -- closing --
 

@@ -14,16 +14,16 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
-from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.bindings.headers import VERSION
 from a2a_sync.codec.fields import shown
+from a2a_sync.engine.jobs import JobQueue, JobReference
 from a2a_sync.errors import InvalidRequestError
 from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.push import PushOptions
-from a2a_sync.server.engine import Mount, ServerEngine
+from a2a_sync.server.engine import NamedMount, ServerEngine
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.readiness import Readiness
-from a2a_sync.stores.base import Owner, PubSub, TaskStore
+from a2a_sync.stores.base import PubSub, TaskStore
 from a2a_sync.wsgi.app import A2AApp, check_options, check_url
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.exchange import address_of
@@ -38,7 +38,9 @@ LIST_PATH = "/.well-known/agents"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,99}")
 _TAKEN = frozenset({"healthz", "readyz", "metrics"})
 #: Options that the agents of a host share.
-_SHARED = frozenset({"store", "pubsub", "limits", "owner_quota", "push", "metrics", "url", "debug", "_mount"})
+_SHARED = frozenset(
+    {"store", "pubsub", "job_queue", "limits", "owner_quota", "push", "metrics", "url", "debug", "_mount"}
+)
 
 
 class AgentHost(Site, Mapping[str, A2AApp]):
@@ -56,7 +58,8 @@ class AgentHost(Site, Mapping[str, A2AApp]):
             name.
         url: the public URL of the host.
         root: the name of an agent that is also served at ``/``.
-        store, pubsub, limits, owner_quota, push, metrics, debug: as for `A2AApp`; shared by all agents other than apps.
+        store, pubsub, job_queue, limits, owner_quota, push, metrics, debug: as for `A2AApp`; shared by all agents other than
+            apps.
         http: as for `A2AApp`; for the host and for each agent other than apps.
         options: other options of `A2AApp`, for each agent; `add` can override them.
 
@@ -71,6 +74,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         *,
         store: TaskStore | str | None = None,
         pubsub: PubSub | None = None,
+        job_queue: JobQueue | None = None,
         limits: Limits | None = None,
         owner_quota: OwnerQuota | None = None,
         push: PushOptions | bool = False,
@@ -83,17 +87,17 @@ class AgentHost(Site, Mapping[str, A2AApp]):
     ) -> None:
         if agents is not None and not isinstance(agents, Mapping):
             raise TypeError(f"agents is a mapping of names to agents, not a {type(agents).__name__}")
-        self._mounts: dict[str, Mount] = {}
+        self._mounts: dict[str, NamedMount] = {}
         self._apps: dict[str, A2AApp] = {}
         self._engine = ServerEngine(
             store,
             Limits.of(limits),
-            self._executor_of,
             metrics=metrics,
             push=push,
             debug=debug,
             quota=owner_quota,
             pubsub=pubsub,
+            job_queue=job_queue,
         )
         super().__init__(self._engine)
         self.limits = self._engine.limits
@@ -130,18 +134,19 @@ class AgentHost(Site, Mapping[str, A2AApp]):
             raise ValueError(
                 f"{name!r} cannot be the name of an agent: letters, digits and ._~- make one part of a path"
             )
-        mount = Mount(self._engine, name)
+        mount = NamedMount(self._engine, name)
         if self._mounts.setdefault(name, mount) is not mount:
             raise ValueError(f"there is an agent named {name!r}; remove it first")
         try:
             self._apps[name] = app = self._app(mount, agent, options)
         except BaseException:
+            self._engine.agents.pop(name, None)
             del self._mounts[name]
             raise
         self.register(app)
         return app
 
-    def _app(self, mount: Mount, agent: Any, options: dict[str, Any]) -> A2AApp:
+    def _app(self, mount: NamedMount, agent: Any, options: dict[str, Any]) -> A2AApp:
         if isinstance(agent, A2AApp):
             if options:
                 raise TypeError(f"an A2AApp has its own settings: {', '.join(options)} cannot be given beside it")
@@ -163,11 +168,8 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         app = self._apps.pop(name)
         self.deregister(app)
         app.close(timeout)
+        self._engine.agents.pop(name, None)
         del self._mounts[name]
-
-    def _executor_of(self, scope: Owner) -> AgentSpec | None:
-        mount = self._mounts.get(Mount.name_in(scope))
-        return None if mount is None else mount.executor
 
     def __getitem__(self, name: str) -> A2AApp:
         return self._apps[name]
@@ -242,6 +244,11 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         return response.make_conditional(request)
 
     # -- the whole --
+
+    def work(self, job: JobReference) -> bool:
+        """Execute a job of `job_queue` for an agent other than an app; see `A2AApp.work`."""
+        self._engine.start()
+        return self._engine.runs.work(job)
 
     @property
     def single_process(self) -> bool:

@@ -1,35 +1,35 @@
 """The engine of a server: with streams and threads of the server, push notifications and metrics.
 
-An app has an engine of its own. Several agents may share one: each then has a `Mount`, and its tasks are owned under the
-name of the mount, so that the others cannot see them.
+Each agent has a `Mount` on an engine. An app makes an engine for its agent. Several agents may share one: each then has a
+`NamedMount`, and its tasks are owned under the name of the mount, so that the others cannot see them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.engine.components import Component
 from a2a_sync.engine.engine import Engine
 from a2a_sync.engine.hub import Observer
+from a2a_sync.engine.jobs import JobQueue
 from a2a_sync.errors import OverloadedError
 from a2a_sync.limits import Limits, OwnerQuota
-from a2a_sync.operations import OWNER_MARK, Call, Endpoint, RequestT, ResultT, owner_of
+from a2a_sync.operations import OWNER_MARK, Call, Endpoint, RequestT, ResultT, mount_name, owner_of
 from a2a_sync.push.configs import PushConfigs
 from a2a_sync.push.options import PushOptions
 from a2a_sync.push.outbox import Outbox
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.responses import ResponseBudget
 from a2a_sync.server.threadbudget import ThreadBudget
-from a2a_sync.stores.base import Owner, PubSub, TaskBatch, TaskStore
+from a2a_sync.stores.base import PubSub, TaskBatch, TaskStore
 
 
 class ServerEngine(Engine):
     """An `Engine` with what calls of a server need.
 
     Parameters:
-        store, limits, executor_of, quota, pubsub, debug: as for `Engine`.
+        store, limits, quota, pubsub, job_queue, debug: as for `Engine`.
         metrics: counts the notifications, and shows open streams and runs past their end.
         push: switches push notifications on, with these options or with the defaults (True).
 
@@ -41,15 +41,15 @@ class ServerEngine(Engine):
         self,
         store: TaskStore | str | None,
         limits: Limits,
-        executor_of: Callable[[Owner], AgentSpec | None],
         *,
         metrics: Metrics | None = None,
         push: PushOptions | bool = False,
         quota: OwnerQuota | None = None,
         pubsub: PubSub | None = None,
+        job_queue: JobQueue | None = None,
         debug: bool = False,
     ) -> None:
-        super().__init__(store, limits, executor_of, quota=quota, pubsub=pubsub, debug=debug)
+        super().__init__(store, limits, quota=quota, pubsub=pubsub, job_queue=job_queue, debug=debug)
         self.responses = ResponseBudget(limits.max_pending_response_bytes)
         self.thread_budget = ThreadBudget(limits.max_open_streams, limits.server_threads, self.quotas)
         if metrics is not None:
@@ -63,19 +63,50 @@ class ServerEngine(Engine):
             self.push_configs = PushConfigs(self.store.webhooks, options, on_set=outbox.follow)
 
 
-class Mount(Component):
-    """The place of one agent among several on one engine. ``executor`` is its code, set when its app is made."""
+class Mount:
+    """The place of an agent on an engine: that of the only one."""
+
+    name = ""
+
+    def __init__(self, engine: ServerEngine) -> None:
+        self.engine = engine
+        #: What starts, drains and closes with the agent.
+        self.component: Component = engine
+
+    @property
+    def executor(self) -> AgentSpec | None:
+        """The agent's code; None before `serve`."""
+        return self.engine.agents.get(self.name)
+
+    def serve(self, spec: AgentSpec) -> None:
+        """Run the tasks of this mount with `spec`.
+
+        Raises:
+            ValueError: it answers without tasks, which a job queue to other processes cannot carry.
+        """
+        if spec.direct and self.engine.runs.remote:
+            raise ValueError(
+                f"job_queue= cannot serve {spec.kind}: direct = True answers on a thread of the caller's process"
+            )
+        self.engine.agents[self.name] = spec
+
+    def around(self, endpoint: Endpoint) -> Endpoint:
+        """`endpoint` for the tasks of this mount."""
+        return endpoint
+
+    def observer(self, observer: Observer) -> Observer:
+        """`observer` for the batches of this mount's tasks only."""
+        return observer
+
+
+class NamedMount(Mount, Component):
+    """The place of one agent among several."""
 
     def __init__(self, engine: ServerEngine, name: str) -> None:
-        self.engine = engine
+        super().__init__(engine)
         self.name = name
-        self.executor: AgentSpec | None = None
+        self.component = self
         self._closed = False
-
-    @staticmethod
-    def name_in(owner: Owner) -> str:
-        """The name of the mount that an owner belongs to."""
-        return owner.id.partition(OWNER_MARK)[0]
 
     def around(self, endpoint: Endpoint) -> Endpoint:
         """`endpoint` for the tasks of this mount."""
@@ -94,7 +125,7 @@ class Mount(Component):
 
         def observe(batch: TaskBatch) -> None:
             # Another agent may have this name when this one has been removed.
-            if self.name_in(batch.owner) == self.name and not self._closed:
+            if mount_name(batch.owner.id) == self.name and not self._closed:
                 observer(batch)
 
         return observe

@@ -15,8 +15,8 @@ from typing import Any
 from a2a_sync import operations as op
 from a2a_sync.agent.modes import InputModes
 from a2a_sync.card import AgentCapabilities
-from a2a_sync.engine.hub import EventHub, PolledStream, SingleItemStream, Waiter
-from a2a_sync.engine.runs import RunManager, RunOn
+from a2a_sync.engine.hub import PolledStream, SingleItemStream, Waiter
+from a2a_sync.engine.runs import RunOn
 from a2a_sync.engine.streams import Streams, task_ended, trim_history
 from a2a_sync.errors import (
     InvalidParamsError,
@@ -24,7 +24,6 @@ from a2a_sync.errors import (
     OverloadedError,
     UnsupportedOperationError,
 )
-from a2a_sync.limits import Limits
 from a2a_sync.operations import (
     Call,
     CallContext,
@@ -35,12 +34,13 @@ from a2a_sync.operations import (
     StreamItem,
     owner_of,
 )
-from a2a_sync.push.configs import NoPushConfigs, PushConfigs
+from a2a_sync.push.configs import NoPushConfigs
 from a2a_sync.server.bounds import check_bounds, check_headers, check_query
+from a2a_sync.server.engine import ServerEngine
 from a2a_sync.server.extended import ExtendedCard
 from a2a_sync.server.idempotency import check_same
 from a2a_sync.server.paging import read_page_token, since_ms, write_page_token
-from a2a_sync.server.responses import SMALL_RESPONSE_BYTES, ResponseBudget
+from a2a_sync.server.responses import SMALL_RESPONSE_BYTES
 from a2a_sync.stores.base import (
     AlreadySent,
     LargeResult,
@@ -53,7 +53,6 @@ from a2a_sync.stores.base import (
     TaskHead,
     TaskPage,
     TaskQuery,
-    TaskStore,
 )
 from a2a_sync.telemetry import tracing
 from a2a_sync.types import (
@@ -74,45 +73,35 @@ class RequestHandler:
     """The endpoint of the server, with one method per operation.
 
     Parameters:
-        store: holds the tasks.
-        runs: starts and cancels runs.
-        hub: reports new events of tasks to waiting calls and streams.
-        limits: the limits of the app.
+        engine: has the tasks, the runs and the limits.
         capabilities: those of the agent card; streaming operations need ``streaming``.
         input_modes: the media types that the agent accepts.
         direct: whether the agent may answer with a message and no task.
         headers: the names of the request headers that runs receive.
         extended_card: the operation that returns the extended card; by default one without a card.
-        push: the operations on push configurations; by default they are refused.
-        responses: the memory budget of responses; by default a new one from ``limits.max_pending_response_bytes``.
     """
 
     def __init__(
         self,
-        store: TaskStore,
-        runs: RunManager,
-        hub: EventHub,
-        limits: Limits,
+        engine: ServerEngine,
         capabilities: AgentCapabilities,
         input_modes: InputModes,
         *,
         direct: bool = False,
         headers: tuple[str, ...] = (),
         extended_card: ExtendedCard | None = None,
-        push: PushConfigs | None = None,
-        responses: ResponseBudget | None = None,
     ) -> None:
-        self._store = store
-        self._runs = runs
-        self._hub = hub
-        self._streams = Streams(store, hub, limits)
-        self._limits = limits
+        self._store = engine.store
+        self._runs = engine.runs
+        self._hub = engine.hub
+        self._limits = engine.limits
+        self._responses = engine.responses
+        self._streams = Streams(engine.store, engine.hub, engine.limits)
         self._capabilities = capabilities
         self._input_modes = input_modes
         self._direct = direct
         self._headers = headers
-        self._push = push or NoPushConfigs()
-        self._responses = responses or ResponseBudget(limits.max_pending_response_bytes)
+        self._push = engine.push_configs or NoPushConfigs()
         self._methods: dict[op.AnyOperation, Callable[[Any, CallContext], Any]] = {
             op.SEND_MESSAGE: self.send_message,
             op.SEND_STREAMING_MESSAGE: self.send_streaming_message,

@@ -22,12 +22,10 @@ from a2a_sync.engine.around import AroundRun, with_run_context
 from a2a_sync.engine.components import Components
 from a2a_sync.engine.hub import Observer
 from a2a_sync.errors import AgentError, VersionNotSupportedError
-from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.operations import Call, Endpoint, Interceptor, Principal, RequestT, ResultT
-from a2a_sync.push.options import PushOptions
 from a2a_sync.server.activation import Activation
 from a2a_sync.server.cards import AppCard, describe_agent, list_interfaces
-from a2a_sync.server.engine import Mount, ServerEngine
+from a2a_sync.server.engine import Mount
 from a2a_sync.server.extended import ExtendedCard, ExtendedCardSource
 from a2a_sync.server.handler import RequestHandler
 from a2a_sync.server.idempotency import IdempotentSend
@@ -35,7 +33,6 @@ from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.omission import omit_large_parts
 from a2a_sync.server.ownership import OwnerResolver, scope_to_owner
 from a2a_sync.server.readiness import Readiness
-from a2a_sync.stores.base import PubSub, TaskStore
 from a2a_sync.telemetry import tracing
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger, log_context
@@ -51,10 +48,10 @@ class AgentService(Components):
     """An agent with its tasks, its card and its callers. Safe from many threads; nothing is started before the first call.
 
     Parameters:
-        agent, card, extended_card, store, pubsub, url, protocol_versions, protocol_bindings, limits, owner_quota, handler_headers,
-            around_run, extensions, interceptors, observers, metrics, push, auth, required_scopes, owner, debug: as for `A2AApp`.
+        agent, card, extended_card, url, protocol_versions, protocol_bindings, handler_headers, around_run, extensions,
+            interceptors, observers, metrics, auth, required_scopes, owner: as for `A2AApp`.
+        mount: the place of the agent on an engine, which holds its tasks.
         sign: makes the signatures of both cards.
-        mount: the place of this agent on an engine that several share; without it, the service has an engine of its own.
 
     Raises:
         ValueError, TypeError: as `A2AApp`.
@@ -63,30 +60,27 @@ class AgentService(Components):
     def __init__(
         self,
         agent: AgentExecutor,
+        mount: Mount,
         *,
-        card: AgentCard | None,
-        extended_card: ExtendedCardSource | None,
-        sign: Sign | None,
-        store: TaskStore | str | None,
-        pubsub: PubSub | None,
-        url: str | None,
-        protocol_versions: Sequence[str],
-        protocol_bindings: Sequence[str],
-        limits: Limits | None,
-        owner_quota: OwnerQuota | None,
-        handler_headers: Iterable[str],
-        around_run: AroundRun | None,
-        extensions: Sequence[Extension | AgentExtension],
-        interceptors: Sequence[Interceptor],
-        observers: Sequence[Observer],
-        metrics: Metrics | None,
-        push: PushOptions | bool,
-        auth: Auth | None,
-        required_scopes: Scopes | None,
-        owner: OwnerResolver | None,
-        debug: bool,
-        mount: Mount | None,
+        card: AgentCard | None = None,
+        extended_card: ExtendedCardSource | None = None,
+        sign: Sign | None = None,
+        url: str | None = None,
+        protocol_versions: Sequence[str] = ("1.0", "0.3"),
+        protocol_bindings: Sequence[str] = ("JSONRPC", "HTTP+JSON"),
+        handler_headers: Iterable[str] = (),
+        around_run: AroundRun | None = None,
+        extensions: Sequence[Extension | AgentExtension] = (),
+        interceptors: Sequence[Interceptor] = (),
+        observers: Sequence[Observer] = (),
+        metrics: Metrics | None = None,
+        auth: Auth | None = None,
+        required_scopes: Scopes | None = None,
+        owner: OwnerResolver | None = None,
     ) -> None:
+        super().__init__(mount.component)
+        self._work = mount.component
+        engine = self.engine = mount.engine
         spec = AgentSpec.of(agent)
         self._check_handler = spec.check_handler
         #: What the card lists: bindings and versions.
@@ -94,70 +88,43 @@ class AgentService(Components):
         card = card or describe_agent(spec)
         self._admission = make_admission(auth, required_scopes, card)
         # The hook of the first extension gets the request as it was sent: a repeated send must look the same.
-        activation = Activation(
-            (
-                IdempotentSend(listed=not spec.direct),
-                *card.capabilities.extensions,
-                *spec.extensions,
-                *extensions,
-            )
-        )
+        first = IdempotentSend(listed=not spec.direct)
+        activation = Activation((first, *card.capabilities.extensions, *spec.extensions, *extensions))
         self.cards = AppCard(
             card,
             url=url,
             interfaces=self.interfaces,
             extensions=activation.declared,
             extended=extended_card is not None,
-            push=bool(push) if mount is None else mount.engine.push_configs is not None,
+            push=engine.push_configs is not None,
             secured=self._admission.declare if self._admission is not None else None,
         )
-        spec = activation.with_event_hooks(spec)
-        counting_run = metrics.around_run if metrics is not None else None
-        for around in filter(None, (around_run, counting_run)):
-            spec = with_run_context(spec, around)
-        if mount is None:
-            self.engine = ServerEngine(
-                store,
-                Limits.of(limits),
-                lambda scope: spec,
-                metrics=metrics,
-                push=push,
-                quota=owner_quota,
-                pubsub=pubsub,
-                debug=debug,
-            )
-        else:
-            self.engine, mount.executor = mount.engine, spec
+        mount.serve(_with_hooks(spec, activation, around_run, metrics))
         if auth is not None or owner is not None:
-            self.engine.quotas.several = True
-        self._work = mount or self.engine
+            engine.quotas.several = True
         for observer in observers:
-            self.engine.hub.observe(observer if mount is None else mount.observer(observer))
-        super().__init__(self._work)
-        self._readiness = Readiness(self.engine)
+            engine.hub.observe(mount.observer(observer))
+        self._readiness = Readiness(engine)
         handler = RequestHandler(
-            self.engine.store,
-            self.engine.runs,
-            self.engine.hub,
-            self.engine.limits,
+            engine,
             self.cards.capabilities,
             InputModes(card),
             direct=spec.direct,
             headers=tuple(handler_headers),
             extended_card=ExtendedCard(extended_card, self.cards, sign),
-            push=self.engine.push_configs,
-            responses=self.engine.responses,
         )
-        endpoint: Endpoint = handler if mount is None else mount.around(handler)
+        self._endpoint = self._wrap(mount.around(handler), owner, activation)
+        for interceptor in (*reversed(interceptors), *_own_interceptors(self._admission, metrics)):
+            self._endpoint = interceptor(self._endpoint)
+
+    def _wrap(self, endpoint: Endpoint, owner: OwnerResolver | None, activation: Activation) -> Endpoint:
+        """`endpoint` with what each call passes before it, but for interceptors."""
         endpoint = self.engine.thread_budget.guard(endpoint)
         if owner is not None:
             endpoint = scope_to_owner(owner, endpoint)
         if self.engine.limits.max_history_part_bytes is not None:
             endpoint = omit_large_parts(self.engine.limits.max_history_part_bytes, endpoint)
-        endpoint = activation.around(endpoint)
-        for interceptor in (*reversed(interceptors), *_own_interceptors(self._admission, metrics)):
-            endpoint = interceptor(endpoint)
-        self._endpoint = endpoint
+        return activation.around(endpoint)
 
     # -- calls --
 
@@ -214,6 +181,16 @@ class AgentService(Components):
         """
         self._check_handler()
         return super().start()
+
+
+def _with_hooks(
+    spec: AgentSpec, activation: Activation, around_run: AroundRun | None, metrics: Metrics | None
+) -> AgentSpec:
+    """`spec` within the hooks of extensions, the context of each run, and its count, from the inside to the outside."""
+    spec = activation.with_event_hooks(spec)
+    for around in filter(None, (around_run, metrics.around_run if metrics is not None else None)):
+        spec = with_run_context(spec, around)
+    return spec
 
 
 def _own_interceptors(admission: Admission | None, metrics: Metrics | None) -> list[Interceptor]:

@@ -20,12 +20,13 @@ from a2a_sync.bindings.registry import BINDINGS
 from a2a_sync.card import AgentCard, AgentExtension
 from a2a_sync.engine.around import AroundRun
 from a2a_sync.engine.hub import Observer
+from a2a_sync.engine.jobs import JobQueue, JobReference
 from a2a_sync.errors import InvalidRequestError
 from a2a_sync.lazymodule import LazyModule
 from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.operations import Endpoint, Interceptor
 from a2a_sync.push.options import PushOptions
-from a2a_sync.server.engine import Mount
+from a2a_sync.server.engine import Mount, ServerEngine
 from a2a_sync.server.extended import ExtendedCardSource
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.ownership import OwnerResolver
@@ -71,6 +72,8 @@ class A2AApp(Site):
         store: a `TaskStore` or a URL (``sqlite:///tasks.db``, ``memory:``); without one tasks live in memory.
         pubsub: carries messages between the processes that share the store; by default the one of the store (SQLite: sockets
             beside its file).
+        job_queue: carries runs to the processes that execute them (a `JobQueue`), which call `work`; by default threads of this
+            process execute them.
         url: the public address; without it the card takes it from each request.
         protocol_versions: the versions of the protocol that are served, the preferred one first.
         protocol_bindings: the bindings that are served, at one URL, in the order of the card.
@@ -102,6 +105,8 @@ class A2AApp(Site):
             and comes without `card`; an option of the wrong type.
     """
 
+    _closed = False
+
     def __init__(
         self,
         agent: AgentExecutor,
@@ -111,6 +116,7 @@ class A2AApp(Site):
         card_signer: _signer.CardSigner | Sequence[_signer.CardSigner] | None = None,
         store: TaskStore | str | None = None,
         pubsub: PubSub | None = None,
+        job_queue: JobQueue | None = None,
         url: str | None = None,
         protocol_versions: Sequence[str] = ("1.0", "0.3"),
         protocol_bindings: Sequence[str] = ("JSONRPC", "HTTP+JSON"),
@@ -133,62 +139,84 @@ class A2AApp(Site):
         self._url = check_url(url, slash="/")
         http = check_options(http)
         sign = None if card_signer is None else _signing(card_signer, self._url)
+        mount = _mount or Mount(
+            ServerEngine(
+                store,
+                Limits.of(limits),
+                metrics=metrics,
+                push=push,
+                quota=owner_quota,
+                pubsub=pubsub,
+                job_queue=job_queue,
+                debug=debug,
+            )
+        )
         self._service = AgentService(
             agent,
+            mount,
             card=card,
             extended_card=extended_card,
             sign=sign,
-            store=store,
-            pubsub=pubsub,
             url=self._url,
             protocol_versions=protocol_versions,
             protocol_bindings=protocol_bindings,
-            limits=limits,
-            owner_quota=owner_quota,
             handler_headers=handler_headers,
             around_run=around_run,
             extensions=extensions,
             interceptors=interceptors,
             observers=observers,
             metrics=metrics,
-            push=push,
             auth=auth,
             required_scopes=required_scopes,
             owner=owner,
-            debug=debug,
-            mount=_mount,
         )
         super().__init__(self._service)
-        self._engine = self._service.engine
-        self.store, self.limits = self._engine.store, self._engine.limits
-        self._closed = False
+        self._engine = mount.engine
+        self.store, self.limits = mount.engine.store, mount.engine.limits
         self._body_deadline = BodyDeadline(self.limits.body_timeout)
         self.origins = Origins(http.cors_origins)
         self._trusted_hosts = list(http.trusted_hosts) if http.trusted_hosts is not None else None
-        interfaces = self._service.interfaces
-        self._bindings = [self._binding(name, http) for name in dict.fromkeys(name for name, _ in interfaces)]
-        versions = dict.fromkeys(version for _, version in interfaces)
-        # The address that the card names does not come from the Host header of a request.
-        fixed = self._url is not None or self._trusted_hosts is not None
-        vary = (*(() if fixed else ("Host",)), *(ADDRESS_HEADERS if http.trusted_proxies and not url else ()))
-        self._document = CardDocument(self.agent_card, versions, fixed=fixed, vary=vary, sign=sign)
-        # A host of several agents serves the metrics of their common engine itself.
-        operators = OperatorPages(self._service.not_ready_reason, metrics if _mount is None else None)
-        self._pages = _pages(operators, self._card, old_clients="0.3" in versions)
+        self._bindings = self._load_bindings(http)
+        self._document = self._card_document(http, sign)
         signers = [*_as_list(card_signer), *(_as_list(push.signer) if isinstance(push, PushOptions) else ())]
-        if signers:
-            keys = key_set(signer.public_jwk for signer in signers)
-            self._pages[KEYS_PATH] = lambda request: keys
-        # A host of several agents is the site of the process, and applies the proxies.
+        # A host of several agents is the site of the process: it serves the metrics and applies the proxies.
+        self._pages = self._list_pages(metrics if _mount is None else None, signers)
         self._registered = _mount is not None
         #: The application without what `__call__` adds; assign a wrapped one to put WSGI middleware around it.
         self.wsgi_app: WSGIApplication = self.origins.around(self._respond) if self.origins else self._respond
         if http.trusted_proxies and _mount is None:
             self.wsgi_app = TrustedProxies(self.wsgi_app, http.trusted_proxies)
 
-    def _binding(self, name: str, http: HTTPOptions) -> Callable[[Exchange], Iterable[bytes] | None]:
-        service: type[BindingService] = BINDINGS[name].load_service()
-        return service(self._service.call, self._service.codecs(name), http).respond
+    def _load_bindings(self, http: HTTPOptions) -> list[Callable[[Exchange], Iterable[bytes] | None]]:
+        service = self._service
+        found: list[Callable[[Exchange], Iterable[bytes] | None]] = []
+        for name in dict.fromkeys(binding for binding, _ in service.interfaces):
+            binding: type[BindingService] = BINDINGS[name].load_service()
+            found.append(binding(service.call, service.codecs(name), http).respond)
+        return found
+
+    def _card_document(self, http: HTTPOptions, sign: _signer.Sign | None) -> CardDocument:
+        # The address that the card names does not come from the Host header of a request.
+        fixed = self._url is not None or self._trusted_hosts is not None
+        proxied = http.trusted_proxies and self._url is None
+        vary = (*(() if fixed else ("Host",)), *(ADDRESS_HEADERS if proxied else ()))
+        versions = dict.fromkeys(version for _, version in self._service.interfaces)
+        return CardDocument(self.agent_card, versions, fixed=fixed, vary=vary, sign=sign)
+
+    def _list_pages(
+        self, metrics: Metrics | None, signers: Sequence[Any]
+    ) -> dict[str, Callable[[Request], WSGIApplication]]:
+        """The pages that belong to no binding, by path; all of them are read with GET or HEAD."""
+        pages: dict[str, Callable[[Request], WSGIApplication]] = {CARD_PATH: self._card}
+        if any(version == "0.3" for _, version in self._service.interfaces):
+            pages[OLD_CARD_PATH] = self._card
+        operators = OperatorPages(self._service.not_ready_reason, metrics)
+        for path in operators.paths:
+            pages[path] = partial(operators.respond, path)
+        if signers:
+            keys = key_set(signer.public_jwk for signer in signers)
+            pages[KEYS_PATH] = lambda request: keys
+        return pages
 
     # -- WSGI --
 
@@ -298,6 +326,18 @@ class A2AApp(Site):
         workers = self.store.workers
         return {} if workers is None else {self._service.cards.name: workers.store_id}
 
+    def work(self, job: JobReference) -> bool:
+        """Execute a run that a process with the same `job_queue` has begun, on this thread, to its end.
+
+        Called by the consumer of the queue. False: the job was not executed, because it was delivered before or its task has
+        ended.
+
+        Raises:
+            OverloadedError, StoreError: this process is stopping, or the store failed; deliver the job again.
+        """
+        self._service.start_work()
+        return self._engine.runs.work(job)
+
     def not_ready_reason(self) -> str:
         """Why no work can be accepted now, without internal details; ``""`` when it can."""
         return self._service.not_ready_reason()
@@ -353,18 +393,6 @@ def check_options(http: HTTPOptions | None) -> HTTPOptions:
     if not isinstance(http, HTTPOptions):
         raise TypeError(f"http takes HTTPOptions(…), not a {type(http).__name__}")
     return http
-
-
-def _pages(
-    operators: OperatorPages, card: Callable[[Request], WSGIApplication], *, old_clients: bool
-) -> dict[str, Callable[[Request], WSGIApplication]]:
-    """The pages that belong to no binding, by path; all of them are read with GET or HEAD."""
-    pages: dict[str, Callable[[Request], WSGIApplication]] = {CARD_PATH: card}
-    if old_clients:
-        pages[OLD_CARD_PATH] = card
-    for path in operators.paths:
-        pages[path] = partial(operators.respond, path)
-    return pages
 
 
 def _as_list(given: Any) -> Sequence[Any]:

@@ -126,7 +126,7 @@ def test_every_operation_has_a_method(quick):
     served = quick(echo)
     app = served.app
     modes, can = InputModes(app.agent_card()), AgentCapabilities()
-    handler = RequestHandler(served.store, app._engine.runs, app._engine.hub, app.limits, can, modes)
+    handler = RequestHandler(app._engine, can, modes)
     assert set(handler._methods) == set(op.OPERATIONS.values())
 
 
@@ -135,7 +135,7 @@ def test_an_agent_that_does_not_stream_says_so(quick):
     app = served.app
     modes = InputModes(app.agent_card())
     mute = AgentCapabilities(streaming=False)
-    handler = RequestHandler(served.store, app._engine.runs, app._engine.hub, app.limits, mute, modes)
+    handler = RequestHandler(app._engine, mute, modes)
     for request, method in (
         (served.request("hi"), handler.send_streaming_message),
         (SubscribeToTaskRequest(id="x"), handler.subscribe_to_task),

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent
+from a2a_sync import A2AApp, Agent, Limits
 from a2a_sync.auth.request import AuthRequest
 from a2a_sync.auth.schemes import BearerAuth
 from a2a_sync.errors import InternalError, PermissionDeniedError, UnauthenticatedError
 from a2a_sync.operations import GET_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE, Call, CallContext, Principal
+from a2a_sync.server.engine import Mount, ServerEngine
 from a2a_sync.server.service import AgentService
 from a2a_sync.types import GetTaskRequest, Message, Role, SendMessageRequest, Task, TextPart
 
@@ -21,30 +22,7 @@ ADA = Principal(id="ada", scopes=("write",))
 
 
 def make(agent: Agent, **options: Any) -> AgentService:
-    given: dict[str, Any] = {
-        **dict.fromkeys(
-            (
-                "card",
-                "extended_card",
-                "sign",
-                "pubsub",
-                "store",
-                "url",
-                "limits",
-                "owner_quota",
-                "around_run",
-                "metrics",
-                "auth",
-            )
-        ),
-        **dict.fromkeys(("required_scopes", "owner", "mount")),
-        **dict.fromkeys(("handler_headers", "extensions", "interceptors", "observers"), ()),
-        **dict.fromkeys(("push", "debug"), False),
-        "protocol_versions": ("1.0", "0.3"),
-        "protocol_bindings": ("JSONRPC", "HTTP+JSON"),
-        **options,
-    }
-    return AgentService(agent, **given)
+    return AgentService(agent, Mount(ServerEngine(None, Limits())), **options)
 
 
 def echo() -> Agent:

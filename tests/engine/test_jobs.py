@@ -1,0 +1,277 @@
+"""What every job queue must do, and runs that another process executes.
+
+The two engines of a test share an SQLite file as two processes do: the queue carries nothing but text between them.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_sync import A2AApp, Agent, AgentHost, InputRequired, Limits
+from a2a_sync import operations as op
+from a2a_sync.engine.jobs import Job, JobQueue, JobReference, Reservation
+from a2a_sync.errors import OverloadedError
+from a2a_sync.stores import SQLiteStore
+from a2a_sync.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    Message,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    TaskArtifactUpdateEvent,
+    TextPart,
+)
+from a2a_sync.types import TaskState as S
+from tests.engine import PATIENCE, Gate, Served, eventually
+
+
+class TextQueue:
+    """A job queue to one other process, as a message broker would carry it."""
+
+    ready = False
+
+    def __init__(self) -> None:
+        self.texts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self.executed: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.full = self.broken = False
+
+    # -- JobQueue --
+
+    def reserve(self, owner: str) -> Reservation:
+        if self.full:
+            raise OverloadedError("the queue is full", retry_after=1.0)
+        return self
+
+    # -- Reservation --
+
+    def submit(self, job: Job) -> None:
+        reference = job.hand_over()
+        if self.broken:
+            raise ConnectionError("the broker is gone")
+        self.texts.put(json.dumps(reference))
+
+    def release(self) -> None:
+        pass
+
+    def abandon(self) -> bool:
+        return True
+
+    # -- the consumer --
+
+    def take(self) -> JobReference:
+        """The next job."""
+        return JobReference(*json.loads(self.texts.get(timeout=PATIENCE) or ""))
+
+    def consume(self, work: Callable[[JobReference], bool]) -> None:
+        while (text := self.texts.get()) is not None:
+            self.executed.put(work(JobReference(*json.loads(text))))
+
+
+class Pair:
+    """A process with a queue, and one that executes its jobs; or one process alone, with the default queue."""
+
+    def __init__(self, path: Path, jobs: TextQueue | None) -> None:
+        self.path, self.jobs = path, jobs
+        self.sites: list[A2AApp] = []
+        self.consumer: threading.Thread | None = None
+
+    def serve(self, handler: Callable[..., Any], **limits: Any) -> Served:
+        limits = {"disconnect_check_interval": 0.05, "store_poll_interval": 0.05, **limits}
+        served = Served.__new__(Served)
+        served.app = self.site(handler, **limits)
+        served.store, served.endpoint = served.app.store, served.app.endpoint()
+        if self.jobs is not None:
+            worker = self.site(handler, **limits)
+            self.consumer = threading.Thread(target=self.jobs.consume, args=(worker.work,), daemon=True)
+            self.consumer.start()
+        return served
+
+    def site(self, handler: Callable[..., Any], **limits: Any) -> A2AApp:
+        agent = Agent("queued", description="d")
+        agent.message(handler)
+        app = A2AApp(agent, store=SQLiteStore(self.path), job_queue=self.jobs, limits=Limits(**limits))
+        self.sites.append(app)
+        return app
+
+    def close(self) -> None:
+        if self.consumer is not None and self.jobs is not None:
+            self.jobs.texts.put(None)
+            self.consumer.join(PATIENCE)
+        for site in self.sites:
+            site.close(0)
+            site.store.close()
+
+
+@pytest.fixture(params=["threads", "another process"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path / "tasks.db", TextQueue() if request.param != "threads" else None)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def jobs() -> TextQueue:
+    return TextQueue()
+
+
+@pytest.fixture
+def remote(jobs: TextQueue, tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path / "tasks.db", jobs)
+    yield made
+    made.close()
+
+
+# -- the contract -------------------------------------------------------------------------------------------------------
+
+
+def test_a_blocking_send_returns_the_result(pair: Pair) -> None:
+    served = pair.serve(lambda message, context: message.text.upper())
+    assert served.send("hello").text == "HELLO"
+
+
+def test_a_stream_shows_every_event(pair: Pair) -> None:
+    stream = pair.serve(lambda message, context: (word for word in message.text.split())).stream("one two")
+    events = [item.event for item in stream]
+    pieces = [event.artifact.text for event in events if isinstance(event, TaskArtifactUpdateEvent)]
+    assert (pieces, events[-1].status.state) == (["one", "two", "onetwo"], S.COMPLETED)
+
+
+def test_a_task_goes_on_with_the_next_message(pair: Pair) -> None:
+    served = pair.serve(lambda message, context: InputRequired("size?") if message.text == "pizza" else "done")
+    task = served.send("pizza")
+    assert (task.state, served.send("large", task_id=task.id).state) == (S.INPUT_REQUIRED, S.COMPLETED)
+
+
+def test_a_cancel_stops_the_code(pair: Pair) -> None:
+    gate, stopped = Gate(), threading.Event()
+
+    def wait(message: Any, context: Any) -> str:
+        context.on_cancel(stopped.set)
+        gate.block()
+        return "too late"
+
+    served = pair.serve(wait)
+    task_id = served.begin()
+    gate.wait()
+    assert served.cancel(task_id).state is S.CANCELED
+    assert stopped.wait(PATIENCE)
+    gate.open.set()
+    assert served.get(task_id).state is S.CANCELED
+
+
+def test_the_run_has_the_context_of_its_call(pair: Pair) -> None:
+    served = pair.serve(lambda message, context: f"{context.user and context.user.id} {context.task_id}")
+    task = served.send()
+    assert task.text == f"None {task.id}"
+
+
+def test_a_handler_may_wait_for_a_send_of_its_own(pair: Pair) -> None:
+    def nest(message: Any, context: Any) -> str:
+        return "inner" if message.text == "inner" else site.send("inner").text + " done"
+
+    site = pair.serve(nest, max_concurrent_runs=1)
+    assert site.send("outer").text == "inner done"
+
+
+# -- queues to other processes ------------------------------------------------------------------------------------------
+
+
+def test_a_queued_task_is_submitted_until_a_process_executes_it(remote: Pair, jobs: TextQueue) -> None:
+    gate = Gate()
+    served = remote.serve(lambda message, context: gate.block() or "done")
+    task_id = served.begin()
+    gate.wait()
+    assert served.app.running == 0, "this process has nothing to wait for"
+    gate.open.set()
+    assert jobs.executed.get(timeout=PATIENCE)
+    assert served.states(task_id) == [S.SUBMITTED, S.WORKING, S.COMPLETED]
+
+
+def test_a_job_that_is_delivered_again_is_not_executed_again(jobs: TextQueue, tmp_path: Path) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    calls: list[str] = []
+    web, worker = (remote.site(lambda message, context: calls.append(context.task_id)) for _ in range(2))
+    task = _begin(web)
+    job = jobs.take()
+    assert [worker.work(job), worker.work(job), web.work(job)] == [True, False, False]
+    assert calls == [task.id]
+    remote.close()
+
+
+def test_a_full_queue_refuses_before_anything_is_stored(remote: Pair, jobs: TextQueue) -> None:
+    served = remote.serve(lambda message, context: "done")
+    jobs.full = True
+    with pytest.raises(OverloadedError):
+        served.send()
+    assert served.list().total_size == 0
+
+
+def test_a_task_fails_where_its_job_cannot_be_sent(remote: Pair, jobs: TextQueue) -> None:
+    served = remote.serve(lambda message, context: "done")
+    jobs.broken = True
+    assert served.send().state is S.FAILED
+    assert served.app.running == 0
+
+
+def test_a_queued_run_of_a_process_that_stops_is_queued_again(jobs: TextQueue, tmp_path: Path) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    limits = {"worker_heartbeat_interval": 0.1}
+    first, second = (remote.site(lambda message, context: "done", **limits) for _ in range(2))
+    task = _begin(first)
+    lost = jobs.take()
+    second.start()
+    first.close(0)
+    again = jobs.take()
+    assert (again.task_id, again.token != lost.token) == (task.id, True)
+    assert [second.work(lost), second.work(again)] == [False, True]
+    remote.close()
+
+
+def test_a_job_of_a_canceled_task_is_not_executed(jobs: TextQueue, tmp_path: Path) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    calls: list[str] = []
+    web, worker = (remote.site(lambda message, context: calls.append(context.task_id)) for _ in range(2))
+    task = _begin(web)
+    assert _call(web, op.CANCEL_TASK, CancelTaskRequest(id=task.id)).state is S.CANCELED
+    assert (worker.work(jobs.take()), calls) == (False, [])
+    remote.close()
+
+
+def test_a_host_executes_the_jobs_of_its_agents(jobs: TextQueue, tmp_path: Path) -> None:
+    hosts = []
+    for _ in range(2):
+        agent = Agent("queued", description="d")
+        agent.message(lambda message, context: "done")
+        hosts.append(AgentHost({"one": agent}, store=SQLiteStore(tmp_path / "tasks.db"), job_queue=jobs))
+    task = _begin(hosts[0]["one"])
+    assert hosts[1].work(jobs.take())
+    eventually(lambda: _call(hosts[0]["one"], op.GET_TASK, GetTaskRequest(id=task.id)).state is S.COMPLETED)
+    for host in hosts:
+        host.close(0)
+
+
+def test_a_job_queue_needs_a_shared_store_and_tasks() -> None:
+    jobs: JobQueue = TextQueue()
+    with pytest.raises(ValueError, match="a store that processes share"):
+        A2AApp(Agent("queued", description="d"), job_queue=jobs)
+    with pytest.raises(ValueError, match="direct = True"):
+        A2AApp(Agent("direct", description="d", direct=True), store="sqlite:///unused.db", job_queue=jobs)
+
+
+def _call(app: A2AApp, operation: Any, request: Any) -> Any:
+    return app.endpoint()(op.Call(operation, request, op.CallContext()))
+
+
+def _begin(app: A2AApp) -> Any:
+    """A task whose run is queued."""
+    message = Message(role=Role.USER, parts=(TextPart("go"),))
+    configuration = SendMessageConfiguration(return_immediately=True)
+    return _call(app, op.SEND_MESSAGE, SendMessageRequest(message=message, configuration=configuration))
