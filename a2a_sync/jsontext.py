@@ -21,6 +21,10 @@ MAX_ANSWER_DEPTH = 128
 #: How deeply one event of a task may be nested, so that every response that contains it can be written.
 MAX_EVENT_DEPTH = 112
 
+#: A text may have this many arrays and objects, and one more for each `_CHARACTERS_EACH` characters: an empty one of two
+#: characters takes a hundred bytes of memory, and everything after the decoder handles each by itself.
+MAX_CONTAINERS = 250_000
+_CHARACTERS_EACH = 32
 #: Counting in shorter texts is cheap.
 _SHORT = 4096
 _BOM = "\ufeff"
@@ -35,8 +39,10 @@ def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
         JSONParseError: it is not JSON that this library accepts; the message says what is wrong, and where.
     """
     text = _decode(body)
-    if _is_deeper(text, max_depth):
-        raise JSONParseError(f"Invalid JSON: nested deeper than {max_depth} levels")
+    if _has_more_brackets(text, max_depth):
+        _check_containers(text)
+        if _depth(text) > max_depth:
+            raise JSONParseError(f"Invalid JSON: nested deeper than {max_depth} levels")
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -123,12 +129,25 @@ def _has_more_brackets(text: str, limit: int) -> bool:
     return False
 
 
+def _check_containers(text: str) -> None:
+    most = MAX_CONTAINERS + len(text) // _CHARACTERS_EACH
+    # The brackets in strings are removed only where all brackets are too many.
+    if text.count("[") + text.count("{") > most:
+        brackets = _brackets(text)
+        if brackets.count(b"[") + brackets.count(b"{") > most:
+            raise JSONParseError(f"Invalid JSON: more than {most} arrays and objects")
+
+
 def _depth(text: str) -> int:
+    return max(accumulate(map(_STEP.__getitem__, _brackets(text))), default=0)
+
+
+def _brackets(text: str) -> bytes:
+    """The brackets outside of strings."""
     if "\\" in text:
         text = text.replace("\\\\", "").replace('\\"', "")
     outside_strings = "".join(text.split('"')[::2])
-    brackets = outside_strings.encode().translate(None, _NOT_BRACKETS)
-    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
+    return outside_strings.encode().translate(None, _NOT_BRACKETS)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -189,7 +189,7 @@ class ArtifactFold:
 class Fold:
     """What a task looks like after a sequence of snapshots and events. Lenient: it never refuses."""
 
-    __slots__ = ("_artifacts", "_context_id", "_history", "_id", "_known", "_metadata", "_status")
+    __slots__ = ("_artifacts", "_context_id", "_handed_out", "_history", "_id", "_known", "_metadata", "_status")
 
     def __init__(self, task: Task | None = None) -> None:
         self._id = self._context_id = ""
@@ -197,6 +197,8 @@ class Fold:
         self._artifacts = ArtifactFold()
         self._history: list[Message] = []
         self._metadata: dict[str, object] = {}
+        #: A task that was returned refers to `_metadata`.
+        self._handed_out = False
         self._known = False
         if task is not None:
             self.apply(task)
@@ -209,7 +211,7 @@ class Fold:
                 self._status = event.status
                 self._artifacts = ArtifactFold(event.artifacts)
                 self._history = list(event.history)
-                self._metadata = dict(event.metadata)
+                self._metadata, self._handed_out = dict(event.metadata), False
                 self._known = True
             case Message():
                 self._history.append(event)
@@ -218,8 +220,9 @@ class Fold:
                     self._name(event)
                 self._status = event.status
                 if event.metadata:
-                    # A task that was handed out keeps the dictionary it was given.
-                    self._metadata = {**self._metadata, **event.metadata}
+                    if self._handed_out:
+                        self._metadata, self._handed_out = dict(self._metadata), False
+                    self._metadata.update(event.metadata)
             case TaskArtifactUpdateEvent():
                 if not (self._id and self._context_id):
                     self._name(event)
@@ -234,6 +237,7 @@ class Fold:
         """The task so far; None while nothing has named one."""
         if not self._known:
             return None
+        self._handed_out = True
         return Task(
             id=self._id,
             context_id=self._context_id,

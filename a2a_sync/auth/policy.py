@@ -5,6 +5,7 @@ Every combination is held as alternatives of sets, the form in which a card decl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -12,6 +13,9 @@ from a2a_sync.auth.request import AuthRequest
 from a2a_sync.card import SecurityScheme
 from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import NAMED_MARK, OWNER_MARK, Principal
+
+#: Characters that no id of a caller has.
+_UNFIT = re.compile(f"[{OWNER_MARK}{NAMED_MARK}\ud800-\udfff]")
 
 #: What a function that identifies callers returns: a principal or its id; None or ``""`` for an unknown caller.
 Identity: TypeAlias = Principal | str | None
@@ -64,7 +68,8 @@ class Authenticator(Requirement):
     def authenticate(self, request: AuthRequest) -> Identity:
         """The caller, as a `Principal` or an id; None where the request has no credentials of this kind.
 
-        An empty id, or one with the control characters U+001E and U+001F, is no caller. Runs on the request's thread.
+        An empty id, or one with lone surrogates or the control characters U+001E and U+001F, is no caller. Runs on the
+        request's thread.
 
         Raises:
             UnauthenticatedError: the credentials are wrong. Its message is sent to the caller.
@@ -124,7 +129,8 @@ def as_requirement(auth: Auth) -> Requirement:
 def as_principal(identity: Identity) -> Principal | None:
     """The principal of an `Identity`; None for an unknown caller.
 
-    No caller has an empty id, which owns the tasks without an owner, and no id has the marks of other kinds of owners.
+    No caller has an empty id, which owns the tasks without an owner, no id has the marks of other kinds of owners, and
+    none has lone surrogates, which no store can hold.
 
     Raises:
         TypeError: `identity` is of another type.
@@ -134,4 +140,4 @@ def as_principal(identity: Identity) -> Principal | None:
         return None
     if not isinstance(principal, Principal):
         raise TypeError(f"a caller is a Principal, an id or None, not {type(identity).__name__}")
-    return principal if principal.id and not {OWNER_MARK, NAMED_MARK} & set(principal.id) else None
+    return principal if principal.id and not _UNFIT.search(principal.id) else None

@@ -7,7 +7,6 @@ nor a memory dump shows them.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -125,7 +124,7 @@ class BasicAuth(Authenticator):
             return None
         try:
             user, colon, password = base64.b64decode(sent, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
             colon = ""
         if not colon:
             raise UnauthenticatedError("the Basic credentials cannot be read")

@@ -242,8 +242,12 @@ class HttpTransport:
                 # As credentials: not for an origin that the user has not named.
                 cert=self._cert if self._cert is not None and urls.may_send_credentials(self.home, url) else None,
             )
-        except requests.exceptions.InvalidHeader:
-            refused = ValueError("auth returned credentials that are not valid in a header")
+        except requests.exceptions.InvalidHeader as error:
+            if isinstance(error.args[0], u3.HTTPError):
+                # The response has two lengths.
+                refused = transport_error(error, error_context, deadline)
+            else:
+                refused = ValueError("auth returned credentials that are not valid in a header")
         except UnsafeURLError as unsafe:
             refused = ConnectError(f"could not connect: the host {unsafe}", **error_context.fields("connect"))
         except (requests.RequestException, u3.HTTPError, OSError) as error:

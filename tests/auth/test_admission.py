@@ -168,7 +168,7 @@ def test_what_is_no_token_is_refused(headers: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent", ["%%%", base64.b64encode(b"ada").decode(), base64.b64encode(b"\xff:\xff").decode(), ""]
+    "sent", ["%%%", base64.b64encode(b"ada").decode(), base64.b64encode(b"\xff:\xff").decode(), "", "\u00e9"]
 )
 def test_what_is_no_name_and_password_is_refused(sent: str) -> None:
     with served(BasicAuth(lambda user, password: "ada")) as peer:
@@ -495,7 +495,9 @@ def test_an_extended_card_says_it_too_and_needs_a_caller() -> None:
     assert given["securityRequirements"] == [{"schemes": {"apiKey": {}}}]
 
 
-@pytest.mark.parametrize("returned", ["", "\x1eteam red", "\x1fred", Principal(id=""), Principal(id="\x1eteam red")])
+@pytest.mark.parametrize(
+    "returned", ["", "\x1eteam red", "\x1fred", "\ud800", Principal(id=""), Principal(id="\x1eteam red")]
+)
 def test_an_authenticator_cannot_return_the_owner_of_other_tasks(returned: Any) -> None:
     class Stamped(Authenticator):
         name = "stamp"

@@ -15,12 +15,12 @@ import requests
 from requests.adapters import BaseAdapter
 from urllib3 import HTTPResponse
 
-from a2a_sync import AgentError, Client, TransportError
+from a2a_sync import AgentError, Client, Task, TransportError
 from a2a_sync.card import AgentCard
 from a2a_sync.client import ApiKey
 from a2a_sync.errors import CardNotFoundError
 from a2a_sync.multiagent import AgentRegistry
-from tests.client.peer import peer
+from tests.client.peer import Asked, Line, peer
 from tests.hostile.test_signed_cards import BARE, BOTH, NEW, OLD, places
 
 CARD = "/.well-known/agent-card.json"
@@ -227,3 +227,35 @@ def test_any_card_raises_only_documented_errors(
     assert outcomes["AgentCard"] > 40
     assert outcomes["CardNotFoundError"] > 40
     assert outcomes["ConnectError"] + outcomes["TransportError"] > 40
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 5\r\nContent-Length: 2\r\n",
+        b"Content-Length: 5, 2\r\n",
+        b"Content-Length: x\r\n",
+        b"Content-Length: -1\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n",
+        b"Content-Encoding: gzip\r\n",
+        b"Content-Encoding: gzip, gzip, gzip, gzip, gzip, gzip, gzip, gzip\r\n",
+        b'Content-Type: \xff; charset="\xe9\r\nETag: \xff\r\nCache-Control: max-age=\xb2\r\nAge: \xb2\r\n',
+        b'Set-Cookie: a="\\777"; expires=Foo, 99 Bar 99999999999; max-age=99999999999999999999; domain=[::1\r\n',
+        b"X\x00Y: \x00\r\n",
+        b"nothing\r\n",
+        b" folded: a\r\n",
+    ],
+)
+def test_any_head_of_an_answer_raises_only_documented_errors(head: bytes) -> None:
+    def answer(asked: Asked, line: Line) -> None:
+        line.send(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n{}")
+        line.hang_up()
+
+    with peer(answer) as server, AgentRegistry(card_timeout=5) as registry:
+        registry.register("x", server.url, retry=None)
+        assert registry.find_agents_with_skill("x") == []
+        assert registry.refresh() == []
+        assert isinstance(registry.submit_task("x", "hi"), Task)
+        with Client(server.card(), retry=None, timeout=5) as client, pytest.raises((AgentError, TransportError)):
+            client.get_task("t-1")

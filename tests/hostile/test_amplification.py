@@ -1,0 +1,78 @@
+"""Small or ordinary input whose processing takes much more time or memory than its size suggests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from a2a_sync import A2AApp, MemoryStore, TaskState, TaskStatus, TaskStatusUpdateEvent, jsontext
+from a2a_sync.errors import JSONParseError
+from a2a_sync.lifecycle import Fold
+from tests.agents.shared import agent
+from tests.wsgi import Peer, rpc
+
+MIB = 1024 * 1024
+
+
+@contextmanager
+def cpu_time(most: float) -> Iterator[None]:
+    """The block takes less than `most` seconds of processor time."""
+    began = time.process_time()
+    yield
+    assert time.process_time() - began < most
+
+
+def data_message(items: bytes) -> bytes:
+    """A send of one data part with an array of `items`, which end with a comma."""
+    return rpc(
+        "SendMessage", {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"data": "HERE"}]}}
+    ).replace(b'"HERE"', b"[" + items[:-1] + b"]")
+
+
+@pytest.mark.parametrize("item", [b"[[[[[[[[[[]]]]]]]]]],", b"[],", b"{},", b'{"a":{}},'])
+@pytest.mark.parametrize("path", ["/", "/message:send"])
+def test_a_body_of_very_many_arrays_is_refused_at_once(item: bytes, path: str) -> None:
+    # One such body of 10 MB took sixteen seconds and a gigabyte.
+    body = data_message(item * (10_000_000 // len(item)))
+    if path != "/":
+        body = body[body.index(b'"params": ') + 10 : -1]
+    with A2AApp(agent, store=MemoryStore()) as app, cpu_time(2.0):
+        answer = Peer(app).post(body, path=path)
+
+    assert b"arrays and objects" in answer.body
+
+
+def test_realistic_bodies_are_far_from_the_number_of_arrays() -> None:
+    positions = b"[12.345678,45.678901]," * (10 * MIB // 22)
+    assert len(jsontext.loads(b"[" + positions[:-1] + b"]")) == 10 * MIB // 22
+    brackets_in_text = b'["' + b"[{" * (5 * MIB) + b'"]'
+    assert jsontext.loads(brackets_in_text)
+
+
+def test_an_answer_of_very_many_arrays_is_refused_at_once() -> None:
+    body = b"[" + (b"[[[[[[[[[[]]]]]]]]]]," * (60 * MIB // 21))[:-1] + b"]"
+    with cpu_time(8.0), pytest.raises(JSONParseError, match="arrays and objects"):
+        jsontext.loads(body, max_depth=jsontext.MAX_ANSWER_DEPTH)
+
+
+def test_the_cost_of_a_stream_is_linear_in_its_metadata() -> None:
+    fold = Fold()
+    working = TaskStatus(state=TaskState.WORKING)
+    # 40,000 events took ten seconds.
+    with cpu_time(2.0):
+        for number in range(40_000):
+            metadata: dict[str, Any] = {f"k{number}": "v"}
+            fold.apply(TaskStatusUpdateEvent(task_id="t", context_id="c", status=working, metadata=metadata))
+
+    task = fold.task()
+    assert task is not None
+    fold.apply(TaskStatusUpdateEvent(task_id="t", context_id="c", status=working, metadata={"k0": "changed"}))
+    assert len(task.metadata) == 40_000
+    assert task.metadata["k0"] == "v"
+    changed = fold.task()
+    assert changed is not None
+    assert changed.metadata["k0"] == "changed"
