@@ -23,6 +23,11 @@ _MAX_HEAD_BYTES = 64 * 1024
 _CHUNK_OVERHEAD = 64 * 1024
 #: The longest chunk-size line, in bytes.
 _MAX_CHUNK_LINE = 8190
+#: The most chunks in a body, besides one for each `CHUNK_BYTES` bytes: parsing a chunk takes as long as reading kilobytes.
+MAX_SMALL_CHUNKS = 10_000
+CHUNK_BYTES = 64
+#: The parser gets a chunked body in pieces of this many bytes: it copies what it holds several times for each chunk.
+_PIECE = 8 * 1024
 #: The most bytes of trailers after a chunked body.
 _MAX_TRAILER_BYTES = 16 * 1024
 #: A write blocks while more than this many bytes of earlier writes are unsent: an event stream must not run ahead of
@@ -33,6 +38,7 @@ STEP = 1024 * 1024
 
 # The pattern includes the preceding line break: the search is ten times as fast as with ``^`` and MULTILINE.
 _CHUNKED = re.compile(rb"\ntransfer-encoding[ \t]*:", re.IGNORECASE)
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
 _EXPECT = re.compile(rb"\n(expect:[ \t]*100-continue[ \t]*\r\n)", re.IGNORECASE)
 
 
@@ -50,12 +56,13 @@ class IncomingRequest:
         self.started = self.heard = time.monotonic()
         #: Offset of the body; 0 until the head is complete.
         self.head_end = 0
-        self.complete = self.whole = self.head_too_large = False
+        self.complete = self.whole = self.head_too_large = self.too_many_chunks = False
         #: Whether the client waits for ``100 Continue`` before it sends the body.
         self.awaits_continue = False
         self._end: int | None = None
         # In a chunked body: offset of the next chunk-size line; None in the trailers.
         self._next_size: int | None = 0
+        self._chunks = 0
         self._trailers = 0
 
     def feed(self, data: bytes) -> None:
@@ -76,6 +83,11 @@ class IncomingRequest:
         if not self.complete:
             self._find_end()
 
+    @property
+    def first_piece(self) -> int:
+        """How many bytes the parser gets at first; it reads the others from the socket."""
+        return self.head_end + _PIECE if self.head_end and self._end is None else len(self.data)
+
     def end(self) -> None:
         """Mark the request as complete: no more bytes will be read for it."""
         self.complete = self.whole = True
@@ -87,12 +99,12 @@ class IncomingRequest:
             self._next_size = end
         elif not lengths:
             self._end = end
-        elif len(lengths) > 1 or not (length := lengths.pop()).isdigit() or len(length) > 15:
+        elif len(lengths) > 1 or not (length := lengths.pop()).isdigit():
             self.end()  # the parser refuses it
-        elif int(length) > self._max_body:
+        elif len(digits := length.lstrip(b"0")) > 15 or int(digits or b"0") > self._max_body:
             self.complete = True
         else:
-            self._end = end + int(length)
+            self._end = end + int(digits or b"0")
         self.head_end = end
         if not self.complete and self._end != end and (expected := _EXPECT.search(head)):
             self.awaits_continue = True
@@ -128,12 +140,13 @@ class IncomingRequest:
                     self.end()
                 break
             digits = bytes(self.data[self._next_size : at]).partition(b";")[0].strip()
-            try:
-                size = int(digits, 16) if len(digits) <= 16 else -1
-            except ValueError:
-                size = -1
+            size = int(digits, 16) if _CHUNK_SIZE.fullmatch(digits) else -1
             if size < 0:
                 self.end()
+                return
+            self._chunks += 1
+            if self._chunks > MAX_SMALL_CHUNKS + (len(self.data) - self.head_end) // CHUNK_BYTES:
+                self.too_many_chunks = self.complete = True
                 return
             if size:
                 self._next_size = at + 2 + size + 2
@@ -193,6 +206,7 @@ class ClientSocket(socket.socket):
         self.progress = 0.0
         #: Whether the whole request was received; reads by the parser then return end of file.
         self.received = False
+        self._unparsed = memoryview(b"")
         self.settimeout(None)
 
     def settimeout(self, value: float | None) -> None:
@@ -206,7 +220,19 @@ class ClientSocket(socket.socket):
         """Do nothing: the socket always has a timeout, and its descriptor stays non-blocking for the main thread."""
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
+        if self._unparsed:
+            data, self._unparsed = bytes(self._unparsed[:size]), self._unparsed[size:]
+            return data
         return b"" if self.received else super().recv(size, flags)
+
+    def unread(self, data: bytes) -> None:
+        """Let the next reads return `data`, which was received before."""
+        self._unparsed = memoryview(data)
+
+    def take_unread(self) -> bytes:
+        """The rest of the bytes given to `unread`."""
+        data, self._unparsed = bytes(self._unparsed), memoryview(b"")
+        return data
 
     # -- on the thread of a request --
 

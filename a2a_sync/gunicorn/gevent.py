@@ -19,9 +19,12 @@ import socket  # noqa: E402
 import threading  # noqa: E402
 import time  # noqa: E402
 import weakref  # noqa: E402
+from collections.abc import Iterable, Iterator  # noqa: E402
 from typing import Any  # noqa: E402
 
 from gevent import getcurrent, sleep  # noqa: E402
+from gunicorn.http.body import ChunkedReader  # noqa: E402
+from gunicorn.http.errors import InvalidChunkSize  # noqa: E402
 
 import a2a_sync.gunicorn as _for_threads  # noqa: E402
 from a2a_sync.gunicorn import (  # noqa: E402
@@ -36,6 +39,7 @@ from a2a_sync.gunicorn import (  # noqa: E402
     worker_connections,
     worker_exit,
 )
+from a2a_sync.gunicorn.buffers import CHUNK_BYTES, MAX_SMALL_CHUNKS  # noqa: E402
 
 __all__ = [
     "child_exit",
@@ -97,8 +101,27 @@ def _tracking(worker: Any, handle: Any) -> Any:
 
 
 def pre_request(worker: Any, req: Any) -> None:
-    """Mark a connection as busy. Called by gunicorn before each request, on the greenlet of the connection."""
+    """Mark a connection as busy, and limit the chunks of a body.
+
+    Called by gunicorn before each request, on the greenlet of the connection.
+    """
     _idle.pop(getcurrent(), None)
+    reader = getattr(req.body, "reader", None)
+    if isinstance(reader, ChunkedReader):
+        reader.parser = _limited(reader.parser)
+
+
+def _limited(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The content of a chunked body, as `IncomingRequest` limits it for threads."""
+    size = 0
+    for count, data in enumerate(chunks):
+        size += len(data)
+        if count > MAX_SMALL_CHUNKS + size // CHUNK_BYTES:
+            raise InvalidChunkSize(b"too many small chunks")
+        if count % 128 == 127:
+            # Parsing chunks that have arrived does not wait: let other greenlets run.
+            sleep(0)
+        yield data
 
 
 def post_request(worker: Any, req: Any, environ: Any, resp: Any) -> None:

@@ -56,6 +56,7 @@ def _refusal(status: str) -> bytes:
 
 _TIMED_OUT = _refusal("408 Request Timeout")
 _HEAD_TOO_LARGE = _refusal("431 Request Header Fields Too Large")
+_TOO_MANY_CHUNKS = _refusal("400 Bad Request")
 
 
 class _TLSSocket(ssl.SSLSocket):
@@ -106,7 +107,9 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
         """Pass a received request to the parser of the connection."""
         self.init()
         self.data_ready = self.arrived = True
-        self.parser.unreader.unread(bytes(incoming.data))
+        first = incoming.first_piece
+        self.parser.unreader.unread(bytes(incoming.data[:first]))
+        self.sock.unread(bytes(incoming.data[first:]))
         self.sock.received = incoming.whole
 
     def close(self, graceful: bool = False) -> None:
@@ -219,7 +222,13 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                 conn.parser.unreader.buf = io.BytesIO()
                 return False
         conn.arrived = False
-        return super().handle(conn)
+        keepalive = super().handle(conn)
+        if conn.buffered and (rest := conn.sock.take_unread()):
+            # The beginning of the next request.
+            buffer = conn.parser.unreader.buf
+            buffer.seek(0, io.SEEK_END)
+            buffer.write(rest)
+        return keepalive
 
     def _receive(self, conn: _Connection, _: Any) -> None:
         """Read the bytes that have arrived, at most about `STEP`. Also called by the poller."""
@@ -247,6 +256,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             return
         if incoming.head_too_large:
             self._drop(conn, _HEAD_TOO_LARGE)
+        elif incoming.too_many_chunks:
+            self._drop(conn, _TOO_MANY_CHUNKS)
         elif incoming.complete:
             self._dispatch(conn, incoming)
         elif not conn.registered:

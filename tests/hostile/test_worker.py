@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import socket
+import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from http.client import HTTPResponse
 
@@ -16,7 +18,7 @@ from a2a_sync.gunicorn.buffers import IncomingRequest, is_whole
 from tests.engine import eventually
 from tests.hostile.slow import abandon, closed, connect, head
 from tests.live import LiveServer, gunicorn, gunicorn_gevent
-from tests.wsgi import CARD
+from tests.wsgi import CARD, message, rpc
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -181,3 +183,66 @@ def test_a_worker_out_of_file_descriptors_continues() -> None:
             stack.callback(socket.create_connection(server.address, timeout=10).close)
         assert card_time(server) < 5
         assert pid_of_worker(server) == worker, server.log
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_bodies_of_tiny_chunks_do_not_block_other_clients(kind: str) -> None:
+    """Each took more than a minute of a thread, and eight seconds of a gevent worker."""
+    body = b"1\r\n \r\n" * 1_600_000 + b"0\r\n\r\n"
+    with SERVERS[kind](APP, *(SETTINGS if kind == "threads" else ())) as server, ExitStack() as stack:
+        attackers = [stack.enter_context(socket.create_connection(server.address, timeout=30)) for _ in range(6)]
+        threads = [
+            threading.Thread(target=send, args=(attacker, CHUNKED + body), daemon=True) for attacker in attackers
+        ]
+        for thread in threads:
+            thread.start()
+        assert max(card_time(server) for _ in range(20)) < 5
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        eventually(lambda: all(map(closed, attackers)), "the connections are closed")
+
+
+def send(attacker: socket.socket, data: bytes) -> None:
+    with suppress(OSError):
+        attacker.sendall(data)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_bodies_of_small_chunks_are_read_in_linear_time(kind: str) -> None:
+    params = message("x" * 5_000_000)
+    body = rpc("SendMessage", params)
+    chunks = [body[at : at + 100] for at in range(0, len(body), 100)]
+    framed = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
+    card = b"GET " + CARD.encode() + b" HTTP/1.1\r\nHost: agent\r\n\r\n"
+    with (
+        SERVERS[kind](APP, *(SETTINGS if kind == "threads" else ())) as server,
+        socket.create_connection(server.address, timeout=60) as connection,
+    ):
+        began = time.monotonic()
+        # The next request follows at once, and its end separately.
+        connection.sendall(CHUNKED.replace(b"\r\n", b"\r\nA2A-Version: 1.0\r\n", 1) + framed + card[:-10])
+        answer = HTTPResponse(connection)
+        answer.begin()
+        assert "result" in json.loads(answer.read())
+        assert time.monotonic() - began < 15
+        connection.sendall(card[-10:])
+        check_answer(connection)
+
+
+@pytest.mark.parametrize("size", [b"0_5", b"+5", b"0x5", b" 5"])
+def test_a_malformed_chunk_size_is_left_to_the_parser(size: bytes) -> None:
+    incoming = IncomingRequest(1000)
+    incoming.feed(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + size + b"\r\n")
+    assert incoming.complete or size == b" 5"
+
+
+def test_a_length_with_leading_zeros_is_awaited() -> None:
+    incoming = IncomingRequest(1000)
+    incoming.feed(b"POST / HTTP/1.1\r\nContent-Length: " + b"0" * 5000 + b"5\r\n\r\nhell")
+    assert not incoming.complete
+    incoming.feed(b"o")
+    assert incoming.whole
