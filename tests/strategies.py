@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
 from datetime import UTC, datetime
 
 from hypothesis import strategies as st
@@ -106,36 +107,41 @@ CONFIGURATIONS = st.builds(
     return_immediately=st.booleans(),
 )
 
+#: The values of simple members by their type, as annotations of `a2a_sync.types` write it.
+_MEMBERS = {
+    "str": TEXT,
+    "int": INT32,
+    "int | None": maybe(INT32),
+    "bool | None": maybe(st.booleans()),
+    "datetime | None": maybe(MOMENT),
+    "TaskState": st.sampled_from(t.TaskState),
+    "Metadata": STRUCT,
+}
+
+
+def simple(cls):
+    """Objects of a dataclass whose members have one of these types; text is not empty where it is required."""
+    return st.builds(
+        cls,
+        **{item.name: NAME if _required(item) and item.type == "str" else _MEMBERS[item.type] for item in fields(cls)},
+    )
+
+
+def _required(item):
+    return item.default is MISSING and item.default_factory is MISSING
+
+
 REQUESTS = {
     t.SendMessageRequest: st.builds(
         t.SendMessageRequest, message=MESSAGES, configuration=maybe(CONFIGURATIONS), metadata=STRUCT, tenant=TEXT
     ),
-    t.GetTaskRequest: st.builds(t.GetTaskRequest, id=NAME, history_length=maybe(INT32), tenant=TEXT),
-    t.ListTasksRequest: st.builds(
-        t.ListTasksRequest,
-        context_id=TEXT,
-        status=st.sampled_from(t.TaskState),
-        page_size=maybe(INT32),
-        page_token=TEXT,
-        history_length=maybe(INT32),
-        status_timestamp_after=maybe(MOMENT),
-        include_artifacts=maybe(st.booleans()),
-        tenant=TEXT,
-    ),
-    t.CancelTaskRequest: st.builds(t.CancelTaskRequest, id=NAME, metadata=STRUCT, tenant=TEXT),
-    t.SubscribeToTaskRequest: st.builds(t.SubscribeToTaskRequest, id=NAME, tenant=TEXT),
     t.TaskPushNotificationConfig: PUSH_CONFIGS,
+    # Its id may be empty in 0.3 only.
     t.GetTaskPushNotificationConfigRequest: st.builds(
         t.GetTaskPushNotificationConfigRequest, task_id=NAME, id=NAME, tenant=TEXT
     ),
-    t.ListTaskPushNotificationConfigsRequest: st.builds(
-        t.ListTaskPushNotificationConfigsRequest, task_id=NAME, page_size=INT32, page_token=TEXT, tenant=TEXT
-    ),
-    t.DeleteTaskPushNotificationConfigRequest: st.builds(
-        t.DeleteTaskPushNotificationConfigRequest, task_id=NAME, id=NAME, tenant=TEXT
-    ),
-    t.GetExtendedAgentCardRequest: st.builds(t.GetExtendedAgentCardRequest, tenant=TEXT),
 }
+REQUESTS |= {one.request: simple(one.request) for one in o.OPERATIONS.values() if one.request not in REQUESTS}
 
 SCOPES = st.dictionaries(TEXT, TEXT, max_size=3)
 FLOWS = st.one_of(
@@ -244,6 +250,8 @@ RESULTS = {
         else st.none()
         if operation.response is None
         else EVERY_TYPE[operation.response]
+        if operation.response in EVERY_TYPE
+        else simple(operation.response)
     )
     for operation in o.OPERATIONS.values()
 }
