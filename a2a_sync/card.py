@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 #: Members that an app fills in, and members that the specification requires and agents may omit.
-LEFT_TO_THE_APP = ("description", "skills", "supported_interfaces")
+FILLED_IN_BY_APP = ("description", "skills", "supported_interfaces")
 
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+*-]+/[\w!#$&^.+*-]+(?:\s*;.*)?", re.ASCII)
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
@@ -241,7 +241,7 @@ class AgentSkill(JSONObject):
     security_requirements: Sequence[SecurityRequirement] = ()
 
     def __post_init__(self) -> None:
-        _hold_tuples(self, "tags", "examples", "input_modes", "output_modes", "security_requirements")
+        _convert_to_tuples(self, "tags", "examples", "input_modes", "output_modes", "security_requirements")
 
     @classmethod
     def of(cls, id: str, description: str, *, name: str = "", tags: Sequence[str] = (), **more: Any) -> AgentSkill:
@@ -249,9 +249,9 @@ class AgentSkill(JSONObject):
 
         `more` are the other members.
         """
-        spoken = id.replace("_", " ").replace("-", " ").strip()
+        words = id.replace("_", " ").replace("-", " ").strip()
         return cls(
-            id=id, name=name or spoken[:1].upper() + spoken[1:], description=description, tags=tags or (id,), **more
+            id=id, name=name or words[:1].upper() + words[1:], description=description, tags=tags or (id,), **more
         )
 
 
@@ -287,7 +287,7 @@ def _as_skill(index: int, skill: Skill) -> AgentSkill:
     raise TypeError(f"skills[{index}]: takes an AgentSkill, (id, description) or a dictionary, not {skill!r}")
 
 
-def _hold_tuples(obj: Any, *names: str) -> None:
+def _convert_to_tuples(obj: Any, *names: str) -> None:
     """People write lists in class bodies; the object stays immutable."""
     for name in names:
         value = getattr(obj, name)
@@ -318,7 +318,7 @@ class AgentCard(JSONObject):
     signatures: Sequence[AgentCardSignature] = ()
 
     def __post_init__(self) -> None:
-        _hold_tuples(
+        _convert_to_tuples(
             self,
             "supported_interfaces",
             "default_input_modes",
@@ -442,11 +442,11 @@ def validate_card(card: AgentCard, *, may_lack: Collection[str] = ()) -> None:
 def _card(card: AgentCard) -> _Found:
     for name in ("name", "description", "version"):
         yield from _text(name, getattr(card, name))
-    yield from _each("supported_interfaces", card.supported_interfaces, _interface)
+    yield from _items("supported_interfaces", card.supported_interfaces, _interface)
     yield from _unique("supported_interfaces", card.supported_interfaces, "is there already, as")
     yield from _extensions("capabilities", card.capabilities)
     for name in ("default_input_modes", "default_output_modes"):
-        yield from _each(name, getattr(card, name), _mode)
+        yield from _items(name, getattr(card, name), _mode)
     if card.provider is not None:
         yield from _provider("provider", card.provider)
     for name in ("documentation_url", "icon_url"):
@@ -455,7 +455,7 @@ def _card(card: AgentCard) -> _Found:
     for scheme in card.security_schemes:
         yield from _scheme(f"security_schemes[{scheme!r}]", card.security_schemes[scheme])
     yield from _requirements("", card, card.security_schemes)
-    yield from _each("skills", card.skills, lambda path, skill: _skill(path, skill, card.security_schemes))
+    yield from _items("skills", card.skills, lambda path, skill: _skill(path, skill, card.security_schemes))
     ids = [skill.id for skill in card.skills if isinstance(skill, AgentSkill)]
     yield from _unique("skills", ids, "is the id of", member=".id")
 
@@ -488,7 +488,7 @@ def _mode(path: str, value: Any) -> _Found:
         yield FieldViolation(path, f"{value!r} is not a media type such as text/plain")
 
 
-def _of(path: str, value: Any, cls: Any) -> _Found:
+def _instance(path: str, value: Any, cls: Any) -> _Found:
     if not isinstance(value, cls):
         wanted = cls.__name__ if isinstance(cls, type) else "security scheme"
         yield FieldViolation(path, f"must be of type {wanted}, not {type(value).__name__}")
@@ -497,7 +497,7 @@ def _of(path: str, value: Any, cls: Any) -> _Found:
 # -- lists --------------------------------------------------------------------------------------------------------------
 
 
-def _each(path: str, values: Sequence[Any], rule: Callable[[str, Any], _Found], *, needed: bool = True) -> _Found:
+def _items(path: str, values: Sequence[Any], rule: Callable[[str, Any], _Found], *, needed: bool = True) -> _Found:
     if needed and not values:
         yield FieldViolation(path, "needs at least one")
     for index, value in enumerate(values):
@@ -516,7 +516,7 @@ def _unique(path: str, values: Sequence[Any], said: str, member: str = "") -> _F
 
 
 def _interface(path: str, value: Any) -> _Found:
-    yield from (wrong := list(_of(path, value, AgentInterface)))
+    yield from (wrong := list(_instance(path, value, AgentInterface)))
     if wrong:
         return
     yield from _text(f"{path}.protocol_binding", value.protocol_binding)
@@ -527,37 +527,37 @@ def _interface(path: str, value: Any) -> _Found:
 
 
 def _extensions(path: str, value: Any) -> _Found:
-    yield from (wrong := list(_of(path, value, AgentCapabilities)))
+    yield from (wrong := list(_instance(path, value, AgentCapabilities)))
     if wrong:
         return
-    yield from _each(f"{path}.extensions", value.extensions, _extension, needed=False)
+    yield from _items(f"{path}.extensions", value.extensions, _extension, needed=False)
     uris = [one.uri for one in value.extensions if isinstance(one, AgentExtension)]
     yield from _unique(f"{path}.extensions", uris, "is the URI of", member=".uri")
 
 
 def _extension(path: str, value: Any) -> _Found:
-    yield from (wrong := list(_of(path, value, AgentExtension)))
+    yield from (wrong := list(_instance(path, value, AgentExtension)))
     if not wrong:
         yield from _url(f"{path}.uri", value.uri)
 
 
 def _provider(path: str, value: Any) -> _Found:
-    yield from (wrong := list(_of(path, value, AgentProvider)))
+    yield from (wrong := list(_instance(path, value, AgentProvider)))
     if not wrong:
         yield from _text(f"{path}.organization", value.organization)
         yield from _url(f"{path}.url", value.url)
 
 
 def _skill(path: str, value: Any, schemes: Mapping[str, Any]) -> _Found:
-    yield from (wrong := list(_of(path, value, AgentSkill)))
+    yield from (wrong := list(_instance(path, value, AgentSkill)))
     if wrong:
         return
     for name in ("id", "name", "description"):
         yield from _text(f"{path}.{name}", getattr(value, name))
-    yield from _each(f"{path}.tags", value.tags, _text)
-    yield from _each(f"{path}.examples", value.examples, _text, needed=False)
+    yield from _items(f"{path}.tags", value.tags, _text)
+    yield from _items(f"{path}.examples", value.examples, _text, needed=False)
     for name in ("input_modes", "output_modes"):
-        yield from _each(f"{path}.{name}", getattr(value, name), _mode, needed=False)
+        yield from _items(f"{path}.{name}", getattr(value, name), _mode, needed=False)
     yield from _requirements(f"{path}.", value, schemes)
 
 
@@ -565,7 +565,7 @@ def _skill(path: str, value: Any, schemes: Mapping[str, Any]) -> _Found:
 
 
 def _scheme(path: str, value: Any) -> _Found:
-    yield from (wrong := list(_of(path, value, SecurityScheme)))
+    yield from (wrong := list(_instance(path, value, SecurityScheme)))
     if wrong:
         return
     match value:
@@ -602,7 +602,7 @@ def _flow(path: str, value: Any) -> _Found:
 def _requirements(prefix: str, holder: Any, schemes: Mapping[str, Any]) -> _Found:
     for index, value in enumerate(holder.security_requirements):
         path = f"{prefix}security_requirements[{index}]"
-        yield from (wrong := list(_of(path, value, SecurityRequirement)))
+        yield from (wrong := list(_instance(path, value, SecurityRequirement)))
         for name in () if wrong else value.schemes:
             if name not in schemes:
                 yield FieldViolation(f"{path}.schemes", f"{name!r} is not one of security_schemes")

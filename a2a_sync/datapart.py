@@ -37,7 +37,7 @@ def to_json(obj: object) -> Any:
     """
     where = type(obj).__name__
     try:
-        value = _plain(obj, where)
+        value = _to_plain_json(obj, where)
         dumps(value, max_depth=MAX_DEPTH)
     except RecursionError:
         raise DataPartError(f"{where}: nested too deep, or within itself") from None
@@ -60,7 +60,7 @@ def from_json(value: Any, cls: type[_T]) -> _T:
     """
     where = getattr(cls, "__name__", str(cls))
     try:
-        fitted: _T = _fit(value, cls, where)
+        fitted: _T = _convert(value, cls, where)
     except RecursionError:
         raise DataPartError(f"{where}: nested too deep") from None
     return fitted
@@ -69,9 +69,9 @@ def from_json(value: Any, cls: type[_T]) -> _T:
 # -- to JSON ------------------------------------------------------------------------------------------------------------
 
 
-def _plain(value: Any, where: str) -> Any:
+def _to_plain_json(value: Any, where: str) -> Any:
     if isinstance(value, Enum):
-        return _plain(value.value, where)
+        return _to_plain_json(value.value, where)
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -79,11 +79,11 @@ def _plain(value: Any, where: str) -> Any:
             raise DataPartError(f"{where}: {value} cannot be written as JSON")
         return value
     if isinstance(value, Mapping):
-        return {_key(key, where): _plain(item, f"{where}.{key}") for key, item in value.items()}
+        return {_key(key, where): _to_plain_json(item, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, (list, tuple, AbstractSet)):
-        return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return [_to_plain_json(item, f"{where}[{index}]") for index, item in enumerate(value)]
     if is_dataclass(value) and not isinstance(value, type):
-        return _plain(_to_dict(value, where), where)
+        return _to_plain_json(_to_dict(value, where), where)
     if isinstance(value, (date, time)):
         return value.isoformat()
     if isinstance(value, (Decimal, UUID)):
@@ -143,7 +143,7 @@ def _fields(cls: type) -> dict[str, _Field]:
 
 def _fit_dataclass(value: Any, cls: type, where: str) -> Any:
     if not isinstance(value, dict):
-        raise _unlike("an object", value, where)
+        raise _mismatch("an object", value, where)
     from dataclasses_json import DataClassJsonMixin
 
     try:
@@ -154,7 +154,7 @@ def _fit_dataclass(value: Any, cls: type, where: str) -> Any:
     for key, item in value.items():
         field = table.get(key)
         if field is not None and (item is None or not field.decoded_by_user):
-            item = _fit(item, field.hint, f"{where}.{key}")
+            item = _convert(item, field.hint, f"{where}.{key}")
         fitted[key] = item
     present = {id(table[key]) for key in value if key in table}
     for field in table.values():
@@ -169,9 +169,9 @@ def _fit_dataclass(value: Any, cls: type, where: str) -> Any:
         raise DataPartError(f"{where}: {error}") from error
 
 
-def _fit(value: Any, hint: Any, where: str) -> Any:
+def _convert(value: Any, hint: Any, where: str) -> Any:
     """`value` as what `hint` says, with nothing converted that carries information."""
-    hint = _bare(hint)
+    hint = _unwrap_hint(hint)
     if hint is Any or hint is object or isinstance(hint, TypeVar):
         return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -201,10 +201,10 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
         return _fit_collection(value, plain, arguments, where)
     if isinstance(value, plain):
         return value
-    raise _unlike(plain.__name__, value, where)
+    raise _mismatch(plain.__name__, value, where)
 
 
-def _bare(hint: Any) -> Any:
+def _unwrap_hint(hint: Any) -> Any:
     while True:
         if hasattr(hint, "__supertype__"):
             hint = hint.__supertype__
@@ -220,32 +220,32 @@ def _fit_union(value: Any, arms: tuple[Any, ...], where: str) -> Any:
     refusals = []
     for arm in arms:
         try:
-            return _fit(value, arm, where)
+            return _convert(value, arm, where)
         except DataPartError as error:
             refusals.append((arm, error))
     # A refusal from inside a member says more than that nothing fits.
-    inner = [error for arm, error in refusals if isinstance(value, dict) and is_dataclass(_bare(arm))]
+    inner = [error for arm, error in refusals if isinstance(value, dict) and is_dataclass(_unwrap_hint(arm))]
     if len(inner) == 1:
         raise inner[0]
     listed = " or ".join("null" if arm is types.NoneType else getattr(arm, "__name__", str(arm)) for arm in arms)
-    raise _unlike(listed, value, where)
+    raise _mismatch(listed, value, where)
 
 
 def _fit_enum(value: Any, cls: type[Enum], where: str) -> Any:
     for member in cls:
-        said = _plain(member.value, where)
+        said = _to_plain_json(member.value, where)
         if said == value and isinstance(said, bool) == isinstance(value, bool):
             return member
     choices = ", ".join(repr(member.value) for member in cls)
-    raise DataPartError(f"{where}: expected one of {choices}, got {_shown(value)}")
+    raise DataPartError(f"{where}: expected one of {choices}, got {_abbreviated(value)}")
 
 
 def _fit_mapping(value: Any, arguments: tuple[Any, ...], where: str) -> dict[Any, Any]:
     if not isinstance(value, dict):
-        raise _unlike("an object", value, where)
+        raise _mismatch("an object", value, where)
     key_hint, item_hint = arguments if len(arguments) == 2 else (Any, Any)
-    key_hint = _bare(key_hint)
-    return {_fit_key(key, key_hint, where): _fit(item, item_hint, f"{where}.{key}") for key, item in value.items()}
+    key_hint = _unwrap_hint(key_hint)
+    return {_fit_key(key, key_hint, where): _convert(item, item_hint, f"{where}.{key}") for key, item in value.items()}
 
 
 def _fit_key(key: str, hint: Any, where: str) -> Any:
@@ -253,19 +253,21 @@ def _fit_key(key: str, hint: Any, where: str) -> Any:
         try:
             return int(key)
         except ValueError:
-            raise DataPartError(f"{where}: expected int as name, got {_shown(key)}") from None
-    return _fit(key, hint, where)
+            raise DataPartError(f"{where}: expected int as name, got {_abbreviated(key)}") from None
+    return _convert(key, hint, where)
 
 
 def _fit_collection(value: Any, plain: type, arguments: tuple[Any, ...], where: str) -> Any:
     if not isinstance(value, list):
-        raise _unlike("an array", value, where)
+        raise _mismatch("an array", value, where)
     hints = list(arguments[:1] or (Any,)) * len(value)
     if issubclass(plain, tuple) and arguments and arguments[-1] is not Ellipsis:
         hints = list(arguments)
         if len(hints) != len(value):
             raise DataPartError(f"{where}: expected {len(hints)} elements, got {len(value)}")
-    items = [_fit(item, hint, f"{where}[{index}]") for index, (item, hint) in enumerate(zip(value, hints, strict=True))]
+    items = [
+        _convert(item, hint, f"{where}[{index}]") for index, (item, hint) in enumerate(zip(value, hints, strict=True))
+    ]
     for kind in (tuple, set, frozenset):
         if issubclass(plain, kind):
             return kind(items)
@@ -277,13 +279,13 @@ def _fit_int(value: Any, where: str) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _unlike("int", value, where)
+        raise _mismatch("int", value, where)
     return value
 
 
 def _fit_float(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _unlike("float", value, where)
+        raise _mismatch("float", value, where)
     try:
         return float(value)
     except OverflowError:
@@ -292,52 +294,52 @@ def _fit_float(value: Any, where: str) -> float:
 
 def _fit_decimal(value: Any, where: str) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise _unlike("a decimal number", value, where)
+        raise _mismatch("a decimal number", value, where)
     try:
         return Decimal(str(value))
     except ArithmeticError:
-        raise DataPartError(f"{where}: expected a decimal number, got {_shown(value)}") from None
+        raise DataPartError(f"{where}: expected a decimal number, got {_abbreviated(value)}") from None
 
 
-def _exactly(cls: type, name: str) -> Callable[[Any, str], Any]:
+def _instance_converter(cls: type, name: str) -> Callable[[Any, str], Any]:
     def fit(value: Any, where: str) -> Any:
         if not isinstance(value, cls):
-            raise _unlike(name, value, where)
+            raise _mismatch(name, value, where)
         return value
 
     return fit
 
 
-def _parsed(parse: Callable[[str], Any], name: str) -> Callable[[Any, str], Any]:
+def _parser_converter(parse: Callable[[str], Any], name: str) -> Callable[[Any, str], Any]:
     def fit(value: Any, where: str) -> Any:
         if not isinstance(value, str):
-            raise _unlike(f"{name} as a string", value, where)
+            raise _mismatch(f"{name} as a string", value, where)
         try:
             return parse(value)
         except ValueError:
-            raise DataPartError(f"{where}: expected {name}, got {_shown(value)}") from None
+            raise DataPartError(f"{where}: expected {name}, got {_abbreviated(value)}") from None
 
     return fit
 
 
 _SCALARS: dict[type, Callable[[Any, str], Any]] = {
-    str: _exactly(str, "str"),
-    bool: _exactly(bool, "bool"),
-    types.NoneType: _exactly(types.NoneType, "null"),
+    str: _instance_converter(str, "str"),
+    bool: _instance_converter(bool, "bool"),
+    types.NoneType: _instance_converter(types.NoneType, "null"),
     int: _fit_int,
     float: _fit_float,
     Decimal: _fit_decimal,
-    datetime: _parsed(datetime.fromisoformat, "an ISO date and time"),
-    date: _parsed(date.fromisoformat, "an ISO date"),
-    time: _parsed(time.fromisoformat, "an ISO time"),
-    UUID: _parsed(UUID, "a UUID"),
+    datetime: _parser_converter(datetime.fromisoformat, "an ISO date and time"),
+    date: _parser_converter(date.fromisoformat, "an ISO date"),
+    time: _parser_converter(time.fromisoformat, "an ISO time"),
+    UUID: _parser_converter(UUID, "a UUID"),
 }
 
 
-def _unlike(wanted: str, value: Any, where: str) -> DataPartError:
+def _mismatch(wanted: str, value: Any, where: str) -> DataPartError:
     return DataPartError(f"{where}: expected {wanted}, got {'null' if value is None else type(value).__name__}")
 
 
-def _shown(value: Any) -> str:
+def _abbreviated(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:60] + "…"

@@ -66,7 +66,7 @@ Metadata: TypeAlias = Mapping[str, JSON]
 _T = TypeVar("_T")
 
 
-class _Nothing(dict[str, Any]):
+class _EmptyMetadata(dict[str, Any]):
     """The empty dictionary that all objects without metadata share, which saves memory in stores."""
 
     def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
@@ -79,7 +79,7 @@ class _Nothing(dict[str, Any]):
 
 
 #: The default of every metadata: the one empty dictionary. Without a frame of Python, as each part of each message asks for it.
-_nothing: Callable[[], Metadata] = repeat(_Nothing()).__next__
+_empty_metadata: Callable[[], Metadata] = repeat(_EmptyMetadata()).__next__
 
 
 def new_id() -> str:
@@ -111,7 +111,7 @@ class JSONObject:
             ValueError: a timestamp has no time zone, or a card is written in 0.3 and has no interface of 0.3.
             VersionNotSupportedError: there is no such version, or it has no such type.
         """
-        value: dict[str, JSON] = _in(version, lambda codec: codec.dump(self))
+        value: dict[str, JSON] = _convert_with_codec(version, lambda codec: codec.dump(self))
         return value
 
     @classmethod
@@ -128,13 +128,13 @@ class JSONObject:
 
 def from_dict(cls: Any, value: Mapping[str, JSON], version: str = "1.0") -> Any:
     """As `JSONObject.from_dict`, of a class or of a union: `Part`, `StreamResponse`, `SendMessageResponse`."""
-    found = _in(version, lambda codec: codec.load(cls, dict(value)))
+    found = _convert_with_codec(version, lambda codec: codec.load(cls, dict(value)))
     if isinstance(cls, type) and not isinstance(found, cls):
         raise InvalidParamsError(f"expected a {cls.__name__}, got a {type(found).__name__}")
     return found
 
 
-def _in(version: str, convert: Callable[[Any], Any]) -> Any:
+def _convert_with_codec(version: str, convert: Callable[[Any], Any]) -> Any:
     # The only import of a higher layer: codecs consist of these types.
     from a2a_sync.codec import by_version
 
@@ -191,7 +191,7 @@ _TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED
 _INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
 _PAUSED = _TERMINAL | _INTERRUPTED
 #: States in which the message of the status takes precedence over artifacts.
-_EXPLAINED = _INTERRUPTED | {TaskState.FAILED, TaskState.REJECTED}
+_MESSAGE_FIRST_STATES = _INTERRUPTED | {TaskState.FAILED, TaskState.REJECTED}
 
 
 class Role(enum.StrEnum):
@@ -210,7 +210,7 @@ class TextPart(JSONObject):
     """A piece of text."""
 
     text: str = field(kw_only=False)
-    metadata: Metadata = field(default_factory=_nothing)
+    metadata: Metadata = field(default_factory=_empty_metadata)
     filename: str = ""
     media_type: str = ""
 
@@ -224,7 +224,7 @@ class FilePart(JSONObject):
 
     raw: bytes | None = None
     url: str | None = None
-    metadata: Metadata = field(default_factory=_nothing)
+    metadata: Metadata = field(default_factory=_empty_metadata)
     filename: str = ""
     media_type: str = ""
 
@@ -258,7 +258,7 @@ class DataPart(JSONObject):
     """A JSON value of any kind, ``None`` included."""
 
     data: JSON = field(kw_only=False)
-    metadata: Metadata = field(default_factory=_nothing)
+    metadata: Metadata = field(default_factory=_empty_metadata)
     filename: str = ""
     media_type: str = ""
 
@@ -331,7 +331,7 @@ class Message(Reply):
     message_id: str = field(default_factory=new_id)
     context_id: str = ""
     task_id: str = ""
-    metadata: Metadata = field(default_factory=_nothing)
+    metadata: Metadata = field(default_factory=_empty_metadata)
     extensions: tuple[str, ...] = ()
     reference_task_ids: tuple[str, ...] = ()
 
@@ -358,7 +358,7 @@ class Artifact(JSONObject):
     artifact_id: str = field(default_factory=new_id)
     name: str = ""
     description: str = ""
-    metadata: Metadata = field(default_factory=_nothing)
+    metadata: Metadata = field(default_factory=_empty_metadata)
     extensions: tuple[str, ...] = ()
 
     @property
@@ -394,7 +394,7 @@ class Task(Reply):
     context_id: str = ""
     artifacts: tuple[Artifact, ...] = ()
     history: tuple[Message, ...] = ()
-    metadata: Metadata = field(default_factory=_nothing)
+    metadata: Metadata = field(default_factory=_empty_metadata)
 
     @property
     def task(self) -> Task:
@@ -413,10 +413,12 @@ class Task(Reply):
         The order is reversed for tasks that are interrupted, failed or rejected. While a task is submitted or working, only
         artifacts count: its messages report progress.
         """
-        made = "\n".join(text for text in (artifact.text for artifact in self.artifacts) if text)
+        artifact_text = "\n".join(text for text in (artifact.text for artifact in self.artifacts) if text)
         message = self.answer_message
-        said = message.text if message is not None else ""
-        return (said or made) if self.state in _EXPLAINED else (made or said)
+        message_text = message.text if message is not None else ""
+        return (
+            (message_text or artifact_text) if self.state in _MESSAGE_FIRST_STATES else (artifact_text or message_text)
+        )
 
     @property
     def answer_message(self) -> Message | None:
@@ -454,7 +456,7 @@ class TaskStatusUpdateEvent(JSONObject):
     task_id: str = ""
     context_id: str = ""
     status: TaskStatus
-    metadata: Metadata = field(default_factory=_nothing)
+    metadata: Metadata = field(default_factory=_empty_metadata)
     final: bool | None = field(default=None, compare=False)
 
 
@@ -467,7 +469,7 @@ class TaskArtifactUpdateEvent(JSONObject):
     artifact: Artifact
     append: bool = False
     last_chunk: bool = False
-    metadata: Metadata = field(default_factory=_nothing)
+    metadata: Metadata = field(default_factory=_empty_metadata)
 
 
 UpdateEvent: TypeAlias = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
@@ -507,7 +509,7 @@ class TaskPushNotificationConfig(JSONObject):
     tenant: str = ""
     token: str = field(default="", repr=False)
     authentication: AuthenticationInfo | None = None
-    metadata: Metadata = field(default_factory=_nothing)
+    metadata: Metadata = field(default_factory=_empty_metadata)
 
     def __repr__(self) -> str:
         # Paths and queries of webhooks are often secrets.
@@ -539,7 +541,7 @@ class SendMessageRequest(JSONObject):
 
     message: Message
     configuration: SendMessageConfiguration | None = None
-    metadata: Metadata = field(default_factory=_nothing)
+    metadata: Metadata = field(default_factory=_empty_metadata)
     tenant: str = ""
 
 
@@ -581,7 +583,7 @@ class CancelTaskRequest(JSONObject):
     """CancelTask."""
 
     id: str
-    metadata: Metadata = field(default_factory=_nothing)
+    metadata: Metadata = field(default_factory=_empty_metadata)
     tenant: str = ""
 
 

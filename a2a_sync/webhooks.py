@@ -39,7 +39,7 @@ logger = get_logger(__name__)
 
 #: Names under which agents send the token of a webhook.
 _TOKENS = (NOTIFICATION_TOKEN.lower(), "a2a-notification-token")
-_LONGEST_TOKEN = 16 * 1024
+_MAX_TOKEN_LENGTH = 16 * 1024
 #: Notifications that wait for `WebhookReceiver.notifications`.
 _MAX_WAITING = 10_000
 #: Python before 3.13 has an older phrase.
@@ -153,8 +153,8 @@ class WebhookReceiver:
             self._signatures = Signatures(trusted_keys, url=url, issuer=issuer, window=max_age, guard=url_guard)
             if not (url or token or authentication):
                 logger.warning("this receiver takes what was signed for any other webhook: give it url=")
-        self._most = max_body_bytes
-        self._handle = on_notification or self._keep
+        self._max_body_bytes = max_body_bytes
+        self._handle = on_notification or self._enqueue
         self._validity = max_age if self._signatures is None else self._signatures.validity
         self._replay_cache_size = replay_cache_size
         self._shared_cache = replay_cache
@@ -163,9 +163,9 @@ class WebhookReceiver:
 
     def renew(self) -> None:
         """In a forked child: what waits is the parent's, as are the locks."""
-        self._waiting: queue.Queue[PushNotification] = queue.Queue(min(self._replay_cache_size, _MAX_WAITING))
+        self._queue: queue.Queue[PushNotification] = queue.Queue(min(self._replay_cache_size, _MAX_WAITING))
         cache = self._shared_cache
-        self._known: ReplayCache = _MemoryReplayCache(self._replay_cache_size) if cache is None else cache
+        self._replay_cache: ReplayCache = _MemoryReplayCache(self._replay_cache_size) if cache is None else cache
 
     # -- taking --
 
@@ -179,20 +179,20 @@ class WebhookReceiver:
             NotificationRefusedError: it is not what it should be. Nothing is remembered of it.
         """
         headers = {name.lower(): value for name, value in headers.items()}
-        return self._taken(headers, self._sender(headers), body)
+        return self._accept(headers, self._check_sender(headers), body)
 
     def forget(self, notification: PushNotification) -> None:
         """What `receive` gave was not taken after all: when it is posted again, it is given again. Answer with an error."""
         if key := _key(notification):
             try:
-                self._known.discard(key)
+                self._replay_cache.discard(key)
             except Exception:
                 logger.exception("a notification that was not taken stays in the replay cache")
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI interface: answers a POST, at whatever path."""
         try:
-            status, text = self._take(environ)
+            status, text = self._handle_post(environ)
         except NotificationRefusedError as refused:
             status, text = refused.status, str(refused)
         body = text.encode()
@@ -204,13 +204,13 @@ class WebhookReceiver:
         start_response(f"{status} {_PHRASES[status]}", [*headers, ("Content-Type", "text/plain")] if body else headers)
         return [body] if body else []
 
-    def _take(self, environ: WSGIEnvironment) -> tuple[int, str]:
+    def _handle_post(self, environ: WSGIEnvironment) -> tuple[int, str]:
         if environ["REQUEST_METHOD"] != "POST":
             return 405, "notifications are posted"
         headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key[:5] == "HTTP_"}
         # Strangers do not get so far as to have a body read.
-        claims = self._sender(headers)
-        notification = self._taken(headers, claims, self._body(environ))
+        claims = self._check_sender(headers)
+        notification = self._accept(headers, claims, self._body(environ))
         if notification is None:
             return 204, ""
         try:
@@ -225,16 +225,16 @@ class WebhookReceiver:
             return 500, "not taken"
         return 204, ""
 
-    def _keep(self, notification: PushNotification) -> None:
-        self._waiting.put_nowait(notification)
+    def _enqueue(self, notification: PushNotification) -> None:
+        self._queue.put_nowait(notification)
 
     def _body(self, environ: WSGIEnvironment) -> bytes:
         length = environ.get("CONTENT_LENGTH") or ""
         if length and not (length.isascii() and length.isdigit() and len(length) < 16):
             raise NotificationRefusedError(400, "the length of the body is no number")
         # Without a length only a server that knows the end of the body can be read to it.
-        most = int(length) if length else self._most + 1 if environ.get("wsgi.input_terminated") else 0
-        if length and most > self._most:
+        most = int(length) if length else self._max_body_bytes + 1 if environ.get("wsgi.input_terminated") else 0
+        if length and most > self._max_body_bytes:
             raise NotificationRefusedError(413, "too large")
         pieces, left = [], most
         while left and (piece := environ["wsgi.input"].read(min(left, 65536))):
@@ -251,29 +251,29 @@ class WebhookReceiver:
         """
         while True:
             try:
-                yield self._waiting.get(timeout=timeout)
+                yield self._queue.get(timeout=timeout)
             except queue.Empty:
                 return
 
     # -- checks --
 
-    def _sender(self, headers: Mapping[str, str]) -> Mapping[str, Any]:
+    def _check_sender(self, headers: Mapping[str, str]) -> Mapping[str, Any]:
         """Check the sender by the headers; returns the claims of its signature."""
         if self._authentication is not None:
             wanted = f"{self._authentication.scheme} {self._authentication.credentials}"
-            if not _same(_folded(headers.get("authorization", "")), _folded(wanted)):
+            if not _equal(_normalize_scheme(headers.get("authorization", "")), _normalize_scheme(wanted)):
                 raise NotificationRefusedError(401, "the credentials are not those of this webhook")
         if isinstance(self._token, str):
             self._check_token(headers, self._token)
         return self._claims(headers) if self._signatures is not None else {}
 
-    def _taken(self, headers: Mapping[str, str], claims: Mapping[str, Any], body: bytes) -> PushNotification | None:
+    def _accept(self, headers: Mapping[str, str], claims: Mapping[str, Any], body: bytes) -> PushNotification | None:
         """What the body says, if it is what its sender may say; None where it came before."""
-        if self._signatures is not None and not _same(
+        if self._signatures is not None and not _equal(
             str(claims.get("request_body_sha256", "")), hashlib.sha256(body).hexdigest()
         ):
             raise NotificationRefusedError(401, "the signature is of another body")
-        if len(body) > self._most:
+        if len(body) > self._max_body_bytes:
             raise NotificationRefusedError(413, "too large")
         event, version = _read(body)
         task_id = event.id if isinstance(event, Task) else event.task_id
@@ -289,14 +289,14 @@ class WebhookReceiver:
         if not key:
             return True
         try:
-            return self._known.add(key, self._validity, evict=not notification.claims)
+            return self._replay_cache.add(key, self._validity, evict=not notification.claims)
         except Exception as failed:
             logger.warning("replay cache: %s", failed, exc_info=not isinstance(failed, StoreError))
             raise NotificationRefusedError(503, "too many notifications are remembered; post again later") from None
 
     def _check_token(self, headers: Mapping[str, str], wanted: str | None) -> None:
         given = next((headers[name] for name in _TOKENS if name in headers), "")
-        if wanted is None or not _same(given, wanted):
+        if wanted is None or not _equal(given, wanted):
             raise NotificationRefusedError(401, "the token is not that of this webhook")
 
     def _claims(self, headers: Mapping[str, str]) -> Mapping[str, Any]:
@@ -304,7 +304,7 @@ class WebhookReceiver:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if not token and scheme.lower() == "bearer":
             token = bearer.strip()
-        if not token or len(token) > _LONGEST_TOKEN:
+        if not token or len(token) > _MAX_TOKEN_LENGTH:
             raise NotificationRefusedError(401, "the notification is not signed")
         assert self._signatures is not None
         try:
@@ -376,12 +376,12 @@ def _read(body: bytes) -> tuple[Any, str]:
     return event, version
 
 
-def _folded(credentials: str) -> str:
+def _normalize_scheme(credentials: str) -> str:
     """`credentials` with the scheme in lower case."""
     scheme, _, rest = credentials.partition(" ")
     return f"{scheme.lower()} {rest.strip()}"
 
 
-def _same(given: str, wanted: str) -> bool:
+def _equal(given: str, wanted: str) -> bool:
     """Compare in constant time."""
     return hmac.compare_digest(given.encode(errors="surrogatepass"), wanted.encode(errors="surrogatepass"))

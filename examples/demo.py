@@ -27,9 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "examples" / "analyst" / "penguins.csv"
 CLI = [sys.executable, "-m", "a2a_sync"]
 
-START_PATIENCE = 60.0
-CALL_PATIENCE = 120.0
-STOP_PATIENCE = 15.0
+START_TIMEOUT = 60.0
+CALL_TIMEOUT = 120.0
+STOP_TIMEOUT = 15.0
 
 
 def main(folder: Path) -> None:
@@ -101,9 +101,9 @@ def a2a(*arguments: str, quiet: bool = False) -> str:
     show_command(*arguments)
     pipe = subprocess.PIPE if quiet else None
     try:
-        done = subprocess.run([*CLI, *arguments], stdout=pipe, timeout=CALL_PATIENCE, check=False, text=True)
+        done = subprocess.run([*CLI, *arguments], stdout=pipe, timeout=CALL_TIMEOUT, check=False, text=True)
     except subprocess.TimeoutExpired:
-        fail(f"a2a-sync {arguments[0]} did not come back within {CALL_PATIENCE:.0f} s")
+        fail(f"a2a-sync {arguments[0]} did not come back within {CALL_TIMEOUT:.0f} s")
     if done.returncode:
         fail(f"a2a-sync {arguments[0]} ended with exit code {done.returncode}")
     return done.stdout or ""
@@ -140,11 +140,11 @@ def wait_for_card(server: subprocess.Popen[str], log: Path) -> str:
 
     threading.Thread(target=read, name="server-output", daemon=True).start()
     try:
-        while line := lines.get(timeout=START_PATIENCE):
+        while line := lines.get(timeout=START_TIMEOUT):
             if line.startswith("Agent card: "):
                 return line.removeprefix("Agent card: ").strip()
     except queue.Empty:
-        fail(f"the server was not up within {START_PATIENCE:.0f} s; see {here(log)}")
+        fail(f"the server was not up within {START_TIMEOUT:.0f} s; see {here(log)}")
     fail(f"the server did not start:\n{log.read_text(errors='replace')}")
 
 
@@ -152,10 +152,10 @@ def stop(server: subprocess.Popen[str]) -> int:
     """Ask the server to end, by its process id; make it end if it does not. Its exit code."""
     server.send_signal(signal.SIGTERM)
     try:
-        return server.wait(STOP_PATIENCE)
+        return server.wait(STOP_TIMEOUT)
     except subprocess.TimeoutExpired:
         server.kill()
-        return server.wait(STOP_PATIENCE)
+        return server.wait(STOP_TIMEOUT)
     finally:
         if server.stdout is not None:
             server.stdout.close()

@@ -35,7 +35,7 @@ from tests.live import HOST, ROOT, free_port, live_server
 
 #: The address of the server as pages show it.
 SHOWN = "127.0.0.1:8000"
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _FENCE = re.compile(r"^( *)(`{3,})([\w-]*) *(.*)$")
 _NOTE = re.compile(r"^<!-- ([a-z ]+): (.+?) -->$")
 _FILE = re.compile(r"^# ([\w/]+\.py)$")
@@ -196,7 +196,7 @@ class Page:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
             check=False,
         )
         output = done.stdout

@@ -43,7 +43,7 @@ UPWARD: dict[tuple[str, str], str] = {
 #: The halves meet in `operations` and below; only calls without a network join them.
 SERVER_HALF = {"agent", "engine", "push", "server", "stores", "wsgi"}
 #: The one way from the server half to the client: an agent or app called in its own process.
-LOCAL_CALLS = {"agent.localcalls"}
+IN_PROCESS_CALLS = {"agent.inprocess"}
 #: Third-party and operating system modules, and the folders that may import them.
 RESTRICTED = {
     "requests": {"client", "testing"},
@@ -149,7 +149,7 @@ def test_the_client_and_the_server_half_never_import_each_other() -> None:
         heads = {folder(imported) for imported in imports(module)}
         if folder(module) == "client":
             assert not heads & SERVER_HALF, f"{module} imports the server half: {heads & SERVER_HALF}"
-        elif folder(module) in SERVER_HALF and module not in LOCAL_CALLS:
+        elif folder(module) in SERVER_HALF and module not in IN_PROCESS_CALLS:
             assert "client" not in heads, f"{module} imports the client"
 
 

@@ -1,4 +1,4 @@
-"""A webhook of one's own: whom it believes, what it gives, and what it answers."""
+"""`WebhookReceiver`: the senders that it accepts, the notifications that it returns, and its responses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from a2a_sync.stores import SQLiteReplayCache
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import AuthenticationInfo, Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
 from a2a_sync.webhooks import HeaderItems, NotificationRefusedError, _MemoryReplayCache
-from tests.engine import PATIENCE, eventually
+from tests.engine import TIMEOUT, eventually
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -78,10 +78,10 @@ def refused(receiver: WebhookReceiver, headers: dict[str, str], body: bytes = BO
     return caught.value.status
 
 
-# -- whom it believes ---------------------------------------------------------------------------------------------------
+# -- accepted senders ---------------------------------------------------------------------------------------------------
 
 
-def test_a_receiver_that_would_believe_anybody_is_refused():
+def test_a_receiver_without_anything_to_check_is_refused():
     with pytest.raises(ValueError, match="needs something to check"):
         WebhookReceiver()
 
@@ -92,7 +92,7 @@ def test_a_token_that_no_utf8_text_can_hold_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["X-A2A-Notification-Token", "A2A-Notification-Token", "x-a2a-notification-token"])
-def test_who_has_the_token_is_believed(name):
+def test_a_sender_with_the_token_is_accepted(name):
     receiver = WebhookReceiver(token="t0ken")
     assert receiver.receive({name: "t0ken"}, BODY) is not None
     for headers in ({}, {name: ""}, {name: "t0ke"}, {name: "t0kenn"}, {"Authorization": "Bearer t0ken"}):
@@ -108,7 +108,7 @@ def test_each_task_may_have_a_token_of_its_own_and_tasks_that_are_not_expected_h
     assert refused(receiver, {}, other) == 401
 
 
-def test_who_has_the_credentials_is_believed():
+def test_a_sender_with_the_credentials_is_accepted():
     receiver = WebhookReceiver(authentication=AuthenticationInfo(scheme="Bearer", credentials="s3cret"))
     for said in ("Bearer s3cret", "bearer s3cret"):
         assert receiver.receive({"Authorization": said}, BODY) is not None
@@ -222,10 +222,10 @@ def test_a_time_that_is_written_as_text_is_read_too():
     assert refused(receiver, signed(iat="5")) == 401
 
 
-def test_a_child_has_locks_and_a_line_of_its_own():
+def test_a_child_has_locks_and_a_queue_of_its_own():
     receiver = WebhookReceiver(token="t0ken")
     assert post(receiver, **TOKEN, **{"X-A2A-Notification-Id": "t/1"})[0] == 204
-    with receiver._known._lock:
+    with receiver._replay_cache._lock:
         receiver.renew()
         assert post(receiver, **TOKEN, **{"X-A2A-Notification-Id": "t/2"})[0] == 204
     assert [one.id for one in receiver.notifications(timeout=0)] == ["t/2"]
@@ -267,12 +267,12 @@ def test_what_comes_twice_is_given_once():
     assert receiver.receive(first, BODY) is not None
     assert receiver.receive(first, BODY) is None
     assert receiver.receive({**TOKEN, "X-A2A-Notification-Id": "t/2"}, BODY) is not None
-    # Who does not number its notifications cannot be known again.
+    # Notifications without an id cannot be recognised.
     assert receiver.receive(TOKEN, BODY) is not None
     assert receiver.receive(TOKEN, BODY) is not None
 
 
-def test_nobody_makes_what_others_tell_look_like_something_that_came_before():
+def test_a_sender_cannot_make_notifications_of_others_look_repeated():
     tokens = {"mine": "my token", "yours": "your token"}
     receiver = WebhookReceiver(token=tokens.get)
     for task_id in tokens:
@@ -358,7 +358,7 @@ def test_a_signature_that_names_no_id_is_known_again_under_any_id(jti):
         assert receiver.receive({**headers, "X-A2A-Notification-Id": "another"}, BODY) is None
 
 
-def test_what_is_still_valid_is_never_forgotten_for_others(monkeypatch):
+def test_a_valid_notification_is_never_evicted_for_others(monkeypatch):
     receiver = WebhookReceiver(trusted_keys=KEYS, url=URL, replay_cache_size=2)
     first = signed(notification_id="t/0")
     for headers in (first, signed(notification_id="t/1")):
@@ -425,7 +425,7 @@ def test_of_two_processes_with_one_file_one_takes_each_notification(tmp_path):
             process.stdin.write(given)
             process.stdin.close()
         taken = [json.loads(process.stdout.read()) for process in processes]
-        assert [process.wait(PATIENCE) for process in processes] == [0, 0]
+        assert [process.wait(TIMEOUT) for process in processes] == [0, 0]
     assert sorted(taken[0] + taken[1]) == sorted(f"t/{n}" for n in range(200))
     # A process that begins later knows them as well.
     receiver = WebhookReceiver(trusted_keys=KEYS, url=URL, replay_cache=SQLiteReplayCache(tmp_path / "seen.db"))
@@ -466,24 +466,24 @@ def post(receiver: WebhookReceiver, body: bytes = BODY, method: str = "POST", **
 
 
 def test_a_notification_is_handed_on_and_answered():
-    told: list[PushNotification] = []
-    receiver = WebhookReceiver(token="t0ken", on_notification=told.append)
+    received: list[PushNotification] = []
+    receiver = WebhookReceiver(token="t0ken", on_notification=received.append)
     assert post(receiver, X_A2A_Notification_Id="t/1") == (204, b"")
     assert post(receiver, X_A2A_Notification_Id="t/1") == (204, b"")
-    assert [notification.id for notification in told] == ["t/1"]
+    assert [notification.id for notification in received] == ["t/1"]
 
 
 def test_what_was_not_taken_is_given_again():
-    told: list[PushNotification] = []
+    received: list[PushNotification] = []
 
     def take(notification: PushNotification) -> None:
-        told.append(notification)
-        if len(told) == 1:
+        received.append(notification)
+        if len(received) == 1:
             raise RuntimeError("the database is away")
 
     receiver = WebhookReceiver(token="t0ken", on_notification=take)
     assert [post(receiver, X_A2A_Notification_Id="t/1")[0] for _ in range(3)] == [500, 204, 204]
-    assert len(told) == 2
+    assert len(received) == 2
 
 
 def test_without_a_function_notifications_wait():
@@ -540,7 +540,7 @@ def served(app: Any) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.port}"
     finally:
         server.shutdown()
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         server.server_close()
 
 
@@ -553,7 +553,7 @@ def test_what_an_agent_signs_is_believed_by_its_published_key(version):
     loopback = URLGuard(allow=["127.0.0.1"])
     agent = Agent("signing")
     agent.message(ask)
-    told: list[PushNotification] = []
+    received: list[PushNotification] = []
     with ExitStack() as stack:
         app = stack.enter_context(
             A2AApp(agent, push=PushOptions(url_guard=loopback, signer=SIGNER, initial_backoff=0.01))
@@ -564,7 +564,7 @@ def test_what_an_agent_signs_is_believed_by_its_published_key(version):
             url_guard=loopback,
             token="t0ken",
             issuer="https://agent.example/",
-            on_notification=told.append,
+            on_notification=received.append,
         )
         hook = stack.enter_context(served(receiver))
         config = TaskPushNotificationConfig(url=f"{hook}/h?q=1", token="t0ken")
@@ -573,14 +573,14 @@ def test_what_an_agent_signs_is_believed_by_its_published_key(version):
             configuration=SendMessageConfiguration(task_push_notification_config=config),
         )
         task = app.endpoint()(Call(op.SEND_MESSAGE, request, CallContext(version=version)))
-        eventually(lambda: told and _state(told[-1]) is TaskState.COMPLETED, "the last notification")
-    assert {notification.task_id for notification in told} == {task.id}
-    assert {notification.version for notification in told} == {version}
-    assert told[-1].claims["aud"] == f"{hook}/h"
+        eventually(lambda: received and _state(received[-1]) is TaskState.COMPLETED, "the last notification")
+    assert {notification.task_id for notification in received} == {task.id}
+    assert {notification.version for notification in received} == {version}
+    assert received[-1].claims["aud"] == f"{hook}/h"
     if version == "0.3":
-        assert told[-1].event.text == task.text
+        assert received[-1].event.text == task.text
     else:
-        assert len(told) == 3 + 4
+        assert len(received) == 3 + 4
 
 
 def _state(notification: PushNotification) -> Any:

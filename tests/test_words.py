@@ -2,23 +2,18 @@
 
 Every text file is searched: code, docstrings, comments, error messages, documentation and tests. Names count too, so that
 `is_told` and `who=` are found. ``python -m tests.test_words`` prints each hit with its line.
-
-`tests/words_pending.txt` lists the files that have not been rewritten yet, one path a line, sorted. It may only get shorter:
-a file without a hit leaves the list. ``python -m tests.test_words --prune`` removes such files, and files that no longer exist.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PENDING = ROOT / "tests" / "words_pending.txt"
 #: What is searched.
 TREES = (
     "a2a_sync",
@@ -107,21 +102,9 @@ def hits_of(path: str) -> list[str]:
     ]
 
 
-def pending() -> list[str]:
-    return PENDING.read_text().split() if PENDING.exists() else []
-
-
-def test_no_file_uses_a_banned_expression_but_for_those_not_rewritten_yet() -> None:
-    listed = set(pending())
-    found = [hit for path in texts() if path not in listed for hit in hits_of(path)]
+def test_no_file_uses_a_banned_expression() -> None:
+    found = [hit for path in texts() for hit in hits_of(path)]
     assert not found, "\n".join(found)
-
-
-def test_the_list_of_files_not_rewritten_yet_only_gets_shorter() -> None:
-    listed, known = pending(), set(texts())
-    assert listed == sorted(set(listed)), "sort the list"
-    clean = [path for path in listed if path not in known or not hits_of(path)]
-    assert not clean, f"remove these from {PENDING.name}, or run `python -m tests.test_words --prune`: {clean}"
 
 
 @pytest.mark.parametrize(
@@ -141,10 +124,6 @@ def test_hits_are_found_in_prose_and_in_names(text: str, expected: list[str]) ->
 
 
 def main() -> None:
-    if "--prune" in sys.argv:
-        known = set(texts())
-        PENDING.write_text("".join(f"{path}\n" for path in sorted(set(pending())) if path in known and hits_of(path)))
-        return
     for path in texts():
         print("\n".join(hits_of(path)), end="\n" if hits_of(path) else "")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from a2a_sync.agent.dialogue import WaitsForAnswer
 from a2a_sync.agent.executor import Event, RequestContext
 from a2a_sync.agent.extensions import Extension
-from a2a_sync.agent.localcalls import LocalCalls
+from a2a_sync.agent.inprocess import InProcessCalls
 from a2a_sync.agent.results import ChunkStream, StreamingResult, final_events
 from a2a_sync.agent.spec import AgentSpec, CancelHandler
 from a2a_sync.card import AgentCard, AgentExtension, AgentProvider, Skills, as_skills
@@ -31,7 +31,7 @@ else:
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
-class Agent(LocalCalls, Closes):
+class Agent(InProcessCalls, Closes):
     """An agent, declared by class attributes or by arguments of the same names.
 
     ``handle_message(message, context)`` runs on a worker thread, once per message; it may be ``async def`` or a
@@ -153,9 +153,9 @@ class Agent(LocalCalls, Closes):
     def _handle(self, context: RequestContext) -> Iterator[Event] | None:
         value = self.handle_message(context.message, context)
         if inspect.iscoroutine(value):
-            value = _asynchronous().run_coroutine(value, context)
+            value = _asynchronous_module().run_coroutine(value, context)
         if inspect.isasyncgen(value):
-            value = _asynchronous().iterate(value, context)
+            value = _asynchronous_module().iterate(value, context)
         if isinstance(value, StreamingResult):
             ChunkStream(context).send(value.chunks)
         elif inspect.isgenerator(value):
@@ -195,7 +195,7 @@ class Agent(LocalCalls, Closes):
     def _call_cancel_handler(self, context: RequestContext) -> None:
         asked = self.handle_cancel(context)
         if inspect.iscoroutine(asked):
-            _asynchronous().run_coroutine(asked, context)
+            _asynchronous_module().run_coroutine(asked, context)
 
     # -- the card --
 
@@ -240,7 +240,7 @@ class Agent(LocalCalls, Closes):
             self._set(key, options.pop(key))
         if self._private_app is None:
             made = A2AApp(self, **options)
-            if self._keep("_private_app", made) is made:
+            if self._set_once("_private_app", made) is made:
                 return self
             made.close(0)
         raise RuntimeError(f"agent {self._display_name()!r} has been started; close() it first")
@@ -264,7 +264,7 @@ class Agent(LocalCalls, Closes):
             from a2a_sync.wsgi.app import A2AApp
 
             made = A2AApp(self)
-            app = self._keep("_private_app", made)
+            app = self._set_once("_private_app", made)
             if app is not made:
                 made.close(0)
         return app
@@ -274,10 +274,10 @@ class Agent(LocalCalls, Closes):
         app = vars(self).pop("_private_app", None)
         if app is not None:
             app.close(timeout)
-        self._drop_client()
+        self._close_client()
 
 
-def _asynchronous() -> ModuleType:
+def _asynchronous_module() -> ModuleType:
     """The module that runs coroutines. It imports asyncio, which most agents do not need."""
     from a2a_sync.agent import asynchronous
 

@@ -39,7 +39,7 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any], context: RequestContext) 
     Raises:
         TaskCancelled: the A2A task was cancelled, and the asyncio task with it.
     """
-    with _working(context, coroutine) as work:
+    with _async_task(context, coroutine) as work:
         work.next()
         return work.result()
 
@@ -52,7 +52,7 @@ def iterate(generator: AsyncGenerator[Any, Any], context: RequestContext) -> Ite
     Raises:
         TaskCancelled: the A2A task was cancelled, and the asyncio task with it.
     """
-    with _working(context) as work:
+    with _async_task(context) as work:
         work.coroutine = work.pump(generator)
         while work.next():
             yield work.ready.popleft()
@@ -60,8 +60,8 @@ def iterate(generator: AsyncGenerator[Any, Any], context: RequestContext) -> Ite
 
 
 @contextmanager
-def _working(context: RequestContext, coroutine: Coroutine[Any, Any, Any] | None = None) -> Iterator[_Work]:
-    work = _Work(context, coroutine)
+def _async_task(context: RequestContext, coroutine: Coroutine[Any, Any, Any] | None = None) -> Iterator[_AsyncTask]:
+    work = _AsyncTask(context, coroutine)
     context.on_cancel(work.cancel)
     try:
         yield work
@@ -69,7 +69,7 @@ def _working(context: RequestContext, coroutine: Coroutine[Any, Any, Any] | None
         work.close()
 
 
-class _Work:
+class _AsyncTask:
     """One asyncio task that works for the thread of a run.
 
     `next`, `result` and `close` are called on that thread, `cancel` on any; the rest on the thread of the loop.
@@ -101,7 +101,7 @@ class _Work:
             if self._event_loop is None:
                 self._wait(self._launch, _NESTED_START_SECONDS if self._nested else _START_SECONDS)
             else:
-                self._wait(lambda wake: self._call(self._want, wake), STALL_SECONDS)
+                self._wait(lambda wake: self._call(self._request_item, wake), STALL_SECONDS)
         return bool(self.ready)
 
     def result(self) -> Any:
@@ -210,7 +210,7 @@ class _Work:
         if wake is not None:
             wake()
 
-    def _want(self, wake: Callable[[], None]) -> None:
+    def _request_item(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         if self.ready or self._ended:
             self._wake_thread()
@@ -248,7 +248,7 @@ class _Work:
                 if not self._closing:
                     self._wake_thread()
                 try:
-                    await self._wanted()
+                    await self._item_requested()
                 except asyncio.CancelledError as cancelled:
                     # Timeouts and cancel scopes around the `yield` cancel this task; raise it in the generator.
                     step = generator.athrow(cancelled)
@@ -257,7 +257,7 @@ class _Work:
                     return
                 step = anext(generator)
 
-    async def _wanted(self) -> None:
+    async def _item_requested(self) -> None:
         while self._wake is None and not self._closing:
             self._turn = asyncio.get_running_loop().create_future()
             try:

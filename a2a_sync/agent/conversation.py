@@ -46,23 +46,25 @@ def turns_of(task: Task) -> list[Message]:
     Artifacts are placed at the end, or before the last message of the agent if the task has not ended.
     """
     turns = list(task.history)
-    shown = [_turn(artifact, task) for artifact in task.artifacts if not _is_said(artifact, task.history)]
-    answers = [place for place, turn in enumerate(turns) if turn.role is Role.AGENT]
-    place = answers[-1] if answers and not task.state.terminal else len(turns)
-    turns[place:place] = shown
+    unrepeated = [
+        _artifact_turn(artifact, task) for artifact in task.artifacts if not _is_repeated(artifact, task.history)
+    ]
+    answers = [position for position, turn in enumerate(turns) if turn.role is Role.AGENT]
+    position = answers[-1] if answers and not task.state.terminal else len(turns)
+    turns[position:position] = unrepeated
     last = task.status.message
     if last is not None and task.state.terminal and all(turn.message_id != last.message_id for turn in turns):
         turns.append(last)
     return turns
 
 
-def _is_said(artifact: Artifact, history: Iterable[Message]) -> bool:
+def _is_repeated(artifact: Artifact, history: Iterable[Message]) -> bool:
     """Whether a message of the agent has the same content, as with everything that a handler returns or yields."""
     content = joined(artifact.parts)
     return any(message.role is Role.AGENT and joined(message.parts) == content for message in history)
 
 
-def _turn(artifact: Artifact, task: Task) -> Message:
+def _artifact_turn(artifact: Artifact, task: Task) -> Message:
     return Message(
         role=Role.AGENT,
         parts=joined(artifact.parts),

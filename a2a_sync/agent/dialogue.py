@@ -85,7 +85,7 @@ class Dialogue:
             return None
         asked, answer = self._recorded[self._asked - 1]
         if asked.text != question.text:
-            change = f"question {self._asked} was {_short(asked.text)} and is now {_short(question.text)}"
+            change = f"question {self._asked} was {_abbreviated(asked.text)} and is now {_abbreviated(question.text)}"
             logger.error("a dialogue cannot go on: %s", change)
             raise DialogueChanged(f"This dialogue cannot go on: {change}. Please begin again.")
         return Answer(answer)
@@ -112,7 +112,7 @@ def _number(message: Message) -> int:
     return int(number) if isinstance(number, (int, float)) else 0
 
 
-def _short(text: str) -> str:
+def _abbreviated(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:80] + "…")
 
 
@@ -140,21 +140,21 @@ def yes_or_no(text: str, yes: Iterable[str] = YES, no: Iterable[str] = NO) -> bo
     return None if agrees == declines else agrees
 
 
-def chosen(text: str, options: Sequence[str]) -> str | None:
+def chosen_option(text: str, options: Sequence[str]) -> str | None:
     """The option that equals `text`, or the only one that it contains; None if there is no such option.
 
     Case is ignored. If one of two contained options contains the other, the longer one counts.
     """
-    said = text.strip().casefold()
-    exact = [option for option in options if option.casefold() == said.strip(".,;:!?\"'")]
+    answer = text.strip().casefold()
+    exact = [option for option in options if option.casefold() == answer.strip(".,;:!?\"'")]
     if exact:
         return exact[0]
-    named = [option for option in options if re.search(rf"(?<!\w){re.escape(option.casefold())}(?!\w)", said)]
+    named = [option for option in options if re.search(rf"(?<!\w){re.escape(option.casefold())}(?!\w)", answer)]
     named = [one for one in named if not any(one != other and one.casefold() in other.casefold() for other in named)]
     return named[0] if len(named) == 1 else None
 
 
-def checked(options: Iterable[str]) -> tuple[str, ...]:
+def check_options(options: Iterable[str]) -> tuple[str, ...]:
     """Check that options are distinct, and return them.
 
     Raises:

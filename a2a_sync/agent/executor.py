@@ -21,13 +21,13 @@ from a2a_sync.agent.dialogue import (
     Dialogue,
     WaitsForAnswer,
     asks,
-    checked,
-    chosen,
+    check_options,
+    chosen_option,
     current_flow_id,
     yes_or_no,
 )
+from a2a_sync.agent.mediatypes import MediaTypes
 from a2a_sync.agent.memory import Memory
-from a2a_sync.agent.modes import Modes
 from a2a_sync.agent.state import State
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.gevent import gevent_hub_caller
@@ -90,12 +90,12 @@ class RequestContext:
         self._run = run
         self._hook: Callable[[Event], Event] | None = None
         # Under gevent, code on a real thread must not use objects that greenlets use.
-        self._at_home = gevent_hub_caller()
-        self._loaded: Task | None = None
+        self._on_hub = gevent_hub_caller()
+        self._task: Task | None = None
         self._referenced: tuple[Task, ...] | None = None
         self._state: State | None = None
         self._dialogue: Dialogue | None = None
-        self._place: object = None
+        self._handler_flow: object = None
 
     # -- the request --
 
@@ -105,7 +105,7 @@ class RequestContext:
         started = self._run.started
         if started is None or not asks(started.head.metadata):
             return self._run.request.message
-        return self._dialog().beginning
+        return self._get_dialogue().beginning
 
     @property
     def task_id(self) -> str:
@@ -164,14 +164,14 @@ class RequestContext:
 
     def accepts(self, media_type: str) -> bool:
         """Whether the client accepts parts of this media type; agents should not send other ones (spec 3.2.2)."""
-        return media_type in Modes(self.accepted_output_modes)
+        return media_type in MediaTypes(self.accepted_output_modes)
 
     @property
     def task(self) -> Task:
         """The task as it was when it was first read: artifacts, history with the incoming message, state."""
-        if self._loaded is None:
-            self._loaded = self._at_home(self._run.stored).task
-        return self._loaded
+        if self._task is None:
+            self._task = self._on_hub(self._run.stored).task
+        return self._task
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -186,10 +186,10 @@ class RequestContext:
         """
         if self._referenced is None:
             ids = dict.fromkeys(filter(None, self.message.reference_task_ids))
-            self._referenced = self._at_home(lambda: tuple(self._look_up(ids)))
+            self._referenced = self._on_hub(lambda: tuple(self._load_tasks(ids)))
         return self._referenced
 
-    def _look_up(self, ids: Iterable[str]) -> Iterator[Task]:
+    def _load_tasks(self, ids: Iterable[str]) -> Iterator[Task]:
         for task_id in ids:
             with suppress(TaskNotFoundError):
                 yield self._run.stored(task_id).task
@@ -210,9 +210,9 @@ class RequestContext:
         Raises:
             ValueError: `limit` is below 1.
         """
-        return self._at_home(lambda: self._converse(limit, completed_only))  # type: ignore[no-any-return]
+        return self._on_hub(lambda: self._read_conversation(limit, completed_only))  # type: ignore[no-any-return]
 
-    def _converse(self, limit: int, completed_only: bool) -> tuple[Message, ...]:
+    def _read_conversation(self, limit: int, completed_only: bool) -> tuple[Message, ...]:
         run = self._run
         try:
             own = run.store.load(run.scope, self.task_id, history=limit).task
@@ -229,10 +229,10 @@ class RequestContext:
         Stored until the last task is removed.
         """
         if self._state is None:
-            run, at_home = self._run, self._at_home
+            run, on_hub = self._run, self._on_hub
             self._state = State(
-                lambda: at_home(lambda: run.store.contexts.state(run.scope, self.context_id)),
-                lambda body, expected: at_home(lambda: run.keep_state(body, expected)),
+                lambda: on_hub(lambda: run.store.contexts.state(run.scope, self.context_id)),
+                lambda body, expected: on_hub(lambda: run.keep_state(body, expected)),
             )
         return self._state
 
@@ -253,10 +253,10 @@ class RequestContext:
         return self._value(pending_name(self.task_id))
 
     def _value(self, name: str) -> Memory:
-        run, at_home = self._run, self._at_home
+        run, on_hub = self._run, self._on_hub
         return Memory(
-            lambda: at_home(lambda: run.store.contexts.state(run.scope, self.context_id, name)),
-            lambda body, expected: at_home(lambda: run.keep_state(body, expected, name)),
+            lambda: on_hub(lambda: run.store.contexts.state(run.scope, self.context_id, name)),
+            lambda body, expected: on_hub(lambda: run.keep_state(body, expected, name)),
         )
 
     # -- asking --
@@ -297,17 +297,17 @@ class RequestContext:
         Raises:
             ValueError: there are no options, one is empty, or two differ only in case.
         """
-        options = checked(options)
+        options = check_options(options)
         whole = f"{question} ({', '.join(options)})"
         answer = self._ask(self.agent_message(whole), options)
-        while (option := chosen(answer, options)) is None:
+        while (option := chosen_option(answer, options)) is None:
             answer = self._ask(self.agent_message(f"Please choose one of these. {whole}"), options)
         return option
 
     def _ask(self, question: Message, options: Sequence[str]) -> Answer:
         self._check_asking()
         self.check_cancelled()
-        dialogue = self._dialog()
+        dialogue = self._get_dialogue()
         answer = dialogue.next(question)
         if answer is not None:
             return answer
@@ -317,7 +317,7 @@ class RequestContext:
         raise WaitsForAnswer
 
     def _check_asking(self) -> None:
-        if self._place != current_flow_id():
+        if self._handler_flow != current_flow_id():
             raise AskError(
                 "only the handler itself can ask, not a thread or task that it has started, nor a cancel handler"
             )
@@ -327,16 +327,16 @@ class RequestContext:
                 " would emit everything once more"
             )
 
-    def _dialog(self) -> Dialogue:
+    def _get_dialogue(self) -> Dialogue:
         if self._dialogue is None:
             started, incoming = self._run.started, self._run.request.message
-            goes_on = started is not None and asks(started.head.metadata)
-            self._dialogue = Dialogue.of(self.history, incoming) if goes_on else Dialogue(incoming)
+            continues = started is not None and asks(started.head.metadata)
+            self._dialogue = Dialogue.of(self.history, incoming) if continues else Dialogue(incoming)
         return self._dialogue
 
     def enter(self) -> None:
         """Record the current thread and asyncio task as those of the handler, which may `ask`. Called by runs."""
-        self._place = current_flow_id()
+        self._handler_flow = current_flow_id()
 
     # -- cancelling --
 
@@ -356,12 +356,12 @@ class RequestContext:
         Raises:
             TaskCancelled: the task was canceled or timed out.
         """
-        self._at_home(lambda: clock.sleep(self._run.cancel_event, seconds))
+        self._on_hub(lambda: clock.sleep(self._run.cancel_event, seconds))
         self.check_cancelled()
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         """Call `callback` (on the cancelling thread, once) when the task is cancelled; at once if it already is."""
-        self._at_home(lambda: self._run.on_cancel(callback))
+        self._on_hub(lambda: self._run.on_cancel(callback))
 
     # -- events --
 
@@ -375,7 +375,7 @@ class RequestContext:
         hook = self._hook
         if hook is not None:
             events = tuple(map(hook, events))
-        self._at_home(lambda: self._run.emit(*events))
+        self._on_hub(lambda: self._run.emit(*events))
 
     def through(self, hook: Callable[[Event], Event]) -> RequestContext:
         """A copy of this context whose emitted events go through `hook` first, on the emitting thread."""

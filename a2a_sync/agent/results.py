@@ -29,35 +29,35 @@ from a2a_sync.types import (
 
 
 @dataclass(frozen=True, slots=True)
-class _Ending:
+class _EndingResult:
     """A result that ends the run in a state other than completed, with a message."""
 
     content: Content
     metadata: Metadata = field(default_factory=dict, kw_only=True)
 
 
-class InputRequired(_Ending):
+class InputRequired(_EndingResult):
     """Ask the client for input. The run ends; the client's next message calls the handler again."""
 
     __slots__ = ()
     state = TaskState.INPUT_REQUIRED
 
 
-class AuthRequired(_Ending):
+class AuthRequired(_EndingResult):
     """Ask the client to authorise something, out of band (spec 7.6). The next message calls the handler again."""
 
     __slots__ = ()
     state = TaskState.AUTH_REQUIRED
 
 
-class Rejected(_Ending):
+class Rejected(_EndingResult):
     """Decline the task; the content is the reason."""
 
     __slots__ = ()
     state = TaskState.REJECTED
 
 
-class Failed(_Ending):
+class Failed(_EndingResult):
     """Fail the task, with a reason that is shown to the client: content, an exception, or any other value.
 
     An exception is shown as its text, or the name of its class if it has no text; another value as JSON, or else its
@@ -100,7 +100,7 @@ _PARTS = (TextPart, FilePart, DataPart)
 
 def _is_data(value: object) -> bool:
     """Whether `value` is user data: a mapping, or an instance of a dataclass that the protocol does not define."""
-    if isinstance(value, (*_PARTS, *_EVENTS, Message, Artifact, _Ending, StreamingResult)):
+    if isinstance(value, (*_PARTS, *_EVENTS, Message, Artifact, _EndingResult, StreamingResult)):
         return False
     return isinstance(value, Mapping) or (is_dataclass(value) and not isinstance(value, type))
 
@@ -130,8 +130,8 @@ def final_events(value: Any, context: RequestContext) -> list[Event]:
     if isinstance(value, Message):
         return [_status(TaskState.COMPLETED, value)]
     artifact = value if isinstance(value, Artifact) else Artifact(parts=_as_content(value))
-    said = context.agent_message(artifact.parts)
-    return [TaskArtifactUpdateEvent(artifact=artifact, last_chunk=True), said, _status(TaskState.COMPLETED)]
+    message = context.agent_message(artifact.parts)
+    return [TaskArtifactUpdateEvent(artifact=artifact, last_chunk=True), message, _status(TaskState.COMPLETED)]
 
 
 def _status(
@@ -158,7 +158,7 @@ class ChunkStream:
             close = getattr(iterator, "close", None)
             if close is not None:
                 close()
-        self._context.emit(*self._ending(result))
+        self._context.emit(*self._final_events(result))
 
     def _send_all(self, iterator: Iterator[Any]) -> Any:
         while True:
@@ -174,20 +174,20 @@ class ChunkStream:
             return item
         if isinstance(item, Artifact):
             return TaskArtifactUpdateEvent(artifact=item, last_chunk=True)
-        if isinstance(item, (_Ending, StreamingResult)) or item is None:
+        if isinstance(item, (_EndingResult, StreamingResult)) or item is None:
             raise TypeError(f"a generator returns {type(item).__name__}, it does not yield it")
-        return self._chunks().piece(_as_content(item))
+        return self._text_writer().piece(_as_content(item))
 
-    def _chunks(self) -> ArtifactWriter:
+    def _text_writer(self) -> ArtifactWriter:
         if self._writer is None:
             self._writer = self._context.artifact(STREAMED_TEXT)
         return self._writer
 
-    def _ending(self, result: Any) -> list[Event]:
+    def _final_events(self, result: Any) -> list[Event]:
         events: list[Event] = []
         last_chunk = isinstance(result, (str, list, tuple, *_PARTS))
         if last_chunk and result:
-            events += self._chunks().completing(_as_content(result))
+            events += self._text_writer().completing(_as_content(result))
         elif self._writer is not None:
             end = self._writer.ending()
             if end is not None:

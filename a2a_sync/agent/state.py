@@ -18,11 +18,11 @@ from a2a_sync.types import JSON
 _T = TypeVar("_T")
 
 #: Attempts to write a change while other runs change the state.
-_TRIES = 1000
-_NOTHING = object()
+_MAX_ATTEMPTS = 1000
+_MISSING = object()
 
 
-class _Seen(NamedTuple):
+class _Snapshot(NamedTuple):
     version: int
     value: Mapping[str, JSON]
 
@@ -43,7 +43,7 @@ class State(MutableMapping[str, JSON]):
     def __init__(self, read: Callable[[], StoredState], write: Callable[[bytes, int], None]) -> None:
         self._read = read
         self._write = write
-        self._seen: _Seen | None = None
+        self._snapshot: _Snapshot | None = None
 
     def change(self, function: Callable[[dict[str, JSON]], _T]) -> _T:
         """Call `function` with the state as a plain dictionary, store the changes atomically, and return its result.
@@ -51,29 +51,29 @@ class State(MutableMapping[str, JSON]):
         The function is called again if another run has changed the state meanwhile, so it must have no side effects.
         """
         current = self._read()
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             value = json.loads(current.body)
             result = function(value)
             body = _encoded(value)
             if body == current.body:
-                self._seen = _Seen(current.version, _frozen(value))
+                self._snapshot = _Snapshot(current.version, _frozen(value))
                 return result
             try:
                 self._write(body, current.version)
             except StateConflict as conflict:
                 current = conflict.current
             else:
-                self._seen = _Seen(current.version + 1, _frozen(json.loads(body)))
+                self._snapshot = _Snapshot(current.version + 1, _frozen(json.loads(body)))
                 return result
         raise StoreError("the state of the context is changed by others all the time")
 
     # -- as a mapping --
 
     def _value(self) -> Mapping[str, JSON]:
-        if self._seen is None:
+        if self._snapshot is None:
             current = self._read()
-            self._seen = _Seen(current.version, _frozen(json.loads(current.body)))
-        return self._seen.value
+            self._snapshot = _Snapshot(current.version, _frozen(json.loads(current.body)))
+        return self._snapshot.value
 
     def __getitem__(self, key: str) -> JSON:
         return self._value()[key]
@@ -95,9 +95,9 @@ class State(MutableMapping[str, JSON]):
         new = dict(other, **values)
         self.change(lambda state: state.update(new))
 
-    def pop(self, key: str, default: Any = _NOTHING) -> Any:
+    def pop(self, key: str, default: Any = _MISSING) -> Any:
         """Remove a key and return its value; for a missing key, return `default` if given, else raise `KeyError`."""
-        return self.change(lambda state: state.pop(key) if default is _NOTHING else state.pop(key, default))
+        return self.change(lambda state: state.pop(key) if default is _MISSING else state.pop(key, default))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """The value of a key, which is set to `default` first if it is missing."""
@@ -155,7 +155,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class _CopiedPlainly:
+class _CopiesAsPlain:
     """Copies and pickles are plain containers, which can be changed."""
 
     def copy(self) -> Any:
@@ -168,17 +168,17 @@ class _CopiedPlainly:
         return _plain(self)
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, tuple[Any]]:
-        return _same, (_plain(self),)
+        return _identity, (_plain(self),)
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-class _FrozenDict(_CopiedPlainly, dict[str, Any]):
+class _FrozenDict(_CopiesAsPlain, dict[str, Any]):
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
 
-class _FrozenList(_CopiedPlainly, list[Any]):
+class _FrozenList(_CopiesAsPlain, list[Any]):
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse

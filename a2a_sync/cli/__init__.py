@@ -20,7 +20,7 @@ from a2a_sync.cli.hooks import hooks
 from a2a_sync.cli.send import send
 from a2a_sync.cli.serve import serve
 from a2a_sync.cli.tasks import cancel, get, list_tasks
-from a2a_sync.cli.text import say
+from a2a_sync.cli.text import print_status
 from a2a_sync.errors import AgentError, TransportError, UnauthenticatedError
 
 __all__ = ["main"]
@@ -38,11 +38,11 @@ class _Commands(click.Group):
                 if isinstance(error, UnauthenticatedError)
                 else ""
             )
-            say(f"Error: {error.message}{hint}", error=True)
+            print_status(f"Error: {error.message}{hint}", error=True)
             sys.exit(1)
         except TransportError as error:
             hint = "; the task continues: see a2a-sync get" if isinstance(error, TimeoutError) and error.task_id else ""
-            say(f"Error: {error}{hint}", error=True)
+            print_status(f"Error: {error}{hint}", error=True)
             sys.exit(3)
         except KeyboardInterrupt:
             sys.exit(130)

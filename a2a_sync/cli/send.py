@@ -27,13 +27,13 @@ from a2a_sync import (
 from a2a_sync.cli.files import Folder
 from a2a_sync.cli.options import auth_option, json_option, timeout_option, url_argument
 from a2a_sync.cli.show import Transcript
-from a2a_sync.cli.text import clean_json, clean_line, say
+from a2a_sync.cli.text import clean_json, clean_line, print_status
 from a2a_sync.codec import by_version
 from a2a_sync.errors import StreamInterruptedError
 from a2a_sync.types import StreamResponse
 
 #: The timeout of a cancel after Ctrl-C, in seconds.
-CANCEL_PATIENCE = 10.0
+CANCEL_TIMEOUT = 10.0
 
 
 @click.command()
@@ -83,11 +83,11 @@ def send(
     message = Message(role=Role.USER, parts=_parts(text, files), task_id=task_id, context_id=context_id)
     exchange = _Exchange(url, auth, task_id, timeout, stream=stream is not False)
     transcript = Transcript(data=out is None)
-    show: Callable[[StreamResponse], None] = _nothing
+    show: Callable[[StreamResponse], None] = _show_nothing
     if as_json and stream:
-        show = _print_line
+        show = _print_event
     elif not as_json and stream is not False:
-        show = transcript.take
+        show = transcript.show_event
     try:
         answer = exchange.run(message, show)
     except KeyboardInterrupt:
@@ -139,17 +139,17 @@ class _Exchange:
         self._auth = auth
         self._streaming = stream
         self._task_id = task_id
-        self._end = None if timeout is None else time.monotonic() + timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
         self._interrupted = False
         self.task: Task | None = None
 
-    def _left(self) -> float | None:
-        return None if self._end is None else max(0.001, self._end - time.monotonic())
+    def _seconds_left(self) -> float | None:
+        return None if self._deadline is None else max(0.001, self._deadline - time.monotonic())
 
     def run(self, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         """Send, call `show` with each event, and return the answer."""
         with Client(self._url, auth=self._auth) as client:
-            streaming = self._streaming and client.card(timeout=self._left()).capabilities.streaming
+            streaming = self._streaming and client.card(timeout=self._seconds_left()).capabilities.streaming
             with _on_interrupt(self._interrupt):
                 return self._stream(client, message, show) if streaming else self._poll(client, message, show)
 
@@ -158,18 +158,18 @@ class _Exchange:
         if self._task_id or self._interrupted:
             raise KeyboardInterrupt
         self._interrupted = True
-        say("waiting for the agent to name the task that is to be cancelled; interrupt again to leave at once")
+        print_status("waiting for the agent to name the task that is to be cancelled; interrupt again to leave at once")
 
-    def _learn(self, task_id: str) -> None:
+    def _set_task_id(self, task_id: str) -> None:
         self._task_id = task_id or self._task_id
         if self._interrupted:
             raise KeyboardInterrupt
 
     def _stream(self, client: Client, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
-        with client.stream(message, timeout=self._left()) as stream:
+        with client.stream(message, timeout=self._seconds_left()) as stream:
             try:
                 for event in stream:
-                    self._learn(stream.task_id)
+                    self._set_task_id(stream.task_id)
                     show(event)
                     if stream.state is TaskState.INPUT_REQUIRED:
                         # The user answers next: end the stream, even if the server leaves it open.
@@ -177,8 +177,8 @@ class _Exchange:
             except StreamInterruptedError as error:
                 if not stream.task_id:
                     raise
-                say(f"{error}; waiting for the task", error=True)
-                self.task = client.wait(stream.task_id, timeout=self._left())
+                print_status(f"{error}; waiting for the task", error=True)
+                self.task = client.wait(stream.task_id, timeout=self._seconds_left())
                 return self.task
             finally:
                 self.task = self.task or stream.task
@@ -188,37 +188,37 @@ class _Exchange:
 
     def _poll(self, client: Client, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         # Return immediately, so that the task id is known and Ctrl-C can cancel the task.
-        answer = client.send(message, return_immediately=True, stream=False, timeout=self._left())
+        answer = client.send(message, return_immediately=True, stream=False, timeout=self._seconds_left())
         if isinstance(answer, Task):
             self.task = answer
-            self._learn(answer.id)
+            self._set_task_id(answer.id)
             show(answer)
             if not answer.state.paused:
-                answer = self.task = client.wait(answer.id, stream=self._streaming, timeout=self._left())
+                answer = self.task = client.wait(answer.id, stream=self._streaming, timeout=self._seconds_left())
                 show(answer)
         return answer
 
     def cancel(self) -> None:
         """Cancel the task on the server, if its id is known."""
         if not self._task_id:
-            say("interrupted before the agent named a task; it may go on", error=True)
+            print_status("interrupted before the agent named a task; it may go on", error=True)
             return
-        say(f"cancelling task {self._task_id}")
+        print_status(f"cancelling task {self._task_id}")
         try:
             with Client(self._url, auth=self._auth) as client:
-                task = client.cancel_task(self._task_id, timeout=CANCEL_PATIENCE)
-            say(f"task {task.id} is {task.state}")
+                task = client.cancel_task(self._task_id, timeout=CANCEL_TIMEOUT)
+            print_status(f"task {task.id} is {task.state}")
         except (AgentError, TransportError) as error:
-            say(f"the task could not be cancelled: {error}", error=True)
+            print_status(f"the task could not be cancelled: {error}", error=True)
         except KeyboardInterrupt:
-            say("interrupted again; the task may go on", error=True)
+            print_status("interrupted again; the task may go on", error=True)
 
 
-def _nothing(event: StreamResponse) -> None:
+def _show_nothing(event: StreamResponse) -> None:
     """Show nothing."""
 
 
-def _print_line(event: StreamResponse) -> None:
+def _print_event(event: StreamResponse) -> None:
     click.echo(clean_json(by_version("1.0").dump_event(event)))
     sys.stdout.flush()
 
@@ -231,9 +231,9 @@ def _save(task: Task | None, out: Path | None, *, skip: bool) -> None:
     folder = Folder(out or Path(f"a2a-{''.join(char for char in task.id if char.isalnum())[:12] or 'task'}"))
     try:
         for path in folder.save_artifacts(task.artifacts, everything=out is not None):
-            say(f"saved {path}{unfinished}")
+            print_status(f"saved {path}{unfinished}")
     except OSError as error:
-        say(f"cannot save into {folder.path}: {error}", error=True)
+        print_status(f"cannot save into {folder.path}: {error}", error=True)
 
 
 def _exit_code(url: str, answer: Task | Message) -> int:
@@ -241,6 +241,6 @@ def _exit_code(url: str, answer: Task | Message) -> int:
         return 0
     if answer.state.interrupted:
         task_id = shlex.quote(clean_line(answer.id))
-        say(f"answer with: a2a-sync send {shlex.quote(url)} --task {task_id} TEXT")
+        print_status(f"answer with: a2a-sync send {shlex.quote(url)} --task {task_id} TEXT")
         return 4
     return 1 if answer.state.terminal else 3

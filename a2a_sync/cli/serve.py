@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import click
 
-from a2a_sync.cli.target import TargetError, build
+from a2a_sync.cli.target import TargetError, make_app
 
 
 @click.command(epilog="What follows -- goes to gunicorn as it is: a2a-sync serve module:app -- --access-logfile -")
@@ -93,7 +93,7 @@ def serve(
 
 def _check_target(target: str, store: str | None, url: str | None, workers: int, debug: bool) -> None:
     try:
-        app = build(target, store=store, url=url, debug=debug)
+        app = make_app(target, store=store, url=url, debug=debug)
     except TargetError as error:
         raise click.UsageError(str(error)) from None
     if workers > 1 and app.single_process:

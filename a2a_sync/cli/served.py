@@ -12,7 +12,7 @@ from typing import Any
 
 import a2a_sync.gunicorn as _hooks
 from a2a_sync import A2AApp, AgentHost
-from a2a_sync.cli.target import TargetError, build
+from a2a_sync.cli.target import TargetError, make_app
 from a2a_sync.gunicorn import *  # noqa: F403
 
 TARGET, STORE, URL, DEBUG = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL", "A2A_SYNC_DEBUG"
@@ -27,7 +27,7 @@ def app() -> A2AApp | AgentHost:
         datefmt="[%Y-%m-%d %H:%M:%S %z]",
     )
     try:
-        return build(
+        return make_app(
             os.environ[TARGET],
             store=os.environ.get(STORE) or None,
             url=os.environ.get(URL) or None,
@@ -40,10 +40,10 @@ def app() -> A2AApp | AgentHost:
 def post_worker_init(worker: Any) -> None:  # type: ignore[no-redef]
     """Print the URL once, and close the app when the worker exits."""
     _hooks.post_worker_init(worker)
-    say_address(worker)
+    print_address(worker)
 
 
-def say_address(worker: Any) -> None:
+def print_address(worker: Any) -> None:
     """Print the URL of the card, or of the list of cards, in the first worker only."""
     if worker.age == 1:
         host, port = worker.sockets[0].getsockname()[:2]

@@ -21,12 +21,12 @@ from a2a_sync import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from a2a_sync.cli.text import clean, clean_json, rich_console, say
+from a2a_sync.cli.text import clean, clean_json, print_status, rich_console
 from a2a_sync.lifecycle import joined
 from a2a_sync.types import StreamResponse
 
 
-def first_line(title: str, media_type: str) -> str:
+def artifact_heading(title: str, media_type: str) -> str:
     """The heading of an artifact."""
     return f"artifact {title}" + (f" ({media_type})" if media_type else "")
 
@@ -53,7 +53,7 @@ def _added(old: tuple[Part, ...], new: tuple[Part, ...]) -> tuple[Part, ...] | N
 class Transcript:
     """Prints one exchange. `data`: print data parts too (unless they are saved).
 
-    `take` may be called with every event of a stream, or never: `finish` prints what was not printed yet.
+    `show_event` may be called with every event of a stream, or never: `finish` prints what was not printed yet.
     """
 
     def __init__(self, *, data: bool = True) -> None:
@@ -65,92 +65,95 @@ class Transcript:
         self._state = TaskState.UNSPECIFIED
         self._mid_line = False
 
-    def take(self, event: StreamResponse) -> None:
+    def show_event(self, event: StreamResponse) -> None:
         """Print the new content of `event`."""
         match event:
             case Task():
-                self._progress(event.status)
-                self._artifacts(event)
+                self._print_state(event.status)
+                self._print_artifacts(event)
             case TaskStatusUpdateEvent():
-                self._progress(event.status)
+                self._print_state(event.status)
             case TaskArtifactUpdateEvent():
-                self._update(event)
+                self._print_update(event)
             case Message():
                 pass
 
     def finish(self, answer: Task | Message) -> None:
         """Print the rest of the answer and the final state."""
         if isinstance(answer, Message):
-            self._message(answer)
+            self._print_message(answer)
             return
-        self._artifacts(answer)
+        self._print_artifacts(answer)
         self.end_line()
         message = answer.answer_message
         if answer.state.interrupted or (answer.state is TaskState.COMPLETED and not self._printed):
             if message is not None:
-                self._message(message)
+                self._print_message(message)
         elif message is not None and message.text and answer.state is not TaskState.COMPLETED:
-            say(f"{answer.state}: {message.text}", error=True)
-        say(f"[{self._elapsed()}] {answer.state}, task {answer.id}", dim=True)
+            print_status(f"{answer.state}: {message.text}", error=True)
+        print_status(f"[{self._elapsed()}] {answer.state}, task {answer.id}", dim=True)
 
     # -- status --
 
     def _elapsed(self) -> str:
         return f"{time.monotonic() - self._began:.2f} s"
 
-    def _progress(self, status: TaskStatus) -> None:
+    def _print_state(self, status: TaskStatus) -> None:
         text = status.message.text if status.message is not None else ""
         changed, self._state = status.state is not self._state, status.state
         if status.state.paused or not (text or changed):
             return
         self.end_line()
-        say(f"[{self._elapsed()}] {status.state}" + (f": {text}" if text else ""), dim=True)
+        print_status(f"[{self._elapsed()}] {status.state}" + (f": {text}" if text else ""), dim=True)
 
     # -- artifacts --
 
-    def _update(self, event: TaskArtifactUpdateEvent) -> None:
+    def _print_update(self, event: TaskArtifactUpdateEvent) -> None:
         artifact = event.artifact
         parts: tuple[Part, ...] | None = artifact.parts
         if not event.append:
             parts = _added(joined(self._parts.get(artifact.artifact_id, ())), joined(artifact.parts))
             if parts is None:
-                self._forget(artifact)
+                self._discard_printed(artifact)
                 parts = artifact.parts
         if parts:
-            self._pieces(artifact, parts)
+            self._print_parts(artifact, parts)
         if event.last_chunk:
             self._parts.pop(artifact.artifact_id, None)
 
-    def _forget(self, artifact: Artifact) -> None:
+    def _discard_printed(self, artifact: Artifact) -> None:
         self._parts.pop(artifact.artifact_id, None)
         if self._printed.pop(artifact.artifact_id, 0):
             self.end_line()
-            say(f"artifact {artifact.name or artifact.artifact_id} is replaced", dim=True)
+            print_status(f"artifact {artifact.name or artifact.artifact_id} is replaced", dim=True)
         self._current = ""
 
-    def _artifacts(self, task: Task) -> None:
+    def _print_artifacts(self, task: Task) -> None:
         for artifact in task.artifacts:
             if artifact.artifact_id not in self._printed:
-                if not self._rendered(artifact):
-                    self._pieces(artifact, artifact.parts)
+                if not self._print_as_page(artifact):
+                    self._print_parts(artifact, artifact.parts)
             elif missed := artifact.text[self._printed[artifact.artifact_id] :]:
-                self._pieces(artifact, (TextPart(missed),))
+                self._print_parts(artifact, (TextPart(missed),))
 
-    def _pieces(self, artifact: Artifact, parts: tuple[Part, ...]) -> None:
+    def _print_parts(self, artifact: Artifact, parts: tuple[Part, ...]) -> None:
         if artifact.artifact_id != self._current:
             self.end_line()
             self._current = artifact.artifact_id
             known = artifact.artifact_id in self._printed
             self._printed.setdefault(artifact.artifact_id, 0)
             if artifact.name or known:
-                say(first_line(artifact.name or artifact.artifact_id, parts[0].media_type if parts else ""), dim=True)
+                print_status(
+                    artifact_heading(artifact.name or artifact.artifact_id, parts[0].media_type if parts else ""),
+                    dim=True,
+                )
         self._parts.setdefault(artifact.artifact_id, []).extend(parts)
         for part in parts:
             if isinstance(part, TextPart):
                 self._printed[artifact.artifact_id] += len(part.text)
-            self._part(part)
+            self._print_part(part)
 
-    def _rendered(self, artifact: Artifact) -> bool:
+    def _print_as_page(self, artifact: Artifact) -> bool:
         """Print a whole Markdown text as a page, on a terminal with rich installed."""
         if not artifact.parts or not all(_is_markdown(part) for part in artifact.parts):
             return False
@@ -165,28 +168,28 @@ class Transcript:
         console.print(Markdown(clean(artifact.text), hyperlinks=False))
         return True
 
-    def _message(self, message: Message) -> None:
+    def _print_message(self, message: Message) -> None:
         for part in message.parts:
             self.end_line()
-            self._part(part)
+            self._print_part(part)
         self.end_line()
 
     # -- parts --
 
-    def _part(self, part: Part) -> None:
+    def _print_part(self, part: Part) -> None:
         match part:
             case TextPart():
-                self._text(part)
+                self._print_text(part)
             case DataPart() if self._data:
                 self.end_line()
                 click.echo(clean_json(part.data, indent=2))
             case FilePart(url=str(url)):
                 self.end_line()
-                say(f"the file {part.filename or ''} is at {url} (not fetched)")
+                print_status(f"the file {part.filename or ''} is at {url} (not fetched)")
             case _:
                 pass
 
-    def _text(self, part: TextPart) -> None:
+    def _print_text(self, part: TextPart) -> None:
         text = clean(part.text)
         if text:
             click.echo(text, nl=False)

@@ -16,7 +16,7 @@ class TargetError(Exception):
     """The target cannot be served; the text is shown to the user."""
 
 
-def find(target: str) -> Any:
+def load_target(target: str) -> Any:
     """The object that `target` names; the default attribute is ``app``. The current folder is on the path.
 
     Raises:
@@ -52,7 +52,9 @@ def _import(name: str) -> Any:
         raise TargetError(f"importing {name!r} failed: {type(error).__name__}: {error}") from None
 
 
-def build(target: str, *, store: str | None = None, url: str | None = None, debug: bool = False) -> A2AApp | AgentHost:
+def make_app(
+    target: str, *, store: str | None = None, url: str | None = None, debug: bool = False
+) -> A2AApp | AgentHost:
     """The app or host that `target` names, or an app for the agent, executor or factory that it names.
 
     `store`, `url` and `debug` are options of an app that is created here.
@@ -60,7 +62,7 @@ def build(target: str, *, store: str | None = None, url: str | None = None, debu
     Raises:
         TargetError: `target` names none of these, or an app or host for which options were given.
     """
-    found = _resolve(target, find(target))
+    found = _resolve(target, load_target(target))
     if isinstance(found, (A2AApp, AgentHost)):
         kind = "A2AApp" if isinstance(found, A2AApp) else "AgentHost"
         for option, value in (("--store", store), ("--url", url), ("--debug", debug or None)):
@@ -76,23 +78,23 @@ def build(target: str, *, store: str | None = None, url: str | None = None, debu
 
 
 def _resolve(target: str, found: Any) -> Any:
-    if _servable(found):
+    if _is_servable(found):
         return found
     if not callable(found):
         raise TargetError(
             f"{target!r} is of type {type(found).__name__}: neither an A2AApp nor an Agent, nor a factory"
         )
     try:
-        made = found()
+        created = found()
     except Exception as error:
         traceback.print_exc()
         raise TargetError(f"calling {target!r} failed: {type(error).__name__}: {error}") from None
-    if not _servable(made):
-        raise TargetError(f"{target!r} made something of type {type(made).__name__}: neither an A2AApp nor an Agent")
-    return made
+    if not _is_servable(created):
+        raise TargetError(f"{target!r} made something of type {type(created).__name__}: neither an A2AApp nor an Agent")
+    return created
 
 
-def _servable(found: Any) -> bool:
+def _is_servable(found: Any) -> bool:
     if isinstance(found, type):
         return False
     return isinstance(found, (A2AApp, Agent, AgentHost)) or callable(getattr(found, "execute", None))

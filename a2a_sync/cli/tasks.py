@@ -10,7 +10,7 @@ from a2a_sync import Client, Task, TaskState
 from a2a_sync.cli.files import Folder
 from a2a_sync.cli.options import auth_option, json_option, task_argument, timeout_option, url_argument
 from a2a_sync.cli.show import Transcript
-from a2a_sync.cli.text import clean_json, clean_line, say
+from a2a_sync.cli.text import clean_json, clean_line, print_status
 from a2a_sync.codec import by_version
 
 _STATES = [str(state) for state in TaskState if state is not TaskState.UNSPECIFIED]
@@ -33,7 +33,7 @@ def get(url: str, task_id: str, as_json: bool, out: Path | None, auth: str | Non
         Transcript(data=out is None).finish(task)
     if out is not None:
         for path in Folder(out).save_artifacts(task.artifacts, everything=True):
-            say(f"saved {path}")
+            print_status(f"saved {path}")
 
 
 @click.command("list")
@@ -55,7 +55,7 @@ def list_tasks(
         return
     for task in page.tasks:
         click.echo(_line(task))
-    say(f"{len(page.tasks)} of {page.total_size} tasks", dim=True)
+    print_status(f"{len(page.tasks)} of {page.total_size} tasks", dim=True)
 
 
 def _line(task: Task) -> str:

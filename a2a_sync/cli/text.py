@@ -32,7 +32,7 @@ def clean_json(value: Any, *, indent: int | None = None) -> str:
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def say(line: str, *, error: bool = False, dim: bool = False) -> None:
+def print_status(line: str, *, error: bool = False, dim: bool = False) -> None:
     """Print one line to standard error."""
     click.secho(clean_line(line, 4000), err=True, fg="red" if error else None, dim=dim)
 

@@ -23,7 +23,7 @@ VERSIONS: dict[str, str] = {"1.0": "a2a_sync.codec.v10", "0.3": "a2a_sync.codec.
 #: The codec modules of bindings with a dialect of their own.
 _DIALECTS = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.http"}
 #: The same for peers that encode files twice.
-_TWICE = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.twice"}
+_DOUBLE_BASE64 = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.twice"}
 
 
 class Codec(Protocol):
@@ -109,7 +109,9 @@ def by_version(version: str, binding: str = "JSONRPC", *, double_base64_files: b
         VersionNotSupportedError: there is no codec for `version`.
     """
     spoken = version, binding
-    module = (_TWICE.get(spoken) if double_base64_files else None) or _DIALECTS.get(spoken) or VERSIONS.get(version)
+    module = (
+        (_DOUBLE_BASE64.get(spoken) if double_base64_files else None) or _DIALECTS.get(spoken) or VERSIONS.get(version)
+    )
     if module is None:
         raise VersionNotSupportedError(
             f"Protocol version {version!r} is not supported; send the header A2A-Version: {', '.join(VERSIONS)}"

@@ -46,7 +46,7 @@ class TableCodec:
         self._kinds = kinds
         self._methods = methods
         self.operations = {method: operation for operation, method in methods.items()}
-        self._dump_event = kinds[t.StreamResponse].dump or _as_it_is
+        self._dump_event = kinds[t.StreamResponse].dump or _identity
 
     # -- methods --
 
@@ -124,7 +124,7 @@ class TableCodec:
         )
 
 
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 

@@ -85,6 +85,14 @@ def unexpected(wanted: str, value: Any) -> Invalid:
     return Invalid(f"expected {wanted}, got {_JSON_NAMES.get(type(value), 'a number')}")
 
 
+def load_at(step: str, load: Load, value: Any, strict: bool) -> Any:
+    """What `load` makes of `value`, which is at `step` of the object that is read."""
+    try:
+        return load(value, strict)
+    except Invalid as invalid:
+        raise invalid.below(step) from None
+
+
 def shown(text: str) -> str:
     """`text`, shortened and escaped for an error message."""
     return repr(text if len(text) <= 60 else text[:60] + "…")
@@ -93,16 +101,15 @@ def shown(text: str) -> str:
 # -- scalars ------------------------------------------------------------------------------------------------------------
 
 
-def _load_text(value: Any, strict: bool) -> str:
-    if isinstance(value, str):
-        return value
-    raise unexpected("a string", value)
+def _load_as(kind: type, wanted: str) -> Load:
+    """A function that accepts the values of one JSON type."""
 
+    def load(value: Any, strict: bool) -> Any:
+        if isinstance(value, kind):
+            return value
+        raise unexpected(wanted, value)
 
-def _load_flag(value: Any, strict: bool) -> bool:
-    if value is True or value is False:
-        return value
-    raise unexpected("a boolean", value)
+    return load
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
@@ -183,24 +190,18 @@ def _dump_base64(value: bytes) -> str:
     return binascii.b2a_base64(value, newline=False).decode("ascii")
 
 
-def _load_struct(value: Any, strict: bool) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return value
-    raise unexpected("an object", value)
-
-
 def _dump_struct(value: Mapping[str, Any]) -> dict[str, Any]:
     return value if isinstance(value, dict) else dict(value)
 
 
-TEXT = Scalar(_load_text, empty="")
-FLAG = Scalar(_load_flag, empty=False)
+TEXT = Scalar(_load_as(str, "a string"), empty="")
+FLAG = Scalar(_load_as(bool, "a boolean"), empty=False)
 INT32 = Scalar(_load_int32, empty=0)
 TIMESTAMP = Scalar(_load_timestamp, _dump_timestamp)
 #: A timestamp that a lenient reader ignores if it is malformed.
 MOMENT = Scalar(_load_moment, _dump_timestamp)
 BASE64 = Scalar(_load_base64, _dump_base64, empty=b"")
-STRUCT = Scalar(_load_struct, _dump_struct, empty={})
+STRUCT = Scalar(_load_as(dict, "an object"), _dump_struct, empty={})
 
 
 def names(
@@ -208,8 +209,8 @@ def names(
     unspecified: enum.Enum,
     *,
     numbered: bool = True,
-    unsaid: str | None = None,
-    also: Mapping[str, enum.Enum] | None = None,
+    unspecified_name: str | None = None,
+    aliases: Mapping[str, enum.Enum] | None = None,
 ) -> Scalar:
     """An enum, read and written by name.
 
@@ -217,17 +218,17 @@ def names(
         words: the names of the members.
         unspecified: the member for unknown names in lenient mode.
         numbered: whether numbers are read, too; the number of a member is its index in `words`.
-        unsaid: the name with which `unspecified` is written; None: it is not written.
-        also: further names that are read.
+        unspecified_name: the name with which `unspecified` is written; None: it is not written.
+        aliases: further names that are read.
     """
     by_word: dict[str | int, enum.Enum] = {word: member for member, word in words.items()}
-    by_word.update(also or {})
+    by_word.update(aliases or {})
     if numbered:
         by_word.update(enumerate(words))
     written = {member: word for member, word in words.items() if member is not unspecified}
     known = ", ".join(written.values())
-    if unsaid is not None:
-        written[unspecified] = unsaid
+    if unspecified_name is not None:
+        written[unspecified] = unspecified_name
 
     def load(value: Any, strict: bool) -> enum.Enum:
         if isinstance(value, float) and value.is_integer():

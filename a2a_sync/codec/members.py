@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from a2a_sync import card as c
 from a2a_sync.codec.fields import FLAG, INT32, MOMENT, STRUCT, TEXT, Kind, many
-from a2a_sync.codec.records import Member, Record, required
+from a2a_sync.codec.records import Member, Record, optional, required
 
 TEXTS = many(TEXT)
 METADATA = Member("metadata", STRUCT)
@@ -30,7 +30,7 @@ def status_members(state: Kind, message: Kind, *message_names: str) -> tuple[Mem
     """`message_names` are further names under which the message is read."""
     return (
         required("state", state),
-        Member("message", message, also=message_names),
+        Member("message", message, aliases=message_names),
         Member("timestamp", MOMENT),
     )
 
@@ -67,6 +67,19 @@ def task_page_members(task: Kind) -> tuple[Member, ...]:
         Member("next_page_token", TEXT, always=True),
         Member("page_size", INT32, always=True),
         Member("total_size", INT32, always=True),
+    )
+
+
+def task_query_members(state: Kind, timestamp: Kind) -> tuple[Member, ...]:
+    """The members of a ListTasks request."""
+    return (
+        Member("context_id", TEXT),
+        Member("status", state),
+        optional("page_size", INT32),
+        Member("page_token", TEXT),
+        optional("history_length", INT32),
+        Member("status_timestamp_after", timestamp),
+        optional("include_artifacts", FLAG),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-from a2a_sync.codec.fields import Collection, Invalid, Kind, shown, unexpected
+from a2a_sync.codec.fields import Collection, Invalid, Kind, load_at, shown, unexpected
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Member:
     """One member of a dataclass.
 
     ``json`` is its name on the wire, by default derived from the attribute. The name in snake case and those in
-    ``also`` are read, too. ``required``: a request without it is refused. ``always``: it is written even if it is
+    ``aliases`` are read, too. ``required``: a request without it is refused. ``always``: it is written even if it is
     empty. ``optional``: the protocol distinguishes absent from default, so every value except None is written.
     """
 
@@ -31,7 +31,7 @@ class Member:
     required: bool = False
     always: bool = False
     optional: bool = False
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -41,12 +41,12 @@ class Member:
     @property
     def names(self) -> tuple[str, ...]:
         """The names that are read."""
-        return (self.name, snake(self.json) or self.attribute, *self.also)
+        return (self.name, snake(self.json) or self.attribute, *self.aliases)
 
 
-def required(attribute: str, kind: Kind, json: str = "", *also: str) -> Member:
+def required(attribute: str, kind: Kind, json: str = "", *aliases: str) -> Member:
     """A member without which a request is refused."""
-    return Member(attribute, kind, json, required=True, also=also)
+    return Member(attribute, kind, json, required=True, aliases=aliases)
 
 
 def optional(attribute: str, kind: Kind, json: str = "") -> Member:
@@ -67,15 +67,12 @@ def snake(name: str) -> str:
 
 def load_member(value: dict[str, Any], name: str, kind: Kind, strict: bool) -> Any:
     """The value of a member of an object; None if a lenient reader finds no usable value."""
-    held = value.get(name)
-    try:
-        if held is None:
-            if strict:
-                raise Invalid("is required")
-            return None
-        return kind.load(held, strict)
-    except Invalid as invalid:
-        raise invalid.below(name) from None
+    found = value.get(name)
+    if found is not None:
+        return load_at(name, kind.load, found, strict)
+    if strict:
+        raise Invalid("is required", name)
+    return None
 
 
 class Record:
@@ -83,7 +80,7 @@ class Record:
 
     empty = None
     #: The first members of every object on the wire.
-    _head: dict[str, Any] = {}
+    _constants: dict[str, Any] = {}
 
     def __init__(self, cls: type, *members: Member) -> None:
         self.cls = cls
@@ -106,9 +103,9 @@ class Record:
         for member in self._required:
             if found.get(member.attribute, member.kind.empty) == member.kind.empty:
                 if strict:
-                    raise Invalid(_missing(member), member.name)
+                    raise Invalid("at least one is required" if member.kind.empty == () else "is required", member.name)
                 if member.attribute not in found:
-                    found[member.attribute] = self._stand_in(member)
+                    found[member.attribute] = self._default_of(member)
                     if found[member.attribute] is None:
                         return None
         return self.cls(**found)
@@ -128,12 +125,12 @@ class Record:
                     found[attribute] = loaded
         return found
 
-    def _stand_in(self, member: Member) -> Any:
+    def _default_of(self, member: Member) -> Any:
         kind = member.kind
         return kind.load({}, False) if isinstance(kind, Record) else kind.empty
 
     def dump(self, obj: Any) -> dict[str, Any]:
-        written = self._head.copy()
+        written = self._constants.copy()
         for (name, dump, keep), value in zip(self._written, self._attributes(obj), strict=False):
             if value or (keep and value is not None):
                 if dump is not None:
@@ -142,12 +139,6 @@ class Record:
                         continue
                 written[name] = value
         return written
-
-
-def _missing(member: Member) -> str:
-    if member.kind.empty == ():
-        return "at least one is required"
-    return "is required"
 
 
 class OneOf:
@@ -178,10 +169,7 @@ class OneOf:
             if strict:
                 raise Invalid(f"needs one of {', '.join(self._records)}")
             return None
-        try:
-            return self._records[chosen].load(content, strict)
-        except Invalid as invalid:
-            raise invalid.below(chosen) from None
+        return load_at(chosen, self._records[chosen].load, content, strict)
 
     def dump(self, obj: Any) -> dict[str, Any]:
         name, dump = self._names[type(obj)]
@@ -200,10 +188,10 @@ class Tagged(Record):
         super().__init__(cls, *members)
         self.word = word
         self._tag = tag
-        self._head = {tag: word}
+        self._constants = {tag: word}
 
     def load(self, value: Any, strict: bool) -> Any:
-        if strict and isinstance(value, dict) and (said := value.get(self._tag)) is not None and said != self.word:
+        if strict and isinstance(value, dict) and (tag := value.get(self._tag)) is not None and tag != self.word:
             raise Invalid(f"must be {self.word}", self._tag)
         return super().load(value, strict)
 
@@ -218,9 +206,9 @@ class Variants:
 
     def __init__(self, tag: str, *records: Tagged, marks: dict[str, str] | None = None) -> None:
         self._tag = tag
-        self._by_word = {record.word: record for record in records}
+        self._by_tag = {record.word: record for record in records}
         self._by_class = {record.cls: record for record in records}
-        self._marks = marks or {}
+        self._marker_members = marks or {}
         self.classes = tuple(self._by_class)
 
     def load(self, value: Any, strict: bool) -> Any:
@@ -228,13 +216,13 @@ class Variants:
             raise unexpected("an object", value)
         word = value.get(self._tag)
         if word is None or (word == "" and not strict):
-            word = next((word for mark, word in self._marks.items() if mark in value), None)
-        record = self._by_word.get(word) if isinstance(word, str) else None
+            word = next((word for mark, word in self._marker_members.items() if mark in value), None)
+        record = self._by_tag.get(word) if isinstance(word, str) else None
         if record is not None:
             return record.load(value, strict)
         if strict:
-            said = "is required" if word is None else f"{shown(str(word))} is none of {', '.join(self._by_word)}"
-            raise Invalid(said, self._tag)
+            problem = "is required" if word is None else f"{shown(str(word))} is none of {', '.join(self._by_tag)}"
+            raise Invalid(problem, self._tag)
         return None
 
     def dump(self, obj: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Each type has one description for reading and writing. The module does not inter
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,15 +16,16 @@ from a2a_sync.codec.fields import (
     BASE64,
     FLAG,
     INT32,
+    STRUCT,
     TEXT,
     TIMESTAMP,
     Invalid,
     Kind,
     Scalar,
+    load_at,
     many,
     mapping,
     names,
-    unexpected,
 )
 from a2a_sync.codec.members import (
     AGENT_CARD_SIGNATURE,
@@ -40,6 +42,7 @@ from a2a_sync.codec.members import (
     status_update_members,
     task_members,
     task_page_members,
+    task_query_members,
 )
 from a2a_sync.codec.records import Member, OneOf, Record, optional, renamed, required
 from a2a_sync.operations import OPERATIONS, AnyOperation
@@ -47,23 +50,24 @@ from a2a_sync.operations import OPERATIONS, AnyOperation
 _S = t.TaskState
 
 # The order is the proto's: a member's place is its number.
-TASK_STATE = names(
-    {
-        _S.UNSPECIFIED: "TASK_STATE_UNSPECIFIED",
-        _S.SUBMITTED: "TASK_STATE_SUBMITTED",
-        _S.WORKING: "TASK_STATE_WORKING",
-        _S.COMPLETED: "TASK_STATE_COMPLETED",
-        _S.FAILED: "TASK_STATE_FAILED",
-        _S.CANCELED: "TASK_STATE_CANCELED",
-        _S.INPUT_REQUIRED: "TASK_STATE_INPUT_REQUIRED",
-        _S.REJECTED: "TASK_STATE_REJECTED",
-        _S.AUTH_REQUIRED: "TASK_STATE_AUTH_REQUIRED",
-    },
-    _S.UNSPECIFIED,
-)
-ROLE = names(
-    {t.Role.UNSPECIFIED: "ROLE_UNSPECIFIED", t.Role.USER: "ROLE_USER", t.Role.AGENT: "ROLE_AGENT"}, t.Role.UNSPECIFIED
-)
+STATE_NAMES: Mapping[enum.Enum, str] = {
+    _S.UNSPECIFIED: "TASK_STATE_UNSPECIFIED",
+    _S.SUBMITTED: "TASK_STATE_SUBMITTED",
+    _S.WORKING: "TASK_STATE_WORKING",
+    _S.COMPLETED: "TASK_STATE_COMPLETED",
+    _S.FAILED: "TASK_STATE_FAILED",
+    _S.CANCELED: "TASK_STATE_CANCELED",
+    _S.INPUT_REQUIRED: "TASK_STATE_INPUT_REQUIRED",
+    _S.REJECTED: "TASK_STATE_REJECTED",
+    _S.AUTH_REQUIRED: "TASK_STATE_AUTH_REQUIRED",
+}
+ROLE_NAMES: Mapping[enum.Enum, str] = {
+    t.Role.UNSPECIFIED: "ROLE_UNSPECIFIED",
+    t.Role.USER: "ROLE_USER",
+    t.Role.AGENT: "ROLE_AGENT",
+}
+TASK_STATE = names(STATE_NAMES, _S.UNSPECIFIED)
+ROLE = names(ROLE_NAMES, t.Role.UNSPECIFIED)
 
 TENANT = Member("tenant", TEXT)
 HISTORY_LENGTH = optional("history_length", INT32)
@@ -79,8 +83,7 @@ _CONTENTS: dict[str, tuple[type, Kind]] = {
 
 
 def _load_part(value: Any, strict: bool) -> t.Part:
-    if not isinstance(value, dict):
-        raise unexpected("an object", value)
+    value = STRUCT.load(value, strict)
     chosen = [name for name in _CONTENTS if value.get(name) is not None]
     # null is a value of `data`, and "not set" beside another content.
     if "data" in value and (value["data"] is not None or not chosen):
@@ -96,10 +99,7 @@ def _load_part(value: Any, strict: bool) -> t.Part:
     if name == "data":
         return t.DataPart(value["data"], **found)
     cls, kind = _CONTENTS[name]
-    try:
-        found[name] = kind.load(value[name], strict)
-    except Invalid as invalid:
-        raise invalid.below(name) from None
+    found[name] = load_at(name, kind.load, value[name], strict)
     part: t.Part = cls(**found)
     return part
 
@@ -141,14 +141,8 @@ TASK = Record(t.Task, *task_members(TASK_STATUS, ARTIFACT, MESSAGE, Member("cont
 
 # -- events (spec 4.2) --------------------------------------------------------------------------------------------------
 
-STATUS_UPDATE = Record(
-    t.TaskStatusUpdateEvent,
-    *status_update_members(TASK_STATUS),
-)
-ARTIFACT_UPDATE = Record(
-    t.TaskArtifactUpdateEvent,
-    *artifact_update_members(ARTIFACT),
-)
+STATUS_UPDATE = Record(t.TaskStatusUpdateEvent, *status_update_members(TASK_STATUS))
+ARTIFACT_UPDATE = Record(t.TaskArtifactUpdateEvent, *artifact_update_members(ARTIFACT))
 SEND_MESSAGE_RESPONSE = OneOf(task=TASK, message=MESSAGE)
 STREAM_RESPONSE = OneOf(task=TASK, message=MESSAGE, status_update=STATUS_UPDATE, artifact_update=ARTIFACT_UPDATE)
 
@@ -183,21 +177,8 @@ SEND_MESSAGE_REQUEST = Record(
     Member("configuration", SEND_MESSAGE_CONFIGURATION),
     METADATA,
 )
-LIST_TASKS_REQUEST = Record(
-    t.ListTasksRequest,
-    TENANT,
-    Member("context_id", TEXT),
-    Member("status", TASK_STATE),
-    optional("page_size", INT32),
-    Member("page_token", TEXT),
-    HISTORY_LENGTH,
-    Member("status_timestamp_after", TIMESTAMP),
-    optional("include_artifacts", FLAG),
-)
-LIST_TASKS_RESPONSE = Record(
-    t.ListTasksResponse,
-    *task_page_members(TASK),
-)
+LIST_TASKS_REQUEST = Record(t.ListTasksRequest, TENANT, *task_query_members(TASK_STATE, TIMESTAMP))
+LIST_TASKS_RESPONSE = Record(t.ListTasksResponse, *task_page_members(TASK))
 LIST_PUSH_CONFIGS_REQUEST = Record(
     t.ListTaskPushNotificationConfigsRequest,
     TENANT,
@@ -255,16 +236,8 @@ SECURITY_SCHEME = OneOf(
 
 
 def _load_string_list(value: Any, strict: bool) -> tuple[str, ...]:
-    if not isinstance(value, dict):
-        raise unexpected("an object", value)
-    items = value.get("list")
-    if items is None:
-        return ()
-    try:
-        texts: tuple[str, ...] = TEXTS.load(items, strict)
-    except Invalid as invalid:
-        raise invalid.below("list") from None
-    return texts
+    texts = STRUCT.load(value, strict).get("list")
+    return () if texts is None else load_at("list", TEXTS.load, texts, strict)
 
 
 def _dump_string_list(value: Sequence[str]) -> dict[str, Any]:
@@ -292,10 +265,7 @@ AGENT_CAPABILITIES = Record(
     Member("extensions", many(AGENT_EXTENSION)),
     optional("extended_agent_card", FLAG),
 )
-AGENT_SKILL = Record(
-    c.AgentSkill,
-    *skill_members(SECURITY_REQUIREMENTS),
-)
+AGENT_SKILL = Record(c.AgentSkill, *skill_members(SECURITY_REQUIREMENTS))
 AGENT_CARD = Record(
     c.AgentCard,
     required("name", TEXT),

@@ -89,8 +89,8 @@ class NativeThread:
         return outcome.get()
 
     def _serve(self) -> None:
-        while (asked := self._works.get()) is not None:
-            variables, outcome, wake = asked
+        while (request := self._works.get()) is not None:
+            variables, outcome, wake = request
             variables.run(_perform, outcome, wake)
 
     def end(self) -> None:

@@ -59,9 +59,9 @@ secure_scheme_headers: dict[str, str] = {}
 _PIN_WORKERS = "A2A_SYNC_PIN_WORKERS"
 
 #: Seconds of ``graceful_timeout`` that are reserved for closing streams after the runs have ended.
-_FOR_STREAMS = 3.0
+_STREAM_CLOSE_SECONDS = 3.0
 #: Interval in seconds at which a worker checks whether it was stopped.
-_LOOK = 0.25
+_CHECK_INTERVAL = 0.25
 #: Bytes of shared memory for the agent names and store paths of one worker; longer lists are not compared.
 _SHARED_BYTES = 64 * 1024
 
@@ -72,7 +72,7 @@ _SHARED_BYTES = 64 * 1024
 def pre_fork(server: Any, worker: Any) -> None:
     """Choose a core for a worker, and create its record of stores. Called by gunicorn in the master process."""
     worker.a2a_core = _free_core(server) if _may_pin(server.cfg) else None
-    worker.a2a_stores = _Stores(server)
+    worker.a2a_stores = _StoreRecord(server)
 
 
 def post_fork(server: Any, worker: Any) -> None:
@@ -120,8 +120,8 @@ def _free_core(server: Any) -> int | None:
     cores = sorted(os.sched_getaffinity(0))
     if not 2 <= server.num_workers <= len(cores):
         return None
-    taken = Counter(getattr(worker, "a2a_core", None) for worker in server.WORKERS.values())
-    return min(cores, key=lambda core: taken[core])
+    pinned = Counter(getattr(worker, "a2a_core", None) for worker in server.WORKERS.values())
+    return min(cores, key=lambda core: pinned[core])
 
 
 # -- the life of a worker -----------------------------------------------------------------------------------------------
@@ -137,18 +137,18 @@ def post_worker_init(worker: Any) -> None:
     """
     _refuse_unshared_tasks(worker)
     _reserve_threads(worker)
-    _begin(worker)
+    _start_app(worker)
     # Before the worker serves requests: the last one to start is compared with all others.
     worker.a2a_stores.compare(worker)
-    worker.a2a_ending = _Ending(worker)
-    threading.Thread(target=worker.a2a_ending.await_stop, name="a2a-worker", daemon=True).start()
+    worker.a2a_shutdown = _Shutdown(worker)
+    threading.Thread(target=worker.a2a_shutdown.await_stop, name="a2a-worker", daemon=True).start()
 
 
 def worker_exit(server: Any, worker: Any) -> None:
     """Finish the shutdown, so that stores are closed properly. Called by gunicorn when a worker ends."""
-    ending = getattr(worker, "a2a_ending", None)
-    if ending is not None and worker.pid == os.getpid():
-        ending.hurry()
+    shutdown = getattr(worker, "a2a_shutdown", None)
+    if shutdown is not None and worker.pid == os.getpid():
+        shutdown.finish_now()
 
 
 def child_exit(server: Any, worker: Any) -> None:
@@ -175,7 +175,7 @@ def _refuse_unshared_tasks(worker: Any) -> None:
         # output.
         if worker.age % worker.cfg.workers == 1:
             raise AppImportError(SINGLE_PROCESS)
-        _await(lambda: not worker.alive, 10.0)
+        _wait_until(lambda: not worker.alive, 10.0)
 
 
 def _reserve_threads(worker: Any) -> None:
@@ -186,14 +186,14 @@ def _reserve_threads(worker: Any) -> None:
         reserve(worker.cfg.threads)
 
 
-def _begin(worker: Any) -> None:
+def _start_app(worker: Any) -> None:
     from a2a_sync.wsgi.process import Site
 
     if isinstance(worker.wsgi, Site):
         worker.wsgi.start()
 
 
-class _Stores:
+class _StoreRecord:
     """The stores of the agents of one worker, recorded in memory that is shared with the workers forked after it.
 
     Created in the master process. A temporary database that a module creates at import is a different file in each
@@ -252,60 +252,62 @@ class _Stores:
         return stores
 
 
-class _Ending:
+class _Shutdown:
     """The shutdown of the apps of one worker: no new runs, time for current runs, then everything open is closed."""
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._lock = threading.Lock()
-        self._hurried = threading.Event()
+        self._immediate = threading.Event()
         self._done = threading.Event()
-        self._begun = False
+        self._started = False
 
     def await_stop(self) -> None:
         """Wait until the worker stops serving, then shut down its apps. Runs on a thread of its own."""
         worker = self._worker
         # Not in a signal handler: locks of the interrupted code stay held while it runs.
         while worker.alive:
-            time.sleep(_LOOK)
+            time.sleep(_CHECK_INTERVAL)
             worker.a2a_stores.compare(worker)
-        until = time.monotonic() + worker.cfg.graceful_timeout - _FOR_STREAMS
+        deadline = time.monotonic() + worker.cfg.graceful_timeout - _STREAM_CLOSE_SECONDS
         # Accepted requests are served. Threaded workers report in `_accepting` that they accept no more; others need at
         # most 1 s.
-        _await(lambda: not getattr(worker, "_accepting", True), 1.0 + _LOOK)
-        self._end(until)
+        _wait_until(lambda: not getattr(worker, "_accepting", True), 1.0 + _CHECK_INTERVAL)
+        self._shut_down(deadline)
 
-    def hurry(self) -> None:
+    def finish_now(self) -> None:
         """Close the apps without waiting for runs, because the process of the worker is about to end."""
-        self._hurried.set()
-        self._end(time.monotonic())
-        self._done.wait(_FOR_STREAMS)
+        self._immediate.set()
+        self._shut_down(time.monotonic())
+        self._done.wait(_STREAM_CLOSE_SECONDS)
 
-    def _end(self, until: float) -> None:
+    def _shut_down(self, deadline: float) -> None:
         with self._lock:
-            begun, self._begun = self._begun, True
-        if begun:
+            started, self._started = self._started, True
+        if started:
             return
         try:
-            self._drain(_apps(self._worker), until)
+            self._drain(_apps(self._worker), deadline)
         finally:
             self._done.set()
 
-    def _drain(self, apps: list[Any], until: float) -> None:
+    def _drain(self, apps: list[Any], deadline: float) -> None:
         # No app is closed before all have drained: a run of one app may call another app.
         for app in apps:
             app.drain()
-        _await(lambda: self._hurried.is_set() or not any(app.running for app in apps), until - time.monotonic())
+        _wait_until(
+            lambda: self._immediate.is_set() or not any(app.running for app in apps), deadline - time.monotonic()
+        )
         closing = [threading.Thread(target=app.close, args=(0.0,), name="a2a-close", daemon=True) for app in apps]
         for thread in closing:
             thread.start()
         for thread in closing:
-            thread.join(_FOR_STREAMS)
+            thread.join(_STREAM_CLOSE_SECONDS)
 
 
-def _await(condition: Callable[[], bool], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
+def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
 
 

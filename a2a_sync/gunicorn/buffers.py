@@ -53,7 +53,7 @@ class IncomingRequest:
     def __init__(self, max_body_bytes: int) -> None:
         self._max_body = max_body_bytes
         self.data = bytearray()
-        self.started = self.heard = time.monotonic()
+        self.started = self.last_received = time.monotonic()
         #: Offset of the body; 0 until the head is complete.
         self.head_end = 0
         self.complete = self.whole = self.head_too_large = self.too_many_chunks = False
@@ -67,7 +67,7 @@ class IncomingRequest:
 
     def feed(self, data: bytes) -> None:
         """Append received bytes and search for the end of the request."""
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
         searched = max(0, len(self.data) - 3)
         self.data += data
         if not self.head_end:
@@ -108,9 +108,9 @@ class IncomingRequest:
         self.head_end = end
         if not self.complete and self._end != end and (expected := _EXPECT.search(head)):
             self.awaits_continue = True
-            self._cut(*expected.span(1))
+            self._remove_expect(*expected.span(1))
 
-    def _cut(self, start: int, end: int) -> None:
+    def _remove_expect(self, start: int, end: int) -> None:
         """Remove the ``Expect`` line from the head, because the worker handles it itself."""
         del self.data[start:end]
         size = end - start
@@ -249,7 +249,7 @@ class ClientSocket(socket.socket):
             return
         view = memoryview(data if isinstance(data, bytes) else bytes(data))[sent:]
         with self._lock:
-            self._await(_HIGH_WATER)
+            self._wait_until_sent(_HIGH_WATER)
             if not self._parked:
                 view = view[self._write(view) :]
             if not view:
@@ -264,13 +264,13 @@ class ClientSocket(socket.socket):
 
     def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
         with self._lock:
-            self._await(0)
+            self._wait_until_sent(0)
         return super().sendfile(file, offset, count)
 
-    def _await(self, most: int) -> None:
-        """Wait until at most `most` bytes are parked. The lock must be held."""
-        if self.parked_bytes > most and not self._changed.wait_for(
-            lambda: self.parked_bytes <= most, self.gettimeout()
+    def _wait_until_sent(self, limit_bytes: int) -> None:
+        """Wait until at most `limit_bytes` bytes are parked. The lock must be held."""
+        if self.parked_bytes > limit_bytes and not self._changed.wait_for(
+            lambda: self.parked_bytes <= limit_bytes, self.gettimeout()
         ):
             raise TimeoutError("the client does not read")
         if self._broken:

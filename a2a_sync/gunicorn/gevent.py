@@ -61,7 +61,7 @@ __all__ = [
 worker_class = "gevent"
 
 #: Seconds that a stopping worker waits for requests on kept-alive connections, as threaded workers do.
-_LINGER = 2.0
+_KEEPALIVE_SECONDS = 2.0
 #: A worker that can accept no more connections closes one in so many of them, at least one.
 _EVICTED_SHARE = 32
 #: Connections of this worker that wait for their first or next request, by the greenlet that serves them; oldest first.
@@ -74,11 +74,11 @@ def post_worker_init(worker: Any) -> None:
     Gunicorn alone would wait for idle connections until its timeout.
     """
     _for_threads.post_worker_init(worker)
-    worker.handle = _tracking(worker, worker.handle)
+    worker.handle = _track_idle(worker, worker.handle)
     threading.Thread(target=_end_idle_connections, args=(worker,), name="a2a-idle", daemon=True).start()
 
 
-def _tracking(worker: Any, handle: Any) -> Any:
+def _track_idle(worker: Any, handle: Any) -> Any:
     """Wrap `handle`, which serves a connection on its own greenlet: at the limit, the longest idle ones are evicted."""
     served = 0
 
@@ -135,12 +135,12 @@ def post_request(worker: Any, req: Any, environ: Any, resp: Any) -> None:
 
 def _end_idle_connections(worker: Any) -> None:
     while worker.alive:
-        time.sleep(_for_threads._LOOK)
-    time.sleep(_LINGER)
+        time.sleep(_for_threads._CHECK_INTERVAL)
+    time.sleep(_KEEPALIVE_SECONDS)
     # Repeat until the process ends: a connection becomes idle when its response has been written.
     while True:
         for connection in list(_idle.values()):
             with contextlib.suppress(OSError):
                 # The greenlet reads end of file and ends.
                 connection.shutdown(socket.SHUT_RD)
-        time.sleep(_for_threads._LOOK)
+        time.sleep(_for_threads._CHECK_INTERVAL)

@@ -73,7 +73,7 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
 
     def __init__(self, worker: BufferedThreadWorker, client: socket.socket, address: Any, listener: Any) -> None:
         timeout = worker.header_timeout if worker.cfg.is_ssl else worker.limits.write_timeout
-        park = partial(worker.method_queue.defer, worker.watch, self)
+        park = partial(worker.method_queue.defer, worker.send_when_writable, self)
         super().__init__(worker.cfg, ClientSocket(client, park, timeout), address, listener)
         self._worker = worker
         self._wait = timeout
@@ -93,7 +93,7 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
         #: Whether `_evict` has closed it while it waited for its next request.
         self.evicted = False
         #: Bytes of its current request that are included in the total of the worker.
-        self.counted = 0
+        self.received_bytes = 0
 
     def init(self) -> None:
         if self.initialized:
@@ -103,7 +103,7 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
             self.sock.__class__ = _TLSSocket
             self.sock.wait = self._wait  # type: ignore[attr-defined]
 
-    def take(self, incoming: IncomingRequest) -> None:
+    def set_request(self, incoming: IncomingRequest) -> None:
         """Pass a received request to the parser of the connection."""
         self.init()
         self.data_ready = self.arrived = True
@@ -267,7 +267,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     def _feed(self, conn: _Connection, incoming: IncomingRequest, data: bytes) -> None:
         incoming.feed(data)
         self._received += len(data)
-        conn.counted += len(data)
+        conn.received_bytes += len(data)
         if incoming.awaits_continue and not incoming.complete:
             incoming.awaits_continue = False
             try:
@@ -279,22 +279,22 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     def _dispatch(self, conn: _Connection, incoming: IncomingRequest) -> None:
         """Hand a received request to the thread pool."""
-        self._forget(conn, served=True)
-        conn.take(incoming)
+        self._stop_receiving(conn, served=True)
+        conn.set_request(incoming)
         super().enqueue_req(conn)
 
-    def _forget(self, conn: _Connection, *, served: bool = False) -> None:
+    def _stop_receiving(self, conn: _Connection, *, served: bool = False) -> None:
         self._incoming.pop(conn, None)
         if conn.registered:
             conn.registered = False
             self.poller.unregister(conn.sock)
         if not served:
-            self._received -= conn.counted
-            conn.counted = 0
+            self._received -= conn.received_bytes
+            conn.received_bytes = 0
 
     def _drop(self, conn: _Connection, answer: bytes = b"") -> None:
         """Close a connection without serving its request; `answer` is written first, without blocking."""
-        self._forget(conn)
+        self._stop_receiving(conn)
         self.nr_conns -= 1
         if answer:
             try:
@@ -330,8 +330,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         The rest of an incomplete request is received; else the connection is reused or closed when its response is
         sent.
         """
-        self._received -= conn.counted
-        conn.counted = 0
+        self._received -= conn.received_bytes
+        conn.received_bytes = 0
         if conn.first_bytes is not None:
             data, conn.first_bytes = conn.first_bytes, None
             incoming = self._incoming[conn] = IncomingRequest(self.limits.max_body_bytes)
@@ -343,7 +343,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         else:
             super().finish_request(conn, fs)
 
-    def watch(self, conn: _Connection) -> None:
+    def send_when_writable(self, conn: _Connection) -> None:
         """Send the parked bytes of a connection whenever its socket is writable. Called on the main thread."""
         if conn not in self._writing:
             self._writing[conn] = None
@@ -372,15 +372,15 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         """
         try:
             sock.shutdown(socket.SHUT_WR)
-            self.poller.register(sock, selectors.EVENT_READ, self._discard)
+            self.poller.register(sock, selectors.EVENT_READ, self._read_lingering)
         except (OSError, ValueError, KeyError):
             sock.close()
             return
         self._lingering[sock] = (time.monotonic() + _LINGER_SECONDS, _LINGER_BYTES)
         if len(self._lingering) > _MAX_LINGERING:
-            self._close(next(iter(self._lingering)))
+            self._close_lingering(next(iter(self._lingering)))
 
-    def _discard(self, sock: Any) -> None:
+    def _read_lingering(self, sock: Any) -> None:
         if sock not in self._lingering:
             return  # closed in favour of another connection after the poller had reported both
         until, left = self._lingering[sock]
@@ -391,11 +391,11 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         except OSError:
             read = 0
         if not read or left <= read:
-            self._close(sock)
+            self._close_lingering(sock)
         else:
             self._lingering[sock] = (until, left - read)
 
-    def _close(self, sock: ClientSocket) -> None:
+    def _close_lingering(self, sock: ClientSocket) -> None:
         del self._lingering[sock]
         self.poller.unregister(sock)
         sock.close()
@@ -425,7 +425,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             if conn.sock.progress < stalled:
                 conn.sock.abort()
         for sock in [sock for sock, (until, _) in self._lingering.items() if until < now]:
-            self._close(sock)
+            self._close_lingering(sock)
         excess = sum(conn.sock.parked_bytes for conn in self._writing) - _MAX_PARKED_BYTES
         if excess > 0:
             for conn in sorted(self._writing, key=lambda conn: conn.sock.progress):
@@ -435,9 +435,9 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                     break
 
     def _is_late(self, incoming: IncomingRequest, now: float) -> bool:
-        if not self.alive and now - incoming.heard > (_STOP_TIMEOUT if incoming.data else 0):
+        if not self.alive and now - incoming.last_received > (_STOP_TIMEOUT if incoming.data else 0):
             return True
         spent = now - incoming.started
         if not incoming.head_end:
             return spent > self.limits.header_timeout
-        return now - incoming.heard > self.limits.body_idle_timeout or spent > self.limits.body_timeout
+        return now - incoming.last_received > self.limits.body_idle_timeout or spent > self.limits.body_timeout

@@ -77,7 +77,7 @@ def _lossless(message: Message) -> list[dict[str, Any]]:
 
 def _chats(message: Message, *, marks: bool) -> list[dict[str, Any]]:
     ours = message.role is Role.AGENT
-    calls, contents, results = _sorted(message.parts, ours)
+    calls, contents, results = _group_parts(message.parts, ours)
     chats: list[dict[str, Any]] = []
     if contents or calls or not results:
         chat: dict[str, Any] = {"role": "assistant" if ours else "user", "content": _content(contents, marks)}
@@ -97,7 +97,7 @@ def _is_chat(chat: Mapping[str, Any]) -> bool:
     )
 
 
-def _sorted(
+def _group_parts(
     parts: Iterable[Part], ours: bool
 ) -> tuple[list[tuple[Part, Mapping[str, Any]]], list[Part], list[Mapping[str, Any]]]:
     """Tool calls (which only agents make), other parts, and tool results."""
@@ -161,20 +161,20 @@ def from_chat_messages(
 
 
 def _messages(chats: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
-    place = 0
-    while place < len(chats):
-        about = chats[place].get(MEMBER) if isinstance(chats[place], Mapping) else None
+    position = 0
+    while position < len(chats):
+        about = chats[position].get(MEMBER) if isinstance(chats[position], Mapping) else None
         turns = about.get("turns", 1) if isinstance(about, Mapping) else 0
-        where = f"messages[{place}]"
+        where = f"messages[{position}]"
         if isinstance(about, Mapping) and isinstance(turns, int) and turns > 0:
-            message, used = _remembered(chats[place : place + turns], about, where)
+            message, used = _restored_message(chats[position : position + turns], about, where)
         else:
-            message, used = _message(chats[place], where), 1
+            message, used = _message(chats[position], where), 1
         yield message
-        place += used
+        position += used
 
 
-def _remembered(chats: Sequence[Mapping[str, Any]], about: Mapping[str, Any], where: str) -> tuple[Message, int]:
+def _restored_message(chats: Sequence[Mapping[str, Any]], about: Mapping[str, Any], where: str) -> tuple[Message, int]:
     """The message that `chats` begin with, restored with `about`, and the number of chat messages that it covers."""
     first = {key: value for key, value in chats[0].items() if key != MEMBER}
     now = _message(first, where)
@@ -215,7 +215,7 @@ def _parts(chat: Mapping[str, Any], where: str) -> tuple[Part, ...]:
     if not isinstance(content, (str, list, NoneType)):
         raise TypeError(f"{where}.content: expected text, a list or None, not {type(content).__name__}")
     pieces = [part_of(piece) for piece in content] if isinstance(content, list) else []
-    parts = [_listed(pieces[0])] if len(pieces) == 1 else pieces
+    parts = [_marked_as_list(pieces[0])] if len(pieces) == 1 else pieces
     if isinstance(content, str) and content:
         parts = [TextPart(content)]
     calls = chat.get("tool_calls") if chat["role"] in _AGENT_ROLES else None
@@ -224,6 +224,6 @@ def _parts(chat: Mapping[str, Any], where: str) -> tuple[Part, ...]:
     return tuple(parts) or (TextPart(""),)
 
 
-def _listed(part: Part) -> Part:
+def _marked_as_list(part: Part) -> Part:
     """`part` with a mark, which records that its content was a list with one item."""
     return replace(part, metadata={MARK: NO_DIFFERENCE, **part.metadata}) if isinstance(part, TextPart) else part

@@ -21,7 +21,7 @@ MARK = "urn:a2a-sync:chat:1"
 #: A mark without a difference.
 NO_DIFFERENCE: JSON = {"set": {}, "add": {}, "drop": []}
 #: The names of audio formats in chat messages, with their media types.
-_SOUNDS = {"mp3": "audio/mpeg", "wav": "audio/wav"}
+_AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 _Marked = TypeVar("_Marked", bound=TextPart | FilePart | DataPart | Message)
 
 
@@ -34,14 +34,14 @@ def part_of(piece: Any) -> Part:
         case str(text) | {"type": "text", "text": str(text)}:
             part: Part = TextPart(text)
         case {"type": "image_url", "image_url": {"url": str(url)}}:
-            part = _linked(url)
+            part = _file_part(url)
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}} if (
             _decoded(data) is not None
         ):
-            part = FilePart(raw=_decoded(data), media_type=_SOUNDS.get(kind, f"audio/{kind}"))
+            part = FilePart(raw=_decoded(data), media_type=_AUDIO_TYPES.get(kind, f"audio/{kind}"))
         case {"type": "file", "file": {"file_data": str(url), **about}}:
             name = about.get("filename")
-            part = replace(_linked(url), filename=name if isinstance(name, str) else "")
+            part = replace(_file_part(url), filename=name if isinstance(name, str) else "")
         case _:
             part = DataPart(piece)
     return marked(part, piece, piece_of(part))
@@ -55,16 +55,16 @@ def piece_of(part: Part) -> dict[str, Any]:
         return {"type": "text", "text": dumps(part.data).decode()}
     kind, _, subtype = part.media_type.partition("/")
     if kind == "image":
-        return {"type": "image_url", "image_url": {"url": _address(part)}}
+        return {"type": "image_url", "image_url": {"url": _file_url(part)}}
     if part.raw is None:
         return {"type": "text", "text": f"{part.filename}: {part.url}" if part.filename else part.url}
-    if part.media_type in _SOUNDS.values():
+    if part.media_type in _AUDIO_TYPES.values():
         sound = {"data": base64.b64encode(part.raw).decode(), "format": "mp3" if subtype == "mpeg" else subtype}
         return {"type": "input_audio", "input_audio": sound}
-    return {"type": "file", "file": {"filename": part.filename or "file", "file_data": _address(part)}}
+    return {"type": "file", "file": {"filename": part.filename or "file", "file_data": _file_url(part)}}
 
 
-def _linked(url: str) -> FilePart:
+def _file_part(url: str) -> FilePart:
     """The file part for a URL; the content of a ``data:`` URL becomes the bytes of the file."""
     head, comma, body = url.partition(",")
     if head.startswith("data:") and head.endswith(";base64") and comma:
@@ -74,7 +74,7 @@ def _linked(url: str) -> FilePart:
     return FilePart(url=url)
 
 
-def _address(part: FilePart) -> str:
+def _file_url(part: FilePart) -> str:
     if part.url is not None:
         return part.url
     media_type = part.media_type or "application/octet-stream"
@@ -148,7 +148,7 @@ def restored(thing: Part | Message, plain: dict[str, Any]) -> Any:
             return original
         case {"set": dict(members), "add": dict(more), "drop": list(gone)}:
             kept = {key: value for key, value in plain.items() if key not in gone}
-            return {**_with(kept, more), **members}
+            return {**_merged(kept, more), **members}
     return plain
 
 
@@ -163,7 +163,7 @@ def _difference(original: Any, plain: dict[str, Any]) -> dict[str, Any] | None:
         if key not in plain:
             members[key] = value
         elif not same(value, plain[key]):
-            extra = _beyond(value, plain[key])
+            extra = _extra_members(value, plain[key])
             if extra is None:
                 members[key] = value
             else:
@@ -171,7 +171,7 @@ def _difference(original: Any, plain: dict[str, Any]) -> dict[str, Any] | None:
     return {"set": members, "add": more, "drop": [key for key in plain if key not in original]}
 
 
-def _beyond(whole: Any, part: Any) -> dict[str, Any] | None:
+def _extra_members(whole: Any, part: Any) -> dict[str, Any] | None:
     """The members of `whole` that `part` does not have; None if they differ in anything else."""
     if not (isinstance(whole, dict) and isinstance(part, dict)):
         return None
@@ -180,7 +180,7 @@ def _beyond(whole: Any, part: Any) -> dict[str, Any] | None:
     return {key: value for key, value in whole.items() if key not in part}
 
 
-def _with(plain: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def _merged(plain: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     together = dict(plain)
     for key, value in more.items():
         inner = together.get(key)

@@ -191,7 +191,7 @@ class Mapper:
             case RunEventType.RUN_ERROR:
                 return self.failed(str(event.error or "") or "unknown error")
             case RunEventType.MESSAGE_START:
-                self._begin()
+                self._begin_message()
             case RunEventType.MESSAGE_DELTA:
                 self._pieces.append(event.delta)
             case RunEventType.TOOL_CALL_RESULT if event.tool_result is not None:
@@ -208,9 +208,9 @@ class Mapper:
     def pending(self) -> Message | None:
         """The last message of the run so far; None if there is none."""
         text = "".join(self._pieces)
-        return self._words(text) if text else None
+        return self._text_message(text) if text else None
 
-    def _begin(self) -> None:
+    def _begin_message(self) -> None:
         before = self.pending()
         if before is not None:
             self._said.append(before)
@@ -242,10 +242,10 @@ class Mapper:
 
     def _message(self, message: Message | str | None) -> Message | None:
         if not isinstance(message, Message):
-            return None if message is None else self._words(message)
+            return None if message is None else self._text_message(message)
         return replace(message, role=Role.AGENT, task_id=self.task_id, context_id=self.context_id)
 
-    def _words(self, text: str) -> Message:
+    def _text_message(self, text: str) -> Message:
         return Message(role=Role.AGENT, parts=(TextPart(text),), task_id=self.task_id, context_id=self.context_id)
 
 

@@ -83,7 +83,7 @@ class AgentRunnerExecutor(Bridge):
         """Run the agent. On the run's worker thread."""
         context = turn.context
         prompt = self.prompt(context)
-        given = _public(prompt)
+        given = _without_system_messages(prompt)
         if callable(getattr(self._agent, "run_stream", None)):
             yield from _followed(self._agent.run_stream(prompt, **self._options), context)
             return
@@ -91,7 +91,7 @@ class AgentRunnerExecutor(Bridge):
         if inspect.iscoroutine(value):
             value = run_coroutine(value, context)
         if isinstance(value, (str, RunResult)):
-            yield from _events_of(RunResult(value) if isinstance(value, str) else value, given)
+            yield from _result_events(RunResult(value) if isinstance(value, str) else value, given)
         else:
             yield final_events(value, context)
 
@@ -154,8 +154,8 @@ def _answer(message: Message | None) -> Iterator[BridgeEvent]:
         yield Final(message.text)
 
 
-def _events_of(result: RunResult, given: list[dict[str, Any]]) -> Iterator[BridgeEvent]:
-    chats = _public(result.messages)
+def _result_events(result: RunResult, given: list[dict[str, Any]]) -> Iterator[BridgeEvent]:
+    chats = _without_system_messages(result.messages)
     if chats[: len(given)] == given:
         del chats[: len(given)]
     # The user's messages of the history are those that clients have sent.
@@ -168,5 +168,5 @@ def _events_of(result: RunResult, given: list[dict[str, Any]]) -> Iterator[Bridg
     yield Final(text)
 
 
-def _public(chats: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _without_system_messages(chats: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [dict(chat) for chat in chats if chat.get("role") not in _PRIVATE]

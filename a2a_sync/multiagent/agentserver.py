@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 from a2a_sync.agent.executor import AgentExecutor, Event, RequestContext
-from a2a_sync.agent.localcalls import WHOLE_HISTORY
+from a2a_sync.agent.inprocess import WHOLE_HISTORY
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.card import AgentCard
 from a2a_sync.client import Client
@@ -49,10 +49,10 @@ logger = get_logger(__name__)
 _Listener = TypeVar("_Listener", bound=Callable[..., Any])
 
 #: The metadata key, in the first message of a task, of the id that the task was submitted with.
-_GIVEN_ID = "a2a_sync.submitted_as"
-_OURS = Owner()
+_SUBMITTED_ID = "a2a_sync.submitted_as"
+_NO_OWNER = Owner()
 #: Seconds that a finished call waits for slow listeners.
-_HEARING = 5.0
+_LISTENER_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +102,15 @@ class AgentTask(Task):
 
     def with_message(self, content: Content) -> Self:
         """The task with one more message of the agent."""
-        return replace(self, history=(*self.history, _said(content)))
+        return replace(self, history=(*self.history, _as_agent_message(content)))
 
     def with_status(self, state: TaskState | str, content: Content | None = None) -> Self:
         """The task in another state, with a message: ``task.with_status("input-required", "Which size?")``."""
-        message = None if content is None else _said(content)
+        message = None if content is None else _as_agent_message(content)
         return replace(self, status=TaskStatus(state=TaskState(state), message=message))
 
 
-def _said(content: Content) -> Message:
+def _as_agent_message(content: Content) -> Message:
     return replace(as_message(content), role=Role.AGENT)
 
 
@@ -148,8 +148,8 @@ class AgentServer(Closes):
     ) -> None:
         self._listeners = Listeners({"task:cancelled": "task:canceled"})
         self._observer = TaskObserver(self._publish)
-        self._given_ids: dict[str, str] = {}
-        runs = executor if isinstance(executor, AgentExecutor) else _TaskExecutor(executor, self._shown)
+        self._submitted_ids: dict[str, str] = {}
+        runs = executor if isinstance(executor, AgentExecutor) else _TaskExecutor(executor, self._as_agent_task)
         if AgentSpec.of(runs).direct:
             raise TypeError("an AgentServer's executor answers with tasks: direct = True is not for it")
         observers = (self._observe, *options.pop("observers", ()))
@@ -184,7 +184,7 @@ class AgentServer(Closes):
         """
         first = as_message(message)
         if id is not None:
-            first = replace(first, metadata={**first.metadata, _GIVEN_ID: id})
+            first = replace(first, metadata={**first.metadata, _SUBMITTED_ID: id})
         task = self._client.send(
             first,
             context_id=session_id,
@@ -193,7 +193,7 @@ class AgentServer(Closes):
             idempotency_key=id,
             timeout=timeout,
         )
-        return self._done(task)
+        return self._finished_task(task)
 
     def send_message(self, task_id: str, message: Content, *, timeout: float | None = None) -> AgentTask:
         """Continue an interrupted task with `message`; wait as `submit_task`, for `timeout` seconds.
@@ -202,29 +202,29 @@ class AgentServer(Closes):
             TaskNotFoundError: there is no such task.
             UnsupportedOperationError: the task is not interrupted.
         """
-        real = self._real_id(task_id)
+        real = self._task_id(task_id)
         task = self._client.get_task(real, history_length=0)
         if not task.state.interrupted:
             raise UnsupportedOperationError(f"The task does not wait for a message: it is {task.state}")
-        self._note(real, task_id)
+        self._track_submitted_id(real, task_id)
         answer = self._client.send(message, task_id=real, history_length=WHOLE_HISTORY, timeout=timeout)
-        return self._done(answer)
+        return self._finished_task(answer)
 
     def cancel_task(self, task_id: str) -> bool:
         """Cancel a task and notify its executor (`AgentTask.cancelled`); False if it does not exist or has ended."""
-        real = self._real_id(task_id)
+        real = self._task_id(task_id)
         try:
-            self._note(real, task_id)
+            self._track_submitted_id(real, task_id)
             self._client.cancel_task(real)
         except (TaskNotFoundError, TaskNotCancelableError):
             return False
-        self._listeners.flush(_HEARING)
+        self._listeners.flush(_LISTENER_TIMEOUT)
         return True
 
     def get_task(self, task_id: str) -> AgentTask | None:
         """The task as it is now; None if there is none."""
         try:
-            return self._shown(self._client.get_task(self._real_id(task_id)))
+            return self._as_agent_task(self._client.get_task(self._task_id(task_id)))
         except TaskNotFoundError:
             return None
 
@@ -258,17 +258,17 @@ class AgentServer(Closes):
 
     def _observe(self, batch: TaskBatch) -> None:
         first = batch.entries[0].event if batch.entries else None
-        if batch.before is TaskState.UNSPECIFIED and batch.owner == _OURS and isinstance(first, Message):
-            given = self._given_id(first, batch.task_id)
+        if batch.before is TaskState.UNSPECIFIED and batch.owner == _NO_OWNER and isinstance(first, Message):
+            given = self._submitted_id(first, batch.task_id)
             if given is not None:
-                self._given_ids[batch.task_id] = given
+                self._submitted_ids[batch.task_id] = given
         self._observer(batch)
 
     def _publish(self, event: AgentEvent) -> None:
         if event.name == TRANSITION:
-            given = self._given_ids.get(event.task_id)
+            given = self._submitted_ids.get(event.task_id)
             if event.state.terminal:
-                self._given_ids.pop(event.task_id, None)
+                self._submitted_ids.pop(event.task_id, None)
             self._listeners.notify(f"task:{event.state}", event if given is None else replace(event, task_id=given))
 
     # -- as the target of clients --
@@ -289,24 +289,26 @@ class AgentServer(Closes):
 
     # -- ids and shapes --
 
-    def _real_id(self, task_id: str) -> str:
+    def _task_id(self, task_id: str) -> str:
         """The protocol's id of the task that was submitted with the id `task_id`."""
-        sent = self._store.sent(_OURS, task_id)
+        sent = self._store.sent(_NO_OWNER, task_id)
         return task_id if sent is None else sent.task_id
 
-    def _note(self, real: str, given: str) -> None:
+    def _track_submitted_id(self, real: str, given: str) -> None:
         """Report coming events of a task under its given id, also if it was submitted before this process started."""
-        if real != given and not self._store.head(_OURS, real).status.state.terminal:
-            self._given_ids.setdefault(real, given)
+        if real != given and not self._store.head(_NO_OWNER, real).status.state.terminal:
+            self._submitted_ids.setdefault(real, given)
 
-    def _done(self, task: Task | Message) -> AgentTask:
+    def _finished_task(self, task: Task | Message) -> AgentTask:
         if isinstance(task, Message):
             raise TypeError("the executor answered with a message and no task")
-        self._listeners.flush(_HEARING)
-        return self._shown(task)
+        self._listeners.flush(_LISTENER_TIMEOUT)
+        return self._as_agent_task(task)
 
-    def _shown(self, task: Task, stopped: Callable[[], bool] = lambda: False, scope: Owner = _OURS) -> AgentTask:
-        given = self._given_id(task.history[0], task.id) if task.history else None
+    def _as_agent_task(
+        self, task: Task, stopped: Callable[[], bool] = lambda: False, scope: Owner = _NO_OWNER
+    ) -> AgentTask:
+        given = self._submitted_id(task.history[0], task.id) if task.history else None
         return AgentTask(
             id=given or task.id,
             context_id=task.context_id,
@@ -318,12 +320,16 @@ class AgentServer(Closes):
             _stopped=stopped,
         )
 
-    def _given_id(self, message: Message, task_id: str) -> str | None:
+    def _submitted_id(self, message: Message, task_id: str) -> str | None:
         """The id that `submit_task` was given for the task with this first message; None if there is none."""
-        given = message.metadata.get(_GIVEN_ID)
+        given = message.metadata.get(_SUBMITTED_ID)
         # Callers over the wire can set the same metadata, so the id counts only with the idempotency key of
         # `submit_task`.
-        if not isinstance(given, str) or (sent := self._store.sent(_OURS, given)) is None or sent.task_id != task_id:
+        if (
+            not isinstance(given, str)
+            or (sent := self._store.sent(_NO_OWNER, given)) is None
+            or sent.task_id != task_id
+        ):
             return None
         return given
 
@@ -334,7 +340,7 @@ class AgentServer(Closes):
             return (task.status,)
 
 
-def status_history(store: TaskStore, task_id: str, scope: Owner = _OURS) -> tuple[TaskStatus, ...]:
+def status_history(store: TaskStore, task_id: str, scope: Owner = _NO_OWNER) -> tuple[TaskStatus, ...]:
     """All statuses of a task, oldest first; only the current one if its log is no longer kept.
 
     See `Limits.stream_replay_window`.
@@ -360,11 +366,11 @@ class _TaskExecutor:
         if not callable(function):
             raise TypeError(f"an executor is a function of a task, not {type(function).__name__}")
         self._function = function
-        self._shown = shown
+        self._as_agent_task = shown
 
     def execute(self, context: RequestContext) -> None:
         """Run the function, on the thread of the run."""
-        before = self._shown(context.task, lambda: context.cancelled, context._run.scope)
+        before = self._as_agent_task(context.task, lambda: context.cancelled, context._run.scope)
         context.emit(*self._changes(before, self._call(before, context), context))
 
     def _call(self, task: AgentTask, context: RequestContext) -> Task:

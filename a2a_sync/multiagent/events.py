@@ -95,14 +95,14 @@ class AgentEvents:
         """Arguments for an `A2AApp` that is observed; `agent` is the name in its events."""
         return {
             "observers": (TaskObserver(lambda event: self._publish(event, agent)),),
-            "interceptors": (lambda endpoint: self._around(endpoint, agent),),
+            "interceptors": (lambda endpoint: self._wrap_endpoint(endpoint, agent),),
         }
 
     def _publish(self, event: AgentEvent, agent: str) -> None:
         if self._listeners.has_listeners(event.name):
             self._listeners.notify(event.name, replace(event, agent=agent))
 
-    def _around(self, endpoint: Endpoint, agent: str) -> Endpoint:
+    def _wrap_endpoint(self, endpoint: Endpoint, agent: str) -> Endpoint:
         names = {SEND_MESSAGE: CALL, SEND_STREAMING_MESSAGE: CALL, CANCEL_TASK: CANCEL}
 
         def timed(call: Call[RequestT, ResultT]) -> ResultT:
@@ -134,7 +134,7 @@ class AgentEvents:
 
 
 @dataclass(slots=True)
-class _Followed:
+class _TrackedTask:
     """A task with a run. ``began`` is the monotonic time when the run began; 0 if it did not begin in this process."""
 
     state: TaskState
@@ -153,57 +153,57 @@ class TaskObserver:
 
     def __init__(self, emit: Callable[[AgentEvent], None]) -> None:
         self._emit = emit
-        self._followed: dict[str, _Followed] = {}
+        self._tracked: dict[str, _TrackedTask] = {}
 
     def __call__(self, batch: TaskBatch) -> None:
         task_id, entries = batch.task_id, batch.entries
-        followed = self._followed.get(task_id)
-        if followed is None:
+        tracked = self._tracked.get(task_id)
+        if tracked is None:
             if not entries:
                 return
             # The end of an idle task from outside (a cancel) is not a handled message.
             began = 0.0 if batch.ended and not isinstance(entries[0].event, Message) else time.monotonic()
-            followed = self._followed[task_id] = _Followed(batch.before, began=began)
+            tracked = self._tracked[task_id] = _TrackedTask(batch.before, began=began)
         ended = batch.ended or any(ends_run(entry.event) for entry in entries)
         for entry in entries:
-            if entry.number > followed.number:
-                followed.number = entry.number
-                self._take(task_id, followed, entry.event, ended)
+            if entry.number > tracked.number:
+                tracked.number = entry.number
+                self._process_event(task_id, tracked, entry.event, ended)
         if ended:
-            del self._followed[task_id]
+            del self._tracked[task_id]
             # A run that lost its task to another process ends in a state in which the task continues there.
-            if followed.began and followed.state.paused:
+            if tracked.began and tracked.state.paused:
                 self._emit(
                     AgentEvent(
                         name=MESSAGE,
                         task_id=task_id,
-                        context_id=followed.context_id,
-                        state=followed.state,
-                        reply=_reply(followed),
-                        seconds=time.monotonic() - followed.began,
+                        context_id=tracked.context_id,
+                        state=tracked.state,
+                        reply=_reply(tracked),
+                        seconds=time.monotonic() - tracked.began,
                     )
                 )
 
-    def _take(self, task_id: str, followed: _Followed, event: LogEvent, ended: bool) -> None:
-        followed.context_id = event.context_id
+    def _process_event(self, task_id: str, tracked: _TrackedTask, event: LogEvent, ended: bool) -> None:
+        tracked.context_id = event.context_id
         if isinstance(event, TaskArtifactUpdateEvent):
             # Events that are stored together with the end are a result; earlier ones were streamed.
-            followed.streamed = followed.streamed or not ended
-        elif isinstance(event, TaskStatusUpdateEvent) and event.status.state is not followed.state:
-            before, followed.state = followed.state, event.status.state
+            tracked.streamed = tracked.streamed or not ended
+        elif isinstance(event, TaskStatusUpdateEvent) and event.status.state is not tracked.state:
+            before, tracked.state = tracked.state, event.status.state
             self._emit(
                 AgentEvent(
                     name=TRANSITION,
                     task_id=task_id,
                     context_id=event.context_id,
                     before=before,
-                    state=followed.state,
+                    state=tracked.state,
                     status=event.status,
                 )
             )
 
 
-def _reply(followed: _Followed) -> str:
-    if followed.state is TaskState.CANCELED:
+def _reply(tracked: _TrackedTask) -> str:
+    if tracked.state is TaskState.CANCELED:
         return "canceled"
-    return _REPLIES.get(followed.state) or ("stream" if followed.streamed else "reply")
+    return _REPLIES.get(tracked.state) or ("stream" if tracked.streamed else "reply")

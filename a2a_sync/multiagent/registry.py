@@ -26,9 +26,9 @@ from a2a_sync.types import Message, Role, Task, TaskState, TaskStatus, new_id
 logger = get_logger(__name__)
 
 #: Seconds after which an unreadable card of a remote agent is requested again.
-_ASK_AGAIN = 5.0
+_CARD_RETRY_INTERVAL = 5.0
 #: The default guard for the URLs in cards.
-_PUBLIC = URLGuard()
+_DEFAULT_GUARD = URLGuard()
 #: The text in the description of an agent that is preferred to others.
 _ALWAYS_ON = "always-on"
 
@@ -52,7 +52,7 @@ class RegisteredAgent:
     always_on: bool | None = None
     asked: bool = True
     heard: float = field(default=0.0)
-    _silent_until: float = field(default=0.0)
+    _card_retry_at: float = field(default=0.0)
 
     @property
     def preferred(self) -> bool:
@@ -92,7 +92,7 @@ class AgentRegistry(Closes):
         choose: Choice = first,
         expiry: float | None = None,
         card_timeout: float = 5.0,
-        url_guard: URLGuard | None = _PUBLIC,
+        url_guard: URLGuard | None = _DEFAULT_GUARD,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._choose = choose
@@ -214,15 +214,17 @@ class AgentRegistry(Closes):
 
     def find_agents_with_skill(self, skill_id: str) -> list[str]:
         """The names of the agents whose card has a skill with exactly this id."""
-        return [agent.name for agent in self._able(skill_id)]
+        return [agent.name for agent in self._agents_with_skill(skill_id)]
 
     def find_by_tag(self, tag: str) -> list[str]:
         """The names of the agents that have a skill with this tag."""
-        return [agent.name for agent in self._where(lambda card: any(tag in skill.tags for skill in card.skills))]
+        return [
+            agent.name for agent in self._agents_with_card(lambda card: any(tag in skill.tags for skill in card.skills))
+        ]
 
     def find_best_agent(self, skill_id: str) -> str | None:
         """The name of the agent to use for a skill; None if no agent has it."""
-        able = self._able(skill_id)
+        able = self._agents_with_skill(skill_id)
         return self._choose(able).name if able else None
 
     def select_agent(self, names: Iterable[str]) -> str:
@@ -253,10 +255,10 @@ class AgentRegistry(Closes):
             raise AgentNotFoundError(f"No agent has the skill: {skill}")
         return found
 
-    def _able(self, skill_id: str) -> list[RegisteredAgent]:
-        return self._where(lambda card: any(skill.id == skill_id for skill in card.skills))
+    def _agents_with_skill(self, skill_id: str) -> list[RegisteredAgent]:
+        return self._agents_with_card(lambda card: any(skill.id == skill_id for skill in card.skills))
 
-    def _where(self, holds: Callable[[AgentCard], bool]) -> list[RegisteredAgent]:
+    def _agents_with_card(self, holds: Callable[[AgentCard], bool]) -> list[RegisteredAgent]:
         found = []
         for agent in self._alive():
             card = self._card(agent)
@@ -338,7 +340,7 @@ class AgentRegistry(Closes):
         raise AgentNotFoundError(f"Agent not found: {name}")
 
     def _card(self, agent: RegisteredAgent) -> AgentCard | None:
-        if agent.card is None and (not agent.remote or agent._silent_until <= self._clock()):
+        if agent.card is None and (not agent.remote or agent._card_retry_at <= self._clock()):
             self._read_card(agent)
         return agent.card
 
@@ -348,7 +350,7 @@ class AgentRegistry(Closes):
         except (TransportError, AgentError, RuntimeError) as error:
             # RuntimeError: the agent was unregistered meanwhile.
             logger.warning("the card of agent %s cannot be read: %s", agent.name, error)
-            agent._silent_until = self._clock() + _ASK_AGAIN
+            agent._card_retry_at = self._clock() + _CARD_RETRY_INTERVAL
             return False
         return True
 

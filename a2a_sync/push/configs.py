@@ -54,7 +54,7 @@ class PushConfigs:
         self._webhooks = webhooks
         self._guard = options.url_guard
         self._on_set = on_set
-        self._most = options.max_configs
+        self._max_configs = options.max_configs
         self.methods: Mapping[op.AnyOperation, Callable[[Owner, Any, CallContext], Any]] = {
             op.CREATE_PUSH_CONFIG: self.create,
             op.GET_PUSH_CONFIG: self.get,
@@ -71,7 +71,7 @@ class PushConfigs:
         self.check(request)
         config = replace(request, id=request.id or new_id(), metadata={})
         try:
-            self._webhooks.put(scope, Webhook(config, context.version), most=self._most)
+            self._webhooks.put(scope, Webhook(config, context.version), most=self._max_configs)
         except TooManyWebhooks:
             raise self._too_many() from None
         self._on_set(scope, config.task_id)
@@ -116,7 +116,7 @@ class PushConfigs:
         config = replace(config, id=config.id or task_id, task_id=task_id, tenant=scope.tenant, metadata={})
         if not create:
             known = {stored.id for stored in self._webhooks.of_task(scope, task_id)}
-            if config.id not in known and len(known) >= self._most:
+            if config.id not in known and len(known) >= self._max_configs:
                 raise self._too_many()
         return Webhook(config, context.version)
 
@@ -141,7 +141,9 @@ class PushConfigs:
             _check_secret(config.authentication.credentials, f"{at}authentication.credentials")
 
     def _too_many(self) -> InvalidParamsError:
-        return InvalidParamsError(f"A task has at most {self._most} push notification configurations: delete one first")
+        return InvalidParamsError(
+            f"A task has at most {self._max_configs} push notification configurations: delete one first"
+        )
 
 
 class NoPushConfigs:

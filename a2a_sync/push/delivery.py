@@ -79,7 +79,7 @@ class Delivery:
         self._sign = options.signer.token if options.signer is not None else None
         self._sender = options.sender
         self._count = count or (lambda outcome: None)
-        self._notifications = Notifications(store, most=options.max_payload_bytes, history=max_history_length)
+        self._notifications = Notifications(store, max_bytes=options.max_payload_bytes, history=max_history_length)
 
     def deliver(self, webhook: StoredWebhook, holder: str, *, stop: Callable[[], bool]) -> Turn:
         """Claim a webhook and post its pending notifications, until none is left, a post fails or time is up.
@@ -100,7 +100,7 @@ class Delivery:
 
     def _deliver_pending(self, held: StoredWebhook, stop: Callable[[], bool]) -> Turn:
         until = time.monotonic() + _MAX_TURN_SECONDS
-        took: bool | None = None
+        accepted: bool | None = None
         while True:
             page = self._store.log(
                 held.scope, held.task_id, after=max(held.cursor, 0), limit=_PAGE, max_bytes=LOG_PAGE_BYTES
@@ -108,7 +108,7 @@ class Delivery:
             for number, body in self._pending(held, page):
                 refusal = self._post(held, number, body) if body is not None else None
                 if body is not None:
-                    took = refusal is None
+                    accepted = refusal is None
                 if stop():
                     return Turn()
                 if refusal is not None:
@@ -118,12 +118,12 @@ class Delivery:
                     break
                 if time.monotonic() > until:
                     self._webhooks.settle(held, release=True)
-                    return Turn(0.0, took)
+                    return Turn(0.0, accepted)
                 if body is not None and not self._webhooks.settle(held):
-                    return Turn(0.0, took)
+                    return Turn(0.0, accepted)
             if held.cursor >= page.version:
                 # A webhook that was set again, or newer entries, are for another turn.
-                return Turn(None if self._webhooks.settle(held, release=True) else 0.0, took)
+                return Turn(None if self._webhooks.settle(held, release=True) else 0.0, accepted)
 
     def _pending(self, held: StoredWebhook, page: LogPage) -> Iterator[Notification]:
         """The pending notifications, in order: the entries of the log, or the task where these were compacted away."""

@@ -34,27 +34,27 @@ class _Turn(NamedTuple):
 
 
 class FairQueue:
-    """Webhooks that wait for a delivery, at most `places` of them at once."""
+    """Webhooks that wait for a delivery, at most `slots` of them at once."""
 
-    def __init__(self, places: int, quotas: Quotas) -> None:
-        self._places = places
+    def __init__(self, slots: int, quotas: Quotas) -> None:
+        self._slots = slots
         self._quotas = quotas
-        self._share = quotas.share(places, quotas.quota.max_concurrent_deliveries)
+        self._share = quotas.share(slots, quotas.quota.max_concurrent_deliveries)
         #: By owner and receiver, each ordered by the time since its last delivery, the longest first.
         self._waiting: OrderedDict[str, OrderedDict[str, OrderedDict[_Key, StoredWebhook]]] = OrderedDict()
-        self._where: dict[_Key, tuple[str, str]] = {}
+        self._owner_and_origin: dict[_Key, tuple[str, str]] = {}
         self._active: dict[_Key, _Turn] = {}
         self._busy: Counter[str] = Counter()
         self._new = 0
         self._unreliable = 0
         self._unreliable_of: Counter[str] = Counter()
         #: By owner: whether a receiver accepted the last notification.
-        self._took: OrderedDict[str, OrderedDict[str, bool]] = OrderedDict()
+        self._accepted: OrderedDict[str, OrderedDict[str, bool]] = OrderedDict()
 
     @property
     def idle(self) -> bool:
         """No webhook waits, and there is no delivery in progress."""
-        return not (self._active or self._where)
+        return not (self._active or self._owner_and_origin)
 
     def active(self, webhook: StoredWebhook) -> bool:
         """A delivery to the webhook is in progress."""
@@ -63,15 +63,15 @@ class FairQueue:
     def add(self, webhook: StoredWebhook) -> None:
         """Add a webhook; one that waits already keeps its position and is updated."""
         key, where = _key(webhook), (quota_owner(webhook.scope.id), _origin(webhook))
-        if self._where.get(key, where) != where:
+        if self._owner_and_origin.get(key, where) != where:
             self._remove(key)
-        self._where[key] = where
+        self._owner_and_origin[key] = where
         owner, origin = where
         self._waiting.setdefault(owner, OrderedDict()).setdefault(origin, OrderedDict())[key] = webhook
 
     def next(self) -> StoredWebhook | None:
         """Take the next webhook, which holds a slot until `end`; None where no delivery can begin now."""
-        if len(self._active) >= self._places:
+        if len(self._active) >= self._slots:
             return None
         for owner, receivers in self._waiting.items():
             turn = self._next_of(owner, receivers)
@@ -82,9 +82,9 @@ class FairQueue:
     def _next_of(self, owner: str, receivers: OrderedDict[str, OrderedDict[_Key, StoredWebhook]]) -> _Turn | None:
         if not self._share.admits(owner):
             return None
-        took: Mapping[str, bool] = self._took.get(owner, {})
+        accepted: Mapping[str, bool] = self._accepted.get(owner, {})
         for origin in receivers:
-            last = took.get(origin)
+            last = accepted.get(origin)
             turn = _Turn(owner, origin, not last, last is None)
             if self._may_begin(turn):
                 return turn
@@ -92,17 +92,17 @@ class FairQueue:
 
     def _may_begin(self, turn: _Turn) -> bool:
         if not turn.unreliable:
-            return self._busy[turn.origin] < self._part(4)
+            return self._busy[turn.origin] < self._slots_of(4)
         known = turn.owner or self._quotas.several
         return (
             self._busy[turn.origin] < 1
-            and self._unreliable < self._part(2)
-            and (not known or self._unreliable_of[turn.owner] < self._part(8))
-            and not (turn.new and known and self._new >= self._part(4))
+            and self._unreliable < self._slots_of(2)
+            and (not known or self._unreliable_of[turn.owner] < self._slots_of(8))
+            and not (turn.new and known and self._new >= self._slots_of(4))
         )
 
-    def _part(self, divisor: int) -> int:
-        return max(1, self._places // divisor)
+    def _slots_of(self, divisor: int) -> int:
+        return max(1, self._slots // divisor)
 
     def _begin(self, turn: _Turn) -> StoredWebhook:
         receivers = self._waiting[turn.owner]
@@ -121,8 +121,8 @@ class FairQueue:
         self._unreliable += change * turn.unreliable
         self._unreliable_of[turn.owner] += change * turn.unreliable
 
-    def end(self, webhook: StoredWebhook, *, took: bool | None) -> None:
-        """End a delivery. `took`: whether its receiver accepted the notification; None where nothing was posted."""
+    def end(self, webhook: StoredWebhook, *, accepted: bool | None) -> None:
+        """End a delivery. `accepted`: whether its receiver accepted the notification; None where nothing was posted."""
         turn = self._active.pop(_key(webhook))
         self._count(turn, -1)
         self._share.release(turn.owner)
@@ -130,22 +130,22 @@ class FairQueue:
             del self._busy[turn.origin]
         if not self._unreliable_of[turn.owner]:
             del self._unreliable_of[turn.owner]
-        if took is not None:
-            self._remember(turn, took)
+        if accepted is not None:
+            self._remember(turn, accepted)
 
-    def _remember(self, turn: _Turn, took: bool) -> None:
-        receivers = self._took.setdefault(turn.owner, OrderedDict())
-        receivers[turn.origin] = took
+    def _remember(self, turn: _Turn, accepted: bool) -> None:
+        receivers = self._accepted.setdefault(turn.owner, OrderedDict())
+        receivers[turn.origin] = accepted
         receivers.move_to_end(turn.origin)
-        self._took.move_to_end(turn.owner)
+        self._accepted.move_to_end(turn.owner)
         # An owner with many host names displaces only receivers of its own.
         if len(receivers) > _MAX_RECEIVERS:
             receivers.popitem(last=False)
-        if len(self._took) > _MAX_OWNERS:
-            self._took.popitem(last=False)
+        if len(self._accepted) > _MAX_OWNERS:
+            self._accepted.popitem(last=False)
 
     def _remove(self, key: _Key) -> None:
-        owner, origin = self._where.pop(key)
+        owner, origin = self._owner_and_origin.pop(key)
         receivers = self._waiting[owner]
         del receivers[origin][key]
         if not receivers[origin]:

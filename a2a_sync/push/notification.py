@@ -48,7 +48,7 @@ class PushRefusedError(A2AError):
 
     Parameters:
         reason: a short text without secrets. It is logged, and the owner of the webhook can read it once that is disabled.
-        retry_after: seconds until the next attempt, at least; `PushOptions.max_backoff` at most.
+        retry_after: seconds until the next attempt, at least; `PushOptions.max_backoff` at max_bytes.
         permanent: no further attempt: the webhook is disabled at once.
     """
 
@@ -71,11 +71,11 @@ class Notification(NamedTuple):
 
 
 class Notifications:
-    """Makes the bodies for one store's tasks; none is larger than `most` bytes, tasks have at most `history` messages."""
+    """Makes the bodies for one store's tasks; none is larger than `max_bytes` bytes, tasks have at most `history` messages."""
 
-    def __init__(self, store: TaskStore, *, most: int, history: int) -> None:
+    def __init__(self, store: TaskStore, *, max_bytes: int, history: int) -> None:
         self._store = store
-        self._most = most
+        self._max_bytes = max_bytes
         self._history = history
 
     def of_entry(self, webhook: StoredWebhook, entry: Entry) -> Notification:
@@ -84,7 +84,7 @@ class Notifications:
             return Notification(entry.number, None)
         if webhook.version != "0.3":
             body = by_version(webhook.version).encode_item(entry)
-            return Notification(entry.number, self._bounded(webhook, body, lambda: self._load(webhook).task))
+            return Notification(entry.number, self._shorten(webhook, body, lambda: self._load(webhook).task))
         if not isinstance(entry.event, TaskStatusUpdateEvent):
             return Notification(entry.number, None)
         # The rest of the task may be newer than this status; the next notification is about that.
@@ -100,24 +100,24 @@ class Notifications:
         return self._store.load(webhook.scope, webhook.task_id, history=self._history)
 
     def _of_task(self, webhook: StoredWebhook, task: Task) -> bytes:
-        return self._bounded(webhook, _written(webhook, task), lambda: task)
+        return self._shorten(webhook, _encode(webhook, task), lambda: task)
 
-    def _bounded(self, webhook: StoredWebhook, body: bytes, task: Callable[[], Task]) -> bytes:
+    def _shorten(self, webhook: StoredWebhook, body: bytes, task: Callable[[], Task]) -> bytes:
         """`body`, or where that is too large the task without artifacts and history: the client can read these."""
-        if len(body) <= self._most:
+        if len(body) <= self._max_bytes:
             return body
         marked: dict[str, JSON] = {SHORTENED: len(body)}
         whole = task()
         bare = replace(whole, artifacts=(), history=(), metadata=marked)
-        body = _written(webhook, bare)
+        body = _encode(webhook, bare)
         return (
             body
-            if len(body) <= self._most
-            else _written(webhook, replace(bare, status=replace(bare.status, message=None)))
+            if len(body) <= self._max_bytes
+            else _encode(webhook, replace(bare, status=replace(bare.status, message=None)))
         )
 
 
-def _written(webhook: StoredWebhook, task: Task) -> bytes:
+def _encode(webhook: StoredWebhook, task: Task) -> bytes:
     return by_version(webhook.version).encode_item(StreamItem(task))
 
 

@@ -330,7 +330,7 @@ class Outbox(Component):
     def _end_turns(self, now: float) -> None:
         while self._mailbox.turns:
             webhook, turn = self._mailbox.turns.popleft()
-            self._queue.end(webhook, took=turn.accepted)
+            self._queue.end(webhook, accepted=turn.accepted)
             # Also where nothing is pending: the check decides whether to go on listening to the task.
             self._check_at(now + (turn.retry_in or 0.0), webhook.scope, webhook.task_id)
 

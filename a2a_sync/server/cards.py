@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.bindings.registry import BINDINGS
-from a2a_sync.card import LEFT_TO_THE_APP, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, validate_card
+from a2a_sync.card import FILLED_IN_BY_APP, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, validate_card
 
 
 class AppCard:
@@ -100,7 +100,7 @@ class AppCard:
         result = replace(card, capabilities=able)
         if self._secured is not None:
             result = self._secured(result)
-        validate_card(result, may_lack=LEFT_TO_THE_APP)
+        validate_card(result, may_lack=FILLED_IN_BY_APP)
         return result
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from a2a_sync import operations as op
-from a2a_sync.agent.modes import InputModes
+from a2a_sync.agent.mediatypes import InputMediaTypes
 from a2a_sync.card import AgentCapabilities
 from a2a_sync.engine.hub import PolledStream, SingleItemStream, Waiter
 from a2a_sync.engine.runs import RunOn
@@ -85,7 +85,7 @@ class RequestHandler:
         self,
         engine: ServerEngine,
         capabilities: AgentCapabilities,
-        input_modes: InputModes,
+        input_modes: InputMediaTypes,
         *,
         direct: bool = False,
         headers: tuple[str, ...] = (),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from a2a_sync.agent.executor import AgentExecutor
 from a2a_sync.agent.extensions import Extension
-from a2a_sync.agent.modes import InputModes
+from a2a_sync.agent.mediatypes import InputMediaTypes
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.auth.admission import Admission, make_admission
 from a2a_sync.auth.policy import Auth, Scopes, as_principal
@@ -108,7 +108,7 @@ class AgentService(Components):
         handler = RequestHandler(
             engine,
             self.cards.capabilities,
-            InputModes(card),
+            InputMediaTypes(card),
             direct=spec.direct,
             headers=tuple(handler_headers),
             extended_card=ExtendedCard(extended_card, self.cards, sign),

@@ -18,9 +18,9 @@ from a2a_sync.errors import JSONParseError
 ALGORITHMS = ("ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512")
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA = ("RS256", "PS256", "RS384", "PS384", "RS512", "PS512")
-_LEAST_BITS = 2048
+_MIN_RSA_BITS = 2048
 #: Keys of a set somewhere else that are looked at.
-_MOST_KEYS = 100
+_MAX_KEYS = 100
 
 
 def algorithms_of(key: Any) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ def algorithms_of(key: Any) -> tuple[str, ...]:
         case ed25519.Ed25519PrivateKey() | ed25519.Ed25519PublicKey():
             return ("EdDSA",)
         case rsa.RSAPrivateKey() | rsa.RSAPublicKey():
-            return _RSA if key.key_size >= _LEAST_BITS else ()
+            return _RSA if key.key_size >= _MIN_RSA_BITS else ()
     return ()
 
 
@@ -46,7 +46,7 @@ def from_jwk(jwk: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TrustedKey:
-    """A public key, and what is said about it. ``kid`` is empty for a key that is good for every name."""
+    """A public key, with its id and its validity. ``kid`` is empty for a key that is good for every name."""
 
     key: Any
     kid: str = ""
@@ -89,7 +89,7 @@ def read_key_set(body: bytes) -> tuple[TrustedKey, ...]:
         value = None
     if not isinstance(value, dict) or not isinstance(value.get("keys"), list):
         raise ValueError("it is no key set")
-    return tuple(_of_set(value["keys"][:_MOST_KEYS]))
+    return tuple(_keys_in_set(value["keys"][:_MAX_KEYS]))
 
 
 def named(keys: Iterable[TrustedKey], kid: str) -> tuple[TrustedKey, ...]:
@@ -100,9 +100,9 @@ def named(keys: Iterable[TrustedKey], kid: str) -> tuple[TrustedKey, ...]:
 def _keys_in(given: Any, kid: str) -> Iterator[TrustedKey]:
     if isinstance(given, Mapping):
         if "kty" in given:
-            yield _of_jwk(given, kid)
+            yield _key_in_jwk(given, kid)
         elif isinstance(given.get("keys"), Sequence):
-            yield from _of_set(given["keys"])
+            yield from _keys_in_set(given["keys"])
         else:
             for name, one in given.items():
                 yield from _keys_in(one, str(name))
@@ -110,10 +110,10 @@ def _keys_in(given: Any, kid: str) -> Iterator[TrustedKey]:
         for one in given:
             yield from _keys_in(one, kid)
     else:
-        yield _usable(TrustedKey(_public(given), kid))
+        yield _usable(TrustedKey(_public_key(given), kid))
 
 
-def _public(given: Any) -> Any:
+def _public_key(given: Any) -> Any:
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     if isinstance(given, (str, bytes)):
@@ -129,34 +129,34 @@ def _usable(key: TrustedKey, named: str = "") -> TrustedKey:
     if not able:
         raise ValueError(
             f"a trusted key {f'({key.kid}) ' if key.kid else ''}is of a kind that is not supported:"
-            f" EC on P-256, P-384 or P-521, Ed25519, or RSA of at least {_LEAST_BITS} bits"
+            f" EC on P-256, P-384 or P-521, Ed25519, or RSA of at least {_MIN_RSA_BITS} bits"
         )
     chosen = tuple(one for one in able if named in ("", one))
     return TrustedKey(key.key, key.kid, chosen, key.not_before, key.expires, key.revoked)
 
 
-def _of_jwk(jwk: Mapping[str, Any], kid: str = "") -> TrustedKey:
+def _key_in_jwk(jwk: Mapping[str, Any], kid: str = "") -> TrustedKey:
     """The key in a JWK; ``nbf``, ``exp`` and ``revoked`` are those of OpenID Federation."""
     import jwt
 
     try:
-        key = _public(from_jwk(jwk))
+        key = _public_key(from_jwk(jwk))
     except (jwt.PyJWTError, ValueError, TypeError) as error:
         raise ValueError(f"a trusted JWK cannot be used: {error}") from None
-    said = jwk.get("kid")
+    kid_of_jwk = jwk.get("kid")
     return _usable(
         TrustedKey(
             key,
-            kid or (said if isinstance(said, str) else ""),
-            not_before=_moment(jwk.get("nbf")),
-            expires=_moment(jwk.get("exp")),
+            kid or (kid_of_jwk if isinstance(kid_of_jwk, str) else ""),
+            not_before=_as_timestamp(jwk.get("nbf")),
+            expires=_as_timestamp(jwk.get("exp")),
             revoked="revoked" in jwk,
         ),
         str(jwk.get("alg") or ""),
     )
 
 
-def _of_set(keys: Sequence[Any]) -> Iterator[TrustedKey]:
+def _keys_in_set(keys: Sequence[Any]) -> Iterator[TrustedKey]:
     for one in keys:
         if not isinstance(one, Mapping) or one.get("use", "sig") != "sig":
             continue
@@ -164,10 +164,10 @@ def _of_set(keys: Sequence[Any]) -> Iterator[TrustedKey]:
         if isinstance(uses, list) and uses and "verify" not in uses:
             continue
         try:
-            yield _of_jwk(one)
+            yield _key_in_jwk(one)
         except ValueError:
             continue
 
 
-def _moment(value: Any) -> float | None:
+def _as_timestamp(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -19,7 +19,7 @@ from a2a_sync.signing.keys import need_libraries
 #: Trusted keys in any form that `CardVerifier` accepts.
 Trusted: TypeAlias = Any
 
-_MOST_SIGNATURES = 16
+_MAX_SIGNATURES = 16
 #: The least number of seconds between two reads of a key set in which a key is missing.
 _PAUSE = 10.0
 
@@ -66,16 +66,16 @@ class CardVerifier:
             raise ValueError(f"{min(unknown)!r} is none of the algorithms {', '.join(ALGORITHMS)}")
         self._algorithms = frozenset(algorithms)
         self._jku = {url: _key_set(url, refresh) for url in ([jku] if isinstance(jku, str) else jku)}
-        self._ask: Callable[[Mapping[str, Any]], Any] | None = None
+        self._key_function: Callable[[Mapping[str, Any]], Any] | None = None
         self._set: KeySet | None = None
         self._keys: tuple[TrustedKey, ...] = ()
         if isinstance(keys, str) and "://" in keys:
             self._set = _key_set(keys, refresh)
         elif callable(keys):
-            self._ask = keys
+            self._key_function = keys
         else:
             self._keys = trusted_keys(keys)
-        if not (self._keys or self._set or self._ask or self._jku):
+        if not (self._keys or self._set or self._key_function or self._jku):
             raise ValueError("a CardVerifier needs at least one key to trust")
 
     def verify(
@@ -107,7 +107,7 @@ class CardVerifier:
         except ValueError as error:
             raise CardSignatureError(f"the card cannot be verified: {error}", phase="card", agent=agent) from None
         reasons = []
-        for index, signature in enumerate(signatures[:_MOST_SIGNATURES]):
+        for index, signature in enumerate(signatures[:_MAX_SIGNATURES]):
             try:
                 header, form = self._verified(signature, forms, fetch)
                 return VerifiedCard(header, {**document_of(form, version), "signatures": signatures})
@@ -131,12 +131,12 @@ class CardVerifier:
                 objections.append(f"the key {kid!r} {objection}")
             else:
                 for form in forms:
-                    if self._holds(protected, form, value, key, algorithm):
+                    if self._is_valid(protected, form, value, key, algorithm):
                         return header, form
                 objections.append(f"made by another key than {kid!r}, or over another card")
-        raise _Refused(objections[0] if objections else self._unknown(header, kid))
+        raise _Refused(objections[0] if objections else self._unknown_key_text(header, kid))
 
-    def _holds(self, protected: str, form: bytes, signature: str, key: TrustedKey, algorithm: str) -> bool:
+    def _is_valid(self, protected: str, form: bytes, signature: str, key: TrustedKey, algorithm: str) -> bool:
         payload = base64.urlsafe_b64encode(form).rstrip(b"=").decode()
         try:
             self._jwt.api_jws.decode(f"{protected}.{payload}.{signature}", key.key, algorithms=[algorithm])
@@ -147,14 +147,14 @@ class CardVerifier:
     def _trusted(self, header: Mapping[str, Any], kid: str, fetch: Fetch | None) -> Iterator[TrustedKey]:
         """The trusted keys with the key id `kid`, or without a key id."""
         yield from named(self._keys, kid)
-        if self._ask is not None:
-            given = self._ask(header)
+        if self._key_function is not None:
+            given = self._key_function(header)
             yield from () if given is None else named(trusted_keys(given), kid)
         jku = header.get("jku")
         for known in filter(None, (self._set, self._jku.get(jku) if isinstance(jku, str) else None)):
             yield from _read_keys(known, kid, fetch)
 
-    def _unknown(self, header: Mapping[str, Any], kid: str) -> str:
+    def _unknown_key_text(self, header: Mapping[str, Any], kid: str) -> str:
         jku = header.get("jku")
         elsewhere = f"; the key set that it names ({jku!r}) is not among those allowed" if jku else ""
         return f"the key {kid!r} is not trusted" + (elsewhere if jku not in self._jku else "")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from a2a_sync.card import AgentCard
 
 
-class _Counts:
+class _EventCounts:
     """The number of events of each next stream; None for all."""
 
     def __init__(self, counts: Iterable[int]) -> None:
@@ -38,22 +38,24 @@ class CutStreams:
 
     def __init__(self, app: WSGIApplication, *after: int) -> None:
         self._app = app
-        self._counts = _Counts(after)
+        self._counts = _EventCounts(after)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         streams: list[bool] = []
 
-        def starting(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        def capture_headers(
+            status: str, headers: list[tuple[str, str]], exc_info: Any = None
+        ) -> Callable[[bytes], object]:
             kinds = [value for name, value in headers if name.lower() == "content-type"]
             streams.append(any(kind.startswith("text/event-stream") for kind in kinds))
             return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
-        body = self._app(environ, starting)
+        body = self._app(environ, capture_headers)
         after = self._counts.next() if any(streams) else None
-        return body if after is None else _Broken(body, after)
+        return body if after is None else _BrokenBody(body, after)
 
 
-class _Broken:
+class _BrokenBody:
     """A body that breaks after `after` events; ``close`` closes the application's body."""
 
     def __init__(self, body: Iterable[bytes], after: int) -> None:
@@ -85,7 +87,7 @@ class CutCalls:
 
     def __init__(self, target: Any, after: Iterable[int]) -> None:
         self._target = target
-        self._counts = _Counts(after)
+        self._counts = _EventCounts(after)
 
     def agent_card(self) -> AgentCard:
         card: AgentCard = self._target.agent_card()
@@ -94,12 +96,12 @@ class CutCalls:
     def endpoint(self) -> Endpoint:
         endpoint: Endpoint = self._target.endpoint()
 
-        def cutting(call: Call[Any, Any]) -> Any:
+        def cut(call: Call[Any, Any]) -> Any:
             result = endpoint(call)
             after = self._counts.next() if call.operation.streaming else None
             return result if after is None else ClosingIterable(_end_after(result, after), result.close)
 
-        return cutting
+        return cut
 
 
 def _end_after(stream: EventStream, count: int) -> Iterator[StreamItem]:

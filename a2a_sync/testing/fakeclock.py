@@ -10,14 +10,14 @@ from datetime import UTC, datetime, timedelta
 from a2a_sync.concurrency import clock
 
 #: The longest wait of a test, in seconds of the real clock.
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 #: Interval in seconds at which waiting threads check this clock.
-_LOOK = 0.002
+_POLL_INTERVAL = 0.002
 #: Shorter waits, in seconds, of threads other than agents use the real clock.
-_BREATH = 1.0
+_SHORT_WAIT = 1.0
 #: The names of the periodic threads of an app that use this clock.
-_KEEPERS = ("a2a-sweep", "a2a-watchdog")
-_PUT_IN = ("time_ns", "monotonic", "wait", "sleep")
+_PERIODIC_THREADS = ("a2a-sweep", "a2a-watchdog")
+_REPLACED_FUNCTIONS = ("time_ns", "monotonic", "wait", "sleep")
 
 
 class _Wait:
@@ -57,7 +57,7 @@ class FakeClock:
         self._passed = timedelta(seconds=int(time.monotonic()))
         self._lock = threading.Lock()
         self._waiting: list[_Wait] = []
-        self._over = True
+        self._inactive = True
 
     # -- for tests --
 
@@ -84,12 +84,12 @@ class FakeClock:
         passing = by if isinstance(by, timedelta) else timedelta(seconds=by)
         if passing < timedelta(0):
             raise ValueError("time does not go back; set `now`")
-        self._await(self._is_settled, "the app's threads wait")
+        self._wait_until(self._is_settled, "the app's threads wait")
         with self._lock:
             self._now += passing
             self._passed += passing
             woken = [waiting for waiting in self._waiting if waiting.due <= self._passed]
-        self._await(lambda: all(self._is_done(waiting) for waiting in woken), "the woken threads continue")
+        self._wait_until(lambda: all(self._has_ended(waiting) for waiting in woken), "the woken threads continue")
 
     def await_sleeper(self, count: int = 1) -> None:
         """Wait until at least `count` agents are in ``context.sleep``.
@@ -97,7 +97,7 @@ class FakeClock:
         Raises:
             AssertionError: this takes more than 10 seconds.
         """
-        self._await(lambda: len(self._sleepers()) >= count, f"{count} agents sleep")
+        self._wait_until(lambda: len(self._sleepers()) >= count, f"{count} agents sleep")
 
     # -- in place of the clock --
 
@@ -128,9 +128,9 @@ class FakeClock:
             waiting = _Wait(self._passed + timedelta(seconds=seconds), agent=agent)
             self._waiting.append(waiting)
         try:
-            if seconds < _BREATH and not agent:
+            if seconds < _SHORT_WAIT and not agent:
                 return event.wait(seconds)
-            while not (found := event.wait(_LOOK)) and waiting.due > self._passed and not self._over:
+            while not (found := event.wait(_POLL_INTERVAL)) and waiting.due > self._passed and not self._inactive:
                 pass
             return found
         finally:
@@ -144,34 +144,34 @@ class FakeClock:
     def _is_settled(self) -> bool:
         """Whether all periodic threads of the app wait for this clock; others would miss the advance."""
         waiting = {waiting.thread for waiting in list(self._waiting)}
-        own = {thread for thread in threading.enumerate() if thread.name in _KEEPERS} - self._earlier
+        own = {thread for thread in threading.enumerate() if thread.name in _PERIODIC_THREADS} - self._threads_before
         return own <= waiting
 
-    def _is_done(self, waiting: _Wait) -> bool:
+    def _has_ended(self, waiting: _Wait) -> bool:
         """Whether an agent has woken, or a periodic thread has done its work and waits again."""
         if waiting.agent or not waiting.over:
             return waiting.over
         return not waiting.thread.is_alive() or any(again.thread is waiting.thread for again in list(self._waiting))
 
-    def _await(self, condition: Callable[[], bool], what: str) -> None:
-        until, pause = time.monotonic() + _PATIENCE, threading.Event()
+    def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        until, pause = time.monotonic() + _TIMEOUT, threading.Event()
         while not condition():
             if time.monotonic() > until:
-                raise AssertionError(f"{what}: not within {_PATIENCE:g} seconds")
-            pause.wait(_LOOK)
+                raise AssertionError(f"{what}: not within {_TIMEOUT:g} seconds")
+            pause.wait(_POLL_INTERVAL)
 
     def __enter__(self) -> FakeClock:
-        if any(isinstance(getattr(getattr(clock, name), "__self__", None), FakeClock) for name in _PUT_IN):
+        if any(isinstance(getattr(getattr(clock, name), "__self__", None), FakeClock) for name in _REPLACED_FUNCTIONS):
             raise RuntimeError("there is a fake clock already")
-        self._real = {name: getattr(clock, name) for name in _PUT_IN}
-        self._over = False
+        self._real = {name: getattr(clock, name) for name in _REPLACED_FUNCTIONS}
+        self._inactive = False
         # Threads that already wait for the real clock.
-        self._earlier = set(threading.enumerate())
-        for name in _PUT_IN:
+        self._threads_before = set(threading.enumerate())
+        for name in _REPLACED_FUNCTIONS:
             setattr(clock, name, getattr(self, name))
         return self
 
     def __exit__(self, *details: object) -> None:
         for name, function in self._real.items():
             setattr(clock, name, function)
-        self._over = True
+        self._inactive = True

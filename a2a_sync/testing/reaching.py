@@ -18,7 +18,7 @@ from a2a_sync.types import Message, StreamResponse, Task, TaskStatusUpdateEvent
 
 #: Short retries, because local servers answer quickly.
 QUICK = Retry(max_elapsed=10.0, initial_backoff=0.01, max_backoff=0.1)
-WAYS = ("local", "wsgi", "socket")
+TRANSPORTS = ("local", "wsgi", "socket")
 
 
 @contextmanager
@@ -51,8 +51,8 @@ def client_of(
             than an agent.
     """
     counts = (cut_after,) if isinstance(cut_after, int) else tuple(cut_after)
-    if over not in WAYS:
-        raise ValueError(f"over={over!r}: the ways are {', '.join(WAYS)}")
+    if over not in TRANSPORTS:
+        raise ValueError(f"over={over!r}: the ways are {', '.join(TRANSPORTS)}")
     if isinstance(target, str) and counts:
         raise ValueError("cut_after: what is called by its URL is out of reach")
     if isinstance(target, str) and raises:
@@ -62,13 +62,15 @@ def client_of(
     options.setdefault("retry", QUICK)
     with ExitStack() as stack:
         if raises:
-            handler_errors = stack.enter_context(_HandlerErrors())
+            handler_errors = stack.enter_context(_RaiseHandlerErrors())
             options["interceptors"] = (handler_errors, *options.get("interceptors", ()))
-        reached = target if isinstance(target, str) else _reach(target, over, counts, debug, options, stack)
+        reached = (
+            target if isinstance(target, str) else _target_and_options(target, over, counts, debug, options, stack)
+        )
         yield stack.enter_context(Client(reached, **options))
 
 
-def _reach(
+def _target_and_options(
     target: Any, over: str, counts: tuple[int, ...], debug: bool, options: dict[str, Any], stack: ExitStack
 ) -> Any:
     """The target and options of a client that calls `target`."""
@@ -91,7 +93,7 @@ def _reach(
     return stack.enter_context(socket_server(app))
 
 
-class _HandlerErrors:
+class _RaiseHandlerErrors:
     """An interceptor that raises the exception of the agent's code if a task or an error shows its incident."""
 
     def __init__(self) -> None:

@@ -15,10 +15,10 @@ from a2a_sync.engine.hub import Subscription
 from a2a_sync.types import Message
 
 #: The longest wait for a test, in seconds.
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 #: The longest wait for streams that a cut ends, in seconds: streams without a reader do not end.
-_CUT_PATIENCE = 5.0
-_LOOK = 0.002
+_CUT_TIMEOUT = 5.0
+_POLL_INTERVAL = 0.002
 _ENDINGS = (InputRequired, AuthRequired, Rejected, Failed, Message)
 
 
@@ -48,11 +48,11 @@ class Hold:
         """Let the agent continue, now and whenever it reaches this step again. Thread-safe."""
         self._released.set()
 
-    def _pass(self, context: RequestContext) -> None:
+    def _wait_for_release(self, context: RequestContext) -> None:
         context.on_cancel(self._released.set)
         self.reached.set()
-        if not self._released.wait(_PATIENCE):
-            raise AssertionError(f"the hold was not released within {_PATIENCE:g} seconds")
+        if not self._released.wait(_TIMEOUT):
+            raise AssertionError(f"the hold was not released within {_TIMEOUT:g} seconds")
         context.check_cancelled()
 
 
@@ -64,15 +64,15 @@ class Cut:
     waits until the streams have been read up to this step, for 5 seconds at most.
     """
 
-    def _do(self, context: RequestContext) -> None:
+    def _end_streams(self, context: RequestContext) -> None:
         run: Any = context._run
         hub, task_id = run.hub, context.task_id
         streams = [listener for listener in hub.listeners(task_id) if isinstance(listener, Subscription)]
         for stream in streams:
             stream.stop()
-        until = time.monotonic() + _CUT_PATIENCE
+        until = time.monotonic() + _CUT_TIMEOUT
         while set(streams) & set(hub.listeners(task_id)) and time.monotonic() < until:
-            context.sleep(_LOOK)
+            context.sleep(_POLL_INTERVAL)
 
 
 class ScriptedAgent(Agent):
@@ -118,18 +118,18 @@ class ScriptedAgent(Agent):
         with self._counting:
             self._received.append(message)
             turn = self._turns[min(len(self._received), len(self._turns)) - 1]
-        return _play(turn, context) if len(turn) > 1 else _only(turn, context)
+        return _run_steps(turn, context) if len(turn) > 1 else _run_single_step(turn, context)
 
 
-def _only(turn: list[Any], context: RequestContext) -> Any:
+def _run_single_step(turn: list[Any], context: RequestContext) -> Any:
     """The result of a turn of one step; only such a turn can answer without a task."""
-    result = _do(turn[0], context) if turn else None
-    return _play([result], context) if _is_chunk(result) else result
+    result = _run_step(turn[0], context) if turn else None
+    return _run_steps([result], context) if _is_chunk(result) else result
 
 
-def _play(turn: list[Any], context: RequestContext) -> Generator[Any, None, Any]:
+def _run_steps(turn: list[Any], context: RequestContext) -> Generator[Any, None, Any]:
     for step in turn:
-        value = _do(step, context)
+        value = _run_step(step, context)
         if isinstance(value, _ENDINGS) and step is turn[-1]:
             return value
         if value is not None:
@@ -142,7 +142,7 @@ def _is_chunk(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _do(step: Any, context: RequestContext) -> Any:
+def _run_step(step: Any, context: RequestContext) -> Any:
     """Execute one step and return the value to send, if any."""
     match step:
         case BaseException():
@@ -150,11 +150,11 @@ def _do(step: Any, context: RequestContext) -> Any:
         case Pause():
             context.sleep(step.seconds)
         case Hold():
-            step._pass(context)
+            step._wait_for_release(context)
         case Cut():
-            step._do(context)
+            step._end_streams(context)
         case Callable():
-            return _do(step(context), context)
+            return _run_step(step(context), context)
         case _:
             return step
     return None

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from wsgiref.types import WSGIApplication
 
 HOST = "127.0.0.1"
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def socket_server(app: WSGIApplication) -> Iterator[str]:
         yield f"http://{HOST}:{server.server_port}"
     finally:
         server.shutdown()
-        thread.join(_PATIENCE)
+        thread.join(_TIMEOUT)
         server.server_close()
 
 
@@ -71,20 +71,20 @@ class LiveServer:
         # Read at an explicit offset, because the server shares the file offset and continues to write at it.
         return os.pread(number, os.fstat(number).st_size, 0).decode(errors="replace")
 
-    def await_answer(self, seconds: float = _PATIENCE) -> None:
+    def await_answer(self, seconds: float = _TIMEOUT) -> None:
         """Wait until the server answers HTTP, whatever the answer.
 
         Raises:
             AssertionError: the server ended, or did not answer within `seconds`; the text has its output.
         """
         deadline = time.monotonic() + seconds
-        while not self._answers(max(0.1, deadline - time.monotonic())):
+        while not self._is_answering(max(0.1, deadline - time.monotonic())):
             # Waiting for the end of the process is the pause between two attempts.
-            code = self._ended(0.05)
+            code = self._wait_for_exit(0.05)
             if code is not None or time.monotonic() > deadline:
                 raise AssertionError(f"the server does not answer (exit code {code}):\n{self.log}")
 
-    def _answers(self, seconds: float) -> bool:
+    def _is_answering(self, seconds: float) -> bool:
         connection = http.client.HTTPConnection(*self.address, timeout=seconds)
         try:
             connection.request("GET", "/")
@@ -95,7 +95,7 @@ class LiveServer:
             connection.close()
         return True
 
-    def _ended(self, seconds: float) -> int | None:
+    def _wait_for_exit(self, seconds: float) -> int | None:
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -109,7 +109,7 @@ class LiveServer:
         """
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-            if self._ended(seconds) is None:
+            if self._wait_for_exit(seconds) is None:
                 self.kill()
                 raise AssertionError(f"the server did not stop within {seconds:g} seconds:\n{self.log}")
         return int(self._process.returncode)
@@ -129,7 +129,7 @@ def live_server(
     url: str,
     *,
     environment: Mapping[str, str] | None = None,
-    wait: float = _PATIENCE,
+    wait: float = _TIMEOUT,
     listener: socket.socket | None = None,
     folder: Path | None = None,
 ) -> Iterator[LiveServer]:
@@ -175,7 +175,7 @@ def gunicorn_server(
     target: str,
     *options: str,
     environment: Mapping[str, str] | None = None,
-    wait: float = _PATIENCE,
+    wait: float = _TIMEOUT,
     folder: Path | None = None,
 ) -> Iterator[LiveServer]:
     """Serve ``module:attribute`` with gunicorn on a free port of loopback; `options` are those of gunicorn.

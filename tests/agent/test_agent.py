@@ -25,7 +25,7 @@ from a2a_sync.card import create_agent_card
 from a2a_sync.errors import AgentError, TaskNotCancelableError
 from a2a_sync.testing import client_of
 from a2a_sync.types import Message, Role, Task, TaskState, TaskStatus, TaskStatusUpdateEvent, TextPart
-from tests.engine import PATIENCE, Gate, collect, serving, texts
+from tests.engine import TIMEOUT, Gate, collect, serving, texts
 
 S = TaskState
 
@@ -332,7 +332,7 @@ def test_a_question_ends_the_run_of_a_generator_that_goes_on(serve, caplog):
 
     served = serve(handler)
     task = served.send("go")
-    assert closed.wait(PATIENCE)
+    assert closed.wait(TIMEOUT)
     served.quiet()
     assert served.get(task.id) == task
     assert (task.state, task.artifacts[0].text, task.text) == (S.INPUT_REQUIRED, "a", "size?")
@@ -376,7 +376,7 @@ def test_cancelling_wakes_an_async_handler_at_its_await(serve):
     async def handler(message, context):
         gate.reached.set()
         try:
-            await asyncio.sleep(PATIENCE * 10)
+            await asyncio.sleep(TIMEOUT * 10)
         except asyncio.CancelledError:
             cancelled.set()
             raise
@@ -385,7 +385,7 @@ def test_cancelling_wakes_an_async_handler_at_its_await(serve):
     task_id = served.begin()
     gate.wait()
     assert served.cancel(task_id).state is S.CANCELED
-    assert cancelled.wait(PATIENCE)
+    assert cancelled.wait(TIMEOUT)
     served.quiet()
     assert served.states(task_id)[-1] is S.CANCELED
 
@@ -397,7 +397,7 @@ def test_cancelling_wakes_an_async_generator_and_lets_it_clean_up(serve):
         try:
             yield "a"
             gate.reached.set()
-            await asyncio.sleep(PATIENCE * 10)
+            await asyncio.sleep(TIMEOUT * 10)
         finally:
             await asyncio.sleep(0)
             cleaned.set()
@@ -406,7 +406,7 @@ def test_cancelling_wakes_an_async_generator_and_lets_it_clean_up(serve):
     task_id = served.begin()
     gate.wait()
     served.cancel(task_id)
-    assert cleaned.wait(PATIENCE)
+    assert cleaned.wait(TIMEOUT)
     served.quiet()
 
 
@@ -426,7 +426,7 @@ def test_an_async_generator_that_is_cancelled_between_its_items_is_closed(serve)
     task_id = served.begin()
     gate.wait()
     served.cancel(task_id)
-    assert cleaned.wait(PATIENCE)
+    assert cleaned.wait(TIMEOUT)
     served.quiet()
 
 
@@ -505,7 +505,7 @@ def hello(message, context):
 
 
 def test_a_direct_agent_answers_with_a_message_and_no_task(serve):
-    served = serve(direct(hello), direct_reply_timeout=PATIENCE)
+    served = serve(direct(hello), direct_reply_timeout=TIMEOUT)
     answer = served.send("hi", context_id="c1")
     assert isinstance(answer, Message)
     assert (answer.role, answer.text, answer.task_id, answer.context_id) == (Role.AGENT, "hello", "", "c1")
@@ -513,7 +513,7 @@ def test_a_direct_agent_answers_with_a_message_and_no_task(serve):
 
 
 def test_it_does_so_in_every_mode(serve):
-    served = serve(direct(hello), direct_reply_timeout=PATIENCE)
+    served = serve(direct(hello), direct_reply_timeout=TIMEOUT)
     assert isinstance(served.send(return_immediately=True), Message)
     (item,) = collect(served.stream())
     assert (item.event.text, item.number) == ("hello", None)
@@ -522,7 +522,7 @@ def test_it_does_so_in_every_mode(serve):
 
 def test_a_direct_answer_names_the_context_that_was_made_for_it(serve):
     served = serve(
-        direct(lambda message, context: Message(role=Role.USER, parts=(TextPart("x"),))), direct_reply_timeout=PATIENCE
+        direct(lambda message, context: Message(role=Role.USER, parts=(TextPart("x"),))), direct_reply_timeout=TIMEOUT
     )
     answer = served.send()
     assert answer.context_id
@@ -569,7 +569,7 @@ def test_a_direct_agent_gets_a_task_as_soon_as_it_needs_one(serve, what):
             assert [turn.text for turn in context.history] == ["go"]
         return "text" if what == "text" else context.agent_message("done")
 
-    task = serve(direct(handler), direct_reply_timeout=PATIENCE).send("go")
+    task = serve(direct(handler), direct_reply_timeout=TIMEOUT).send("go")
     assert (type(task), task.state) == (Task, S.COMPLETED)
 
 
@@ -587,7 +587,7 @@ def test_an_error_before_there_is_a_task_is_the_answer(serve, error, shown):
     def handler(message, context):
         raise error
 
-    served = serve(direct(handler), direct_reply_timeout=PATIENCE)
+    served = serve(direct(handler), direct_reply_timeout=TIMEOUT)
     expected = type(error) if isinstance(error, AgentError) else AgentError
     with pytest.raises(expected) as raised:
         served.send()
@@ -603,7 +603,7 @@ def test_an_error_after_the_task_exists_is_its_state(serve):
         context.update("working on it")
         raise PublicError("no such city")
 
-    task = serve(direct(handler), direct_reply_timeout=PATIENCE).send()
+    task = serve(direct(handler), direct_reply_timeout=TIMEOUT).send()
     assert (task.state, task.text) == (S.FAILED, "no such city")
 
 
@@ -629,8 +629,8 @@ def test_a_direct_answer_is_sent_while_its_author_still_tidies_up(serve):
             yield context.agent_message("the answer")
             gate.block()
 
-    served = serve(Tidy(), direct_reply_timeout=PATIENCE)
-    assert served.in_background().result(PATIENCE / 2).text == "the answer"
+    served = serve(Tidy(), direct_reply_timeout=TIMEOUT)
+    assert served.in_background().result(TIMEOUT / 2).text == "the answer"
     gate.open.set()
     served.quiet()
 
@@ -639,7 +639,7 @@ def test_a_continued_task_of_a_direct_agent_is_an_ordinary_one(serve):
     def handler(message, context):
         return InputRequired("?") if message.text == "go" else context.agent_message("thanks")
 
-    served = serve(direct(handler), direct_reply_timeout=PATIENCE)
+    served = serve(direct(handler), direct_reply_timeout=TIMEOUT)
     task = served.send("go")
     task = served.send("yes", task_id=task.id)
     assert (task.state, task.status.message.text) == (S.COMPLETED, "thanks")

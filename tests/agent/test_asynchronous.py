@@ -14,7 +14,7 @@ from a2a_sync.agent.asynchronous import iterate, run_coroutine
 from a2a_sync.agent.executor import TaskCancelled
 from a2a_sync.concurrency.gevent import gevent_hub_caller
 from a2a_sync.types import TaskState
-from tests.engine import PATIENCE, Background, Gate, in_child, serving
+from tests.engine import TIMEOUT, Background, Gate, in_child, serving
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_task_that_a_handler_leaves_behind_goes_on(serve):
     assert serve(handler).send().text == "left"
     assert not ended.is_set()
     loops[0].call_soon_threadsafe(go_on.set)
-    assert ended.wait(PATIENCE)
+    assert ended.wait(TIMEOUT)
 
 
 # -- one task and one loop ----------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_a_timeout_around_a_yield_fires_while_its_item_is_being_stored(serve):
     def handler(message, context):
         for item in iterate(items(), context):
             yield item
-            assert fired.wait(PATIENCE)
+            assert fired.wait(TIMEOUT)
 
     task = serve(handler).send()
     assert (task.state, task.text) == (TaskState.COMPLETED, "first timed out")
@@ -180,7 +180,7 @@ def test_a_cancel_scope_of_anyio_may_enclose_a_yield(serve, leave):
 
     async def items():
         try:
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 yield "one "
                 async with anyio.create_task_group() as group:
                     group.start_soon(anyio.sleep_forever)
@@ -202,12 +202,12 @@ def test_a_cancel_scope_of_anyio_may_enclose_a_yield(serve, leave):
     served = serve(handler)
     if leave == "cancel":
         task_id = served.begin()
-        assert begun.wait(PATIENCE)
+        assert begun.wait(TIMEOUT)
         assert served.cancel(task_id).state is TaskState.CANCELED
     else:
         task = served.send()
         assert (task.state, task.text) == (TaskState.COMPLETED, "one " if leave == "break" else "one two")
-    assert closed.wait(PATIENCE)
+    assert closed.wait(TIMEOUT)
     served.quiet()
 
 
@@ -236,7 +236,7 @@ def test_a_handler_with_many_blocking_calls_on_threads_does_not_hold_up_the_othe
     together, home = threading.Barrier(24), gevent_hub_caller()
 
     async def handler(message, context):
-        await asyncio.to_thread(home, lambda: together.wait(PATIENCE))
+        await asyncio.to_thread(home, lambda: together.wait(TIMEOUT))
         return message.text
 
     served = serve(handler)

@@ -24,7 +24,7 @@ from a2a_sync.types import (
     TaskStatus,
     TextPart,
 )
-from tests.engine import PATIENCE, STORES, Gate, Served, serving_over
+from tests.engine import STORES, TIMEOUT, Gate, Served, serving_over
 
 ADA = Principal(id="ada")
 
@@ -209,7 +209,7 @@ def test_a_direct_agent_sees_the_conversation_without_a_task(serve):
     agent = Agent("direct", direct=True)
     agent.message(handler)
     # On the caller's thread a direct answer has the time it needs.
-    served = serve(agent, direct_reply_timeout=PATIENCE)
+    served = serve(agent, direct_reply_timeout=TIMEOUT)
     served.send("keep", context_id="c")
     answer = served.send("quick", context_id="c")
     assert isinstance(answer, Message)
@@ -227,10 +227,10 @@ def test_a_cancel_handler_sees_it_too(serve):
         heard.append(said(context.conversation()))
         done.set()
 
-    served = serve(agent, cancel_handler_timeout=PATIENCE)
+    served = serve(agent, cancel_handler_timeout=TIMEOUT)
     task = served.send("go")
     served.cancel(task.id)
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
     assert heard == [[("user", "go"), ("agent", "Sure?")]]
 
 

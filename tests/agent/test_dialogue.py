@@ -25,11 +25,11 @@ from a2a_sync import (
     TextPart,
 )
 from a2a_sync import operations as op
-from a2a_sync.agent.dialogue import MARK, NO, YES, Answer, Dialogue, chosen, yes_or_no
+from a2a_sync.agent.dialogue import MARK, NO, YES, Answer, Dialogue, chosen_option, yes_or_no
 from a2a_sync.card import AgentCard
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.types import SendMessageRequest, TaskState
-from tests.engine import PATIENCE, STORES, Gate, Served, collect, eventually, serving_over
+from tests.engine import STORES, TIMEOUT, Gate, Served, collect, eventually, serving_over
 from tests.engine.test_membership import lose, meet
 from tests.live import gunicorn
 
@@ -300,7 +300,7 @@ def test_the_state_of_the_context_is_at_hand(serve):
 def test_a_direct_agent_that_asks_gets_a_task(serve):
     agent = Agent("direct", direct=True)
     agent.message(order)
-    task = talk(serve(agent, direct_reply_timeout=PATIENCE), "pizza", "large", "tuna")
+    task = talk(serve(agent, direct_reply_timeout=TIMEOUT), "pizza", "large", "tuna")
     assert task.text == "pizza: large with tuna"
 
 
@@ -427,7 +427,7 @@ def test_only_the_handlers_own_thread_asks(serve):
 
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         return "done"
 
     assert talk(serve(handler), "go").text == "done"
@@ -453,7 +453,7 @@ def test_a_cancel_handler_cannot_ask(serve, caplog):
     agent, gate = Agent("cancelled"), Gate()
     agent.message(lambda message, context: gate.block())
     agent.on_cancel(lambda context: context.ask("Sure?"))
-    served = serve(agent, cancel_handler_timeout=PATIENCE)
+    served = serve(agent, cancel_handler_timeout=TIMEOUT)
     task_id = served.begin()
     gate.wait()
     assert served.cancel(task_id).state is TaskState.CANCELED
@@ -568,7 +568,7 @@ def test_yes_and_no_are_heard_by_their_words(text: str, meaning: bool | None) ->
     ],
 )
 def test_an_option_is_heard_in_what_is_said(text: str, option: str | None) -> None:
-    assert chosen(text, ["small", "large", "extra large", "C++"]) == option
+    assert chosen_option(text, ["small", "large", "extra large", "C++"]) == option
 
 
 # -- the history as the record ------------------------------------------------------------------------------------------
@@ -643,11 +643,11 @@ def test_a_run_that_begins_again_after_its_worker_died_knows_the_answers(tmp_pat
         asked = before.send("pizza")
         assert isinstance(asked, Task)
         before.send("large", task_id=asked.id, return_immediately=True)
-        assert began.wait(PATIENCE)
+        assert began.wait(TIMEOUT)
         lose(first)
         died.set()
         meet(second)
-        assert after.wait(asked.id, timeout=2 * PATIENCE).text == "Which topping?"
+        assert after.wait(asked.id, timeout=2 * TIMEOUT).text == "Which topping?"
         done = after.send("tuna", task_id=asked.id)
     assert isinstance(done, Task)
     assert done.text == "pizza, large, tuna"

@@ -26,7 +26,7 @@ from a2a_sync.types import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from tests.engine import PATIENCE, Gate, collect, serving, texts
+from tests.engine import TIMEOUT, Gate, collect, serving, texts
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_sleeping_ends_at_once_when_the_task_is_cancelled(serve):
     def handler(message, context):
         gate.reached.set()
         try:
-            context.sleep(PATIENCE * 10)
+            context.sleep(TIMEOUT * 10)
         except TaskCancelled:
             woken.set()
             assert context.cancelled
@@ -153,7 +153,7 @@ def test_sleeping_ends_at_once_when_the_task_is_cancelled(serve):
     task_id = served.begin()
     gate.wait()
     served.cancel(task_id)
-    assert woken.wait(PATIENCE)
+    assert woken.wait(TIMEOUT)
     served.quiet()
 
 
@@ -177,7 +177,7 @@ def test_a_callback_is_called_once_when_the_task_is_cancelled(serve, caplog):
         context.on_cancel(broken)
         context.on_cancel(lambda: calls.append("second"))
         gate.reached.set()
-        context.sleep(PATIENCE)
+        context.sleep(TIMEOUT)
 
     served = serve(handler)
     task_id = served.begin()
@@ -219,7 +219,7 @@ def test_a_callback_is_not_called_when_the_run_ends_by_itself(serve):
     direct = Agent("direct", description="d", direct=True)
     direct.message(handler)
     with pytest.raises(InternalError):
-        serve(direct, direct_reply_timeout=PATIENCE).send("fail")
+        serve(direct, direct_reply_timeout=TIMEOUT).send("fail")
     assert calls == []
 
 
@@ -412,7 +412,7 @@ def test_writers_side_by_side_do_not_mix(serve):
         start = threading.Barrier(4)
 
         def write(number):
-            start.wait(PATIENCE)
+            start.wait(TIMEOUT)
             with context.artifact(f"part {number}") as writer:
                 for step in range(25):
                     writer.write(f"{step} ")
@@ -421,7 +421,7 @@ def test_writers_side_by_side_do_not_mix(serve):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
 
     served = serve(handler)
     task = served.send()

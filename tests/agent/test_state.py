@@ -21,7 +21,7 @@ from a2a_sync.errors import StoreError
 from a2a_sync.operations import Principal
 from a2a_sync.stores.base import Owner, StateConflict, StoredState
 from a2a_sync.types import TaskState
-from tests.engine import PATIENCE, STORES, Background, Gate, Served, serving_over
+from tests.engine import STORES, TIMEOUT, Background, Gate, Served, serving_over
 
 ADA = Principal(id="ada")
 
@@ -213,7 +213,7 @@ def test_concurrent_runs_of_one_context_lose_no_change(serve):
     together = threading.Barrier(8)
 
     def handler(message: Message, context: Any) -> None:
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         for _ in range(20):
             context.state.change(count)
         context.state[message.text] = True
@@ -221,7 +221,7 @@ def test_concurrent_runs_of_one_context_lose_no_change(serve):
     served = serve(handler)
     sends = [served.in_background(str(n), context_id="c") for n in range(8)]
     for send in sends:
-        assert send.result(6 * PATIENCE).state is TaskState.COMPLETED
+        assert send.result(6 * TIMEOUT).state is TaskState.COMPLETED
     state = json.loads(served.store.contexts.state(Owner(), "c").body)
     assert state == {"n": 160} | {str(n): True for n in range(8)}
 
@@ -291,7 +291,7 @@ def test_a_direct_run_that_changes_it_gets_a_task(serve):
             context.state["seen"] = True
         return context.agent_message(str(context.state.get("seen")))
 
-    served = serve(agent, direct_reply_timeout=PATIENCE)
+    served = serve(agent, direct_reply_timeout=TIMEOUT)
     assert isinstance(served.send("look", context_id="c"), Message)
     assert served.send("change", context_id="c").state is TaskState.COMPLETED
     assert served.send("look", context_id="c").text == "True"
@@ -310,7 +310,7 @@ def test_a_cancel_handler_may_read_it_and_change_it_while_a_run_goes_on(serve):
         seen.append(context.state["n"])
         context.state["n"] = 2
 
-    served = serve(agent, cancel_handler_timeout=PATIENCE)
+    served = serve(agent, cancel_handler_timeout=TIMEOUT)
     task_id = served.begin(context_id="c")
     gate.wait()
     served.cancel(task_id)

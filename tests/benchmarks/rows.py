@@ -87,9 +87,9 @@ def throughput(name: str, ours: list[Sample], theirs: list[Sample], bounds: dict
     return row(name, *rates, f"{unit}; {by_cpu:.2f} by processor time", bounds)
 
 
-def running(stack: ExitStack, *setups: Setup, patience: float = 60.0) -> Iterator[Server]:
+def running(stack: ExitStack, *setups: Setup, timeout: float = 60.0) -> Iterator[Server]:
     for setup in setups:
-        yield stack.enter_context(Server(setup, patience=patience))
+        yield stack.enter_context(Server(setup, timeout=timeout))
 
 
 # -- sends --------------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def pages() -> Iterator[Row]:
         sdk = servers.uvicorn("sdk", "sdk:app", FILL=str(MANY))
         steps = [
             load(s, partial(exchanges.page, MANY), connections=1, seconds=seconds)
-            for s, seconds in zip(running(stack, ours, sdk, patience=150), (0.5, 1.5), strict=True)
+            for s, seconds in zip(running(stack, ours, sdk, timeout=150), (0.5, 1.5), strict=True)
         ]
         mine, theirs = ([sample.p50 * 1e3 for sample in taken] for taken in alternate(*steps, rounds=5))
         name = f"ListTasks page with {MANY:,} tasks, SQLite / a2a-sdk in memory"
@@ -223,7 +223,7 @@ def stored() -> Iterator[Row]:
     for name, url in (("memory", ""), ("SQLite", "sqlite:///{folder}/ours.db")):
         with ExitStack() as stack:
             setups = [gunicorn_with(count, STORE=url) for count in (MANY, FEW)]
-            steps = [load(s, exchanges.send, connections=4, seconds=0.7) for s in running(stack, *setups, patience=150)]
+            steps = [load(s, exchanges.send, connections=4, seconds=0.7) for s in running(stack, *setups, timeout=150)]
             many, few = ([sample.p50 * 1e3 for sample in taken] for taken in alternate(*steps))
             yield row(f"send with {MANY:,} / {FEW:,} tasks stored, {name}", many, few, "ms", at_most(1.2, 1.05))
 

@@ -57,7 +57,7 @@ FASTA = uvicorn("fasta", "fasta:app")
 class Server:
     """A running server; a context manager. It accepts requests when the ``with`` block starts."""
 
-    def __init__(self, setup: Setup, *, patience: float = 60.0) -> None:
+    def __init__(self, setup: Setup, *, timeout: float = 60.0) -> None:
         self._folder = tempfile.mkdtemp(prefix="a2a-bench-")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -77,7 +77,7 @@ class Server:
         # Inherited by its threads and workers.
         os.sched_setaffinity(self._process.pid, {SERVER_CORE})
         try:
-            self._await(patience)
+            self._await(timeout)
         except BaseException:
             self.stop()
             raise
@@ -86,11 +86,11 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/"
 
-    def _await(self, patience: float) -> None:
-        end = time.monotonic() + patience
+    def _await(self, timeout: float) -> None:
+        end = time.monotonic() + timeout
         while time.monotonic() < end and self._process.poll() is None:
             try:
-                drive(self.port, card, connections=1, exchanges=1, limit=patience)
+                drive(self.port, card, connections=1, exchanges=1, limit=timeout)
             except OSError:
                 time.sleep(0.05)
             else:

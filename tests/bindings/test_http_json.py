@@ -121,11 +121,11 @@ def test_every_operation_s_request_and_answer_survive_build_and_parse(operation,
 @example(TaskNotFoundError, "\ud800")
 def test_every_error_survives_build_and_parse(codec, cls, message):
     body = write_error(cls(message, metadata={"taskId": "t"}), codec)
-    told = json.loads(body)
-    assert (told["error"]["code"], told["error"]["status"]) == (cls.http_status, cls.grpc_status)
+    written = json.loads(body)
+    assert (written["error"]["code"], written["error"]["status"]) == (cls.http_status, cls.grpc_status)
     if codec is V03:
-        assert told["message"] == told["error"]["message"]
-        assert (told["type"], told["code"]) == (cls.__name__, codec.dump_error(cls("x"))["code"])
+        assert written["message"] == written["error"]["message"]
+        assert (written["type"], written["code"]) == (cls.__name__, codec.dump_error(cls("x"))["code"])
     with pytest.raises(cls if message != "\ud800" else AgentError) as caught:
         read_answer(body, cls.http_status, codec)
     if message != "\ud800":
@@ -240,22 +240,22 @@ def test_a_body_that_is_no_object_is_an_invalid_request(body):
     st.none() | st.binary(max_size=10),
 )
 def test_nothing_but_an_error_of_the_protocol_comes_of_anything(verb, segments, query, body):
-    told = 200
+    written = 200
     try:
         place = PATHS.find("/" + "/".join(segments))
         if place is not None:
             operation = place.operation(verb)
             V10.load_request(operation, read_params(place, operation, query, body))
     except AgentError as error:
-        told = json.loads(write_error(error, V10))["error"]["code"]
-    assert told in (200, 400, 405)
+        written = json.loads(write_error(error, V10))["error"]["code"]
+    assert written in (200, 400, 405)
 
 
 def test_the_events_of_a_stream_have_no_envelope_and_its_errors_a_name():
     assert BareEvents().wrap(b'{"task":{}}') == b'{"task":{}}'
-    told = BareEvents().wrap_error(InternalError(), V10).decode()
+    written = BareEvents().wrap_error(InternalError(), V10).decode()
     with pytest.raises(InternalError):
-        read_event(told, BareEvents.error_event, V10)
+        read_event(written, BareEvents.error_event, V10)
 
 
 # -- client -------------------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_the_reason_of_an_error_stands_over_its_status():
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"null", b"[]", b'{"error": "nope"}', b'{"error": {"code": 404, "message": "no page"}}']
 )
-def test_what_is_no_error_of_the_protocol_is_told_from_one(body):
+def test_other_errors_are_distinguished_from_errors_of_the_protocol(body):
     with pytest.raises(DecodeError):
         read_answer(body, 404, V10)
 
@@ -306,7 +306,7 @@ def test_an_answer_without_a_body_is_a_result_too():
     assert read_answer(b"{}", 200, V10) == {}
 
 
-# -- client: what servers of 0.3 say of errors --------------------------------------------------------------------------
+# -- client: errors of servers of 0.3 -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -396,7 +396,7 @@ def test_an_example_s_exchange_is_understood(version, exchange):
     for event in answered.get("sse", []):
         codec.load_event(read_event(json.dumps(event), "", codec))
     if "sse" not in answered:
-        told = json.dumps(answered["body"]).encode() if "body" in answered else b""
+        answer = json.dumps(answered["body"]).encode() if "body" in answered else b""
         refused = pytest.raises(TaskNotFoundError) if answered["status"] == 404 else contextlib.nullcontext()
         with refused:
-            codec.load_result(operation, read_answer(told, answered["status"], codec))
+            codec.load_result(operation, read_answer(answer, answered["status"], codec))

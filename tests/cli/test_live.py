@@ -31,7 +31,7 @@ from tests.servers.test_gunicorn import begin, worker_infos
 pytestmark = pytest.mark.live
 
 CLI = [sys.executable, "-m", "a2a_sync"]
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def process(*arguments: str, cwd: Path = ROOT) -> Iterator[subprocess.Popen[str]
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
-        child.wait(PATIENCE)
+        child.wait(TIMEOUT)
         assert child.stdout is not None
         child.stdout.close()
 
@@ -61,7 +61,7 @@ def process(*arguments: str, cwd: Path = ROOT) -> Iterator[subprocess.Popen[str]
 def read_until(child: subprocess.Popen[str], marker: str) -> str:
     """All the child prints up to a line with `marker`; it is killed when that takes too long."""
     assert child.stdout is not None
-    alarm = threading.Timer(PATIENCE, child.kill)
+    alarm = threading.Timer(TIMEOUT, child.kill)
     alarm.start()
     try:
         seen = ""
@@ -86,7 +86,7 @@ def serve(*arguments: str, cwd: Path = ROOT) -> Iterator[tuple[subprocess.Popen[
 
 def finished(child: subprocess.Popen[str]) -> str:
     """The rest of the child's output, when it has ended."""
-    output, _ = child.communicate(timeout=PATIENCE)
+    output, _ = child.communicate(timeout=TIMEOUT)
     return output
 
 
@@ -224,10 +224,10 @@ def test_ctrl_c_cancels_the_task_on_the_server(server_url: str, how: str) -> Non
 
 def await_running(client: Client, context_id: str) -> None:
     """Wait until the context has a task whose run has begun to work, as its stream shows."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not (tasks := client.list_tasks(context_id=context_id).tasks):
         assert time.monotonic() < deadline
-    with client.subscribe(tasks[0].id, timeout=PATIENCE) as stream:
+    with client.subscribe(tasks[0].id, timeout=TIMEOUT) as stream:
         for _ in stream:
             if stream.task is not None and stream.task.artifacts:
                 return
@@ -242,14 +242,14 @@ def test_ctrl_c_before_the_task_is_known_waits_for_its_name_unless_pressed_again
         def app(environ: Any, start_response: Any) -> Any:
             if environ["REQUEST_METHOD"] == "POST" and not released.is_set():
                 arrived.set()
-                released.wait(PATIENCE)
+                released.wait(TIMEOUT)
             return inner(environ, start_response)
 
         return app
 
     actor = A2AApp(Actor())
     with served(actor, hold_back) as url, process("send", url, "slow") as sender:
-        assert arrived.wait(PATIENCE)
+        assert arrived.wait(TIMEOUT)
         sender.send_signal(signal.SIGINT)
         read_until(sender, "waiting for the agent to name the task")
         if times == 2:
@@ -271,7 +271,7 @@ def on_terminal(*arguments: str) -> str:
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100"}
     child = subprocess.Popen([*CLI, *arguments], env=variables, stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
-    alarm = threading.Timer(PATIENCE, child.kill)
+    alarm = threading.Timer(TIMEOUT, child.kill)
     alarm.start()
     seen = b""
     try:
@@ -282,7 +282,7 @@ def on_terminal(*arguments: str) -> str:
     finally:
         alarm.cancel()
         os.close(master)
-    assert child.wait(PATIENCE) == 0
+    assert child.wait(TIMEOUT) == 0
     return seen.decode()
 
 

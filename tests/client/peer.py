@@ -15,7 +15,7 @@ from a2a_sync import AgentCard
 from a2a_sync.card import AgentCapabilities, AgentInterface
 
 #: Longer than anything here may take: a test that reaches it has failed.
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 TASK = {"id": "t-1", "contextId": "c-1"}
 
@@ -153,7 +153,7 @@ class Line:
             if self.pause(every):
                 return
 
-    def pause(self, seconds: float = PATIENCE) -> bool:
+    def pause(self, seconds: float = TIMEOUT) -> bool:
         """Do nothing for a while, or until the test ends (then True)."""
         return self.finish.wait(seconds)
 
@@ -213,7 +213,7 @@ class Peer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            connection.settimeout(PATIENCE)
+            connection.settimeout(TIMEOUT)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connections += 1
             line = Line(connection, finish=self._finish)
@@ -256,7 +256,7 @@ class Peer:
         for line in self._lines:
             line.hang_up()
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
             assert not thread.is_alive(), "a connection of the peer is stuck"
         if self._errors:
             raise self._errors[0]

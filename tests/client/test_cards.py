@@ -13,7 +13,7 @@ from a2a_sync import Client, Retry
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.client.cards import card_urls, choose_interface
 from a2a_sync.errors import CardNotFoundError, ConnectError, VersionNotSupportedError
-from tests.client.peer import PATIENCE, Asked, Line, Script, peer, results, task
+from tests.client.peer import TIMEOUT, Asked, Line, Script, peer, results, task
 
 NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 
@@ -310,7 +310,7 @@ def test_the_first_card_is_asked_for_again_while_its_body_breaks_off(framing: st
             while asked <= cuts:
                 connection, _ = listener.accept()
                 with connection:
-                    connection.settimeout(PATIENCE)
+                    connection.settimeout(TIMEOUT)
                     connection.recv(65536)
                     asked += 1
                     sent = whole if asked > cuts else whole[: len(whole) // 2]
@@ -319,7 +319,7 @@ def test_the_first_card_is_asked_for_again_while_its_body_breaks_off(framing: st
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with Client(url, retry=Retry(max_elapsed=PATIENCE, initial_backoff=0.01, max_backoff=0.02)) as client:
+        with Client(url, retry=Retry(max_elapsed=TIMEOUT, initial_backoff=0.01, max_backoff=0.02)) as client:
             assert client.card().name == "peer"
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert asked == cuts + 1

@@ -8,7 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from a2a_sync import Client, Task
-from tests.client.peer import PATIENCE, Asked, Line, chunk, peer, status, task
+from tests.client.peer import TIMEOUT, Asked, Line, chunk, peer, status, task
 
 
 def echo(asked: Asked, line: Line) -> None:
@@ -27,7 +27,7 @@ def test_twenty_threads_share_a_client() -> None:
     start = threading.Barrier(20)
 
     def work(number: int) -> list[str]:
-        start.wait(PATIENCE)
+        start.wait(TIMEOUT)
         texts = []
         for turn in range(10):
             answer = client.send(f"{number}/{turn}")
@@ -36,7 +36,7 @@ def test_twenty_threads_share_a_client() -> None:
             assert client.get_task(f"t-{number}-{turn}").id == f"t-{number}-{turn}"
         return texts
 
-    with peer(echo) as server, Client(server.url, timeout=PATIENCE) as client, ThreadPoolExecutor(20) as pool:
+    with peer(echo) as server, Client(server.url, timeout=TIMEOUT) as client, ThreadPoolExecutor(20) as pool:
         found = list(pool.map(work, range(20)))
 
     assert found == [[f"{number}/{turn}" for turn in range(10)] for number in range(20)]

@@ -29,7 +29,7 @@ from a2a_sync.errors import (
 from a2a_sync.testing import wsgi_session
 from a2a_sync.wsgi.process import SINGLE_PROCESS
 from tests.certificates import Authority
-from tests.client.peer import PATIENCE, Asked, Line, Script, peer, results, task
+from tests.client.peer import TIMEOUT, Asked, Line, Script, peer, results, task
 
 DONE = task("COMPLETED")
 
@@ -225,7 +225,7 @@ def test_https_to_a_port_without_tls_says_to_use_http() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=in_plain_http, args=(listener,), daemon=True).start()
         with (
-            Client(f"https://127.0.0.1:{listener.getsockname()[1]}", timeout=PATIENCE) as client,
+            Client(f"https://127.0.0.1:{listener.getsockname()[1]}", timeout=TIMEOUT) as client,
             pytest.raises(ConnectError, match="the port does not speak TLS; use http://"),
         ):
             client.card()
@@ -352,7 +352,7 @@ def slow_reader(every: float) -> Iterator[int]:
         except OSError:
             return  # The limit of the client ran out before it had connected.
         with line:
-            line.settimeout(PATIENCE)
+            line.settimeout(TIMEOUT)
             left = LARGE
             while left > 0 and not finish.wait(every) and (data := line.recv(65536)):
                 left -= len(data)
@@ -367,7 +367,7 @@ def slow_reader(every: float) -> Iterator[int]:
         yield listener.getsockname()[1]
         finish.set()
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         assert not thread.is_alive()
 
 
@@ -383,14 +383,14 @@ def test_a_large_request_may_take_longer_than_connecting() -> None:
         assert time.monotonic() - started > 0.6
 
 
-@pytest.mark.parametrize("every", [0.005, PATIENCE], ids=["reads slowly", "does not read"])
+@pytest.mark.parametrize("every", [0.005, TIMEOUT], ids=["reads slowly", "does not read"])
 def test_a_large_request_ends_at_the_overall_limit(every: float) -> None:
     with slow_reader(every) as port, Client(card_at(port)) as client:
         started = time.monotonic()
         with pytest.raises(TransportTimeoutError, match="total timeout"):
             client.send("x" * LARGE, timeout=0.5)
         # Making 20 MB of JSON takes seconds on a busy machine.
-        assert time.monotonic() - started < PATIENCE / 2
+        assert time.monotonic() - started < TIMEOUT / 2
 
 
 def test_no_limit_is_longer_than_it_says_when_the_client_has_one_too() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, Client, Limits, Message, Task, TaskNotFoundError, TaskState, TransportTimeoutError
 from a2a_sync.agent.executor import RequestContext
-from tests.client.peer import PATIENCE
+from tests.client.peer import TIMEOUT
 from tests.engine import Background
 
 
@@ -29,7 +29,7 @@ class Slow(Agent):
     def handle_message(self, message: Message, context: RequestContext) -> Iterator[str]:
         self.begun.set()
         yield "begun"
-        assert self.release.wait(PATIENCE)
+        assert self.release.wait(TIMEOUT)
         yield " and done"
 
 
@@ -71,7 +71,7 @@ def test_the_overall_limit_holds_for_sends_and_the_task_goes_on(slow: Slow) -> N
             client.send("go", timeout=0.2)
         slow.release.set()
         (task,) = client.list_tasks().tasks
-        assert client.wait(task.id, timeout=PATIENCE).state is TaskState.COMPLETED
+        assert client.wait(task.id, timeout=TIMEOUT).state is TaskState.COMPLETED
 
 
 def test_the_overall_limit_holds_for_streams(slow: Slow) -> None:
@@ -80,10 +80,10 @@ def test_the_overall_limit_holds_for_streams(slow: Slow) -> None:
             list(client.stream("go", timeout=0.2))
         assert caught.value.phase == "stream"
         # The handler fails where it is not released in time, so the limit ended the stream before that.
-        assert slow.begun.wait(PATIENCE)
+        assert slow.begun.wait(TIMEOUT)
         slow.release.set()
         (task,) = client.list_tasks().tasks
-        assert client.wait(task.id, timeout=PATIENCE).state is TaskState.COMPLETED
+        assert client.wait(task.id, timeout=TIMEOUT).state is TaskState.COMPLETED
 
 
 def test_closing_from_another_thread_ends_a_blocked_iteration(slow: Slow) -> None:
@@ -97,9 +97,9 @@ def test_closing_from_another_thread_ends_a_blocked_iteration(slow: Slow) -> Non
 
         thread = threading.Thread(target=read, daemon=True)
         thread.start()
-        assert reading.wait(PATIENCE)
+        assert reading.wait(TIMEOUT)
         stream.close()
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         assert not thread.is_alive()
 
 
@@ -115,9 +115,9 @@ def test_closing_the_client_ends_a_blocked_send(slow: Slow) -> None:
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
-    assert slow.begun.wait(PATIENCE)
+    assert slow.begun.wait(TIMEOUT)
     client.close()
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
 
     assert not thread.is_alive()
     assert len(errors) == 1
@@ -180,7 +180,7 @@ def test_a_time_limit_in_this_process_is_kept_to_the_moment(how: str) -> None:
         with slow.start(limits=limits), Client(slow) as client, Client(calls) as caller:
             if "full" in how:
                 client.send("go", return_immediately=True)
-                assert begun.wait(PATIENCE)
+                assert begun.wait(TIMEOUT)
             call = {
                 "call": lambda: took(lambda: slow.call("go", timeout=0.1)),
                 "send": lambda: took(lambda: client.send("go", timeout=0.1)),

@@ -35,7 +35,7 @@ from a2a_sync.errors import (
 )
 from a2a_sync.operations import IDEMPOTENT_SEND
 from tests.client.peer import (
-    PATIENCE,
+    TIMEOUT,
     Asked,
     Line,
     Peer,
@@ -281,7 +281,7 @@ def test_it_gives_up_when_the_budget_is_used_up(streaming: bool) -> None:
         with pytest.raises(TransportError, match="no retry succeeded within 1 seconds") as caught:
             client.send("hi")
 
-    assert 0.9 < time.monotonic() - started < PATIENCE
+    assert 0.9 < time.monotonic() - started < TIMEOUT
     assert caught.value.phase == ("stream" if streaming else "send")
     assert len(server.asked) > 5
 

@@ -20,7 +20,7 @@ from a2a_sync import (
 from a2a_sync.client import stream as stream_module
 from a2a_sync.errors import InternalError, MalformedResponseError, StreamInterruptedError
 from a2a_sync.types import Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-from tests.client.peer import PATIENCE, Asked, Line, chunk, peer, said, status, steps, streams, task
+from tests.client.peer import TIMEOUT, Asked, Line, chunk, peer, said, status, steps, streams, task
 
 both_framings = pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "ended-by-close"])
 
@@ -57,7 +57,7 @@ def test_events_arrive_while_the_stream_goes_on(chunked: bool) -> None:
         line.start_stream(chunked=chunked)
         for event in ({"task": task()}, chunk("a", append=False), chunk("b")):
             line.event(event)
-            assert seen.acquire(timeout=PATIENCE), "the event did not arrive before the next one was sent"
+            assert seen.acquire(timeout=TIMEOUT), "the event did not arrive before the next one was sent"
         line.event(status("COMPLETED"))
         line.end_stream()
 
@@ -254,7 +254,7 @@ def test_closing_from_another_thread_ends_a_blocked_iteration_at_once(chunked: b
     with peer(script) as server, Client(server.card()) as client:
         stream = client.stream("go")
         thread, outcome = in_thread(lambda: count_events(stream, reading))
-        assert reading.wait(PATIENCE)
+        assert reading.wait(TIMEOUT)
         # The reader may not be in its next read yet: closing must work at both moments.
         started = time.monotonic()
         stream.close()
@@ -278,7 +278,7 @@ def test_closing_the_client_ends_its_streams() -> None:
         client = Client(server.card())
         stream = client.stream("go")
         thread, outcome = in_thread(lambda: count_events(stream, reading))
-        assert reading.wait(PATIENCE)
+        assert reading.wait(TIMEOUT)
         client.close()
         thread.join(2)
         with pytest.raises(RuntimeError, match="closed"):
@@ -384,7 +384,7 @@ def test_a_stream_that_drips_within_a_chunk_head_ends_at_the_overall_limit() -> 
 def test_a_stream_within_its_limit_is_not_disturbed_by_it() -> None:
     with (
         peer(streams({"task": task()}, status("COMPLETED"))) as server,
-        Client(server.card(), timeout=PATIENCE) as client,
+        Client(server.card(), timeout=TIMEOUT) as client,
     ):
         assert [len(list(client.stream("go"))) for _ in range(20)] == [2] * 20
         assert server.connections == 1

@@ -1,4 +1,4 @@
-"""Streams that are taken up again, against agents of every temper: numbered or not, honest or not, gone for a while."""
+"""Streams that are resumed, from agents that number their events or do not, that send wrong events, or that are unreachable for a while."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from a2a_sync.client import stream as stream_module
 from a2a_sync.client.retry import Backoff
 from a2a_sync.errors import HTTPStatusError, InternalError, OverloadedError, StreamInterruptedError, TaskNotFoundError
 from a2a_sync.types import TaskArtifactUpdateEvent
-from tests.client.peer import PATIENCE, Asked, Line, Peer, Script, chunk, peer, results, said, status, steps, task
+from tests.client.peer import TIMEOUT, Asked, Line, Peer, Script, chunk, peer, results, said, status, steps, task
 
 QUICK = Retry(max_elapsed=1.0, initial_backoff=0.01, max_backoff=0.05)
 
@@ -157,7 +157,7 @@ def test_a_snapshot_in_place_of_what_was_missed_is_marked() -> None:
     assert stream.last_event_id == 9
 
 
-def test_numbers_that_begin_anew_with_each_stream_lose_nothing() -> None:
+def test_numbers_that_begin_again_with_each_stream_lose_nothing() -> None:
     first = streams_events((1, STARTED), (2, chunk("a", append=False)), (3, chunk("b")))
     missed = task(artifacts=[{"artifactId": "a-1", "parts": [{"text": "abc"}]}])
     rest = ((1, {"task": missed}), (2, chunk("d")), (3, status("COMPLETED")))
@@ -318,7 +318,7 @@ def test_a_stream_that_breaks_while_credentials_are_asked_for_may_go_on(number: 
         assert server.operations == ["SendStreamingMessage", "GetTask"]
 
 
-def test_an_agent_that_lets_nobody_follow_a_task_is_not_asked_twice() -> None:
+def test_an_agent_that_refuses_subscriptions_is_not_asked_twice() -> None:
     table = {"SendStreamingMessage": FIRST, "SubscribeToTask": says(-32004), "GetTask": results(task())}
     with (
         talking(table) as (server, client),
@@ -379,7 +379,7 @@ def test_it_gives_up_when_the_budget_is_used_up_and_says_where_it_was(lasting: S
     assert 2 < len(server.asked) < 100
 
 
-def test_it_gives_up_too_where_nobody_listens_any_more() -> None:
+def test_resuming_ends_also_when_the_server_is_gone() -> None:
     last = streams_events((2, STARTED), (3, chunk("a", append=False)), (4, chunk("b")), broken=True)
     with talking(last) as (server, client):
         stream = client.stream("go")
@@ -494,7 +494,7 @@ def test_closing_ends_a_stream_that_waits_for_its_next_attempt(by: str) -> None:
         stream = client.stream("go")
         thread = threading.Thread(target=lambda: outcome.append(read(stream)), daemon=True)
         thread.start()
-        assert tried.wait(PATIENCE)
+        assert tried.wait(TIMEOUT)
         (stream if by == "stream" else client).close()
         thread.join(3)
 
@@ -568,7 +568,7 @@ def test_a_limit_that_runs_out_in_a_retry_says_what_cut_the_stream() -> None:
     gate = threading.Event()
 
     def never_answered(_: Asked, line: Line) -> None:
-        gate.wait(PATIENCE)
+        gate.wait(TIMEOUT)
         line.hang_up()
 
     table = {"SendStreamingMessage": FIRST, "SubscribeToTask": never_answered}

@@ -24,7 +24,7 @@ from a2a_sync import (
 )
 from a2a_sync.client import retry, waiting
 from a2a_sync.errors import ConnectError, HTTPStatusError, StreamInterruptedError, UnsupportedOperationError
-from tests.client.peer import PATIENCE, Asked, Line, Script, chunk, peer, results, said, status, steps, streams, task
+from tests.client.peer import TIMEOUT, Asked, Line, Script, chunk, peer, results, said, status, steps, streams, task
 
 DONE = task("COMPLETED", artifacts=[{"artifactId": "a-1", "parts": [{"text": "all"}]}])
 #: As patient as these tests need.
@@ -506,7 +506,7 @@ def test_closing_the_client_ends_a_wait() -> None:
         client = Client(server.card(streaming=False))
         thread = threading.Thread(target=wait, args=(client,), daemon=True)
         thread.start()
-        assert asked_once.wait(PATIENCE)
+        assert asked_once.wait(TIMEOUT)
         client.close()
         thread.join(2)
 

@@ -413,7 +413,7 @@ def test_a_part_is_written_as_its_kind(part, value):
     assert V03.load(t.Part, value) == after_v03(part)
 
 
-def test_who_blocks_is_always_said():
+def test_blocking_is_always_written():
     def configuration(request):
         return V03.dump_request(SEND_MESSAGE, request)["configuration"]
 
@@ -432,7 +432,7 @@ def test_a_sender_that_does_not_say_waits(configuration, at_once):
     assert request.configuration.return_immediately is at_once
 
 
-def test_a_role_that_nobody_named_is_the_agent_s():
+def test_an_unspecified_role_is_written_as_that_of_the_agent():
     assert V03.dump(t.Message(role=t.Role.UNSPECIFIED, parts=()))["role"] == "agent"
 
 
@@ -531,7 +531,7 @@ def test_of_several_flows_the_first_in_the_protocol_s_order_is_kept():
     assert scheme.flow == c.ClientCredentialsOAuthFlow(token_url="c")
 
 
-def test_a_device_flow_leaves_a_scheme_without_flows_which_nobody_reads_back():
+def test_a_device_flow_leaves_a_scheme_without_flows_that_cannot_be_read():
     flow = c.DeviceCodeOAuthFlow(device_authorization_url="d", token_url="t")
     scheme = c.OAuth2SecurityScheme(flow=flow)
     assert V03.dump(scheme) == {"type": "oauth2", "flows": {}}
@@ -692,7 +692,7 @@ def test_a_careless_peer_s_answers_are_read_with_defaults():
     assert V03.load_result(DELETE_PUSH_CONFIG, None) is None
 
 
-def test_who_sets_a_webhook_without_an_id_sets_the_same_one_again():
+def test_a_webhook_without_an_id_replaces_the_one_before():
     params = {"taskId": "t", "pushNotificationConfig": {"url": "u"}}
     assert V03.load_request(CREATE_PUSH_CONFIG, params) == t.TaskPushNotificationConfig(url="u", id="t", task_id="t")
     assert V03.load_result(CREATE_PUSH_CONFIG, params).id == ""

@@ -221,7 +221,7 @@ KINDS_IN_ORDER = (
 )
 
 
-def test_a_state_that_nobody_knows_is_left_out_and_a_role_is_the_agent_s():
+def test_an_unspecified_state_is_left_out_and_an_unspecified_role_is_the_agent_s():
     assert PROTO.dump(t.TaskStatus(state=t.TaskState.UNSPECIFIED)) == {}
     assert PROTO.dump(t.Message(role=t.Role.UNSPECIFIED, parts=(), message_id="m"))["role"] == "ROLE_AGENT"
 
@@ -263,7 +263,7 @@ def test_what_is_false_or_unknown_to_the_proto_is_not_written():
     }
 
 
-def test_who_blocks_is_always_said():
+def test_blocking_is_always_written():
     message = t.Message(role=t.Role.USER, parts=(t.TextPart("x"),), message_id="m")
     written = PROTO.dump_request(SEND_MESSAGE, t.SendMessageRequest(message=message))
     assert written["configuration"] == {"blocking": True}

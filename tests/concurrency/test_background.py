@@ -16,7 +16,7 @@ from a2a_sync.client.deadlines import AlarmClock
 from a2a_sync.concurrency.background import Periodic, start_thread
 from a2a_sync.concurrency.observers import Listeners
 from a2a_sync.engine.bridge import ChangePoll
-from tests.engine import PATIENCE, eventually, in_child
+from tests.engine import TIMEOUT, eventually, in_child
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_thread_has_its_name_and_ends_with_the_process() -> None:
     done = threading.Event()
     thread = start_thread("a2a-test", done.set)
     assert thread is not None
-    assert (thread.name, thread.daemon, done.wait(PATIENCE)) == ("a2a-test", True, True)
+    assert (thread.name, thread.daemon, done.wait(TIMEOUT)) == ("a2a-test", True, True)
 
 
 def test_where_there_is_none_that_is_logged(exhausted, caplog) -> None:
@@ -58,8 +58,8 @@ def test_a_periodic_job_runs_in_rounds_on_one_daemon_thread_with_its_name() -> N
     periodic = Periodic("a2a-test", job, retry=0.0)
     assert periodic.start()
     assert periodic.start()
-    threads = {rounds.get(timeout=PATIENCE) for _ in range(3)}
-    periodic.stop(PATIENCE)
+    threads = {rounds.get(timeout=TIMEOUT) for _ in range(3)}
+    periodic.stop(TIMEOUT)
     (thread,) = threads
     assert (thread.name, thread.daemon, thread.is_alive()) == ("a2a-test", True, False)
     rounds.queue.clear()
@@ -80,7 +80,7 @@ def test_a_periodic_job_that_fails_is_logged_and_called_again(caplog) -> None:
 
     periodic = Periodic("a2a-test", job, retry=0.0)
     periodic.start()
-    assert second.wait(PATIENCE)
+    assert second.wait(TIMEOUT)
     periodic.stop()
     assert "a2a-test failed" in caplog.text
     assert "disk on fire" in caplog.text
@@ -108,7 +108,7 @@ def test_a_periodic_job_that_found_no_thread_starts_later(exhausted) -> None:
     with exhausted():
         assert not periodic.start()
     assert periodic.start()
-    assert called.wait(PATIENCE)
+    assert called.wait(TIMEOUT)
 
 
 def test_a_forked_child_starts_a_periodic_job_of_its_own() -> None:
@@ -120,13 +120,13 @@ def test_a_forked_child_starts_a_periodic_job_of_its_own() -> None:
 
     periodic = Periodic("a2a-test", job, retry=0.0)
     periodic.start()
-    assert called.wait(PATIENCE)
+    assert called.wait(TIMEOUT)
 
     def child() -> None:
         called.clear()
         assert not periodic.alive
         assert periodic.start()
-        assert called.wait(PATIENCE)
+        assert called.wait(TIMEOUT)
 
     in_child(child)
     periodic.stop()
@@ -158,7 +158,7 @@ def test_events_without_a_thread_are_delivered_once_there_is_one(exhausted) -> N
     listeners.on("a", heard.append)
     with exhausted():
         listeners.notify("a", 1)
-    assert listeners.flush(PATIENCE)
+    assert listeners.flush(TIMEOUT)
     assert heard == [1]
     listeners.close()
 
@@ -169,7 +169,7 @@ def test_a_store_that_could_not_be_polled_for_want_of_a_thread_is_polled_later(e
         with exhausted():
             poll.start()
         poll.start()
-        assert changed.wait(PATIENCE)
+        assert changed.wait(TIMEOUT)
 
 
 def test_a_time_limit_without_a_thread_fails_its_call_and_no_other(exhausted) -> None:
@@ -178,6 +178,6 @@ def test_a_time_limit_without_a_thread_fails_its_call_and_no_other(exhausted) ->
         with exhausted(), pytest.raises(RuntimeError):
             alarms.set(time.monotonic(), pytest.fail)
         alarms.set(time.monotonic(), acted.set)
-        assert acted.wait(PATIENCE)
+        assert acted.wait(TIMEOUT)
     finally:
         alarms.close()

@@ -10,7 +10,7 @@ import pytest
 
 from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.errors import OverloadedError
-from tests.engine import PATIENCE, Gate, eventually, in_child
+from tests.engine import TIMEOUT, Gate, eventually, in_child
 
 
 def pool_of(threads=1, waiting=0, leftovers=0, **options):
@@ -34,7 +34,7 @@ def run(pool):
     """Run one more job to its end."""
     done = threading.Event()
     pool.reserve().submit(done.set)
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
 
 
 def test_no_thread_exists_before_the_first_job():
@@ -83,7 +83,7 @@ def test_the_line_is_served_in_order_and_by_the_place_that_becomes_free():
         slot.submit(lambda n=number: (order.append(n), done.set() if n == 4 else None))
     assert pool.waiting == 5
     gate.open.set()
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
     assert order == [0, 1, 2, 3, 4]
     eventually(lambda: (pool.running, pool.waiting) == (0, 0))
 
@@ -94,7 +94,7 @@ def test_a_place_that_is_released_goes_to_the_next_in_line():
     pool.reserve().submit(done.set)
     assert not done.is_set()
     unused.release()
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
     eventually(lambda: (pool.running, pool.waiting) == (0, 0))
 
 
@@ -105,7 +105,7 @@ def test_a_reservation_in_line_that_finds_a_free_place_starts_at_once():
     gate.open.set()
     eventually(lambda: pool.running == 0)
     late.submit(done.set)
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
     eventually(lambda: (pool.running, pool.waiting) == (0, 0))
 
 
@@ -152,7 +152,7 @@ def test_an_abandoned_job_gives_its_place_to_the_next():
     done = threading.Event()
     pool.reserve().submit(done.set)
     assert hung.abandon()
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
     assert pool.lingering == 1
     gate.open.set()
     eventually(lambda: (pool.running, pool.lingering) == (0, 0))
@@ -211,7 +211,7 @@ def test_places_are_kept_count_of_when_everything_happens_at_once():
 
     def caller(seed):
         rng = random.Random(seed)
-        start.wait(PATIENCE)
+        start.wait(TIMEOUT)
         for _ in range(150):
             try:
                 slot = pool.reserve()
@@ -233,7 +233,7 @@ def test_places_are_kept_count_of_when_everything_happens_at_once():
     for thread in callers:
         thread.start()
     for thread in callers:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     eventually(lambda: finished[0] + refused[0] == 8 * 150, "every job's end")
     eventually(lambda: (pool.running, pool.waiting, pool.lingering) == (0, 0, 0), "all places free")
     assert most[0] <= 4 + 3
@@ -266,7 +266,7 @@ class LateQueue(queue.SimpleQueue):
         self.put_to = threading.Event()
 
     def get(self, timeout=None):
-        assert self.put_to.wait(PATIENCE)
+        assert self.put_to.wait(TIMEOUT)
         raise queue.Empty
 
     def put(self, item):
@@ -328,7 +328,7 @@ def test_a_job_in_line_survives_a_moment_without_threads(monkeypatch, caplog):
     assert "stays first in the queue" in caplog.text
     assert not done.is_set()
     gate.open.set()
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
     eventually(lambda: (pool.running, pool.waiting) == (0, 0))
 
 

@@ -28,7 +28,7 @@ from a2a_sync import (
 )
 
 #: The time limit of a run that waits for its release, in seconds; longer than any check.
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 NOON_IN_OSLO = datetime(2031, 6, 1, 12, 0, tzinfo=timezone(timedelta(hours=2)))
 
 #: The commands. NAME is any word; ``release NAME`` ends the wait of ``hold NAME``.
@@ -79,7 +79,7 @@ class ConformanceAgent(Agent):
     def _wait(self, name: str, context: RequestContext | None) -> None:
         """Wait for the gate; with a context, at most for the run's time limit."""
         gate = self._gate(name)
-        for _ in range(int(_PATIENCE / 0.01)):
+        for _ in range(int(_TIMEOUT / 0.01)):
             if gate.wait(0.01):
                 return
             if context is not None:

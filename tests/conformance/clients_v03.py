@@ -22,7 +22,7 @@ from tests.conformance.stage import (
 )
 from tests.conformance.suite import G, Level, Way
 from tests.conformance.system import Lab
-from tests.conformance.wire import PATIENCE
+from tests.conformance.wire import TIMEOUT
 
 _CLIENT = (Way.CLIENT,)
 _ERRORS: dict[int, type[e.AgentError]] = {
@@ -100,7 +100,7 @@ def streams_end(lab: Lab) -> None:
             line.start_stream()
             for event in (old_task("working"), old_status(state, final=True)):
                 line.event(enveloped(asked, event)["result"])
-            left.append(held.wait(PATIENCE))
+            left.append(held.wait(TIMEOUT))
 
         return script
 

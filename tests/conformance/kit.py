@@ -28,7 +28,7 @@ HOME = ROOT / ".venv-kits"
 PAGE = ROOT / "docs" / "conformance-kit.md"
 #: The exit code if the kit could not be fetched, which is neither a success nor a failure.
 UNREACHABLE = 75
-_PATIENCE = 900
+_TIMEOUT = 900
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def execute(run: Run, python: Path, *, verbose: bool) -> Result:
     ):
         command = run.command(python, server.url, report)
         done = subprocess.run(
-            command, cwd=run.kit.folder, capture_output=not verbose, text=True, timeout=_PATIENCE, check=False
+            command, cwd=run.kit.folder, capture_output=not verbose, text=True, timeout=_TIMEOUT, check=False
         )
         _require(report, done, server)
     result = Result(run)

@@ -18,7 +18,7 @@ from werkzeug.datastructures import Headers
 
 from a2a_sync import Client, WebhookReceiver
 from tests.conformance.suite import Way
-from tests.conformance.wire import PATIENCE, Events, Reply, Request, Site, request
+from tests.conformance.wire import TIMEOUT, Events, Reply, Request, Site, request
 from tests.engine import Background, eventually
 from tests.wsgi import OpenAnswer
 
@@ -129,7 +129,7 @@ class Lab:
 
     def client(self, target: Any, **options: Any) -> Client:
         """A client of `target` with the interface of `a2a_sync.Client`, which is a context manager."""
-        return self._system.client(target, **{"timeout": PATIENCE, **options})
+        return self._system.client(target, **{"timeout": TIMEOUT, **options})
 
     def receiver(self, **options: Any) -> WebhookReceiver:
         """A webhook with the interface of `a2a_sync.WebhookReceiver`."""
@@ -184,7 +184,7 @@ class Speaker:
         """Send any request and return the whole response."""
         answer = self._site.open(verb, path, body, headers)
         try:
-            data, deadline = b"", time.monotonic() + PATIENCE
+            data, deadline = b"", time.monotonic() + TIMEOUT
             while piece := answer.chunk():
                 data += piece
                 assert time.monotonic() < deadline, f"the answer does not end: {data[:200]!r}"
@@ -202,7 +202,7 @@ class Speaker:
     def leaving(self, asked: Request) -> Iterator[None]:
         """Send a request over a socket, and disconnect at the end of the block without reading a response."""
         target = urlsplit(self.system.url(self.kind))
-        with closing(http.client.HTTPConnection(str(target.hostname), target.port or 80, timeout=PATIENCE)) as line:
+        with closing(http.client.HTTPConnection(str(target.hostname), target.port or 80, timeout=TIMEOUT)) as line:
             line.request(asked.verb, target.path + asked.path, asked.body, asked.headers)
             yield
 
@@ -329,7 +329,7 @@ class HttpSite:
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
 
     def open(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> OpenAnswer:
-        connection = http.client.HTTPConnection(self._host, self._port or 80, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(self._host, self._port or 80, timeout=TIMEOUT)
         connection.request(method, self._path + path, body or None, dict(headers or {}))
         response = connection.getresponse()
 

@@ -22,7 +22,7 @@ pytestmark = [
 
 LINES = {line.number: line for section in SECTIONS for line in section.lines}
 #: The limit of a wait for what a defect prevents, in seconds.
-IMPATIENCE = 1.5
+SHORT_TIMEOUT = 1.5
 
 
 def found(variant: Variant) -> Way | None:
@@ -42,9 +42,9 @@ def found(variant: Variant) -> Way | None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_broken_variant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in [module for name, module in sys.modules.items() if name.startswith("tests.")]:
-        for patience in ("PATIENCE", "_PATIENCE"):
-            if hasattr(module, patience):
-                monkeypatch.setattr(module, patience, IMPATIENCE)
+        for name_of_timeout in ("TIMEOUT", "_TIMEOUT"):
+            if hasattr(module, name_of_timeout):
+                monkeypatch.setattr(module, name_of_timeout, SHORT_TIMEOUT)
     assert found(VARIANTS[name]) is not None, f"no check finds that {VARIANTS[name].says}"
 
 

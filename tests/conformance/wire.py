@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 from tests.wsgi import OpenAnswer
 
 #: The limit of every wait, in seconds.
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 
 class Name(NamedTuple):
@@ -234,8 +234,8 @@ class Events:
     _decoder: Any = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")())
 
     def frames(self) -> Iterator[Frame]:
-        """The events up to the end; fails if none arrives within `PATIENCE` seconds."""
-        deadline = time.monotonic() + PATIENCE
+        """The events up to the end; fails if none arrives within `TIMEOUT` seconds."""
+        deadline = time.monotonic() + TIMEOUT
         while True:
             piece = self.answer.chunk()
             if not piece:
@@ -248,8 +248,8 @@ class Events:
                 frame = _frame(block)
                 if frame is not None:
                     yield frame
-                    deadline = time.monotonic() + PATIENCE
-            assert time.monotonic() < deadline, f"no event within {PATIENCE} seconds"
+                    deadline = time.monotonic() + TIMEOUT
+            assert time.monotonic() < deadline, f"no event within {TIMEOUT} seconds"
 
     def results(self) -> Iterator[Any]:
         """The content of the events without the envelope of JSON-RPC."""

@@ -33,7 +33,7 @@ from a2a_sync.types import (
 )
 
 #: The limit of every wait in a test, in seconds.
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 
 def eventually(condition: Callable[[], Any], what: str = "it") -> Any:
@@ -43,7 +43,7 @@ def eventually(condition: Callable[[], Any], what: str = "it") -> Any:
         AssertionError: it was not true within the limit.
     """
     pause = threading.Event()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what} did not happen"
         pause.wait(0.002)
@@ -70,7 +70,7 @@ class Background:
     def waiting(self) -> bool:
         return self._thread.is_alive()
 
-    def result(self, timeout: float = PATIENCE) -> Any:
+    def result(self, timeout: float = TIMEOUT) -> Any:
         self._thread.join(timeout)
         assert not self._thread.is_alive(), "the call did not return"
         if self._error is not None:
@@ -87,10 +87,10 @@ class Gate:
 
     def block(self) -> None:
         self.reached.set()
-        assert self.open.wait(PATIENCE), "the gate was not opened"
+        assert self.open.wait(TIMEOUT), "the gate was not opened"
 
     def wait(self) -> None:
-        assert self.reached.wait(PATIENCE), "the gate was not reached"
+        assert self.reached.wait(TIMEOUT), "the gate was not reached"
 
 
 class Served:
@@ -159,7 +159,7 @@ class Served:
         self.app.close(0.0)
 
 
-def collect(stream: Any, timeout: float = PATIENCE) -> list[Any]:
+def collect(stream: Any, timeout: float = TIMEOUT) -> list[Any]:
     """Read all items of a stream on a separate thread. `timeout` is the limit for each item, in seconds."""
     items: queue.SimpleQueue[Any] = queue.SimpleQueue()
     end = object()

@@ -24,7 +24,7 @@ from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.card import AgentCard
 from a2a_sync.engine.around import with_run_context
 from a2a_sync.errors import TaskNotCancelableError
-from tests.engine import PATIENCE, Background, Gate, eventually
+from tests.engine import TIMEOUT, Background, Gate, eventually
 
 Around = Callable[[RequestContext], AbstractContextManager[None]]
 
@@ -131,12 +131,12 @@ def test_a_cancelled_run_leaves_it(serve: Callable[..., Client], diary: Diary) -
 
     def handler(message: Message, context: RequestContext) -> None:
         began.set()
-        context.sleep(PATIENCE)
+        context.sleep(TIMEOUT)
 
     client = serve(handler, diary.around)
     task = client.send("hi", return_immediately=True)
     assert isinstance(task, Task)
-    assert began.wait(PATIENCE)
+    assert began.wait(TIMEOUT)
     assert client.cancel_task(task.id).state is TaskState.CANCELED
     eventually(lambda: diary.words == ["in hi", "TaskCancelled", "out"])
 

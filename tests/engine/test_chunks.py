@@ -16,7 +16,7 @@ from a2a_sync.errors import StoreError
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.stores.base import RunToken
 from a2a_sync.types import Artifact, DataPart, TaskArtifactUpdateEvent, TextPart
-from tests.engine import PATIENCE, Gate, Served, collect, eventually, in_child
+from tests.engine import TIMEOUT, Gate, Served, collect, eventually, in_child
 
 
 class Recorder(SQLiteStore):
@@ -230,7 +230,7 @@ def test_a_run_whose_task_was_canceled_stops_at_its_next_piece(store: Recorder) 
     eventually(lambda: stored_text(served, task_id), "the first piece")
     assert served.cancel(task_id).state is TaskState.CANCELED
     gate.open.set()
-    assert stopped.wait(PATIENCE)
+    assert stopped.wait(TIMEOUT)
     served.quiet()
     assert stored_text(served, task_id) == "first"
     served.close()
@@ -243,7 +243,7 @@ def test_a_run_is_stopped_by_the_refusal_of_its_queued_piece(store: Recorder, tm
         try:
             gate.block()
             yield "late"
-            context.sleep(PATIENCE)
+            context.sleep(TIMEOUT)
         finally:
             stopped.set()
 
@@ -255,7 +255,7 @@ def test_a_run_is_stopped_by_the_refusal_of_its_queued_piece(store: Recorder, tm
     other.app._engine.hub.pubsub = None
     assert other.cancel(task_id).state is TaskState.CANCELED
     gate.open.set()
-    assert stopped.wait(PATIENCE)
+    assert stopped.wait(TIMEOUT)
     served.quiet()
     other.close()
     other.store.close()
@@ -275,7 +275,7 @@ def test_the_thread_ends_with_close_and_starts_again_when_needed() -> None:
     assert not threads()
     for _ in range(2):
         assert writer.schedule(called.set)
-        assert called.wait(PATIENCE)
+        assert called.wait(TIMEOUT)
         called.clear()
         writer.close()
         eventually(lambda: not threads(), "the end of the thread")
@@ -284,12 +284,12 @@ def test_the_thread_ends_with_close_and_starts_again_when_needed() -> None:
 def test_a_forked_child_has_a_thread_of_its_own() -> None:
     writer, called = ChunkWriter(), threading.Event()
     assert writer.schedule(called.set)
-    assert called.wait(PATIENCE)
+    assert called.wait(TIMEOUT)
 
     def child() -> None:
         called = threading.Event()
         assert writer.schedule(called.set)
-        assert called.wait(PATIENCE)
+        assert called.wait(TIMEOUT)
 
     in_child(child)
     writer.close()
@@ -317,7 +317,7 @@ def test_the_thread_keeps_no_run_alive() -> None:
     flush = Flush()
     gone = weakref.ref(flush)
     assert writer.schedule(flush)
-    assert called.wait(PATIENCE)
+    assert called.wait(TIMEOUT)
     del flush
     eventually(lambda: gone() is None, "the release of the function")
     writer.close()

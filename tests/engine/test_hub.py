@@ -25,7 +25,7 @@ from a2a_sync.types import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from tests.engine import PATIENCE, Background, collect, in_child
+from tests.engine import TIMEOUT, Background, collect, in_child
 
 SCOPE = Owner()
 TASK = "t"
@@ -133,7 +133,7 @@ def test_a_waiter_for_the_end_is_not_woken_by_a_pause(log):
 
 def test_a_waiter_on_another_thread_wakes(log):
     with Waiter(log.hub, TASK) as waiter:
-        waiting = Background(lambda: waiter.wait(PATIENCE))
+        waiting = Background(lambda: waiter.wait(TIMEOUT))
         log.append(status(TaskState.COMPLETED), end=True)
         assert waiting.result() is True
 
@@ -254,9 +254,9 @@ def test_a_subscriber_that_reads_only_at_the_end_gets_all_of_it(log):
 def test_an_overflow_that_nothing_follows_is_noticed_at_once(log):
     stream = log.stream(size=1)
     log.append(chunk())
-    reading = Background(lambda: numbers(stream.poll(0)) + numbers(stream.poll(PATIENCE)))
+    reading = Background(lambda: numbers(stream.poll(0)) + numbers(stream.poll(TIMEOUT)))
     log.append(status(TaskState.COMPLETED), end=True)
-    assert reading.result(PATIENCE / 2) == [4, 5]
+    assert reading.result(TIMEOUT / 2) == [4, 5]
 
 
 def test_a_queue_that_was_emptied_in_the_moment_it_overflowed_wakes_its_reader(log):
@@ -271,8 +271,8 @@ def test_a_queue_that_was_emptied_in_the_moment_it_overflowed_wakes_its_reader(l
         def qsize(self):
             if self.reading:
                 return super().qsize()
-            self.reading.append(Background(lambda: stream.poll(PATIENCE)))
-            assert self.waits.wait(PATIENCE)
+            self.reading.append(Background(lambda: stream.poll(TIMEOUT)))
+            assert self.waits.wait(TIMEOUT)
             return 1
 
         def get(self, *args):
@@ -281,7 +281,7 @@ def test_a_queue_that_was_emptied_in_the_moment_it_overflowed_wakes_its_reader(l
 
     waiting = stream._subscription._queue = EmptiedBehindTheLook()
     log.append(chunk())
-    items = waiting.reading[0].result(PATIENCE / 2)
+    items = waiting.reading[0].result(TIMEOUT / 2)
     assert numbers(items or stream.poll(0)) == [4]
 
 
@@ -340,9 +340,9 @@ def test_a_hint_without_entries_has_the_log_read(log):
 
 def test_closing_from_another_thread_ends_a_stream_that_waits(log):
     stream = log.stream()
-    reading = Background(lambda: [items for items in iter(lambda: stream.poll(PATIENCE), None) if items])
+    reading = Background(lambda: [items for items in iter(lambda: stream.poll(TIMEOUT), None) if items])
     stream.close()
-    assert reading.result(PATIENCE / 2) == []
+    assert reading.result(TIMEOUT / 2) == []
 
 
 def test_one_stream_that_closes_or_stalls_delays_no_other(log):
@@ -480,30 +480,30 @@ def test_what_was_stored_before_an_end_that_could_not_be_is_shown_first(log):
     stream = log.stream()
     log.append(chunk())
     log.hub.fail(TASK, InternalError("id 7"))
-    assert numbers(stream.poll(PATIENCE)) == [4]
+    assert numbers(stream.poll(TIMEOUT)) == [4]
     with pytest.raises(InternalError, match="id 7"):
-        Background(lambda: stream.poll(PATIENCE)).result(PATIENCE / 2)
-    assert stream.poll(PATIENCE) is None
+        Background(lambda: stream.poll(TIMEOUT)).result(TIMEOUT / 2)
+    assert stream.poll(TIMEOUT) is None
 
 
 def test_a_blocked_stream_hears_at_once_of_an_end_that_could_not_be_stored(log):
     stream = log.stream()
-    reading = Background(lambda: stream.poll(PATIENCE) or stream.poll(PATIENCE))
+    reading = Background(lambda: stream.poll(TIMEOUT) or stream.poll(TIMEOUT))
     log.hub.fail(TASK, InternalError("id 8"))
     with pytest.raises(InternalError, match="id 8"):
-        reading.result(PATIENCE / 2)
+        reading.result(TIMEOUT / 2)
 
 
 def test_a_closed_hub_ends_streams_and_wakes_waiters_now_and_later(log):
     log.append(status(TaskState.INPUT_REQUIRED), end=True)
     stream, waiter = log.stream(), Waiter(log.hub, TASK, ended=True)
-    reading, waiting = Background(lambda: list(stream)), Background(lambda: waiter.wait(PATIENCE))
+    reading, waiting = Background(lambda: list(stream)), Background(lambda: waiter.wait(TIMEOUT))
     log.hub.close()
     log.hub.close()
-    assert reading.result(PATIENCE / 2) == []
-    assert waiting.result(PATIENCE / 2) is True
+    assert reading.result(TIMEOUT / 2) == []
+    assert waiting.result(TIMEOUT / 2) is True
     assert collect(log.stream()) == []
-    assert Waiter(log.hub, TASK).wait(PATIENCE)
+    assert Waiter(log.hub, TASK).wait(TIMEOUT)
 
 
 def test_a_closed_hub_lets_a_stream_finish_what_is_stored(log):
@@ -521,7 +521,7 @@ def test_a_forked_child_does_not_inherit_listeners_nor_a_held_lock(log):
         assert log.hub._listeners == {}
         with Waiter(log.hub, TASK) as waiter:
             log.append(status(TaskState.COMPLETED), end=True)
-            assert waiter.wait(PATIENCE)
+            assert waiter.wait(TIMEOUT)
 
     with log.hub._lock:
         in_child(child)
@@ -545,13 +545,13 @@ def test_subscribers_that_come_while_a_run_writes_see_a_gapless_rest():
         barrier = threading.Barrier(4)
 
         def write(log=log, barrier=barrier):
-            barrier.wait(PATIENCE)
+            barrier.wait(TIMEOUT)
             for _ in range(60):
                 log.append(chunk())
             log.append(status(TaskState.COMPLETED), end=True)
 
         def follow(log=log, barrier=barrier):
-            barrier.wait(PATIENCE)
+            barrier.wait(TIMEOUT)
             subscription = Subscription(log.hub, TASK, size=2)
             stored = log.store.load(SCOPE, TASK)
             if not stored.running:
@@ -576,7 +576,7 @@ def test_a_cancel_between_appends_is_the_last_thing_a_stream_shows():
         barrier = threading.Barrier(2)
 
         def write(log=log, barrier=barrier):
-            barrier.wait(PATIENCE)
+            barrier.wait(TIMEOUT)
             try:
                 for _ in range(50):
                     log.append(chunk())
@@ -584,7 +584,7 @@ def test_a_cancel_between_appends_is_the_last_thing_a_stream_shows():
                 pass
 
         writer = Background(write)
-        barrier.wait(PATIENCE)
+        barrier.wait(TIMEOUT)
         log.cancel()
         items = collect(stream)
         writer.result()

@@ -18,7 +18,7 @@ from a2a_sync.errors import UnsupportedOperationError
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.types import Task, TaskState
-from tests.engine import PATIENCE, Background, Served, collect, eventually, in_child, serving
+from tests.engine import TIMEOUT, Background, Served, collect, eventually, in_child, serving
 
 S = TaskState
 DAY = 86_400.0
@@ -79,7 +79,7 @@ def test_without_limits_everything_is_kept(serve: Callable[..., Served]) -> None
 
 
 def test_a_running_task_is_never_too_old(serve: Callable[..., Served]) -> None:
-    served = serve(lambda message, context: context.sleep(PATIENCE))
+    served = serve(lambda message, context: context.sleep(TIMEOUT))
     task_id = served.begin()
     sweep(served, 10_000 * DAY)
     assert served.cancel(task_id).state is S.CANCELED
@@ -147,7 +147,7 @@ def test_a_number_before_the_window_gets_a_snapshot_of_a_task_that_goes_on(serve
     task = served.send("100?")
     sweep(served, 610)
     stream = served.subscribe(task.id, 50)
-    (first,) = stream.poll(PATIENCE)
+    (first,) = stream.poll(TIMEOUT)
     assert first.event == served.get(task.id)
     served.send("2", task_id=task.id)
     rest = collect(stream)
@@ -160,7 +160,7 @@ def test_a_number_before_the_window_gets_a_snapshot_of_a_task_that_goes_on(serve
 def test_a_reader_that_is_slower_than_the_window_is_cut_and_sees_no_gap(serve: Callable[..., Served]) -> None:
     served = serve(counting, max_buffered_batches=1)
     stream = served.stream("100")
-    shown = stream.poll(PATIENCE)
+    shown = stream.poll(TIMEOUT)
     served.quiet()
     sweep(served, 610)
     shown += collect(stream)
@@ -173,7 +173,7 @@ def test_a_client_that_comes_back_too_late_gets_the_whole_task_once(serve: Calla
     task = served.send("100")
     sweep(served, 610)
     client = Client(served.app)
-    assert client.wait(task.id, timeout=PATIENCE) == task
+    assert client.wait(task.id, timeout=TIMEOUT) == task
 
 
 # -- the thread ---------------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_a_fault_of_the_store_does_not_end_the_sweeper(caplog: pytest.LogCapture
     sweeper = Sweeper(Broken(), Served(counting).app._engine.hub, Limits(sweep_interval=0.01))
     sweeper.start()
     for _ in range(3):
-        assert looks.acquire(timeout=PATIENCE)
+        assert looks.acquire(timeout=TIMEOUT)
     sweeper.close()
     assert "disk on fire" in caplog.text
 

@@ -1,4 +1,4 @@
-"""One run writes with its token until it ends or somebody ends its task; then nothing it says is stored."""
+"""One run writes with its token until it or its task ends; later events of it are not stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from a2a_sync.types import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from tests.engine import PATIENCE, STORES, Background, Gate, Served, collect, eventually, serving_over, texts
+from tests.engine import STORES, TIMEOUT, Background, Gate, Served, collect, eventually, serving_over, texts
 
 S = TaskState
 
@@ -189,7 +189,7 @@ def test_threads_of_a_handler_emit_side_by_side_without_gaps_or_losses(serve):
         start = threading.Barrier(5)
 
         def work(number):
-            start.wait(PATIENCE)
+            start.wait(TIMEOUT)
             for step in range(20):
                 context.emit(piece(f"{step} ", f"artifact {number}", append=step > 0))
                 context.update(f"{number}/{step}")
@@ -198,7 +198,7 @@ def test_threads_of_a_handler_emit_side_by_side_without_gaps_or_losses(serve):
         for worker in workers:
             worker.start()
         for worker in workers:
-            worker.join(PATIENCE)
+            worker.join(TIMEOUT)
 
     served = serve(handler)
     items = collect(served.stream())
@@ -318,10 +318,10 @@ def test_an_exception_after_a_cancel_changes_nothing_and_is_logged(serve, caplog
 
 def test_the_end_that_came_from_another_process_stops_the_run(serve):
     """Another process knows the store only: no hub rings here."""
-    gate, told = Gate(), threading.Event()
+    gate, cancelled = Gate(), threading.Event()
 
     def handler(message, context):
-        context.on_cancel(told.set)
+        context.on_cancel(cancelled.set)
         gate.block()
         context.update("still here")
 
@@ -332,7 +332,7 @@ def test_the_end_that_came_from_another_process_stops_the_run(serve):
     served.store.interrupt(Owner(), task.id, [status(S.CANCELED)])
     gate.open.set()
     assert sender.result().state is S.CANCELED
-    assert told.wait(PATIENCE)
+    assert cancelled.wait(TIMEOUT)
     served.quiet()
 
 
@@ -353,7 +353,7 @@ def test_a_task_that_is_deleted_under_its_run_stops_the_run(serve):
     gate.wait()
     served.store.delete(Owner(), task_id)
     gate.open.set()
-    assert stopped.wait(PATIENCE)
+    assert stopped.wait(TIMEOUT)
     assert collect(stream) == []
     served.quiet()
 
@@ -535,14 +535,14 @@ def conversation(served):
 
 def _attempt(call):
     try:
-        return Background(call).result(PATIENCE / 2)
+        return Background(call).result(TIMEOUT / 2)
     except AgentError as error:
         return error
 
 
 @pytest.mark.parametrize(
     ("number", "after"),
-    # A task whose creation was stored though the store said otherwise is left out: nobody knows its id.
+    # A task whose creation was stored though the store said otherwise is left out: its id is unknown to clients.
     [*((number, False) for number in range(16)), *((number, True) for number in range(1, 16))],
 )
 def test_one_fault_of_the_store_is_an_error_with_an_id_and_nothing_hangs(number, after, caplog):
@@ -566,7 +566,7 @@ def test_one_fault_of_the_store_is_an_error_with_an_id_and_nothing_hangs(number,
     served.close()
 
 
-def test_a_store_that_stays_broken_leaves_nobody_waiting(caplog):
+def test_a_store_that_stays_broken_leaves_no_caller_waiting(caplog):
     store, gate = Faulty(), Gate()
 
     def handler(message, context):

@@ -19,8 +19,8 @@ from a2a_sync.types import Artifact, CancelTaskRequest, Task, TaskArtifactUpdate
 from a2a_sync.types import TaskStatus as Status
 from a2a_sync.types import TaskStatusUpdateEvent as StatusEvent
 from tests.engine import (
-    PATIENCE,
     STORES,
+    TIMEOUT,
     Background,
     Gate,
     Served,
@@ -202,8 +202,8 @@ def test_a_message_of_a_handler_to_its_own_task_is_refused_at_once(serve):
         except Exception as error:
             errors.append(str(error))
 
-    served = serve(handler, busy_task_timeout=PATIENCE * 2)
-    assert served.in_background().result(PATIENCE / 2).state is S.COMPLETED
+    served = serve(handler, busy_task_timeout=TIMEOUT * 2)
+    assert served.in_background().result(TIMEOUT / 2).state is S.COMPLETED
     assert "busy" in errors[0]
 
 
@@ -313,7 +313,7 @@ def test_a_refusal_that_comes_too_late_changes_nothing(serve, caplog):
     agent, served, task_id = running(serve, refuse_late, cancel_handler_timeout=0.02)
     assert served.cancel(task_id).state is S.CANCELED
     stuck.open.set()
-    assert late.wait(PATIENCE)
+    assert late.wait(TIMEOUT)
     assert served.get(task_id).state is S.CANCELED
     assert "did not answer in time" in caplog.text
     agent.gate.open.set()
@@ -350,7 +350,7 @@ def test_cancel_handlers_that_hang_are_bounded_and_then_skipped(serve, caplog):
 
 def test_two_cancels_at_once_leave_one_end(serve_any):
     both = threading.Barrier(2)
-    agent, served, task_id = running(serve_any, lambda context: both.wait(PATIENCE))
+    agent, served, task_id = running(serve_any, lambda context: both.wait(TIMEOUT))
     cancels = [Background(lambda: served.cancel(task_id)) for _ in range(2)]
     outcomes = []
     for cancel in cancels:
@@ -558,7 +558,7 @@ def test_close_gives_runs_their_time(serve_any):
     served = serve_any(hold(gate))
     sender = served.in_background("hold")
     gate.wait()
-    closing = Background(lambda: served.app.close(PATIENCE))
+    closing = Background(lambda: served.app.close(TIMEOUT))
     eventually(lambda: served.app._engine.runs.draining)
     with pytest.raises(OverloadedError, match="stopping"):
         served.send("late")
@@ -618,7 +618,7 @@ def test_close_fails_what_is_left_and_ends_senders_and_streams(serve):
         if message.text == "ask":
             return StatusEvent(status=Status(state=S.INPUT_REQUIRED))
         gate.reached.set()
-        context.sleep(PATIENCE)
+        context.sleep(TIMEOUT)
         return None
 
     served = serve(handler, max_concurrent_runs=1, store=MemoryStore())
@@ -642,12 +642,12 @@ def test_close_fails_what_is_left_and_ends_senders_and_streams(serve):
 
 def test_close_can_be_called_again_and_by_a_handler(serve):
     def handler(message, context):
-        served.app.close(PATIENCE)
+        served.app.close(TIMEOUT)
         return "closed"
 
     served = serve(handler)
-    assert served.in_background().result(PATIENCE / 2).state is S.FAILED
-    served.app.close(PATIENCE)
+    assert served.in_background().result(TIMEOUT / 2).state is S.FAILED
+    served.app.close(TIMEOUT)
     with pytest.raises(OverloadedError, match="stopping"):
         served.send()
     served.app.close(0)
@@ -658,7 +658,7 @@ def test_after_close_no_thread_is_left(serve):
 
     def handler(message, context):
         if message.text == "sleep":
-            context.sleep(PATIENCE)
+            context.sleep(TIMEOUT)
         return "fine"
 
     agent = Agent("a", description="d")
@@ -685,18 +685,18 @@ def test_nothing_is_started_before_the_first_message():
 
 def test_a_run_that_begins_while_the_app_closes_is_not_lost():
     for _ in range(20):
-        served = Served(lambda message, context: context.sleep(PATIENCE), store=MemoryStore())
+        served = Served(lambda message, context: context.sleep(TIMEOUT), store=MemoryStore())
         start = threading.Barrier(4)
 
         def send(served=served, start=start):
-            start.wait(PATIENCE)
+            start.wait(TIMEOUT)
             try:
                 return served.send()
             except OverloadedError:
                 return None
 
         senders = [Background(send) for _ in range(3)]
-        start.wait(PATIENCE)
+        start.wait(TIMEOUT)
         served.app.close(0.0)
         for sender in senders:
             task = sender.result()
@@ -793,7 +793,7 @@ def test_a_child_cancels_a_run_of_its_parent_through_the_store(tmp_path):
     gate.wait()
     in_child(lambda: served.cancel(task_id))
     gate.open.set()
-    assert stopped.wait(PATIENCE)
+    assert stopped.wait(TIMEOUT)
     assert served.get(task_id).state is S.CANCELED
     served.quiet()
     served.close()

@@ -12,7 +12,7 @@ from a2a_sync import Agent, Client, TaskArtifactUpdateEvent, TaskState
 from a2a_sync.multiagent import AgentRegistry
 from examples.outing.planner import Planner
 from examples.outing.specialists import places, weather
-from tests.engine import PATIENCE
+from tests.engine import TIMEOUT
 from tests.live import gunicorn
 
 S = TaskState
@@ -44,7 +44,7 @@ def test_both_agents_are_asked_at_once() -> None:
     both = Barrier(2)
 
     def meet(message: object, context: object) -> str:
-        both.wait(PATIENCE)
+        both.wait(TIMEOUT)
         return "here"
 
     one = Agent("one", description="d", skills={"forecast": "f"})

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 _STREAMS = b"text/event-stream"
 
 
@@ -83,7 +83,7 @@ class Proxy:
                 client.close()
                 continue
             for one in (client, server):
-                one.settimeout(_PATIENCE)
+                one.settimeout(_TIMEOUT)
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._sockets += client, server
             _Line(self, client, server).start(self._spawn)
@@ -95,12 +95,12 @@ class Proxy:
     def close(self) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-        self._threads[0].join(_PATIENCE)
+        self._threads[0].join(_TIMEOUT)
         self._listener.close()
         for one in self._sockets:
             _end(one)
         for thread in self._threads:
-            thread.join(_PATIENCE)
+            thread.join(_TIMEOUT)
             assert not thread.is_alive(), "a thread of the proxy does not end"
 
 

@@ -15,7 +15,7 @@ from a2a_sync.stores.base import Owner
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.types import TaskState
-from tests.engine import PATIENCE, Gate, Served, collect, eventually, serving
+from tests.engine import TIMEOUT, Gate, Served, collect, eventually, serving
 
 S = TaskState
 JUMPS = [timedelta(0), timedelta(hours=-3), timedelta(days=2), timedelta(seconds=-1), timedelta(days=-400)]
@@ -89,7 +89,7 @@ def test_time_limits_and_waits_do_not_follow_the_system_clock(serve: Callable[..
         gate.block()
         return "done"
 
-    served = serve(handler, run_timeout=PATIENCE, run_idle_timeout=PATIENCE, blocking_send_timeout=PATIENCE)
+    served = serve(handler, run_timeout=TIMEOUT, run_idle_timeout=TIMEOUT, blocking_send_timeout=TIMEOUT)
     sender = served.in_background()
     gate.wait()
     for jump in JUMPS:

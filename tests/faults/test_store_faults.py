@@ -19,7 +19,7 @@ from a2a_sync.lifecycle import Fold
 from a2a_sync.stores.base import Owner, StoreConflict
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.types import Task, TaskState
-from tests.engine import PATIENCE, Background, Gate, Served, collect, eventually
+from tests.engine import TIMEOUT, Background, Gate, Served, collect, eventually
 
 S = TaskState
 BUSY = 0.2
@@ -82,7 +82,7 @@ class Locked(FileFault):
     log_message = "is locked"
 
     def begin(self, store: SQLiteStore) -> None:
-        self.other = sqlite3.connect(self.path, isolation_level=None, timeout=PATIENCE)
+        self.other = sqlite3.connect(self.path, isolation_level=None, timeout=TIMEOUT)
         self.other.execute("BEGIN EXCLUSIVE")
 
     def end(self, store: SQLiteStore) -> None:
@@ -120,7 +120,7 @@ def refused(call: Callable[[], Any], log_message: str, caplog: pytest.LogCapture
     """`call` fails promptly with an incident id; the log has the cause, the response does not."""
     began = time.monotonic()
     with pytest.raises(InternalError, match=r"^internal error \(id \w+\)$") as caught:
-        Background(call).result(PATIENCE)
+        Background(call).result(TIMEOUT)
     assert time.monotonic() - began < PROMPTLY
     log_of_incident(caught.value, log_message, caplog)
 
@@ -164,7 +164,7 @@ def test_every_operation_reports_a_fault_of_the_file(
     served = Served(handler, store=store, run_timeout=2.0)
     ended, asking = served.send("quick"), served.send("ask")
     stream = served.stream("hold")
-    (first,) = stream.poll(PATIENCE)
+    (first,) = stream.poll(TIMEOUT)
     running = first.event.id
     gate.wait()
     eventually(lambda: served.get(running).artifacts, "the first piece")
@@ -243,7 +243,7 @@ def test_a_blocking_send_reports_the_fault_of_its_run(
 def test_a_server_with_a_locked_file_closes_in_time(
     store: SQLiteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served = Served(lambda message, context: context.sleep(PATIENCE), store=store)
+    served = Served(lambda message, context: context.sleep(TIMEOUT), store=store)
     for _ in range(30):
         served.begin()
     file_fault = Locked(tmp_path / "tasks.db", monkeypatch)
@@ -366,7 +366,7 @@ def every_call(served: Served) -> list[Any]:
 
 def _attempt(call: Callable[[], Any]) -> Any:
     try:
-        return Background(call).result(PATIENCE / 2)
+        return Background(call).result(TIMEOUT / 2)
     except (AgentError, StoreError, StoreConflict) as error:
         return error
 
@@ -378,7 +378,7 @@ def test_a_fault_at_any_call_of_the_store(
 ) -> None:
     plan = Plan(number, after)
     store = SQLiteStore(tmp_path / "tasks.db")
-    served = Served(script, store=Failing(store, plan), run_timeout=PATIENCE, busy_task_timeout=0.1)
+    served = Served(script, store=Failing(store, plan), run_timeout=TIMEOUT, busy_task_timeout=0.1)
     served.app._engine.runs._watchdog._interval = 0.02
     served.send("ask")
     plan.armed = True

@@ -22,7 +22,7 @@ from a2a_sync.concurrency.gevent import (
     patched,
     run_on_gevent_hub,
 )
-from tests.engine import PATIENCE, Background, Served, collect, eventually, serving
+from tests.engine import TIMEOUT, Background, Served, collect, eventually, serving
 
 native_lock = monkey.get_original("_thread", "allocate_lock")
 thread_number = monkey.get_original("_thread", "get_ident")
@@ -43,7 +43,7 @@ class Block:
 
     def here(self, at_home: Callable[[Callable[[], None]], None]) -> None:
         at_home(self.reached.set)
-        assert self._held.acquire(timeout=PATIENCE), "the gate stayed closed"
+        assert self._held.acquire(timeout=TIMEOUT), "the gate stayed closed"
 
     def open(self) -> None:
         self._held.release()
@@ -60,7 +60,7 @@ def test_the_suite_runs_in_a_patched_process() -> None:
 def test_a_blocked_native_thread_holds_up_no_greenlet() -> None:
     block, home = Block(), gevent_hub_caller()
     work = Background(lambda: on_native_thread(lambda: block.here(home) or thread_number()))
-    assert block.reached.wait(PATIENCE)
+    assert block.reached.wait(TIMEOUT)
     # This greenlet goes on, though the work blocks its thread.
     assert work.waiting
     block.open()
@@ -91,7 +91,7 @@ def test_all_calls_of_one_object_are_made_on_one_thread_and_it_is_used_again() -
 def test_many_native_threads_work_at_the_same_time() -> None:
     blocks, home = [Block() for _ in range(40)], gevent_hub_caller()
     works = [Background(lambda block=block: on_native_thread(lambda: block.here(home))) for block in blocks]
-    assert all(block.reached.wait(PATIENCE) for block in blocks)
+    assert all(block.reached.wait(TIMEOUT) for block in blocks)
     for block in blocks:
         block.open()
     for work in works:
@@ -194,7 +194,7 @@ def test_handlers_that_run_a_loop_of_their_own_run_side_by_side(serve: Callable[
         async def work() -> str:
             await asyncio.sleep(0)
             context.update("inside")
-            meet(lambda: together.wait(PATIENCE))
+            meet(lambda: together.wait(TIMEOUT))
             return message.text
 
         return asyncio.run(work())
@@ -211,14 +211,14 @@ def test_a_cancel_reaches_a_handler_that_sleeps_on_a_native_thread(serve: Callab
     def handler(message: Message, context: object) -> None:
         home(begun.set)
         try:
-            context.sleep(PATIENCE)
+            context.sleep(TIMEOUT)
         except TaskCancelled:
             ended.append(thread_number())
             raise
 
     served = serve(on_a_thread(handler))
     task_id = served.begin()
-    assert begun.wait(PATIENCE)
+    assert begun.wait(TIMEOUT)
     assert served.cancel(task_id).state is TaskState.CANCELED
     served.quiet()
     assert len(ended) == 1
@@ -234,7 +234,7 @@ def test_a_cancel_callback_of_a_native_handler_is_called_while_it_blocks(serve: 
 
     served = serve(on_a_thread(handler))
     task_id = served.begin()
-    assert block.reached.wait(PATIENCE)
+    assert block.reached.wait(TIMEOUT)
     served.cancel(task_id)
     served.quiet()
 
@@ -252,7 +252,7 @@ def test_requests_are_answered_while_a_native_handler_calculates(serve: Callable
     served = serve(on_a_thread(handler))
     task_id = served.begin("calculate")
     try:
-        assert begun.wait(PATIENCE)
+        assert begun.wait(TIMEOUT)
         assert served.send("quick").state is TaskState.COMPLETED
         assert served.get(task_id).state is TaskState.WORKING
     finally:
@@ -300,7 +300,7 @@ def test_a_cancel_reaches_an_async_handler_at_its_await(serve: Callable[..., Ser
     for _ in range(5):
         begun.clear()
         task_id = served.begin()
-        assert begun.wait(PATIENCE)
+        assert begun.wait(TIMEOUT)
         served.cancel(task_id)
         served.quiet()
     assert cleaned == [True] * 5
@@ -331,7 +331,7 @@ def test_what_a_thread_of_the_loop_has_done_wakes_the_loop(
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(pool, lambda: gevent.sleep(0.01) or message.text)
 
-    served = serve(handler, run_idle_timeout=PATIENCE / 2)
+    served = serve(handler, run_idle_timeout=TIMEOUT / 2)
     assert served.send("woken").text == "woken"
 
 
@@ -350,7 +350,7 @@ def test_blocking_calls_of_async_handlers_run_on_native_threads_and_hold_up_no_h
 
     served = serve(handler)
     works = [served.in_background(str(number)) for number in range(10)]
-    assert all(block.reached.wait(PATIENCE) for block in blocks)
+    assert all(block.reached.wait(TIMEOUT) for block in blocks)
     assert served.send("quick").text == "quick"
     for block in blocks:
         block.open()

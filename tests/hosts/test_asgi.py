@@ -14,7 +14,7 @@ import pytest
 
 from a2a_sync import A2AApp, Limits
 from a2a_sync.integrations.asgi import ASGIApp, Dispatcher
-from tests.engine import PATIENCE, eventually
+from tests.engine import TIMEOUT, eventually
 from tests.hosts.sites import HostedAgent
 from tests.wsgi import CARD, HOST, JSON_HEADERS, message, rpc
 
@@ -52,7 +52,7 @@ class Server:
         self.sent.append(message)
 
     async def run(self) -> Server:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await self.app(self.scope, self.receive, self.send)
         return self
 
@@ -483,7 +483,7 @@ class Lifespan:
         async def send(message: Message) -> None:
             self.sent.append(message["type"])
 
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await self.app({"type": "lifespan"}, receive, send)
         return self.sent
 

@@ -29,7 +29,7 @@ from a2a_sync.integrations.bridge import (
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
 from a2a_sync.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-from tests.engine import PATIENCE, Gate, eventually, texts
+from tests.engine import TIMEOUT, Gate, eventually, texts
 
 S = TaskState
 CANARY = "canary-5a1c"
@@ -65,7 +65,7 @@ def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
 
 
 def send(client: Client, message: Any = "hi", **options: Any) -> Task:
-    task = client.send(message, timeout=PATIENCE, **options).task
+    task = client.send(message, timeout=TIMEOUT, **options).task
     return client.get_task(task.id)
 
 
@@ -102,7 +102,7 @@ def test_characters_within_the_interval_are_joined(serve: Any) -> None:
         for _ in range(1000):
             yield Text("x")
 
-    found = pieces(serve(script, interval=PATIENCE))
+    found = pieces(serve(script, interval=TIMEOUT))
     assert [len(text) for _, _, text in found] == [1, 999, 1000]
 
 
@@ -226,7 +226,7 @@ def test_a_canceled_run_stops_its_task_and_leaves_the_memory(serve: Any) -> None
         if turn.text() == "slow":
             began.set()
             try:
-                await asyncio.sleep(PATIENCE)
+                await asyncio.sleep(TIMEOUT)
             finally:
                 stopped.set()
 
@@ -234,7 +234,7 @@ def test_a_canceled_run_stops_its_task_and_leaves_the_memory(serve: Any) -> None
     send(client, "one", context_id="c")
     with client.stream("slow", context_id="c") as stream:
         next(iter(stream))
-        assert began.wait(PATIENCE)
+        assert began.wait(TIMEOUT)
         client.cancel_task(stream.task_id)
     assert stopped.wait(2)
     send(client, "two", context_id="c")
@@ -253,7 +253,7 @@ def test_four_tasks_at_once_are_all_remembered(serve: Any) -> None:
             seen.append(turn.memory)
             return
         yield Remember([turn.text()])
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         yield Remember(lambda memory: [*memory, turn.text().upper()])
 
     client = serve(script)

@@ -28,7 +28,7 @@ from a2a_sync.integrations.chat_messages import to_chat_messages
 from a2a_sync.integrations.mapper import RunEvent, ToolCall, ToolResult
 from a2a_sync.integrations.runners import AgentRunnerExecutor, RunResult, WorkflowExecutor, workflow_input
 from a2a_sync.multiagent import get_task_result
-from tests.engine import PATIENCE
+from tests.engine import TIMEOUT
 
 S = TaskState
 CARD = create_agent_card("runner", "Runs", skills={"run": "Runs"})
@@ -94,7 +94,7 @@ def serve():
 
 
 def send(client: Client, message: Any = "hi", **options: Any) -> Task:
-    task = client.send(message, timeout=PATIENCE, **options)
+    task = client.send(message, timeout=TIMEOUT, **options)
     assert isinstance(task, Task)
     return client.get_task(task.id)
 
@@ -213,14 +213,14 @@ def test_an_error_event_fails_the_task_and_closes_the_run(serve: Any) -> None:
     agent = Emits(RunEvent("run_start"), RunEvent("run_error", error="no rates"), *said("more"))
     task = send(serve(AgentRunnerExecutor(agent)))
     assert (task.state, task.text, task.artifacts) == (S.FAILED, "no rates", ())
-    assert agent.closed.wait(PATIENCE)
+    assert agent.closed.wait(TIMEOUT)
 
 
 def test_a_cancelled_run_is_closed_at_its_next_event(serve: Any) -> None:
     go_on = threading.Event()
 
     def wait() -> RunEvent:
-        go_on.wait(PATIENCE)
+        go_on.wait(TIMEOUT)
         return RunEvent("step_start")
 
     def too_late() -> RunEvent:
@@ -236,7 +236,7 @@ def test_a_cancelled_run_is_closed_at_its_next_event(serve: Any) -> None:
                 break
         client.cancel_task(stream.task_id)
     go_on.set()
-    assert agent.closed.wait(PATIENCE)
+    assert agent.closed.wait(TIMEOUT)
     task = client.get_task(stream.task_id)
     assert (task.state, [artifact.name for artifact in task.artifacts]) == (S.CANCELED, ["sum"])
     assert not went_on

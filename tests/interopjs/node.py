@@ -18,7 +18,7 @@ from tests.live import LiveServer, free_port, live_server
 from tests.peers.record import Transport
 
 HERE = Path(__file__).parent
-_PATIENCE = 40.0
+_TIMEOUT = 40.0
 
 
 class JsError(Exception):
@@ -94,7 +94,7 @@ class JsClient:
 
     def _next(self, asked: int) -> dict[str, Any]:
         try:
-            reply = self._answers[asked].get(timeout=_PATIENCE)
+            reply = self._answers[asked].get(timeout=_TIMEOUT)
         except queue.Empty:
             raise AssertionError(f"node does not answer:\n{self._output()}") from None
         if "error" in reply:

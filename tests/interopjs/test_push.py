@@ -11,7 +11,7 @@ import pytest
 from a2a_sync import A2AApp, Agent, Client, TaskPushNotificationConfig, WebhookReceiver
 from a2a_sync.testing.servers import socket_server
 from a2a_sync.types import AuthenticationInfo
-from tests.engine import PATIENCE
+from tests.engine import TIMEOUT
 from tests.interopjs.formats import Format
 from tests.interopjs.node import js_client, js_server
 from tests.peers.notifications import notifications_of_a_task
@@ -77,7 +77,7 @@ def test_the_receiver_refuses_notifications_with_another_token(
         Client(urls[agent], protocol_version=transport.version, protocol_binding=transport.binding) as client,
     ):
         client.send("count 3", push_config=TaskPushNotificationConfig(url=hook, token="another"))
-        assert {answers.get(timeout=PATIENCE) for _ in range(5)} == {"401 Unauthorized"}
+        assert {answers.get(timeout=TIMEOUT) for _ in range(5)} == {"401 Unauthorized"}
     assert list(receiver.notifications(timeout=0)) == []
 
 

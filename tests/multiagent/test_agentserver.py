@@ -52,7 +52,7 @@ def test_an_id_is_found_again_after_a_restart_and_events_go_on_under_it(server, 
     again.on("task:completed", lambda event: completed.append(event.task_id))
     assert again.send_message("t1", "go").id == "t1"
     assert completed == ["t1"]
-    assert again._given_ids == {}
+    assert again._submitted_ids == {}
 
 
 def test_ids_of_tasks_that_have_ended_are_not_remembered(server):
@@ -62,7 +62,7 @@ def test_ids_of_tasks_that_have_ended_are_not_remembered(server):
     assert not made.cancel_task("t1")
     with pytest.raises(UnsupportedOperationError):
         made.send_message("t1", "more")
-    assert made._given_ids == {}
+    assert made._submitted_ids == {}
 
 
 def test_the_tasks_own_id_is_as_good_as_the_given_one(server):

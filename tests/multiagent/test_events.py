@@ -13,7 +13,7 @@ from a2a_sync.multiagent import AgentEvents
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import Owner, TaskBatch
 from a2a_sync.types import Message, Role
-from tests.engine import PATIENCE, Background, Gate, eventually
+from tests.engine import TIMEOUT, Background, Gate, eventually
 from tests.engine.test_membership import LIMITS, Patient, lose, waiting_task
 
 S = TaskState
@@ -42,7 +42,7 @@ def watched():
 
 def followed(client):
     """The tasks that the observer of the client's app keeps in mind."""
-    return client._target._engine.hub._observers[0]._followed
+    return client._target._engine.hub._observers[0]._tracked
 
 
 def named(received, name):
@@ -63,7 +63,7 @@ def test_a_run_that_is_cancelled_is_reported_once_and_nothing_after_it(watched):
     client.cancel_task(task.id)
     gate.open.set()
     assert sent.result().state is S.CANCELED
-    assert events.flush(PATIENCE)
+    assert events.flush(TIMEOUT)
     assert [event.state for event in named(received, "task.transition")] == [S.SUBMITTED, S.WORKING, S.CANCELED]
     (handled,) = named(received, "agent.message")
     assert (handled.reply, handled.state) == ("canceled", S.CANCELED)
@@ -74,7 +74,7 @@ def test_streams_and_messages_without_a_task_are_calls_too(watched, limits):
     client, events, received = watched(lambda message, context: iter(("a",)), limits=limits)
     with client.stream("go") as stream:
         list(stream)
-    assert events.flush(PATIENCE)
+    assert events.flush(TIMEOUT)
     assert [event.task_id for event in named(received, "agent.call")] == [stream.task.id]
 
 
@@ -89,7 +89,7 @@ def test_nothing_is_made_for_names_without_listeners():
     agent.message(lambda message, context: "ok")
     with agent.start(**events.watch("x")):
         agent.call("hi")
-    assert events.flush(PATIENCE)
+    assert events.flush(TIMEOUT)
     assert received == []
 
 
@@ -104,7 +104,7 @@ def test_the_events_of_a_run_that_is_taken_over_go_on(tmp_path):
         lose(dying)
         assert Client(heir).wait(task.id, timeout=20).state is S.COMPLETED
     dying.close(0)
-    assert events.flush(PATIENCE)
+    assert events.flush(TIMEOUT)
     assert [(event.name, event.before, event.state) for event in seen] == [
         ("task.transition", S.WORKING, S.COMPLETED),
         ("agent.message", S.UNSPECIFIED, S.COMPLETED),
@@ -126,7 +126,7 @@ def test_a_run_that_another_process_ended_is_dropped_without_a_message(watched, 
         other.interrupt(Owner(), task.id, [status_event(request, S.CANCELED)])
     gate.open.set()
     eventually(lambda: not followed(client), "the end of the run")
-    assert events.flush(PATIENCE)
+    assert events.flush(TIMEOUT)
     assert [event.state for event in named(received, "task.transition")] == [S.SUBMITTED, S.WORKING]
     assert not named(received, "agent.message")
 
@@ -134,7 +134,7 @@ def test_a_run_that_another_process_ended_is_dropped_without_a_message(watched, 
 def test_an_idle_task_that_is_cancelled_is_a_transition_and_no_message(watched):
     client, events, received = watched(lambda message, context: InputRequired("?"))
     client.cancel_task(client.send("go").id)
-    assert events.flush(PATIENCE)
+    assert events.flush(TIMEOUT)
     assert [(event.before, event.state) for event in named(received, "task.transition")][-1] == (
         S.INPUT_REQUIRED,
         S.CANCELED,
@@ -146,7 +146,7 @@ def test_an_idle_task_that_is_cancelled_is_a_transition_and_no_message(watched):
 def test_the_next_run_of_a_task_begins_at_the_state_before_it(watched):
     client, events, received = watched(lambda message, context: InputRequired("?") if message.text == "ask" else "done")
     client.send("again", task_id=client.send("ask").id)
-    assert events.flush(PATIENCE)
+    assert events.flush(TIMEOUT)
     assert [(event.before, event.state) for event in named(received, "task.transition")][-2:] == [
         (S.INPUT_REQUIRED, S.WORKING),
         (S.WORKING, S.COMPLETED),
@@ -199,5 +199,5 @@ def test_a_task_that_waits_is_not_kept_in_mind(watched):
     client, events, received = watched(lambda message, context: InputRequired("?"))
     client.send("go")
     assert not followed(client)
-    assert events.flush(PATIENCE)
+    assert events.flush(TIMEOUT)
     assert [event.reply for event in named(received, "agent.message")] == ["input_required"]

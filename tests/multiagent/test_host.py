@@ -35,7 +35,7 @@ from a2a_sync.types import GetTaskRequest, Role, SendMessageRequest, TextPart
 from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.process import Site
 from tests.agents.many import named
-from tests.engine import PATIENCE, Background, Gate, eventually
+from tests.engine import TIMEOUT, Background, Gate, eventually
 from tests.engine.test_membership import lose, meet
 from tests.live import LiveServer, gunicorn
 
@@ -59,7 +59,7 @@ def make_host() -> Iterator[Callable[..., AgentHost]]:
 
 
 def get(app: Any, path: str, method: str = "GET", **options: Any) -> requests.Response:
-    return wsgi_session(app).request(method, URL + path, timeout=PATIENCE, **options)
+    return wsgi_session(app).request(method, URL + path, timeout=TIMEOUT, **options)
 
 
 def client_of(host: Any, path: str) -> Client:
@@ -182,9 +182,9 @@ def test_pages_of_other_sites_and_hosts_are_kept_out_of_all_of_it(make_host):
     for path in (LIST, "/echo/.well-known/agent-card.json"):
         allowed = get(host, path, headers={"Origin": "https://app.example"})
         assert allowed.headers["Access-Control-Allow-Origin"] == "https://app.example"
-        evil = wsgi_session(host).get("http://evil.example" + path, timeout=PATIENCE)
+        evil = wsgi_session(host).get("http://evil.example" + path, timeout=TIMEOUT)
         assert evil.status_code == 400
-    assert wsgi_session(host).get("http://10.0.0.1/healthz", timeout=PATIENCE).status_code == 200
+    assert wsgi_session(host).get("http://10.0.0.1/healthz", timeout=TIMEOUT).status_code == 200
 
 
 # -- names and options --------------------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def test_a_run_of_a_dead_worker_is_treated_as_its_agent_says(make_host, tmp_path
     ends = {}
     for name, task_id in tasks.items():
         with Client(second[name]) as client:
-            ends[name] = client.wait(task_id, timeout=2 * PATIENCE).text
+            ends[name] = client.wait(task_id, timeout=2 * TIMEOUT).text
     assert ends == {"again": "attempt 2", "once": "worker lost"}
 
 
@@ -373,7 +373,7 @@ def test_a_lost_run_of_an_agent_that_is_gone_fails(make_host, tmp_path: Path):
     meet(second["other"])
     second.add("gone", named("gone"))
     with Client(second["gone"]) as client:
-        assert client.wait(task_id, timeout=2 * PATIENCE).state is TaskState.FAILED
+        assert client.wait(task_id, timeout=2 * TIMEOUT).state is TaskState.FAILED
 
 
 # -- coming and going ---------------------------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ def test_the_runs_of_a_removed_agent_may_end(make_host):
     with client_of(host, "/gated") as client:
         waiting = Background(lambda: send(client, "go"))
         gate.wait()
-        removal = Background(lambda: host.remove("gated", timeout=PATIENCE))
+        removal = Background(lambda: host.remove("gated", timeout=TIMEOUT))
         eventually(lambda: "gated" not in host)
         assert get(host, "/gated/").status_code == 404
         with pytest.raises(ValueError, match="remove it first"):
@@ -510,7 +510,7 @@ def test_agents_that_are_added_and_removed_disturb_no_other(make_host):
             assert get(host, LIST).status_code == 200
     stop.set()
     for mover in movers:
-        mover.join(PATIENCE)
+        mover.join(TIMEOUT)
         assert not mover.is_alive()
     assert errors == []
 
@@ -560,7 +560,7 @@ def test_closing_ends_all_agents_in_the_time_of_one(make_host):
     eventually(lambda: host.running == 3)
     began = time.monotonic()
     host.close(0.2)
-    assert time.monotonic() - began < PATIENCE
+    assert time.monotonic() - began < TIMEOUT
     for name, task_id in tasks.items():
         with Client(host[name]) as client:
             assert client.get_task(task_id).text == "server stopped"
@@ -602,9 +602,9 @@ def test_several_workers_serve_all_agents_as_one(server: LiveServer) -> None:
                 assert other.cancel_task(task.id).state is TaskState.CANCELED
                 assert send(other, "hi").text == f"{name}: hi"
                 assert other.list_tasks().total_size == 2 * (turn + 1)
-    assert requests.get(server.url + LIST, timeout=PATIENCE).json()["agents"][2]["name"] == "three"
-    assert requests.get(server.url + "/readyz", timeout=PATIENCE).status_code == 200
-    page = requests.get(server.url + "/metrics", timeout=PATIENCE).text
+    assert requests.get(server.url + LIST, timeout=TIMEOUT).json()["agents"][2]["name"] == "three"
+    assert requests.get(server.url + "/readyz", timeout=TIMEOUT).status_code == 200
+    page = requests.get(server.url + "/metrics", timeout=TIMEOUT).text
     assert 'a2a_calls_total{operation="CancelTask",outcome="ok"} 12.0' in page
 
 
@@ -630,5 +630,5 @@ def test_a_server_that_stops_ends_the_runs_of_all_agents(tmp_path: Path) -> None
 def test_several_workers_with_tasks_in_memory_are_refused() -> None:
     options = ("tests.agents.many:host()", "-c", "python:a2a_sync.gunicorn")
     refusal = pytest.raises(AssertionError, match="give the app a store that they share")
-    with refusal, gunicorn(*options, workers=2, wait=PATIENCE):
+    with refusal, gunicorn(*options, workers=2, wait=TIMEOUT):
         pass

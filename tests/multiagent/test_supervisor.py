@@ -11,7 +11,7 @@ import pytest
 from a2a_sync import Agent, Limits, Message, RequestContext, SQLiteStore, TaskState
 from a2a_sync.multiagent import AgentEvents, AgentRegistry, AgentSupervisor
 from a2a_sync.stores.base import Owner
-from tests.engine import PATIENCE
+from tests.engine import TIMEOUT
 
 
 class One(Agent):
@@ -48,7 +48,7 @@ def test_a_store_that_an_agent_opened_is_closed_with_it_and_one_that_was_passed_
         tasks = [supervisor[name].call("hi") for name in ("One", "Two")]
         supervisor.close()
         assert passed.head(Owner(), tasks[1].id).status.state is TaskState.COMPLETED
-        assert events.flush(PATIENCE)
+        assert events.flush(TIMEOUT)
         assert [event.agent for event in received] == ["One", "Two"]
         assert "opened.db" not in " ".join(map(os.path.realpath, Path("/proc/self/fd").iterdir()))
 

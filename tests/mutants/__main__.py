@@ -20,7 +20,7 @@ WAIT_LIMIT = 1.5
 IGNORED = ("PytestAssertRewriteWarning", "PytestUnraisableExceptionWarning", "PytestUnhandledThreadExceptionWarning")
 
 if __name__ == "__main__":
-    engine.PATIENCE = WAIT_LIMIT
+    engine.TIMEOUT = WAIT_LIMIT
     options = ["-q", "-x", "-p", "no:cacheprovider"]
     for warning in IGNORED:
         options += ["-W", f"ignore::pytest.{warning}"]
@@ -28,6 +28,6 @@ if __name__ == "__main__":
         mutant = MUTANTS[sys.argv[1]]
         with mutant.inside():
             sys.exit(pytest.main([*options, *(f"{ROOT}/{test}" for test in named_by(mutant.row))]))
-    engine.PATIENCE *= 10
+    engine.TIMEOUT *= 10
     rows = dict.fromkeys(mutant.row for mutant in MUTANTS.values())
     sys.exit(pytest.main([*options, *(test for row in rows for test in named_by(row))]))

@@ -173,7 +173,7 @@ def resolving(*addresses: str) -> Any:
     return resolve
 
 
-def nobody(*question: object) -> Any:
+def unused_resolver(*question: object) -> Any:
     raise AssertionError(f"a name server was asked for {question}")
 
 
@@ -185,7 +185,7 @@ def refusal(guard: URLGuard, url: str) -> str:
 
 @pytest.mark.parametrize("url", HOSTILE, ids=ascii)
 def test_a_hostile_url_is_refused_by_its_text(url: str) -> None:
-    said = refusal(URLGuard(resolve=nobody), url)
+    said = refusal(URLGuard(resolve=unused_resolver), url)
 
     assert not any(part in said for part in ("example", "127", "169", "secret")), "what is refused is not repeated"
 
@@ -196,7 +196,7 @@ def test_there_are_enough_hostile_urls_and_none_twice() -> None:
 
 @pytest.mark.parametrize("url", GOOD)
 def test_an_ordinary_url_passes_without_being_looked_up(url: str) -> None:
-    URLGuard(resolve=nobody).check(url)
+    URLGuard(resolve=unused_resolver).check(url)
 
 
 @pytest.mark.parametrize("url", [7, None, b"https://hooks.example.com/"])
@@ -236,7 +236,7 @@ def test_the_addresses_are_those_that_were_judged() -> None:
 
 
 def test_the_name_is_judged_again_with_its_addresses() -> None:
-    guard = URLGuard(resolve=nobody)
+    guard = URLGuard(resolve=unused_resolver)
 
     for host in ("localhost", "0x7f.1", "[::1]", "db.internal"):
         with pytest.raises(UnsafeURLError):

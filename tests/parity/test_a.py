@@ -38,13 +38,13 @@ from a2a_sync.card import AgentProvider, create_agent_card
 from a2a_sync.errors import InvalidParamsError, TaskNotCancelableError, TransportTimeoutError, UnsupportedOperationError
 from a2a_sync.multiagent import AgentEvents, AgentSupervisor
 from a2a_sync.testing import FakeClock, wsgi_session
-from tests.engine import PATIENCE, Background, Gate, eventually, texts
+from tests.engine import TIMEOUT, Background, Gate, eventually, texts
 
 S = TaskState
 
 
 def get(app, path, **headers):
-    return wsgi_session(app).get(f"http://agent.test{path}", headers=headers, timeout=PATIENCE)
+    return wsgi_session(app).get(f"http://agent.test{path}", headers=headers, timeout=TIMEOUT)
 
 
 # -- declaration --------------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_a10_state_transitions(make):
     agent.call("go", task_id=asked.id)
     agent.call("fail")
     agent.cancel(agent.call("ask").id)
-    assert events.flush(PATIENCE)
+    assert events.flush(TIMEOUT)
     begin = [(S.UNSPECIFIED, S.SUBMITTED), (S.SUBMITTED, S.WORKING)]
     assert received == [
         *begin,
@@ -439,7 +439,7 @@ def test_a18_a_blocking_send_waits_for_the_whole_stream(make):
     app = A2AApp(make(lambda message, context: (piece for piece in ("a", "b"))))
     with app, Client("http://agent.test", session=wsgi_session(app)) as client:
         task = client.send("go", return_immediately=True)
-        assert client.wait(task.id, timeout=PATIENCE).text == "ab"
+        assert client.wait(task.id, timeout=TIMEOUT).text == "ab"
 
 
 def test_a19_tasks_run_concurrently_and_messages_of_a_task_in_sequence(make):
@@ -447,7 +447,7 @@ def test_a19_tasks_run_concurrently_and_messages_of_a_task_in_sequence(make):
 
     def handler(message, context):
         if message.text == "meet":
-            both.wait(PATIENCE)
+            both.wait(TIMEOUT)
             return "met"
         running.append(1)
         most.append(len(running))
@@ -515,7 +515,7 @@ def test_a23_a_call_accepts_text_parts_or_a_message_and_options(make):
     agent = make(handler)
     parts = (TextPart("one", metadata={"n": 1}), DataPart({"k": [1]}), FilePart(raw=b"\0", filename="a"))
     own = Message(role=Role.USER, parts=parts, message_id="mine", context_id="c", metadata={"m": 1})
-    first = agent.call("text", context_id="c", metadata={"k": 1}, timeout=PATIENCE)
+    first = agent.call("text", context_id="c", metadata={"k": 1}, timeout=TIMEOUT)
     agent.call(["parts", *parts], task_id=first.id, context_id="c")
     other = agent.call(own)
     assert [(task, context, metadata) for _, task, context, metadata in seen] == [
@@ -540,7 +540,7 @@ def test_a23_a_call_times_out_and_its_task_continues(make):
     (task,) = Client(agent).list_tasks().tasks
     assert task.state is S.WORKING
     gate.open.set()
-    assert Client(agent).wait(task.id, timeout=PATIENCE).text == "late"
+    assert Client(agent).wait(task.id, timeout=TIMEOUT).text == "late"
 
 
 def test_a24_every_agent_can_be_streamed(make):
@@ -671,7 +671,7 @@ def test_a32_calls_messages_cancels_and_transitions_emit_events(make):
         agents["a"].cancel(task.id)
         with pytest.raises(TaskNotFoundError):
             agents["a"].call("go", task_id="unknown")
-        assert events.flush(PATIENCE)
+        assert events.flush(TIMEOUT)
     assert [(event.agent, event.error) for event in received["agent.call"]] == [("a", "")] * 4 + [
         ("a", "TASK_NOT_FOUND")
     ]
@@ -743,7 +743,7 @@ def test_a34_schemes_are_combined_and_a_refusal_names_them(make):
                 "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
             }
             headers = {name.replace("_", "-"): value for name, value in headers.items()} | {"A2A-Version": "1.0"}
-            return wsgi_session(app).post("http://agent.test/", json=body, headers=headers, timeout=PATIENCE)
+            return wsgi_session(app).post("http://agent.test/", json=body, headers=headers, timeout=TIMEOUT)
 
         refused = status()
         assert refused.status_code == 401
@@ -764,7 +764,7 @@ def test_a4_a_cancel_interrupts_the_handler(make):
     def handler(message, context):
         gate.reached.set()
         try:
-            context.sleep(PATIENCE)
+            context.sleep(TIMEOUT)
         except TaskCancelled:
             stopped.set()
             raise
@@ -775,7 +775,7 @@ def test_a4_a_cancel_interrupts_the_handler(make):
     (task,) = Client(agent).list_tasks().tasks
     agent.cancel(task.id)
     assert waiting.result().state is S.CANCELED
-    assert stopped.wait(PATIENCE)
+    assert stopped.wait(TIMEOUT)
 
 
 class Pricing(Agent):

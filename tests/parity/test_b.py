@@ -41,7 +41,7 @@ from a2a_sync.errors import (
 from a2a_sync.multiagent import AgentNotFoundError, AgentRegistry, AgentServer, get_task_result
 from a2a_sync.testing import wsgi_session
 from tests.client.peer import peer
-from tests.engine import PATIENCE, Background, Gate, eventually
+from tests.engine import TIMEOUT, Background, Gate, eventually
 
 S = TaskState
 CARD = create_agent_card("elsewhere", "A remote agent", skills={"fly": "Flies"}, url="http://127.0.0.1:9/")
@@ -168,7 +168,7 @@ def test_b8_a_cancel_reaches_the_executor_and_returns_whether_it_had_an_effect(s
     running = Background(lambda: one.submit_task("go", id="t"))
     gate.wait()
     assert one.cancel_task("t") is True
-    assert stopped.wait(PATIENCE)
+    assert stopped.wait(TIMEOUT)
     assert running.result().state is S.CANCELED
     assert (one.cancel_task("t"), one.cancel_task("unknown")) == (False, False)
     done = server(echo)
@@ -487,7 +487,7 @@ def test_b18_a_run_has_a_time_limit_and_the_agent_decides_on_permissions(make):
     assert make(handler).call("go").text == "only for known callers"
 
     def endless(message, context):
-        context.sleep(PATIENCE)
+        context.sleep(TIMEOUT)
 
     agent = Agent("endless", description="Never ends")
     agent.message(endless)

@@ -46,7 +46,7 @@ from a2a_sync.stores.base import Owner
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import AuthenticationInfo, from_dict, new_id
 from tests.client.peer import peer
-from tests.engine import PATIENCE, Background, Gate, eventually, texts
+from tests.engine import TIMEOUT, Background, Gate, eventually, texts
 from tests.parity.wire import HEADERS, METHODS, app_of, handler, send_params
 from tests.push.receiver import LOOPBACK, receiving
 from tests.wsgi import rpc
@@ -595,7 +595,7 @@ def test_c19_a_cancel_stops_the_run_and_is_refused_for_terminal_tasks(wire):
         if message.text == "go":
             context.on_cancel(lambda: stopped.append(context.task_id))
             gate.reached.set()
-            context.sleep(PATIENCE)
+            context.sleep(TIMEOUT)
         return "ok"
 
     app = wire(slow)

@@ -33,7 +33,7 @@ from a2a_sync.lifecycle import Fold
 from a2a_sync.server.handler import RequestHandler
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import StreamResponse, from_dict
-from tests.engine import PATIENCE, Gate, eventually, texts
+from tests.engine import TIMEOUT, Gate, eventually, texts
 from tests.parity.test_c import MESSAGE, TYPES
 from tests.parity.wire import HEADERS, ONCE, STREAMING, app_of, handler, send_params
 from tests.push.receiver import LOOPBACK, receiving
@@ -80,7 +80,7 @@ def test_e2_functions_of_parts_states_tasks_events_webhooks_and_requests(make):
         assert task.state in (S.SUBMITTED, S.WORKING)
         assert texts(task.history) == ["user: hi"]
         gate.open.set()
-        client.wait(task.id, timeout=PATIENCE)
+        client.wait(task.id, timeout=TIMEOUT)
     assert from_dict(StreamResponse, TYPES["task"].to_dict("0.3"), "0.3") == TYPES["task"]
     app = A2AApp(make(handler), push=LOOPBACK, limits=Limits(store_poll_interval=0.2))
     with receiving() as receiver, app, Client(app) as client:
@@ -268,7 +268,7 @@ def test_e11_the_card_at_the_old_path_has_the_capabilities(wire):
     assert can["url"].startswith("http://agent.test")
     mute = create_agent_card("mute", "Does not stream", skills={"x": "X"}, streaming=False)
     with A2AApp(AgentRunnerExecutor(Framework(str)), card=mute) as app:
-        card = wsgi_session(app).get(f"http://agent.test{OLD_CARD}", timeout=PATIENCE).json()
+        card = wsgi_session(app).get(f"http://agent.test{OLD_CARD}", timeout=TIMEOUT).json()
     assert not card["capabilities"]["streaming"]
 
 
@@ -305,7 +305,7 @@ def test_e12_a_closed_stream_is_unsubscribed_and_waits_are_limited(make):
         with pytest.raises(a2a_sync.TransportTimeoutError):
             client.wait(task_id, timeout=0.05)
         gate.open.set()
-        assert client.wait(task_id, timeout=PATIENCE).text == "ok"
+        assert client.wait(task_id, timeout=TIMEOUT).text == "ok"
 
 
 def test_e12_any_store_and_any_path_can_be_used(make, sqlite):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from a2a_sync import Client, PushNotification, Task, TaskPushNotificationConfig, TaskState, WebhookReceiver
-from tests.engine import PATIENCE
+from tests.engine import TIMEOUT
 from tests.peers.record import Transport
 
 
@@ -15,7 +15,7 @@ def notifications_of_a_task(
         task = client.send("count 3", push_config=config)
     assert isinstance(task, Task)
     accepted = []
-    for notification in receiver.notifications(timeout=PATIENCE):
+    for notification in receiver.notifications(timeout=TIMEOUT):
         assert notification.task_id == task.id
         accepted.append(notification)
         status = getattr(notification.event, "status", None)

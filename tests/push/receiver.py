@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from a2a_sync import PushOptions, URLGuard
 from a2a_sync.types import TaskPushNotificationConfig
 from tests.client.peer import Asked, Line, peer
-from tests.engine import PATIENCE
+from tests.engine import TIMEOUT
 
 LOOPBACK = PushOptions(url_guard=URLGuard(allow=["127.0.0.1"]))
 
@@ -72,7 +72,7 @@ class Receiver:
         """The posts, once `condition` is true of them."""
         posts = self.tried if tried else self.posts
         with self._changed:
-            assert self._changed.wait_for(lambda: condition(posts), PATIENCE), f"came: {[post.body for post in posts]}"
+            assert self._changed.wait_for(lambda: condition(posts), TIMEOUT), f"came: {[post.body for post in posts]}"
             return list(posts)
 
     def await_count(self, count: int, *, tried: bool = False) -> list[Post]:

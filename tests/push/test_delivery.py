@@ -28,7 +28,7 @@ from a2a_sync.types import (
     GetTaskPushNotificationConfigRequest,
     TaskPushNotificationConfig,
 )
-from tests.engine import PATIENCE, Background, Gate, Served, eventually, serving
+from tests.engine import TIMEOUT, Background, Gate, Served, eventually, serving
 from tests.push.receiver import LOOPBACK, Receiver, hanging, receiving, refused, state, taken, texts
 
 pytestmark = pytest.mark.timeout(60)
@@ -461,7 +461,7 @@ def test_closing_waits_for_posts_that_go_on(serve, receiver, monkeypatch):
     served = serve(count)
     served.send("1", task_push_notification_config=receiver.config())
     gate.wait()
-    monkeypatch.setattr("a2a_sync.push.outbox._CLOSE_TIMEOUT", PATIENCE)
+    monkeypatch.setattr("a2a_sync.push.outbox._CLOSE_TIMEOUT", TIMEOUT)
     closing = Background(served.close)
     assert closing.waiting
     gate.open.set()
@@ -554,7 +554,7 @@ def test_a_failed_delivery_of_a_sender_is_repeated_before_anything_else_and_logg
     sender = Sender(failure)
     served = serve(count, push=sent_by(sender))
     served.send("2", task_push_notification_config=HOOK)
-    assert sender.ended.wait(PATIENCE)
+    assert sender.ended.wait(TIMEOUT)
     ids = [request.headers["X-A2A-Notification-Id"] for request in sender.asked]
     assert ids[0] == ids[1]
     assert len(set(ids)) == len(ids) - 1

@@ -49,7 +49,7 @@ def prove(line: FairQueue, *receivers: str, owner: str = "", took: bool = True) 
         one = webhook(-number - 1, host, owner)
         line.add(one)
         assert line.next() == one
-        line.end(one, took=took)
+        line.end(one, accepted=took)
 
 
 def test_receivers_take_turns_and_none_has_more_than_a_quarter_of_the_places() -> None:
@@ -68,7 +68,7 @@ def test_receivers_take_turns_and_none_has_more_than_a_quarter_of_the_places() -
         "many.example",
         "many.example",
     ]
-    line.end(first[0], took=True)
+    line.end(first[0], accepted=True)
     assert hosts(taken(line)) == ["many.example"]
 
 
@@ -80,7 +80,7 @@ def test_receivers_with_many_webhooks_do_not_starve_one_with_few() -> None:
     for _ in range(4):
         began = taken(line)
         for one in began:
-            line.end(one, took=True)
+            line.end(one, accepted=True)
         if "last.example" in hosts(began):
             return
     raise AssertionError("the receiver with one webhook has no turn")
@@ -90,12 +90,12 @@ def test_receivers_with_many_webhooks_do_not_starve_one_with_few() -> None:
 def test_receivers_that_may_hang_have_half_of_the_places_and_one_each(took: bool | None) -> None:
     line = line_of(4)
     if took is not None:
-        prove(line, *(f"{number}.example" for number in range(3)), took=took)
+        prove(line, *(f"{number}.example" for number in range(3)), accepted=took)
     for number in range(10, 16):
         line.add(webhook(number, f"{number % 3}.example"))
     tried = taken(line)
     assert len(tried) == len(set(hosts(tried))) == 2
-    line.end(tried[0], took=True)
+    line.end(tried[0], accepted=True)
     assert len(taken(line)) >= 1
 
 
@@ -112,8 +112,8 @@ def test_hosts_that_never_took_a_notification_have_few_places_of_an_owner() -> N
     # A quarter of all places is for receivers that are new.
     assert owners(began) == {"ada": 1, "bob": 1}
     # Those that once took one are not among them.
-    line.end(began[0], took=True)
-    line.end(began[1], took=False)
+    line.end(began[0], accepted=True)
+    line.end(began[1], accepted=False)
     assert owners(taken(line))["cleo"] >= 1
 
 
@@ -121,7 +121,7 @@ def test_what_was_not_posted_proves_nothing() -> None:
     line = line_of(16, several=True)
     one = webhook(1, "new.example", "ada")
     line.add(one)
-    line.end(line.next() or one, took=None)
+    line.end(line.next() or one, accepted=None)
     for number in range(2, 9):
         line.add(webhook(number, "new.example", "ada"))
     assert len(taken(line)) == 1
@@ -138,7 +138,7 @@ def test_owners_take_turns_whatever_they_have_waiting_in_however_many_tenants() 
     for number in range(1000, 1010):
         line.add(webhook(number, f"{number % 20}.ada.example", "ada"))
     assert owners(taken(line)) == {"ada": 4}
-    line.end(first[0], took=True)
+    line.end(first[0], accepted=True)
     assert owners(taken(line)) == {"ada": 1}
 
 
@@ -209,7 +209,7 @@ def test_a_long_line_costs_no_more_than_a_short_one() -> None:
             line.add(one)
         while going := taken(line):
             for one in going:
-                line.end(one, took=True)
+                line.end(one, accepted=True)
         assert line.idle
 
     few, many = ([webhook(number, "one.example") for number in range(count)] for count in (50, 500))

@@ -14,7 +14,7 @@ import pytest
 
 from a2a_sync import InputRequired
 from a2a_sync import operations as op
-from a2a_sync.agent.modes import InputModes
+from a2a_sync.agent.mediatypes import InputMediaTypes
 from a2a_sync.card import AgentCapabilities
 from a2a_sync.errors import (
     AgentError,
@@ -42,7 +42,7 @@ from a2a_sync.types import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from tests.engine import PATIENCE, STORES, Background, Gate, collect, eventually, serving, serving_over, texts
+from tests.engine import STORES, TIMEOUT, Background, Gate, collect, eventually, serving, serving_over, texts
 
 S = TaskState
 
@@ -125,7 +125,7 @@ def test_an_unknown_operation_is_no_method(quick):
 def test_every_operation_has_a_method(quick):
     served = quick(echo)
     app = served.app
-    modes, can = InputModes(app.agent_card()), AgentCapabilities()
+    modes, can = InputMediaTypes(app.agent_card()), AgentCapabilities()
     handler = RequestHandler(app._engine, can, modes)
     assert set(handler._methods) == set(op.OPERATIONS.values())
 
@@ -133,7 +133,7 @@ def test_every_operation_has_a_method(quick):
 def test_an_agent_that_does_not_stream_says_so(quick):
     served = quick(echo)
     app = served.app
-    modes = InputModes(app.agent_card())
+    modes = InputMediaTypes(app.agent_card())
     mute = AgentCapabilities(streaming=False)
     handler = RequestHandler(app._engine, mute, modes)
     for request, method in (
@@ -245,7 +245,7 @@ def test_a_caller_that_leaves_is_not_waited_for_and_the_task_goes_on(serve):
     turns.gate("hold end").wait()
     gone.set()
     with pytest.raises(OverloadedError, match="closed while the task went on"):
-        sender.result(PATIENCE / 2)
+        sender.result(TIMEOUT / 2)
     turns.gate("hold end").open.set()
     (task,) = served.list().tasks
     assert served.until(task.id, S.COMPLETED)
@@ -333,11 +333,11 @@ def test_a_task_stays_busy_for_so_long_only(serve):
 
 def test_a_send_that_returns_immediately_does_not_wait_for_a_busy_task(serve):
     turns = Turns()
-    served = serve(turns, busy_task_timeout=PATIENCE * 2)
+    served = serve(turns, busy_task_timeout=TIMEOUT * 2)
     task_id = busy(served, turns)
     sending = Background(lambda: served.send("more", task_id=task_id, return_immediately=True))
     with pytest.raises(UnsupportedOperationError, match="busy"):
-        sending.result(PATIENCE / 2)
+        sending.result(TIMEOUT / 2)
     turns.gate("hold").open.set()
 
 
@@ -376,7 +376,7 @@ def test_a_waiting_caller_that_disconnects_ends_its_wait(serve):
     sender = Background(lambda: served.call(op.SEND_MESSAGE, request, gone=gone.is_set))
     gone.set()
     with pytest.raises(OverloadedError):
-        sender.result(PATIENCE / 2)
+        sender.result(TIMEOUT / 2)
     turns.gate("hold").open.set()
 
 

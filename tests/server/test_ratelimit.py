@@ -40,7 +40,7 @@ def test_a_child_does_not_wait_for_its_parents_lock(now: list[float]) -> None:
         assert [listed(Peer(app)).status for _ in range(2)] == [200, 429]
 
 
-def test_a_caller_who_calls_too_often_is_told_when_to_come_back(now: list[float]) -> None:
+def test_a_caller_above_its_rate_gets_the_time_to_retry(now: list[float]) -> None:
     with A2AApp(agent(), interceptors=[RateLimit(3, 60)]) as app:
         peer = Peer(app)
         assert [listed(peer).status for _ in range(3)] == [200] * 3
@@ -66,7 +66,7 @@ def test_a_refused_message_leaves_nothing(now: list[float]) -> None:
     assert tasks == 1
 
 
-def test_callers_are_counted_by_who_they_are_and_not_by_where(now: list[float]) -> None:
+def test_callers_are_counted_by_identity_and_not_by_address(now: list[float]) -> None:
     auth = BearerAuth({"a": "ada", "b": "bob"})
     with A2AApp(agent(), auth=auth, interceptors=[RateLimit(1)]) as app:
         peer = Peer(app)
@@ -74,7 +74,7 @@ def test_callers_are_counted_by_who_they_are_and_not_by_where(now: list[float]) 
         assert listed(peer, "b", "10.0.0.1").status == 200
 
 
-def test_who_is_not_known_is_counted_by_address_behind_trusted_proxies_too(now: list[float]) -> None:
+def test_unknown_callers_are_counted_by_address_behind_trusted_proxies_too(now: list[float]) -> None:
     with A2AApp(agent(), http=HTTPOptions(trusted_proxies=1), interceptors=[RateLimit(1)]) as app:
         peer = Peer(app)
         statuses = [
@@ -112,9 +112,7 @@ def test_another_key_can_be_counted_by(now: list[float]) -> None:
             client.list_tasks()
 
 
-def test_callers_who_have_been_quiet_for_longest_are_forgotten(
-    now: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_callers_without_requests_for_longest_are_evicted(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ratelimit, "_MAX_CALLERS", 2)
     with A2AApp(agent(), interceptors=[RateLimit(1)]) as app:
         peer = Peer(app)

@@ -13,7 +13,7 @@ from a2a_sync.operations import CANCEL_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAG
 from a2a_sync.server import threadbudget as module
 from a2a_sync.server.threadbudget import ThreadBudget
 from a2a_sync.types import CancelTaskRequest, Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
-from tests.engine import PATIENCE, Background, eventually, in_child
+from tests.engine import TIMEOUT, Background, eventually, in_child
 
 
 def send(*, at_once: bool = False, local: bool = False) -> Call:
@@ -77,7 +77,7 @@ class Blocking:
 
     def __call__(self, call: Call) -> str:
         self.inside.release()
-        assert self.open.wait(PATIENCE)
+        assert self.open.wait(TIMEOUT)
         return "done"
 
     def call(self) -> Background:
@@ -89,7 +89,7 @@ def test_streams_and_blocked_sends_share_the_threads() -> None:
     endpoint = Blocking(budget)
     callers = [endpoint.call() for _ in range(3)]
     for _ in callers:
-        assert endpoint.inside.acquire(timeout=PATIENCE)
+        assert endpoint.inside.acquire(timeout=TIMEOUT)
     streams = [budget.take_stream() for _ in range(3)]
     old(budget)
     with pytest.raises(OverloadedError) as refused:
@@ -97,7 +97,7 @@ def test_streams_and_blocked_sends_share_the_threads() -> None:
     assert refused.value.retry_after
     streams[0]()
     callers.append(endpoint.call())
-    assert endpoint.inside.acquire(timeout=PATIENCE)
+    assert endpoint.inside.acquire(timeout=TIMEOUT)
     endpoint.open.set()
     assert [caller.result() for caller in callers] == ["done"] * 4
     assert len(budget._held) == 2
@@ -165,11 +165,11 @@ def test_a_waiting_call_is_refused_when_the_calls_before_it_are_slow(monkeypatch
     budget = ThreadBudget(100, 2)
     endpoint = Blocking(budget)
     first = endpoint.call()
-    assert endpoint.inside.acquire(timeout=PATIENCE)
+    assert endpoint.inside.acquire(timeout=TIMEOUT)
     began = time.monotonic()
     with pytest.raises(OverloadedError):
         endpoint.guarded(send())
-    assert 0.05 < time.monotonic() - began < PATIENCE
+    assert 0.05 < time.monotonic() - began < TIMEOUT
     # The first call has been slow by now, so no other waits for it.
     began = time.monotonic()
     with pytest.raises(OverloadedError):
@@ -182,7 +182,7 @@ def test_a_waiting_call_is_refused_when_the_calls_before_it_are_slow(monkeypatch
 
 
 def test_no_more_calls_wait_than_hold_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_WAIT", PATIENCE)
+    monkeypatch.setattr(module, "_MAX_WAIT", TIMEOUT)
     budget = ThreadBudget(100, 3)
     leave: list[Callable[[], None]] = [budget.take_stream()]
     waiter = Background(budget.take_stream)

@@ -12,7 +12,7 @@ import traceback
 import warnings
 
 from a2a_sync.stores.sqlite import SQLiteStore
-from a2a_sync.testing.storecontract.making import MINE, PATIENCE, begin, chunk
+from a2a_sync.testing.storecontract.making import MINE, TIMEOUT, begin, chunk
 
 
 def write(store: SQLiteStore, chunks: int = 50) -> None:
@@ -62,7 +62,7 @@ def main(path: str) -> None:
         children.append(fork(store))
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     over.set()
-    writer.join(PATIENCE)
+    writer.join(TIMEOUT)
     write(store)
     assert codes == [0] * 8, codes
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from a2a_sync.stores.base import RunToken, StoredState
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.testing.storecontract.contexts import count_up
-from a2a_sync.testing.storecontract.making import MINE, PATIENCE, begin
+from a2a_sync.testing.storecontract.making import MINE, TIMEOUT, begin
 
 
 def _count_in_a_process(path: Path, token: RunToken, times: int) -> None:
-    store = SQLiteStore(path, busy_timeout=PATIENCE)
+    store = SQLiteStore(path, busy_timeout=TIMEOUT)
     try:
         count_up(store, token, times)
     finally:
@@ -21,7 +21,7 @@ def _count_in_a_process(path: Path, token: RunToken, times: int) -> None:
 
 def test_processes_that_count_in_one_state_lose_no_step(tmp_path):
     path = tmp_path / "tasks.db"
-    store = SQLiteStore(path, busy_timeout=PATIENCE)
+    store = SQLiteStore(path, busy_timeout=TIMEOUT)
     runs = [begin(store) for _ in range(3)]
     store.contexts.set_state(runs[0].token, b"0", expected=0)
     spawn = multiprocessing.get_context("spawn")
@@ -29,7 +29,7 @@ def test_processes_that_count_in_one_state_lose_no_step(tmp_path):
     for counter in counters:
         counter.start()
     for counter in counters:
-        counter.join(PATIENCE * 2)
+        counter.join(TIMEOUT * 2)
         assert counter.exitcode == 0
     assert store.contexts.state(MINE, "c") == StoredState(b"150", 151)
     store.close()

@@ -20,7 +20,7 @@ from a2a_sync.engine.bridge import ChangePoll
 from a2a_sync.stores.base import Owner, PubSub, TaskBatch
 from a2a_sync.stores.inprocess import InProcessPubSub
 from a2a_sync.stores.sqlite.pubsub import UnixSocketPubSub, sockets_folder
-from tests.engine import PATIENCE, Background, Gate, collect, in_child
+from tests.engine import TIMEOUT, Background, Gate, collect, in_child
 
 
 def batch(task_id: str) -> TaskBatch:
@@ -43,7 +43,7 @@ class Received:
         pubsub.start(lambda task_id, batch: self._ids.put(task_id), no_gap)
 
     def next(self) -> str:
-        return self._ids.get(timeout=PATIENCE)
+        return self._ids.get(timeout=TIMEOUT)
 
     @property
     def none(self) -> bool:

@@ -27,7 +27,7 @@ from a2a_sync.stores.sqlite import SQLiteStore, schema
 from a2a_sync.testing.storecontract import StoreContract
 from a2a_sync.testing.storecontract.making import (
     MINE,
-    PATIENCE,
+    TIMEOUT,
     begin,
     chunk,
     concurrently,
@@ -260,11 +260,11 @@ def processes(path: Path, count: int, tasks: int, chunks: int) -> list[list[str]
         for writer in writers:
             writer.stdin.write("go\n")
             writer.stdin.flush()
-        printed = [writer.communicate(timeout=PATIENCE) for writer in writers]
+        printed = [writer.communicate(timeout=TIMEOUT) for writer in writers]
     finally:
         for writer in writers:
             writer.kill()
-            writer.wait(PATIENCE)
+            writer.wait(TIMEOUT)
     assert [writer.returncode for writer in writers] == [0] * count, [error for _, error in printed]
     return [out.split() for out, _ in printed]
 
@@ -292,7 +292,7 @@ def test_a_store_works_on_both_sides_of_a_fork(path, make_store):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
@@ -331,7 +331,7 @@ def test_a_reader_that_takes_its_time_stops_no_write(path, make_store):
 
 
 def test_a_write_waits_for_the_lock_and_then_succeeds(path, make_store):
-    store = make_store(busy_timeout=PATIENCE)
+    store = make_store(busy_timeout=TIMEOUT)
     run = begin(store)
     with connect(path) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -344,12 +344,12 @@ def test_a_write_waits_for_the_lock_and_then_succeeds(path, make_store):
         results: list[object] = []
         thread = threading.Thread(target=lambda: results.append(append()), daemon=True)
         thread.start()
-        assert began.wait(PATIENCE)
+        assert began.wait(TIMEOUT)
         thread.join(0.1)
         assert thread.is_alive()
         assert results == []
         other.execute("COMMIT")
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert [entry.number for entry in results[0]] == [4]
 
 
@@ -390,7 +390,7 @@ def test_greenlets_go_on_while_one_waits_for_the_lock(path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     assert finished.stdout == "went on\n", finished.stderr
@@ -672,12 +672,12 @@ def test_what_is_in_use_when_a_store_closes_is_closed_when_it_is_done(path, make
     def work(connection):
         used.append(connection)
         inside.set()
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(TIMEOUT)
 
     reader = Background(lambda: store._database.read(work))
-    assert inside.wait(PATIENCE)
+    assert inside.wait(TIMEOUT)
     store.close()
     go_on.set()
-    reader.result(PATIENCE)
+    reader.result(TIMEOUT)
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         used[0].execute("SELECT 1")

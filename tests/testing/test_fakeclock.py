@@ -12,7 +12,7 @@ import pytest
 from a2a_sync import A2AApp, Limits, TaskNotFoundError, TaskState
 from a2a_sync.concurrency import clock
 from a2a_sync.testing import FakeClock, Hold, Pause, ScriptedAgent, client_of
-from tests.engine import PATIENCE, Background, eventually
+from tests.engine import TIMEOUT, Background, eventually
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -34,7 +34,7 @@ def test_an_agent_sleeps_by_it(a2a_clock: FakeClock, a2a_client: Any) -> None:
     a2a_clock.advance(3599)
     assert client.get_task(task.id).state is TaskState.WORKING
     a2a_clock.advance(1)
-    assert client.wait(task.id, timeout=PATIENCE).text == "done"
+    assert client.wait(task.id, timeout=TIMEOUT).text == "done"
 
 
 @pytest.mark.parametrize("limit", [3600.0, 0.3])
@@ -56,7 +56,7 @@ def test_small_steps_add_up_to_the_whole(a2a_clock: FakeClock, a2a_client: Any) 
     a2a_clock.await_sleeper()
     for _ in range(10):
         a2a_clock.advance(0.1)
-    assert client.wait(task.id, timeout=PATIENCE).text == "done"
+    assert client.wait(task.id, timeout=TIMEOUT).text == "done"
 
 
 def test_a_cancel_wakes_a_sleeper_all_the_same(a2a_clock: FakeClock, a2a_client: Any) -> None:
@@ -92,7 +92,7 @@ def test_time_does_not_go_by_before_the_threads_of_an_app_wait_for_it(a2a_clock:
     ready, woken = threading.Event(), threading.Event()
 
     def keep() -> None:
-        ready.wait(PATIENCE)
+        ready.wait(TIMEOUT)
         clock.wait(threading.Event(), 60)
         woken.set()
 
@@ -102,7 +102,7 @@ def test_time_does_not_go_by_before_the_threads_of_an_app_wait_for_it(a2a_clock:
     assert (a2a_clock.now, caller.waiting) == (before, True)
     ready.set()
     caller.result()
-    assert woken.wait(PATIENCE)
+    assert woken.wait(TIMEOUT)
 
 
 @pytest.mark.parametrize("limit", ["run_timeout", "run_idle_timeout"])
@@ -111,11 +111,11 @@ def test_runs_end_by_it(limit: str, a2a_clock: FakeClock) -> None:
     app = A2AApp(ScriptedAgent([hold]), limits=Limits(**{limit: 3600.0}))
     with app, client_of(app) as client:
         task = client.send("go", return_immediately=True)
-        assert hold.reached.wait(PATIENCE)
+        assert hold.reached.wait(TIMEOUT)
         a2a_clock.advance(3500)
         assert client.get_task(task.id).state is TaskState.WORKING
         a2a_clock.advance(200)
-        assert client.wait(task.id, timeout=PATIENCE).state is TaskState.FAILED
+        assert client.wait(task.id, timeout=TIMEOUT).state is TaskState.FAILED
         assert "3600 seconds" in client.get_task(task.id).text
 
 
@@ -153,6 +153,6 @@ def test_what_is_no_time_is_refused(a2a_clock: FakeClock) -> None:
 
 
 def test_a_sleeper_that_does_not_come_is_not_waited_for_for_ever(monkeypatch: Any) -> None:
-    monkeypatch.setattr("a2a_sync.testing.fakeclock._PATIENCE", 0.02)
+    monkeypatch.setattr("a2a_sync.testing.fakeclock._TIMEOUT", 0.02)
     with FakeClock() as fake, pytest.raises(AssertionError, match="1 agents sleep"):
         fake.await_sleeper()

@@ -24,7 +24,7 @@ from a2a_sync import (
 )
 from a2a_sync.errors import StreamInterruptedError
 from a2a_sync.testing import Cut, Hold, Pause, ScriptedAgent, outline
-from tests.engine import PATIENCE, Background
+from tests.engine import TIMEOUT, Background
 
 WAYS = pytest.mark.parametrize("over", ["local", "wsgi", "socket"])
 WORKING = TaskStatus(state=TaskState.WORKING, message=Message(role=Role.AGENT, parts=(TextPart("half way"),)))
@@ -64,7 +64,7 @@ def test_a_script_is_seen_alike_over_every_way(name: str, over: str, a2a_client:
 @WAYS
 def test_a_script_ends_a_send_alike_over_every_way(over: str, a2a_client: Any) -> None:
     for turn, expected in SCRIPTS.values():
-        task = a2a_client(ScriptedAgent(turn), over).send("go", timeout=PATIENCE)
+        task = a2a_client(ScriptedAgent(turn), over).send("go", timeout=TIMEOUT)
         assert expected[-1].startswith(str(task.state))
 
 
@@ -125,7 +125,7 @@ def test_a_hold_keeps_the_agent_until_it_is_released(over: str, a2a_client: Any)
     with client.stream("go") as stream:
         assert next(stream).state is TaskState.WORKING
         assert next(stream).artifact.text == "a"
-        assert hold.reached.wait(PATIENCE)
+        assert hold.reached.wait(TIMEOUT)
         assert client.get_task(stream.task_id).state is TaskState.WORKING
         hold.release()
         assert outline(stream) == ["b", "completed"]
@@ -141,7 +141,7 @@ def test_a_cancel_ends_a_hold_and_a_pause(a2a_client: Any) -> None:
         client = a2a_client(ScriptedAgent([end, step, "never"]))
         task = client.send("go", return_immediately=True)
         assert client.cancel_task(task.id).state is TaskState.CANCELED
-        assert over.wait(PATIENCE)
+        assert over.wait(TIMEOUT)
         assert client.get_task(task.id).text == ""
 
 
@@ -155,7 +155,7 @@ def test_a_cut_is_seen_without_retries(over: str, a2a_client: Any) -> None:
     with pytest.raises(StreamInterruptedError) as caught:
         outline(stream)
     assert stream.text == "a"
-    assert client.wait(caught.value.task_id, timeout=PATIENCE).text == "ab"
+    assert client.wait(caught.value.task_id, timeout=TIMEOUT).text == "ab"
     rest = client.subscribe(caught.value.task_id, last_event_id=caught.value.last_event_id)
     assert outline(rest) == ["b", "completed"]
 
@@ -165,7 +165,7 @@ def test_a_cut_ends_the_streams_of_its_task_only(a2a_client: Any) -> None:
     client = a2a_client(ScriptedAgent(["a", hold, "b"], ["c", Cut(), "d"]), retry=None)
     with client.stream("one") as other:
         next(other), next(other)
-        assert hold.reached.wait(PATIENCE)
+        assert hold.reached.wait(TIMEOUT)
         with pytest.raises(StreamInterruptedError):
             outline(client.stream("two"))
         hold.release()

@@ -10,7 +10,7 @@ import requests
 
 from a2a_sync.errors import StreamInterruptedError
 from a2a_sync.testing import gunicorn_server, outline, socket_server
-from tests.engine import PATIENCE
+from tests.engine import TIMEOUT
 from tests.live import ROOT, gunicorn, gunicorn_gevent
 
 WHOLE = ["working", "one ", "two", "completed"]
@@ -38,18 +38,18 @@ def test_requests_to_a_socket_are_served_side_by_side_and_not_after_the_block() 
     both = threading.Barrier(2)
 
     def app(environ: Any, start_response: Any) -> Any:
-        both.wait(PATIENCE)
+        both.wait(TIMEOUT)
         start_response("200 OK", [("Content-Type", "text/plain")])
         return [b"here"]
 
     answers: list[str] = []
     with socket_server(app) as url:
-        get = lambda: answers.append(requests.get(url, timeout=PATIENCE).text)  # noqa: E731
+        get = lambda: answers.append(requests.get(url, timeout=TIMEOUT).text)  # noqa: E731
         callers = [threading.Thread(target=get, daemon=True) for _ in range(2)]
         for caller in callers:
             caller.start()
         for caller in callers:
-            caller.join(PATIENCE)
+            caller.join(TIMEOUT)
     assert answers == ["here", "here"]
     with pytest.raises(requests.ConnectionError):
-        requests.get(url, timeout=PATIENCE)
+        requests.get(url, timeout=TIMEOUT)

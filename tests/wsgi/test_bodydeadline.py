@@ -14,7 +14,7 @@ from werkzeug.serving import make_server
 from a2a_sync import A2AApp, Agent, Limits
 from a2a_sync.wsgi import bodydeadline
 from a2a_sync.wsgi.bodydeadline import BodyDeadline, BodyDeadlineThread
-from tests.engine import PATIENCE, eventually
+from tests.engine import TIMEOUT, eventually
 
 
 class Line:
@@ -39,14 +39,14 @@ def serving(limits: Limits) -> Iterator[tuple[str, int]]:
             yield "127.0.0.1", server.port
         finally:
             server.shutdown()
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
             server.server_close()
 
 
 def drip(line: socket.socket, piece: bytes) -> None:
     """Send piece after piece until the other side has closed, which is an error."""
     pause = threading.Event()
-    for _ in range(int(PATIENCE / 0.02)):
+    for _ in range(int(TIMEOUT / 0.02)):
         line.sendall(piece)
         pause.wait(0.02)
         readable, _, _ = select.select([line], [], [], 0)
@@ -59,7 +59,7 @@ def test_the_connection_of_an_endless_body_is_aborted(framing: str) -> None:
     piece = b"1\r\nx\r\n" if "chunked" in framing else b"x"
     with (
         serving(Limits(body_timeout=0.3, body_idle_timeout=30)) as address,
-        socket.create_connection(address, timeout=PATIENCE) as line,
+        socket.create_connection(address, timeout=TIMEOUT) as line,
     ):
         line.sendall(f"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n{framing}\r\n\r\n".encode())
         with pytest.raises(ConnectionError):
@@ -72,7 +72,7 @@ def test_a_slow_body_is_aborted_and_one_that_was_read_is_not() -> None:
     deadline.end(deadline.begin(quick))
     deadline.begin(slow)
 
-    assert slow.aborted.wait(PATIENCE)
+    assert slow.aborted.wait(TIMEOUT)
     assert not quick.aborted.is_set()
     deadline.close()
 
@@ -103,7 +103,7 @@ def test_many_apps_share_one_thread_and_each_has_its_own_time_limit() -> None:
     hasty.begin(slow)
 
     assert len(threads_since(others)) == 1
-    assert slow.aborted.wait(PATIENCE)
+    assert slow.aborted.wait(TIMEOUT)
     assert not any(line.aborted.is_set() for line in waiting)
     hasty.close()
     assert len(threads_since(others)) == 1, "the others are still checked"
@@ -119,7 +119,7 @@ def test_a_deadline_that_was_idle_is_checked_again(monkeypatch: pytest.MonkeyPat
     eventually(lambda: not deadline.watched)
     slow = Line()
     deadline.begin(slow)
-    assert slow.aborted.wait(PATIENCE)
+    assert slow.aborted.wait(TIMEOUT)
 
 
 def test_a_forked_child_checks_no_body_of_its_parent() -> None:
@@ -130,5 +130,5 @@ def test_a_forked_child_checks_no_body_of_its_parent() -> None:
     own = Line()
     deadline.begin(own)
 
-    assert own.aborted.wait(PATIENCE)
+    assert own.aborted.wait(TIMEOUT)
     deadline.close()

@@ -61,7 +61,7 @@ METHODS: dict[op.AnyOperation, str] = {
 }
 
 
-class OldCodec(TableCodec):
+class V03Codec(TableCodec):
     """The common part of the dialects of 0.3; see `Codec`."""
 
     def dump_error(self, error: AgentError) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class OldCodec(TableCodec):
         return written
 
 
-class _KindCodec(OldCodec):
+class _KindCodec(V03Codec):
     """The codec of the dialect whose objects have a ``kind``."""
 
     def encode_end(self, item: StreamItem) -> bytes | None:

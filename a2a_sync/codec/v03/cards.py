@@ -12,7 +12,7 @@ from typing import Any
 
 from a2a_sync import card as c
 from a2a_sync.codec import v10
-from a2a_sync.codec.fields import FLAG, TEXT, Invalid, Kind, Scalar, many, mapping, unexpected
+from a2a_sync.codec.fields import FLAG, STRUCT, TEXT, Invalid, Kind, Scalar, load_at, many, mapping
 from a2a_sync.codec.members import (
     AGENT_CARD_SIGNATURE,
     AGENT_EXTENSION,
@@ -39,18 +39,13 @@ _FLOWS: dict[str, Record] = {
 
 
 def _load_flow(value: Any, strict: bool) -> c.OAuthFlow | None:
-    if not isinstance(value, dict):
-        raise unexpected("an object", value)
+    value = STRUCT.load(value, strict)
     name = next((name for name in _FLOWS if value.get(name) is not None), None)
     if name is None:
         if strict:
             raise Invalid(f"needs one of {', '.join(_FLOWS)}")
         return None
-    try:
-        flow: c.OAuthFlow = _FLOWS[name].load(value[name], strict)
-    except Invalid as invalid:
-        raise invalid.below(name) from None
-    return flow
+    return load_at(name, _FLOWS[name].load, value[name], strict)  # type: ignore[no-any-return]
 
 
 def _dump_flow(flow: c.OAuthFlow) -> dict[str, Any]:
@@ -128,8 +123,7 @@ _VERSION = "0.3"
 
 
 def _load_interface(value: Any, strict: bool, version: str = _VERSION) -> c.AgentInterface:
-    if not isinstance(value, dict):
-        raise unexpected("an object", value)
+    value = STRUCT.load(value, strict)
     url, transport = (load_member(value, name, TEXT, strict) or "" for name in ("url", "transport"))
     return c.AgentInterface(url=url, protocol_binding=transport, protocol_version=version)
 
@@ -146,10 +140,7 @@ AGENT_CAPABILITIES = Record(
     optional("state_transition_history", FLAG),
     Member("extensions", many(AGENT_EXTENSION)),
 )
-AGENT_SKILL = Record(
-    c.AgentSkill,
-    *skill_members(SECURITY),
-)
+AGENT_SKILL = Record(c.AgentSkill, *skill_members(SECURITY))
 
 
 class _Card(Record):
@@ -157,7 +148,7 @@ class _Card(Record):
 
     def load(self, value: Any, strict: bool) -> Any:
         card: c.AgentCard = super().load(value, strict)
-        extended = _AT_THE_TOP.found(value, strict).get("extended_agent_card")
+        extended = _TOP_LEVEL_CAPABILITIES.found(value, strict).get("extended_agent_card")
         return replace(
             card,
             supported_interfaces=_load_interfaces(value, strict),
@@ -165,7 +156,7 @@ class _Card(Record):
         )
 
     def dump(self, obj: Any) -> dict[str, Any]:
-        spoken = [one for one in obj.supported_interfaces if not one.protocol_version or _is_old(one.protocol_version)]
+        spoken = [one for one in obj.supported_interfaces if not one.protocol_version or _is_v03(one.protocol_version)]
         if not spoken:
             raise ValueError("the card names no interface of protocol 0.3")
         written = {
@@ -180,11 +171,13 @@ class _Card(Record):
         return written
 
 
-def _is_old(version: str) -> bool:
+def _is_v03(version: str) -> bool:
     return version.startswith("0.")
 
 
-_AT_THE_TOP = Record(c.AgentCapabilities, optional("extended_agent_card", FLAG, "supportsAuthenticatedExtendedCard"))
+_TOP_LEVEL_CAPABILITIES = Record(
+    c.AgentCapabilities, optional("extended_agent_card", FLAG, "supportsAuthenticatedExtendedCard")
+)
 
 
 def _load_interfaces(value: dict[str, Any], strict: bool) -> tuple[c.AgentInterface, ...]:
@@ -196,10 +189,7 @@ def _load_interfaces(value: dict[str, Any], strict: bool) -> tuple[c.AgentInterf
         protocol_version=version,
     )
     others = many(Scalar(lambda item, strict: _load_interface(item, strict, version)))
-    try:
-        further = others.load(value.get("additionalInterfaces") or [], strict)
-    except Invalid as invalid:
-        raise invalid.below("additionalInterfaces") from None
+    further = load_at("additionalInterfaces", others.load, value.get("additionalInterfaces") or [], strict)
     return tuple(dict.fromkeys((main, *further)))
 
 

@@ -19,7 +19,7 @@ from a2a_sync import card as c
 from a2a_sync import operations as op
 from a2a_sync import types as t
 from a2a_sync.codec import v10
-from a2a_sync.codec.fields import FLAG, INT32, MOMENT, STRUCT, TEXT, Kind, Scalar, many, names, unexpected
+from a2a_sync.codec.fields import INT32, MOMENT, STRUCT, TEXT, Kind, Scalar, many, names
 from a2a_sync.codec.members import (
     EXTENSIONS,
     METADATA,
@@ -30,40 +30,25 @@ from a2a_sync.codec.members import (
     status_update_members,
     task_members,
     task_page_members,
+    task_query_members,
 )
-from a2a_sync.codec.records import Member, OneOf, Record, load_member, optional, required
-from a2a_sync.codec.v03 import KINDS as KIND_JSON
-from a2a_sync.codec.v03 import METHODS as KIND_METHODS
-from a2a_sync.codec.v03 import OldCodec, cards, requests, tasks
+from a2a_sync.codec.records import Member, OneOf, Record, load_member, required
+from a2a_sync.codec.v03 import KINDS as JSONRPC_KINDS
+from a2a_sync.codec.v03 import METHODS as JSONRPC_METHODS
+from a2a_sync.codec.v03 import V03Codec, cards, requests, tasks
 from a2a_sync.codec.v03.parts import DATA, File, Parts
 from a2a_sync.codec.v03.tasks import FINAL, HISTORY_LENGTH
 from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
 from a2a_sync.lifecycle import ends_run
 from a2a_sync.operations import StreamItem
 
-_S = t.TaskState
-
-# The order is the proto's: a member's place is its number. The second L was lost with 1.0.
+# The second L was lost with 1.0.
 TASK_STATE = names(
-    {
-        _S.UNSPECIFIED: "TASK_STATE_UNSPECIFIED",
-        _S.SUBMITTED: "TASK_STATE_SUBMITTED",
-        _S.WORKING: "TASK_STATE_WORKING",
-        _S.COMPLETED: "TASK_STATE_COMPLETED",
-        _S.FAILED: "TASK_STATE_FAILED",
-        _S.CANCELED: "TASK_STATE_CANCELLED",
-        _S.INPUT_REQUIRED: "TASK_STATE_INPUT_REQUIRED",
-        _S.REJECTED: "TASK_STATE_REJECTED",
-        _S.AUTH_REQUIRED: "TASK_STATE_AUTH_REQUIRED",
-    },
-    _S.UNSPECIFIED,
-    also={"TASK_STATE_CANCELED": _S.CANCELED},
+    {**v10.STATE_NAMES, t.TaskState.CANCELED: "TASK_STATE_CANCELLED"},
+    t.TaskState.UNSPECIFIED,
+    aliases={"TASK_STATE_CANCELED": t.TaskState.CANCELED},
 )
-ROLE = names(
-    {t.Role.UNSPECIFIED: "ROLE_UNSPECIFIED", t.Role.USER: "ROLE_USER", t.Role.AGENT: "ROLE_AGENT"},
-    t.Role.UNSPECIFIED,
-    unsaid="ROLE_AGENT",
-)
+ROLE = names(v10.ROLE_NAMES, t.Role.UNSPECIFIED, unspecified_name="ROLE_AGENT")
 
 
 def _read_only(kind: Kind) -> Scalar:
@@ -74,9 +59,7 @@ def _read_only(kind: Kind) -> Scalar:
 
 
 def _load_data(value: Any, strict: bool) -> Any:
-    if not isinstance(value, dict):
-        raise unexpected("an object", value)
-    return load_member(value, "data", DATA, strict)
+    return load_member(STRUCT.load(value, strict), "data", DATA, strict)
 
 
 PART = Parts(File("fileWithBytes", "fileWithUri"), Scalar(_load_data, lambda data: {"data": data}), named=False)
@@ -108,18 +91,11 @@ class _StatusUpdate(Record):
         return written
 
 
-STATUS_UPDATE = _StatusUpdate(
-    t.TaskStatusUpdateEvent,
-    *status_update_members(TASK_STATUS),
-    FINAL,
-)
-ARTIFACT_UPDATE = Record(
-    t.TaskArtifactUpdateEvent,
-    *artifact_update_members(ARTIFACT),
-)
+STATUS_UPDATE = _StatusUpdate(t.TaskStatusUpdateEvent, *status_update_members(TASK_STATUS), FINAL)
+ARTIFACT_UPDATE = Record(t.TaskArtifactUpdateEvent, *artifact_update_members(ARTIFACT))
 
 
-class _Answer(OneOf):
+class _ProtoUnion(OneOf):
     """A union whose members are under their names.
 
     Some writers use the proto's name for a message, which is accepted.
@@ -131,7 +107,7 @@ class _Answer(OneOf):
         return super().load(value, strict)
 
 
-class _Either:
+class _EitherDialect:
     """A kind that is written in this dialect, and read in the other one if the object has a ``kind``."""
 
     empty = None
@@ -146,9 +122,9 @@ class _Either:
         return self._other(value, strict) if named else self._ours(value, strict)
 
 
-SEND_MESSAGE_RESPONSE = _Either(_Answer(task=TASK, message=MESSAGE), tasks.SEND_MESSAGE_RESPONSE)
-STREAM_RESPONSE = _Either(
-    _Answer(task=TASK, message=MESSAGE, status_update=STATUS_UPDATE, artifact_update=ARTIFACT_UPDATE),
+SEND_MESSAGE_RESPONSE = _EitherDialect(_ProtoUnion(task=TASK, message=MESSAGE), tasks.SEND_MESSAGE_RESPONSE)
+STREAM_RESPONSE = _EitherDialect(
+    _ProtoUnion(task=TASK, message=MESSAGE, status_update=STATUS_UPDATE, artifact_update=ARTIFACT_UPDATE),
     tasks.STREAM_RESPONSE,
 )
 
@@ -158,17 +134,16 @@ _CONFIGS = "/pushNotificationConfigs/"
 
 
 def _load_push_config(value: Any, strict: bool) -> t.TaskPushNotificationConfig:
-    if not isinstance(value, dict):
-        raise unexpected("an object", value)
+    value = STRUCT.load(value, strict)
     name = load_member(value, "name", TEXT, strict) if value.get("name") is not None else ""
-    config = _webhook(value, strict)
+    config = _load_webhook(value, strict)
     task_id, _, own_id = name.removeprefix("tasks/").partition(_CONFIGS)
     if config.id and name.endswith(_CONFIGS + config.id):
         task_id = name.removeprefix("tasks/").removesuffix(_CONFIGS + config.id)
     return replace(config, task_id=task_id, id=config.id or own_id)
 
 
-def _webhook(value: dict[str, Any], strict: bool) -> t.TaskPushNotificationConfig:
+def _load_webhook(value: dict[str, Any], strict: bool) -> t.TaskPushNotificationConfig:
     name = "push_notification_config" if "push_notification_config" in value else "pushNotificationConfig"
     config: t.TaskPushNotificationConfig | None = load_member(value, name, requests.WEBHOOK, strict)
     return config or t.TaskPushNotificationConfig(url="")
@@ -191,8 +166,7 @@ PUSH_CONFIGS = Record(
 
 def _load_create(value: Any, strict: bool) -> t.TaskPushNotificationConfig:
     """Load the body of a request that creates a webhook: the proto's whole request, or only its configuration."""
-    if not isinstance(value, dict):
-        raise unexpected("an object", value)
+    value = STRUCT.load(value, strict)
     found = _CREATE.found(value, strict)
     config = found.get("config") or _load_push_config(value, strict)
     task_id = load_member(value, "taskId", TEXT, strict)
@@ -242,20 +216,8 @@ class _SendRequest(requests.SendRequest):
 
 
 # 0.3 defines the path of a list but not its members. They are those of 1.0, with the tasks and states of this dialect.
-LIST_TASKS_REQUEST = Record(
-    t.ListTasksRequest,
-    Member("context_id", TEXT),
-    Member("status", TASK_STATE),
-    optional("page_size", INT32),
-    Member("page_token", TEXT),
-    optional("history_length", INT32),
-    Member("status_timestamp_after", MOMENT),
-    optional("include_artifacts", FLAG),
-)
-LIST_TASKS_RESPONSE = Record(
-    t.ListTasksResponse,
-    *task_page_members(TASK),
-)
+LIST_TASKS_REQUEST = Record(t.ListTasksRequest, *task_query_members(TASK_STATE, MOMENT))
+LIST_TASKS_RESPONSE = Record(t.ListTasksResponse, *task_page_members(TASK))
 SEND_MESSAGE_REQUEST = _SendRequest(
     t.SendMessageRequest,
     required("message", MESSAGE, "", "request"),
@@ -295,11 +257,11 @@ _SCHEME = Scalar(
 )
 #: The kind of each type of the model. Cards are those of the other dialect, except for their schemes.
 KINDS: Mapping[Any, Kind] = {
-    **KIND_JSON,
+    **JSONRPC_KINDS,
     **{record.cls: record for record in _RECORDS},
     **dict.fromkeys((t.Part, t.TextPart, t.FilePart, t.DataPart), PART),
     c.AgentCard: cards.agent_card(_SCHEME),
-    t.Task: _Either(TASK, tasks.TASK),
+    t.Task: _EitherDialect(TASK, tasks.TASK),
     t.SendMessageResponse: SEND_MESSAGE_RESPONSE,
     t.StreamResponse: STREAM_RESPONSE,
     t.TaskPushNotificationConfig: PUSH_CONFIG,
@@ -307,7 +269,7 @@ KINDS: Mapping[Any, Kind] = {
 }
 
 
-class ProtoCodec(OldCodec):
+class ProtoCodec(V03Codec):
     """The codec of the proto's JSON. `METHODS` lists the operations of this binding; their names are not sent."""
 
     def load_request(self, operation: op.AnyOperation, params: Any) -> Any:
@@ -331,5 +293,5 @@ class ProtoCodec(OldCodec):
 
 
 #: HTTP+JSON lists tasks, JSON-RPC does not (0.3: 3.5.6).
-METHODS: dict[op.AnyOperation, str] = {**KIND_METHODS, op.LIST_TASKS: "tasks/list"}
+METHODS: dict[op.AnyOperation, str] = {**JSONRPC_METHODS, op.LIST_TASKS: "tasks/list"}
 CODEC = ProtoCodec("0.3", KINDS, METHODS, dialect="proto")

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from a2a_sync import types as t
-from a2a_sync.codec.fields import BASE64, STRUCT, TEXT, Invalid, Kind, Scalar, many, shown, unexpected
+from a2a_sync.codec.fields import BASE64, STRUCT, TEXT, Invalid, Kind, Scalar, many, shown
 from a2a_sync.codec.members import METADATA
-from a2a_sync.codec.records import Member, Record, load_member
+from a2a_sync.codec.records import Member, Record, load_member, optional
 
 #: Marks a data part whose value is not an object. 0.3 has only objects, so the value is sent as ``{"value": …}``.
 _WRAPPED = "data_part_compat"
-_ABOUT = Record(t.TextPart, METADATA)
+_COMMON_MEMBERS = Record(t.TextPart, METADATA)
 
 
 class File:
@@ -20,12 +20,11 @@ class File:
 
     empty = None
 
-    def __init__(self, raw: str, url: str, *, also: dict[str, str] | None = None) -> None:
-        names = also or {}
+    def __init__(self, raw: str, url: str) -> None:
         self._record = Record(
             t.FilePart,
-            Member("raw", BASE64, raw, optional=True, also=(names["raw"],) if names else ()),
-            Member("url", TEXT, url, optional=True, also=(names["url"],) if names else ()),
+            optional("raw", BASE64, raw),
+            optional("url", TEXT, url),
             Member("media_type", TEXT, "mimeType"),
             Member("filename", TEXT, "name"),
         )
@@ -34,8 +33,7 @@ class File:
 
     def load(self, value: Any, strict: bool) -> dict[str, Any] | None:
         """The members of a `FilePart`; None if a lenient reader finds no file."""
-        if not isinstance(value, dict):
-            raise unexpected("an object", value)
+        value = STRUCT.load(value, strict)
         found = self._record.found(value, strict)
         if "raw" in found and "url" in found:
             if strict:
@@ -80,11 +78,10 @@ class Parts:
 
     def load(self, value: Any, strict: bool) -> t.Part | None:
         """The part; None if it is of an unknown kind, in lenient mode."""
-        if not isinstance(value, dict):
-            raise unexpected("an object", value)
+        value = STRUCT.load(value, strict)
         # The member was called ``type`` in 0.1. A request with an unknown kind of part is refused.
-        said = "type" if strict and value.get("kind") is None else "kind"
-        kind = value.get(said)
+        tag_name = "type" if strict and value.get("kind") is None else "kind"
+        kind = value.get(tag_name)
         if kind is None or (kind == "" and not strict):
             held = [name for name in self._contents if name in value]
             if strict and len(held) > 1 and not self._named:
@@ -92,11 +89,11 @@ class Parts:
             kind = held[0] if held else None
         load = self._contents.get(kind) if isinstance(kind, str) else None
         if load is not None:
-            return load(value, strict, _ABOUT.found(value, strict))
+            return load(value, strict, _COMMON_MEMBERS.found(value, strict))
         if strict:
             if kind is None:
                 raise Invalid("needs one of text, file, data")
-            raise Invalid(f"{shown(str(kind))} is none of text, file, data", said)
+            raise Invalid(f"{shown(str(kind))} is none of text, file, data", tag_name)
         return None
 
     def _load_text(self, value: dict[str, Any], strict: bool, about: dict[str, Any]) -> t.Part:

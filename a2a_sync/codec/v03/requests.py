@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from a2a_sync import types as t
-from a2a_sync.codec.fields import FLAG, TEXT, Invalid, Scalar, many, unexpected
+from a2a_sync.codec.fields import FLAG, STRUCT, TEXT, Invalid, Scalar, many
 from a2a_sync.codec.members import METADATA, TEXTS
 from a2a_sync.codec.records import Member, Record, load_member, required
 from a2a_sync.codec.v03.tasks import HISTORY_LENGTH, MESSAGE
@@ -53,13 +53,12 @@ WEBHOOK = Record(
     Member("token", TEXT),
     Member("authentication", Scalar(_load_authentication, AUTHENTICATION_INFO.dump)),
 )
-_WEBHOOK_OF = Record(t.TaskPushNotificationConfig, required("task_id", TEXT), METADATA)
+_TASK_OF_WEBHOOK = Record(t.TaskPushNotificationConfig, required("task_id", TEXT), METADATA)
 
 
 def _load_push_config(value: Any, strict: bool) -> t.TaskPushNotificationConfig:
-    if not isinstance(value, dict):
-        raise unexpected("an object", value)
-    found = _WEBHOOK_OF.found(value, strict)
+    value = STRUCT.load(value, strict)
+    found = _TASK_OF_WEBHOOK.found(value, strict)
     task_id = found.get("task_id", "")
     if strict and not task_id:
         raise Invalid("is required", "taskId")

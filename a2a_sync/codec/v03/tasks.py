@@ -36,9 +36,9 @@ TASK_STATE = names(
     },
     _S.UNSPECIFIED,
     numbered=False,
-    unsaid="unknown",
+    unspecified_name="unknown",
 )
-ROLE = names({t.Role.USER: "user", t.Role.AGENT: "agent"}, t.Role.UNSPECIFIED, numbered=False, unsaid="agent")
+ROLE = names({t.Role.USER: "user", t.Role.AGENT: "agent"}, t.Role.UNSPECIFIED, numbered=False, unspecified_name="agent")
 # 0 is "all" in 0.3, as is nothing at all.
 HISTORY_LENGTH = optional("history_length", Scalar(lambda value, strict: INT32.load(value, strict) or None))
 
@@ -59,12 +59,7 @@ MESSAGE = Tagged(
 )
 ARTIFACT = Record(t.Artifact, *artifact_members(PARTS))
 TASK_STATUS = Record(t.TaskStatus, *status_members(TASK_STATE, MESSAGE))
-TASK = Tagged(
-    "kind",
-    "task",
-    t.Task,
-    *task_members(TASK_STATUS, ARTIFACT, MESSAGE, required("context_id", TEXT)),
-)
+TASK = Tagged("kind", "task", t.Task, *task_members(TASK_STATUS, ARTIFACT, MESSAGE, required("context_id", TEXT)))
 
 #: Read if it is a boolean; other values are ignored, so that the event is not refused.
 FINAL = optional("final", Scalar(lambda value, strict: value if isinstance(value, bool) else None))
@@ -78,19 +73,10 @@ class _StatusUpdate(Tagged):
 
 
 STATUS_UPDATE = _StatusUpdate(
-    "kind",
-    "status-update",
-    t.TaskStatusUpdateEvent,
-    *status_update_members(TASK_STATUS),
-    FINAL,
+    "kind", "status-update", t.TaskStatusUpdateEvent, *status_update_members(TASK_STATUS), FINAL
 )
-ARTIFACT_UPDATE = Tagged(
-    "kind",
-    "artifact-update",
-    t.TaskArtifactUpdateEvent,
-    *artifact_update_members(ARTIFACT),
-)
-_MARKS = {"messageId": "message", "artifact": "artifact-update", "taskId": "status-update", "id": "task"}
-SEND_MESSAGE_RESPONSE = Variants("kind", TASK, MESSAGE, marks=_MARKS)
-STREAM_RESPONSE = Variants("kind", TASK, MESSAGE, STATUS_UPDATE, ARTIFACT_UPDATE, marks=_MARKS)
+ARTIFACT_UPDATE = Tagged("kind", "artifact-update", t.TaskArtifactUpdateEvent, *artifact_update_members(ARTIFACT))
+_MARKER_MEMBERS = {"messageId": "message", "artifact": "artifact-update", "taskId": "status-update", "id": "task"}
+SEND_MESSAGE_RESPONSE = Variants("kind", TASK, MESSAGE, marks=_MARKER_MEMBERS)
+STREAM_RESPONSE = Variants("kind", TASK, MESSAGE, STATUS_UPDATE, ARTIFACT_UPDATE, marks=_MARKER_MEMBERS)
 RECORDS = (MESSAGE, ARTIFACT, TASK_STATUS, TASK, STATUS_UPDATE, ARTIFACT_UPDATE)

@@ -17,7 +17,7 @@ from a2a_sync.codec.fields import BASE64, Invalid, Kind
 from a2a_sync.codec.v03.http import KINDS, METHODS, ProtoCodec
 
 #: The types that can contain files, and their members that lead to them.
-_LEADING: dict[type, tuple[str, ...]] = {
+_MEMBERS_WITH_FILES: dict[type, tuple[str, ...]] = {
     t.Message: ("parts",),
     t.Artifact: ("parts",),
     t.TaskStatus: ("message",),
@@ -29,14 +29,16 @@ _LEADING: dict[type, tuple[str, ...]] = {
 }
 
 
-def _changed(value: Any, change: Callable[[bytes], bytes]) -> Any:
+def _with_file_bytes(value: Any, change: Callable[[bytes], bytes]) -> Any:
     """`value` with the bytes of all files in it changed."""
     if isinstance(value, tuple):
-        return tuple(_changed(item, change) for item in value)
+        return tuple(_with_file_bytes(item, change) for item in value)
     if isinstance(value, t.FilePart) and value.raw is not None:
         return replace(value, raw=change(value.raw))
-    names = _LEADING.get(type(value), ())
-    return replace(value, **{name: _changed(getattr(value, name), change) for name in names}) if names else value
+    names = _MEMBERS_WITH_FILES.get(type(value), ())
+    return (
+        replace(value, **{name: _with_file_bytes(getattr(value, name), change) for name in names}) if names else value
+    )
 
 
 def _encoded(raw: bytes) -> bytes:
@@ -47,7 +49,7 @@ def _decoded(raw: bytes) -> bytes:
     try:
         decoded: bytes = BASE64.load(raw.decode("ascii"), True)
     except (UnicodeDecodeError, Invalid):
-        raise Invalid("a file is not encoded twice, as this peer is said to do") from None
+        raise Invalid("a file is not encoded twice, as expected of this peer") from None
     return decoded
 
 
@@ -67,7 +69,7 @@ def _is_base64(raw: bytes) -> bool:
     return len(raw) % 4 == 0
 
 
-class _Twice:
+class _DoubleBase64:
     """A kind of `http` whose files are encoded once more."""
 
     def __init__(self, kind: Kind) -> None:
@@ -75,11 +77,11 @@ class _Twice:
         self.empty = kind.empty
 
     def load(self, value: Any, strict: bool) -> Any:
-        return _changed(self._kind.load(value, strict), _decoded)
+        return _with_file_bytes(self._kind.load(value, strict), _decoded)
 
     def dump(self, value: Any) -> Any:
-        value = _changed(value, _encoded)
+        value = _with_file_bytes(value, _encoded)
         return value if self._kind.dump is None else self._kind.dump(value)
 
 
-CODEC = ProtoCodec("0.3", {cls: _Twice(kind) for cls, kind in KINDS.items()}, METHODS, dialect="twice")
+CODEC = ProtoCodec("0.3", {cls: _DoubleBase64(kind) for cls, kind in KINDS.items()}, METHODS, dialect="twice")

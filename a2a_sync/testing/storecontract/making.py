@@ -27,7 +27,7 @@ MINE = Owner("acme", "ada")
 FOREIGN = (Owner("acme", "bob"), Owner("other", "ada"), Owner())
 NOON = datetime(2026, 5, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 #: The longest wait in these tests, in seconds.
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 def message(task_id: str, text: str = "hello", *, context_id: str = "c", role: Role = Role.USER) -> Message:
@@ -137,7 +137,7 @@ def concurrently(*calls: Callable[[], Any]) -> list[Any]:
     results: list[Any] = [None] * len(calls)
 
     def run(index: int, call: Callable[[], Any]) -> None:
-        barrier.wait(PATIENCE)
+        barrier.wait(TIMEOUT)
         try:
             results[index] = call()
         except Exception as error:
@@ -147,7 +147,7 @@ def concurrently(*calls: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         assert not thread.is_alive()
     return results
 

@@ -502,7 +502,7 @@ BROKEN: dict[str, Variant] = {
     "unauthenticated posts": Variant(
         "V1-HOOK-02",
         "a webhook's token is checked and its credentials are not",
-        inside=replaced(WebhookReceiver, "_sender", _half_checked),
+        inside=replaced(WebhookReceiver, "_check_sender", _half_checked),
     ),
     "tasks unexpected": Variant(
         "V1-HOOK-03",

@@ -17,7 +17,7 @@ from a2a_sync import (
 )
 from a2a_sync import operations as op
 from a2a_sync import types as t
-from a2a_sync.agent.modes import InputModes
+from a2a_sync.agent.mediatypes import InputMediaTypes
 from a2a_sync.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from a2a_sync.operations import Call, Endpoint, Principal, StreamItem
 from tests.conformance.breaking import (
@@ -272,7 +272,7 @@ BROKEN: dict[str, Variant] = {
     "any media type": Variant(
         "V1-SEND-04",
         "parts of any media type are accepted",
-        inside=replaced(InputModes, "check", lambda _: lambda *a: None),
+        inside=replaced(InputMediaTypes, "check", lambda _: lambda *a: None),
     ),
     "messages without context": Variant(
         "V1-SEND-06",

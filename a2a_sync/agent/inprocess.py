@@ -20,14 +20,14 @@ else:
     arguments = LazyModule("a2a_sync.client.arguments")
 
 #: Default timeouts of a call or cancel, and of reading a task, in seconds.
-_WAIT = 60.0
-_LOOK = 5.0
+_CALL_TIMEOUT = 60.0
+_READ_TIMEOUT = 5.0
 #: The largest ``history_length`` of a request, which requests the whole history.
 WHOLE_HISTORY = 2**31 - 1
 _T = TypeVar("_T")
 
 
-class LocalCalls:
+class InProcessCalls:
     """The base of agents and apps that can be called in their own process. Thread-safe."""
 
     _own_client: client.Client | None = None
@@ -47,7 +47,7 @@ class LocalCalls:
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Metadata | None = None,
-        timeout: float | None = _WAIT,
+        timeout: float | None = _CALL_TIMEOUT,
     ) -> Task | Message:
         """Send `message` and wait until its task has ended or is interrupted; with `task_id`, continue that task.
 
@@ -81,7 +81,9 @@ class LocalCalls:
             message, task_id=task_id, context_id=context_id, metadata=metadata, timeout=timeout
         )
 
-    def get_task(self, task_id: str, *, history_length: int | None = None, timeout: float | None = _LOOK) -> Task:
+    def get_task(
+        self, task_id: str, *, history_length: int | None = None, timeout: float | None = _READ_TIMEOUT
+    ) -> Task:
         """The task as it is now.
 
         Raises:
@@ -89,7 +91,7 @@ class LocalCalls:
         """
         return self._client().get_task(task_id, history_length=history_length, timeout=timeout)
 
-    def cancel(self, task_id: str, *, metadata: Metadata | None = None, timeout: float | None = _WAIT) -> Task:
+    def cancel(self, task_id: str, *, metadata: Metadata | None = None, timeout: float | None = _CALL_TIMEOUT) -> Task:
         """Cancel the task and return it.
 
         Raises:
@@ -103,17 +105,17 @@ class LocalCalls:
         if client is None:
             from a2a_sync.client import Client
 
-            client = self._keep("_own_client", Client(self))
+            client = self._set_once("_own_client", Client(self))
         return client
 
-    def _keep(self, name: str, made: _T) -> _T:
-        """Store `made` as attribute `name` unless it is set already, and return the stored object.
+    def _set_once(self, name: str, value: _T) -> _T:
+        """Store `value` as attribute `name` unless it is set already, and return the stored object.
 
-        Atomic without a lock, because no lock may be held while user code creates `made`.
+        Atomic without a lock, because no lock may be held while user code creates `value`.
         """
-        return cast(_T, vars(self).setdefault(name, made))
+        return cast(_T, vars(self).setdefault(name, value))
 
-    def _drop_client(self) -> None:
+    def _close_client(self) -> None:
         """Close the client."""
         client = vars(self).pop("_own_client", None)
         if client is not None:

@@ -13,30 +13,30 @@ from a2a_sync.errors import ContentTypeNotSupportedError
 from a2a_sync.types import Part
 
 
-class Modes:
+class MediaTypes:
     """A set of modes. An empty set accepts everything."""
 
     def __init__(self, modes: Iterable[str]) -> None:
         self._listed = tuple(dict.fromkeys(modes))
-        self._modes = {_mode(mode) for mode in self._listed}
-        self._all = not self._modes or "*/*" in self._modes
+        self._accepted = {_with_subtype(mode) for mode in self._listed}
+        self._accepts_all = not self._accepted or "*/*" in self._accepted
 
     def __contains__(self, media_type: str) -> bool:
-        if self._all:
+        if self._accepts_all:
             return True
-        plain = _plain(media_type)
-        return plain in self._modes or f"{plain.partition('/')[0]}/*" in self._modes
+        plain = _without_parameters(media_type)
+        return plain in self._accepted or f"{plain.partition('/')[0]}/*" in self._accepted
 
     def __str__(self) -> str:
         return ", ".join(self._listed)
 
 
-class InputModes:
+class InputMediaTypes:
     """The modes that an agent accepts: the defaults of its card and those of all skills (requests name no skill)."""
 
     def __init__(self, card: AgentCard) -> None:
         skills = [mode for skill in card.skills for mode in skill.input_modes]
-        self._modes = Modes((*card.default_input_modes, *skills))
+        self._accepted = MediaTypes((*card.default_input_modes, *skills))
 
     def check(self, parts: Sequence[Part], member: str) -> None:
         """Check the media types of `parts`, if they have one. `member` is the path of the parts in the request.
@@ -45,17 +45,17 @@ class InputModes:
             ContentTypeNotSupportedError: the agent does not accept one of them.
         """
         for index, part in enumerate(parts):
-            if part.media_type and part.media_type not in self._modes:
+            if part.media_type and part.media_type not in self._accepted:
                 raise ContentTypeNotSupportedError(
-                    f"{member}[{index}].mediaType: {part.media_type[:100]} is not accepted; this agent accepts {self._modes}",
-                    metadata={"mediaType": part.media_type[:100], "supportedMediaTypes": str(self._modes)},
+                    f"{member}[{index}].mediaType: {part.media_type[:100]} is not accepted; this agent accepts {self._accepted}",
+                    metadata={"mediaType": part.media_type[:100], "supportedMediaTypes": str(self._accepted)},
                 )
 
 
-def _plain(media_type: str) -> str:
+def _without_parameters(media_type: str) -> str:
     return media_type.partition(";")[0].strip().lower()
 
 
-def _mode(mode: str) -> str:
-    plain = _plain(mode)
+def _with_subtype(mode: str) -> str:
+    plain = _without_parameters(mode)
     return plain if "/" in plain else f"{plain}/*"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from a2a_sync import A2AApp, Agent, AgentSkill, Client, DataPart, FilePart, TextPart
-from a2a_sync.agent.modes import InputModes, Modes
+from a2a_sync.agent.mediatypes import InputMediaTypes, MediaTypes
 from a2a_sync.card import AgentCard
 from a2a_sync.errors import ContentTypeNotSupportedError
 
@@ -40,7 +40,7 @@ CARD = AgentCard(
     ],
 )
 def test_an_agent_takes_what_its_card_and_its_skills_list(media_type: str, taken: bool) -> None:
-    modes = InputModes(CARD)
+    modes = InputMediaTypes(CARD)
     part = FilePart(raw=b"x", media_type=media_type)
     if taken:
         modes.check([part], "message.parts")
@@ -55,7 +55,7 @@ def test_an_agent_takes_what_its_card_and_its_skills_list(media_type: str, taken
 
 
 def test_parts_that_name_no_media_type_are_taken() -> None:
-    modes = InputModes(replace(CARD, default_input_modes=("text/csv",), skills=()))
+    modes = InputMediaTypes(replace(CARD, default_input_modes=("text/csv",), skills=()))
     modes.check([TextPart("hi"), DataPart({"a": 1}), FilePart(raw=b"x"), FilePart(url="http://x.example/")], "parts")
 
 
@@ -71,12 +71,12 @@ def test_parts_that_name_no_media_type_are_taken() -> None:
     ],
 )
 def test_wildcards_and_kinds_stand_for_many(listed: list[str], media_type: str, taken: bool) -> None:
-    assert (media_type in Modes(listed)) is taken
+    assert (media_type in MediaTypes(listed)) is taken
 
 
 def test_a_long_media_type_is_not_repeated_whole() -> None:
     with pytest.raises(ContentTypeNotSupportedError) as caught:
-        InputModes(CARD).check([TextPart("x", media_type="x" * 5000)], "parts")
+        InputMediaTypes(CARD).check([TextPart("x", media_type="x" * 5000)], "parts")
     assert len(caught.value.message) < 300
 
 

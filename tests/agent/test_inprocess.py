@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from a2a_sync import Agent, Client
-from a2a_sync.agent.localcalls import LocalCalls
+from a2a_sync.agent.inprocess import InProcessCalls
 from tests.engine import Background, Gate
 
 
@@ -56,9 +56,9 @@ def test_an_agent_may_ask_another_one_what_it_says_of_itself():
 
 def test_a_face_without_anything_behind_it_says_so():
     with pytest.raises(NotImplementedError):
-        LocalCalls().endpoint()
+        InProcessCalls().endpoint()
     with pytest.raises(NotImplementedError):
-        LocalCalls().agent_card()
+        InProcessCalls().agent_card()
 
 
 def test_what_still_streams_ends_with_the_agent():
