@@ -22,12 +22,7 @@ class LazyModule:
 
 
 def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The module-level ``__getattr__`` of `package`, which imports the module of a public name when it is first used.
-
-    Parameters:
-        package: the name of the package.
-        modules: the public names by the module that defines them.
-    """
+    """The ``__getattr__`` of a package, which imports a name when it is first used; `modules` has the names by module."""
     homes = {name: module for module, names in modules.items() for name in names}
 
     def get_public_name(name: str) -> Any:

@@ -299,6 +299,39 @@ def _first_data(parts: Iterable[Part], cls: type[_T]) -> _T:
     raise DataPartError(f"{cls.__name__}: there is no data part")
 
 
+def to_parts(content: Content) -> tuple[Part, ...]:
+    """Parts from text, a part, a list of them, or a message.
+
+    Raises:
+        TypeError: `content` is or contains another type.
+        ValueError: `content` is an empty list.
+    """
+    if isinstance(content, Message):
+        return content.parts
+    if isinstance(content, str):
+        # Convert to plain `str`: an instance of a subclass in the task would keep its attributes alive.
+        return (TextPart(str(content)),)
+    if isinstance(content, (TextPart, FilePart, DataPart)):
+        return (content,)
+    if isinstance(content, bytes | bytearray | Mapping) or not isinstance(content, Iterable):
+        raise TypeError(_no_content(content))
+    parts = tuple(part for item in content for part in to_parts(item))
+    if not parts:
+        raise ValueError("a message or artifact needs at least one part")
+    return parts
+
+
+def _no_content(content: object) -> str:
+    kind, advice = type(content).__name__, ""
+    if isinstance(content, bytes | bytearray):
+        advice = "; send bytes as FilePart(raw=…)"
+    elif isinstance(content, type):
+        kind, advice = f"the class {content.__name__}", "; give an instance"
+    elif isinstance(content, bool | int | float | Mapping):
+        advice = f"; send {'a mapping' if isinstance(content, Mapping) else 'values'} as DataPart(…)"
+    return f"expected text, a part or a list of parts, not {kind}{advice}"
+
+
 # -- messages, artifacts, tasks (spec 4.1) ------------------------------------------------------------------------------
 
 
@@ -348,6 +381,10 @@ class Message(Reply):
     def data_as(self, cls: type[_T]) -> _T:
         """The first data part as your dataclass `cls`; raises `DataPartError`."""
         return _first_data(self.parts, cls)
+
+
+#: What a message or an artifact can be made of: text, a part, several of them, or a message.
+Content: TypeAlias = str | Part | Iterable[str | Part] | Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

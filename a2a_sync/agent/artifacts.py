@@ -1,52 +1,16 @@
-"""Conversion of content to parts, and `ArtifactWriter`, which sends an artifact in chunks."""
+"""`ArtifactWriter`, which sends an artifact in chunks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
 
 from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import joined
-from a2a_sync.types import Artifact, DataPart, FilePart, Message, Part, TaskArtifactUpdateEvent, TextPart
+from a2a_sync.types import Artifact, Content, DataPart, FilePart, Part, TaskArtifactUpdateEvent, TextPart, to_parts
 
 #: The largest artifact, in bytes, that is sent again as a whole when it is complete.
 _MAX_REPEATED_BYTES = 1024 * 1024
-
-Content: TypeAlias = str | Part | Iterable[str | Part] | Message
-
-
-def to_parts(content: Content) -> tuple[Part, ...]:
-    """Parts from text, a part, a list of them, or a message.
-
-    Raises:
-        TypeError: `content` is or contains another type.
-        ValueError: `content` is an empty list.
-    """
-    if isinstance(content, Message):
-        return content.parts
-    if isinstance(content, str):
-        # Convert to plain `str`: an instance of a subclass in the task would keep its attributes alive.
-        return (TextPart(str(content)),)
-    if isinstance(content, (TextPart, FilePart, DataPart)):
-        return (content,)
-    if isinstance(content, (bytes, Mapping)) or not isinstance(content, Iterable):
-        raise TypeError(_unexpected(content))
-    parts = tuple(part for item in content for part in to_parts(item))
-    if not parts:
-        raise ValueError("a message or artifact needs at least one part")
-    return parts
-
-
-def _unexpected(content: object) -> str:
-    kind, advice = type(content).__name__, ""
-    if isinstance(content, bytes):
-        advice = "; send bytes as FilePart(raw=…)"
-    elif isinstance(content, type):
-        kind, advice = f"the class {content.__name__}", "; give an instance"
-    elif isinstance(content, bool | int | float | Mapping):
-        advice = "; send values as DataPart(…)"
-    return f"expected text, a part or a list of parts, not {kind}{advice}"
 
 
 class ArtifactWriter:

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from a2a_sync.agent.artifacts import ArtifactWriter, Content, to_parts
+from a2a_sync.agent.artifacts import ArtifactWriter
 from a2a_sync.agent.conversation import conversation
 from a2a_sync.agent.dialogue import (
     MARK,
@@ -39,6 +39,7 @@ from a2a_sync.stores.base import MEMORY, STATE, Owner, StartedRun, StoredTask, T
 from a2a_sync.types import (
     JSON,
     Artifact,
+    Content,
     Message,
     Metadata,
     Role,
@@ -47,6 +48,7 @@ from a2a_sync.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
     new_id,
+    to_parts,
 )
 
 #: What an executor may yield or emit. Missing ids and times are filled in.

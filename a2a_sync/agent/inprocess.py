@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from a2a_sync.lazymodule import LazyModule
 from a2a_sync.operations import Endpoint
-from a2a_sync.types import Message, Metadata, Task
+from a2a_sync.types import Content, Message, Metadata, Task
 
 if TYPE_CHECKING:
     from a2a_sync import card, client
-    from a2a_sync.client import arguments
 else:
     card = LazyModule("a2a_sync.card")
     client = LazyModule("a2a_sync.client")
-    arguments = LazyModule("a2a_sync.client.arguments")
 
 #: Default timeouts of a call or cancel, and of reading a task, in seconds.
 _CALL_TIMEOUT = 60.0
@@ -42,7 +40,7 @@ class InProcessCalls:
 
     def call(
         self,
-        message: arguments.Content,
+        message: Content,
         *,
         task_id: str | None = None,
         context_id: str | None = None,
@@ -69,7 +67,7 @@ class InProcessCalls:
 
     def stream(
         self,
-        message: arguments.Content,
+        message: Content,
         *,
         task_id: str | None = None,
         context_id: str | None = None,

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
-from a2a_sync.agent.artifacts import ArtifactWriter, Content, to_parts
+from a2a_sync.agent.artifacts import ArtifactWriter
 from a2a_sync.agent.executor import Event, RequestContext
 from a2a_sync.jsontext import dumps
 from a2a_sync.types import (
     Artifact,
+    Content,
     DataPart,
     FilePart,
     Message,
@@ -25,6 +26,7 @@ from a2a_sync.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
     TextPart,
+    to_parts,
 )
 
 

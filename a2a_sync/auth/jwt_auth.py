@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from a2a_sync import urls
 from a2a_sync.auth.policy import Authenticator, Identity, TokenRefusedError, as_principal
 from a2a_sync.auth.request import AuthRequest
 from a2a_sync.auth.schemes import bearer_token
 from a2a_sync.card import HTTPAuthSecurityScheme, SecurityScheme
 from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import Principal
-from a2a_sync.outbound.http import Outbound
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.signing.jwk import ALGORITHMS
-from a2a_sync.signing.jwks import KeySet, fetch_with
+from a2a_sync.signing.jwks import KeySet, guarded_key_set
 
 SYMMETRIC = ("HS256", "HS384", "HS512")
 #: A longer token is refused unread, in characters.
@@ -78,9 +76,7 @@ class JWTAuth(Authenticator):
         self._algorithms = _check_algorithms(algorithms, SYMMETRIC if isinstance(key, bytes) else ALGORITHMS)
         self._required = ["exp", "iss", "aud", *([] if identify else ["sub"])]
         if jwks_url is not None:
-            guard = url_guard or URLGuard([urls.parse(jwks_url).host], schemes=["https"])
-            guard.check(jwks_url)
-            self._key_set: KeySet | None = KeySet(jwks_url, fetch_with(Outbound(guard)))
+            self._key_set: KeySet | None = guarded_key_set(jwks_url, url_guard)
         else:
             self._key_set, self._key = None, _check_key(key)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl
@@ -24,6 +24,7 @@ class PeerCertificate:
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
+@dataclass(eq=False, repr=False)
 class AuthRequest:
     """One request, before its body is read. Used on the request's thread only.
 
@@ -37,24 +38,18 @@ class AuthRequest:
         environ: the WSGI environ; empty for other transports.
     """
 
-    def __init__(
-        self,
-        headers: Mapping[str, str],
-        *,
-        query_string: str = "",
-        peer_address: str = "",
-        connection_address: str | None = None,
-        principal: Principal | str | None = None,
-        certificate: Callable[[], PeerCertificate | None] | None = None,
-        environ: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.headers = headers
-        self.query_string = query_string
-        self.peer_address = peer_address
-        self.connection_address = peer_address if connection_address is None else connection_address
-        self.principal = principal
-        self.environ: Mapping[str, Any] = {} if environ is None else environ
-        self._certificate = certificate
+    headers: Mapping[str, str]
+    _: KW_ONLY
+    query_string: str = ""
+    peer_address: str = ""
+    connection_address: str | None = None
+    principal: Principal | str | None = None
+    certificate: Callable[[], PeerCertificate | None] | None = None
+    environ: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.connection_address is None:
+            self.connection_address = self.peer_address
 
     @cached_property
     def query(self) -> Mapping[str, list[str]]:
@@ -70,7 +65,7 @@ class AuthRequest:
     @cached_property
     def peer_certificate(self) -> PeerCertificate | None:
         """The client certificate that the TLS server has verified; None where there is none."""
-        return None if self._certificate is None else self._certificate()
+        return None if self.certificate is None else self.certificate()
 
     def __repr__(self) -> str:
         # Headers and query hold credentials.

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypedDict
+from typing import TypedDict
 
 from a2a_sync.client.deadlines import check_seconds
 from a2a_sync.types import (
+    Content,
     DataPart,
     FilePart,
     Message,
     Metadata,
-    Part,
     Role,
     SendMessageConfiguration,
     TaskPushNotificationConfig,
     TextPart,
+    to_parts,
 )
-
-#: What a message can be made of: text, a part, several of them, or a `Message`.
-Content: TypeAlias = str | Part | Sequence[str | Part] | Message
 
 
 def as_message(content: Content, *, task_id: str | None = None, context_id: str | None = None) -> Message:
@@ -38,10 +36,7 @@ def as_message(content: Content, *, task_id: str | None = None, context_id: str 
                     f"the parts of a Message are TextPart, FilePart and DataPart; not {type(part).__name__}"
                 )
     else:
-        listed = (
-            content if isinstance(content, Sequence) and not isinstance(content, str | bytes | bytearray) else [content]
-        )
-        message = Message(role=Role.USER, parts=tuple(_as_part(item) for item in listed))
+        message = Message(role=Role.USER, parts=to_parts(content))
     if not message.parts:
         raise ValueError("a message needs at least one part")
     if (task_id is None or task_id == message.task_id) and (context_id is None or context_id == message.context_id):
@@ -50,19 +45,6 @@ def as_message(content: Content, *, task_id: str | None = None, context_id: str 
         message,
         task_id=message.task_id if task_id is None else task_id,
         context_id=message.context_id if context_id is None else context_id,
-    )
-
-
-def _as_part(item: object) -> Part:
-    if isinstance(item, str):
-        return TextPart(item)
-    if isinstance(item, (TextPart, FilePart, DataPart)):
-        return item
-    advice = "; send bytes as FilePart(raw=…)" if isinstance(item, bytes | bytearray) else ""
-    advice = "; send a mapping as DataPart(…)" if isinstance(item, Mapping) else advice
-    raise TypeError(
-        "a message is text, a TextPart, FilePart or DataPart, a list of these, or a Message; not"
-        f" {type(item).__name__}{advice}"
     )
 
 
@@ -137,11 +119,10 @@ def send_configuration(
     """The configuration of a message with these options; None where all of them are defaults."""
     if isinstance(accepted_output_modes, str):
         raise TypeError("accepted_output_modes takes a list of media types, not one string")
-    if not (return_immediately or history_length is not None or accepted_output_modes or push_config):
-        return None
-    return SendMessageConfiguration(
+    configuration = SendMessageConfiguration(
         accepted_output_modes=tuple(accepted_output_modes),
         task_push_notification_config=as_push_config(push_config) if push_config else None,
         history_length=history_length,
         return_immediately=return_immediately,
     )
+    return None if configuration == SendMessageConfiguration() else configuration

@@ -14,6 +14,7 @@ from a2a_sync.bindings.registry import BINDINGS, supported
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.client.deadlines import Deadline
 from a2a_sync.client.errortext import error_text
+from a2a_sync.client.request import ErrorContext, OutgoingRequest
 from a2a_sync.codec import DecodeError, by_version
 from a2a_sync.errors import (
     AgentError,
@@ -188,8 +189,6 @@ def refresh_card(
     deadline: Deadline,
 ) -> RefreshedCard | None:
     """Request a card again, with its ETag; None if no usable card was returned. Blocks for `REFRESH_TIMEOUT` at most."""
-    from a2a_sync.client.http import ErrorContext
-
     headers = {"Accept": "application/json", VERSION: version}
     if cache_entry.etag:
         headers["If-None-Match"] = cache_entry.etag
@@ -244,13 +243,9 @@ class CardTrust:
         return self.verify(value, Deadline.after(call.context.timeout))
 
     def _read(self, url: str, deadline: Deadline) -> bytes:
-        from a2a_sync.client.http import ErrorContext
-
         error_context = ErrorContext("card", urls.parse(url).shown)
         headers = {"Accept": "application/json"}
-        response = self._http.open(
-            "GET", url, headers=headers, error_context=error_context, deadline=deadline, guarded=False
-        )
+        response = self._http.open(OutgoingRequest("GET", url, headers, error_context, deadline, guarded=False))
         body = response.read()
         if not response.ok:
             raise response.status_error(body)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol, Unpack, cast
 
-from a2a_sync.client.arguments import CallOptions, Content, SendOptions, StreamOptions
+from a2a_sync.client.arguments import CallOptions, SendOptions, StreamOptions
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.errors import HTTPStatusError, MethodNotFoundError, UnsupportedOperationError
-from a2a_sync.types import ListTasksResponse, Message, Task
+from a2a_sync.types import Content, ListTasksResponse, Message, Task
 
 _CALL_OPTIONS = CallOptions.__annotations__.keys()
 

@@ -20,7 +20,6 @@ from a2a_sync.card import AgentCapabilities, AgentCard, AgentInterface
 from a2a_sync.client import waiting
 from a2a_sync.client.arguments import (
     CallOptions,
-    Content,
     as_message,
     as_push_config,
     check_extensions,
@@ -57,10 +56,12 @@ from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
     AuthenticationInfo,
     CancelTaskRequest,
+    Content,
     DeleteTaskPushNotificationConfigRequest,
     GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     Message,
@@ -85,9 +86,6 @@ else:
 
 logger = get_logger(__name__)
 
-#: Bounds of `Client.iter_tasks`: pages, and characters of a page token.
-MAX_PAGES = 10_000
-_MAX_TOKEN_CHARS = 4096
 _DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 #: Seconds until a card that could not be refreshed is requested again.
 _CARD_RETRY_INTERVAL = 60.0
@@ -519,18 +517,13 @@ class Client(Closes):
         Raises:
             MalformedResponseError: the agent returned more than 10,000 pages, or a page token of more than 4096 characters.
         """
-        seen = {hash("")}
-        for _ in range(MAX_PAGES):
-            page = self.list_tasks(**filters)
-            yield from page.tasks
-            token = page.next_page_token
-            if hash(token) in seen:
-                return
-            if len(token) > _MAX_TOKEN_CHARS:
-                raise MalformedResponseError("the page token is too long", phase="send")
-            seen.add(hash(token))
+
+        def read(token: str) -> ListTasksResponse:
             filters["page_token"] = token
-        raise MalformedResponseError(f"the tasks have more than {MAX_PAGES} pages", phase="send")
+            return self.list_tasks(**filters)
+
+        for page in waiting.pages(read, filters.get("page_token", "")):
+            yield from page.tasks
 
     @run_on_gevent_hub
     def cancel_task(self, task_id: str, *, metadata: Metadata | None = None, **options: Unpack[CallOptions]) -> Task:
@@ -631,16 +624,12 @@ class Client(Closes):
             TaskNotFoundError: there is no such task, or the caller may not see it.
         """
         link, deadline = self._begin_call(options, task_id)
-        found: list[TaskPushNotificationConfig] = []
-        token, seen = "", {""}
-        while True:
+
+        def read(token: str) -> ListTaskPushNotificationConfigsResponse:
             request = ListTaskPushNotificationConfigsRequest(task_id=task_id, page_token=token)
-            page = link.call(op.LIST_PUSH_CONFIGS, request, deadline)
-            found += page.configs
-            token = page.next_page_token
-            if token in seen:
-                return found
-            seen.add(token)
+            return link.call(op.LIST_PUSH_CONFIGS, request, deadline)
+
+        return [config for page in waiting.pages(read) for config in page.configs]
 
     @run_on_gevent_hub
     def delete_push_config(self, task_id: str, id: str, **options: Unpack[CallOptions]) -> None:

@@ -14,7 +14,8 @@ from a2a_sync.bindings.headers import VERSION, extension_headers
 from a2a_sync.bindings.sse import BlockSource, CutStream, EventReader, MalformedStream
 from a2a_sync.client.credentials import check_header
 from a2a_sync.client.deadlines import Deadline
-from a2a_sync.client.http import ErrorContext, HttpResponse, HttpTransport
+from a2a_sync.client.http import HttpResponse, HttpTransport
+from a2a_sync.client.request import ErrorContext, OutgoingRequest
 from a2a_sync.client.stream import single_event_stream
 from a2a_sync.codec import Codec, DecodeError
 from a2a_sync.errors import (
@@ -107,13 +108,7 @@ class WireEndpoint:
     ) -> HttpResponse:
         headers = self._headers(call, request)
         return self._http.open(
-            request.verb,
-            request.url,
-            body=request.body,
-            headers=headers,
-            error_context=error_context,
-            deadline=deadline,
-            opening=opening,
+            OutgoingRequest(request.verb, request.url, headers, error_context, deadline, opening, request.body)
         )
 
     def _headers(self, call: AnyCall, request: HttpRequest) -> dict[str, str]:

@@ -14,7 +14,7 @@ import http.client
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import requests
@@ -25,8 +25,9 @@ from urllib3 import exceptions as u3
 from a2a_sync import urls
 from a2a_sync.client.connections import Adapter, Session, timed_body
 from a2a_sync.client.credentials import Auth, RefreshingAuth, check_header, make_auth
-from a2a_sync.client.deadlines import NEVER, Alarm, AlarmClock, Deadline, Timeout
+from a2a_sync.client.deadlines import Alarm, AlarmClock, Deadline, Timeout
 from a2a_sync.client.errortext import error_text
+from a2a_sync.client.request import ErrorContext, OutgoingRequest
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import (
     CardAuthError,
@@ -54,19 +55,6 @@ class Page(NamedTuple):
     status: int
     body: bytes
     headers: Mapping[str, str]
-
-
-@dataclass(slots=True)
-class ErrorContext:
-    """The context of a call for its errors: the step, the address of the agent, and the task if it is known."""
-
-    phase: str
-    agent: str
-    task_id: str = ""
-
-    def fields(self, phase: str = "") -> dict[str, str]:
-        """The arguments of a `TransportError`."""
-        return {"phase": phase or self.phase, "agent": self.agent, "task_id": self.task_id}
 
 
 class HttpTransport:
@@ -140,107 +128,62 @@ class HttpTransport:
         """In a forked child: a connection must not be shared by two processes."""
         self._adapters = {}
 
-    def open(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        error_context: ErrorContext,
-        deadline: Deadline,
-        opening: Deadline = NEVER,
-        body: bytes | None = None,
-        guarded: bool = True,
-    ) -> HttpResponse:
+    def open(self, request: OutgoingRequest) -> HttpResponse:
         """Send one request and return its response, of any status, before its body is read. Redirects are not followed.
-
-        Parameters:
-            method: the HTTP method.
-            url: the URL.
-            headers: headers of this request.
-            error_context: the context for errors.
-            deadline: the limit of the request and its response.
-            opening: the limit until the body begins.
-            body: the body; None for none.
-            guarded: the URL comes from a peer, and is checked by the guard.
 
         Raises:
             ConnectError: the request was not sent.
             TransportTimeoutError: a limit was reached.
             TransportError: the connection broke.
         """
-        if not urls.may_send_credentials(self.home, url):
-            response = self._send(method, url, headers, body, None, error_context, deadline, opening, guarded=guarded)
+        if not urls.may_send_credentials(self.home, request.url):
+            response = self._send(request, None)
             response.credentials_withheld = self._auth_argument is not None
             return response
+        request = replace(request, headers={**self._headers, **request.headers})
         auth = self._auth
-        headers = {**self._headers, **headers}
-        self._prepare_auth(auth, deadline)
-        response = self._send(method, url, headers, body, auth, error_context, deadline, opening)
-        if (
-            response.status == 401
-            and isinstance(auth, RefreshingAuth)
-            and auth.refresh_after_refusal(response.authorization)
-        ):
+        if not isinstance(auth, RefreshingAuth):
+            return self._send(request, auth)
+        auth.prepare(self._post, request.deadline)
+        response = self._send(request, auth)
+        if response.status == 401 and auth.refresh_after_refusal(response.authorization):
             # A refused request had no effect: it may be sent again, once.
             response.close()
-            self._prepare_auth(auth, deadline)
-            response = self._send(method, url, headers, body, auth, error_context, deadline, opening)
+            auth.prepare(self._post, request.deadline)
+            response = self._send(request, auth)
         return response
-
-    def _prepare_auth(self, auth: AuthBase | None, deadline: Deadline) -> None:
-        if isinstance(auth, RefreshingAuth):
-            auth.prepare(self._post, deadline)
 
     def _post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> tuple[int, bytes]:
         """Post to a token server, without the credentials and headers for the agent."""
+        error_context = ErrorContext("token", urls.parse(url).shown)
         response = self._send(
-            "POST",
-            url,
-            headers,
-            body,
-            None,
-            ErrorContext("token", urls.parse(url).shown),
-            deadline,
-            NEVER,
-            guarded=False,
+            OutgoingRequest("POST", url, headers, error_context, deadline, body=body, guarded=False), None
         )
         return response.status, response.read()
 
-    def _send(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        auth: AuthBase | None,
-        error_context: ErrorContext,
-        deadline: Deadline,
-        opening: Deadline,
-        *,
-        guarded: bool = True,
-    ) -> HttpResponse:
+    def _send(self, request: OutgoingRequest, auth: AuthBase | None) -> HttpResponse:
+        error_context, deadline = request.error_context, request.deadline
         if deadline.expired:
             raise deadline_exceeded(error_context)
-        if guarded and self._guard is not None:
+        if request.guarded and self._guard is not None:
             try:
-                self._guard.check(url)
+                self._guard.check(request.url)
             except UnsafeURLError as unsafe:
                 raise ConnectError(f"the URL {unsafe}", **error_context.fields("connect")) from None
         refused: Exception
         try:
-            response = self._requests_session(guarded).request(
-                method,
-                url,
-                data=timed_body(body, deadline),
-                headers=dict(headers),
+            response = self._requests_session(request.guarded).request(
+                request.method,
+                request.url,
+                data=timed_body(request.body, deadline),
+                headers=dict(request.headers),
                 auth=auth,
-                timeout=self._limits(min(deadline, opening)),
+                timeout=self._limits(min(deadline, request.opening)),
                 stream=True,
                 allow_redirects=False,
                 verify=self._verify,
                 # As credentials: not for an origin that the user has not named.
-                cert=self._cert if self._cert is not None and urls.may_send_credentials(self.home, url) else None,
+                cert=self._cert if self._cert and urls.may_send_credentials(self.home, request.url) else None,
             )
         except requests.exceptions.InvalidHeader as error:
             if isinstance(error.args[0], u3.HTTPError):
@@ -264,7 +207,7 @@ class HttpTransport:
             TransportError: as `open`.
         """
         for redirects_left in reversed(range(_MAX_REDIRECTS + 1)):
-            response = self.open("GET", url, headers=headers, error_context=error_context, deadline=deadline)
+            response = self.open(OutgoingRequest("GET", url, headers, error_context, deadline))
             target = response.location
             if target is None or not redirects_left:
                 break

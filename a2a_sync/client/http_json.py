@@ -9,7 +9,8 @@ from a2a_sync.bindings import http_json
 from a2a_sync.bindings.routes import route_of
 from a2a_sync.client.deadlines import Deadline
 from a2a_sync.client.endpoint import HttpRequest, WireEndpoint
-from a2a_sync.client.http import ErrorContext, HttpResponse, HttpTransport
+from a2a_sync.client.http import HttpResponse, HttpTransport
+from a2a_sync.client.request import ErrorContext
 from a2a_sync.codec import Codec
 from a2a_sync.errors import (
     AgentError,

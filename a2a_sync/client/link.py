@@ -25,6 +25,7 @@ from a2a_sync.client.cards import (
 )
 from a2a_sync.client.deadlines import NEVER, AlarmClock, Deadline
 from a2a_sync.client.local import LocalAgent, LocalEndpoint
+from a2a_sync.client.request import ErrorContext
 from a2a_sync.client.retry import READ, READ_ONCE, RESUME, SEND, Policy, Retry, RetryLoop
 from a2a_sync.client.stream import Resumption, TaskStream
 from a2a_sync.codec import Codec, by_version
@@ -326,8 +327,6 @@ def http_link(
         CardAuthError: the card requires credentials that the client does not have.
         VersionNotSupportedError: the card lists no interface that this client supports.
     """
-    from a2a_sync.client.http import ErrorContext
-
     if card is None:
         headers = {"Accept": "application/json", VERSION: interface_filter.version or "1.0"}
         error_context = ErrorContext("card", http.agent)

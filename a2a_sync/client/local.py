@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from a2a_sync.card import AgentCard
-from a2a_sync.client.deadlines import AlarmClock, Deadline
+from a2a_sync.client.deadlines import Alarm, AlarmClock, Deadline
 from a2a_sync.concurrency.closing import ClosingIterable
 from a2a_sync.errors import AgentError, TransportTimeoutError
 from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
@@ -59,17 +60,16 @@ class LocalEndpoint:
     def _limited(self, stream: EventStream, deadline: Deadline) -> EventStream:
         """`stream`, closed at its deadline."""
         alarm = self._alarms.set(deadline.at, stream.close)
+        return ClosingIterable(self._items(stream, alarm), partial(self._close, stream, alarm))
 
-        def close() -> None:
-            self._alarms.cancel(alarm)
-            stream.close()
+    def _items(self, stream: EventStream, alarm: Alarm) -> Iterator[StreamItem]:
+        try:
+            yield from stream
+        finally:
+            self._close(stream, alarm)
+        if alarm.fired:
+            raise self._timed_out("stream")
 
-        def items() -> Iterator[StreamItem]:
-            try:
-                yield from stream
-            finally:
-                close()
-            if alarm.fired:
-                raise self._timed_out("stream")
-
-        return ClosingIterable(items(), close)
+    def _close(self, stream: EventStream, alarm: Alarm) -> None:
+        self._alarms.cancel(alarm)
+        stream.close()

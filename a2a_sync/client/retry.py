@@ -18,7 +18,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import ClassVar, TypeVar
 
@@ -179,6 +179,7 @@ class ClientClosedError(RuntimeError):
     """The client, or the stream, was closed while a call paused before its next attempt."""
 
 
+@dataclass(eq=False)
 class RetryLoop:
     """Makes a call, and makes it again after failures that `policy` retries. Used by one thread.
 
@@ -192,26 +193,18 @@ class RetryLoop:
         task_id: the task that is meant, for errors and logs; empty where none is known yet.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        retry: Retry,
-        deadline: Deadline,
-        closed: Event,
-        *,
-        agent: str,
-        phase: str = "send",
-        task_id: str = "",
-    ) -> None:
-        self.task_id = task_id
-        self.closed = closed
-        self.retrying = False  # an attempt has failed
-        self._policy = policy
-        self._retry = retry
-        self._deadline = deadline
-        self._agent = agent
-        self._phase = phase
-        self._backoff = Backoff(retry)
+    policy: Policy
+    retry: Retry
+    deadline: Deadline
+    closed: Event
+    agent: str
+    phase: str = "send"
+    task_id: str = ""
+    #: An attempt has failed.
+    retrying: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._backoff = Backoff(self.retry)
         self._polls = _poll_pauses()
 
     def run(
@@ -242,13 +235,13 @@ class RetryLoop:
             try:
                 result = attempt(NEVER if error is None else self.opening)
             except (TransportError, OverloadedError) as failure:
-                if first is not None and isinstance(failure, TransportTimeoutError) and self._deadline.expired:
+                if first is not None and isinstance(failure, TransportTimeoutError) and self.deadline.expired:
                     raise self._timed_out(
                         f"the total timeout expired during a retry ({describe(first)})", first
                     ) from failure
-                if not self._retry or not self._policy.retries(failure, first):
+                if not self.retry or not self.policy.retries(failure, first):
                     raise
-                if self._policy.slow_is_progress and time.monotonic() - began > self._retry.max_backoff:
+                if self.policy.slow_is_progress and time.monotonic() - began > self.retry.max_backoff:
                     self._backoff.reset()
                 first, error, self.retrying = first or failure, failure, True
             else:
@@ -261,7 +254,7 @@ class RetryLoop:
     @property
     def max_backoff(self) -> float:
         """The longest pause between two attempts, in seconds."""
-        return self._retry.max_backoff
+        return self.retry.max_backoff
 
     def reset(self) -> None:
         """The interruption is over: the next failure has all of the time for retries again."""
@@ -280,7 +273,7 @@ class RetryLoop:
             ClientClosedError: `closed` was set.
         """
         self._sleep(next(self._polls))
-        if self._deadline.expired:
+        if self.deadline.expired:
             raise self._timed_out("the total timeout expired before the task paused")
 
     def check_deadline(self, error: Exception) -> None:
@@ -289,7 +282,7 @@ class RetryLoop:
         Raises:
             TransportTimeoutError: there is none.
         """
-        if not self._deadline.expired:
+        if not self.deadline.expired:
             return
         if isinstance(error, TransportTimeoutError):
             error.task_id = error.task_id or self.task_id
@@ -300,29 +293,29 @@ class RetryLoop:
         self.check_deadline(error)
         pause = self._backoff.next(error)
         if pause is None:
-            if self._policy.exhausted is None:
+            if self.policy.exhausted is None:
                 raise error
-            kind, text = self._policy.exhausted
+            kind, text = self.policy.exhausted
             raise kind(
-                f"{text} within {self._retry.max_elapsed:g} seconds ({describe(error)})",
-                phase=self._phase,
-                agent=self._agent,
+                f"{text} within {self.retry.max_elapsed:g} seconds ({describe(error)})",
+                phase=self.phase,
+                agent=self.agent,
                 task_id=self.task_id or getattr(error, "task_id", ""),
             ) from error
         extra = {"task_id": self.task_id} if self.task_id else None
-        logger.info("%s: %s; retrying in %.1f s", self._agent, describe(error), pause, extra=extra)
+        logger.info("%s: %s; retrying in %.1f s", self.agent, describe(error), pause, extra=extra)
         self._sleep(pause)
-        if self._deadline.expired:
+        if self.deadline.expired:
             raise self._timed_out(f"the total timeout expired before a retry ({describe(error)})", error) from error
 
     def _sleep(self, seconds: float) -> None:
-        left = self._deadline.left
+        left = self.deadline.left
         if self.closed.wait(seconds if left is None else min(seconds, left)):
             raise ClientClosedError("the client is closed")
 
     def _timed_out(self, text: str, error: Exception | None = None) -> TransportTimeoutError:
         return TransportTimeoutError(
-            text, phase=self._phase, agent=self._agent, task_id=self.task_id or getattr(error, "task_id", "")
+            text, phase=self.phase, agent=self.agent, task_id=self.task_id or getattr(error, "task_id", "")
         )
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, Protocol
 
@@ -417,6 +418,7 @@ class StreamCalls(Protocol):
     ) -> EventStream: ...
 
 
+@dataclass(eq=False)
 class Resumption:
     """Opens one stream again after each cut; used on the thread that iterates the stream.
 
@@ -428,27 +430,19 @@ class Resumption:
         is_send: the stream answers a message, and is no subscription.
     """
 
-    def __init__(
-        self,
-        link: StreamCalls,
-        deadline: Deadline,
-        retries: RetryLoop,
-        *,
-        repeat: Callable[[Deadline], EventStream] | None = None,
-        is_send: bool = False,
-    ) -> None:
-        self._link = link
-        self._deadline = deadline
-        self._repeat = repeat
-        self._is_send = is_send
-        self._retries = retries
-        self._opened = 0.0
-        self._silent_ends = 0  # how often in a row the stream was opened and ended without an event
+    link: StreamCalls
+    deadline: Deadline
+    retries: RetryLoop
+    repeat: Callable[[Deadline], EventStream] | None = None
+    is_send: bool = False
+    _opened: float = field(default=0.0, init=False)
+    #: How often in a row the stream was opened and ended without an event.
+    _silent_ends: int = field(default=0, init=False)
 
     @property
     def closed(self) -> threading.Event:
         """Set when the stream is closed; ends a pause before the next attempt."""
-        return self._retries.closed
+        return self.retries.closed
 
     def reopen(self, position: StreamPosition, cut: TransportError) -> EventStream | None:
         """The stream from `position`, or from a snapshot of the task; None if the stream was closed meanwhile.
@@ -458,21 +452,21 @@ class Resumption:
             TransportTimeoutError: the total limit was reached.
             AgentError, TransportError: the last failure of an attempt.
         """
-        if not position.started and self._is_send and self._repeat is None:
-            if self._link.version == "0.3":
+        if not position.started and self.is_send and self.repeat is None:
+            if self.link.version == "0.3":
                 self._check_task_exists(position.task_id)
             # Whether the message has arrived is unknown.
             raise cut
         stood = time.monotonic() - self._opened if self._opened else 0.0
-        if not position.idle or stood > self._retries.max_backoff:
+        if not position.idle or stood > self.retries.max_backoff:
             # A new interruption: events arrived, or the agent was connected and had none to send.
-            self._retries.reset()
+            self.retries.reset()
         # Without event ids a break means no less than an end: some servers break a stream instead of refusing it.
         silent = position.idle and self._opened and (position.ended or position.last_event_id is None)
         self._silent_ends = self._silent_ends + 1 if silent else 0
-        self._retries.task_id = position.task_id
+        self.retries.task_id = position.task_id
         try:
-            stream = self._retries.run(lambda opening: self._open(position, opening), after=cut)
+            stream = self.retries.run(lambda opening: self._open(position, opening), after=cut)
         except ClientClosedError:
             return None
         self._opened = time.monotonic()
@@ -486,15 +480,15 @@ class Resumption:
             TransportTimeoutError: the total limit was reached.
         """
         try:
-            return self._link.get_task(task_id, self._deadline, self._retries.opening)
+            return self.link.get_task(task_id, self.deadline, self.retries.opening)
         except (TransportError, OverloadedError) as error:
             if not is_transient(error):
                 raise
-            self._retries.check_deadline(error)
+            self.retries.check_deadline(error)
             raise StreamInterruptedError(
                 f"the state of the task could not be read ({describe(error)})",
                 phase="stream",
-                agent=self._link.agent,
+                agent=self.link.agent,
                 task_id=task_id,
             ) from error
 
@@ -508,8 +502,8 @@ class Resumption:
                 self.get_task(task_id)
 
     def _open(self, position: StreamPosition, opening: Deadline) -> EventStream:
-        if not position.started and self._repeat is not None:
-            return self._repeat(opening)
+        if not position.started and self.repeat is not None:
+            return self.repeat(opening)
         numbered = position.last_event_id is not None
         # One silent end may be a cut, in a framing that does not distinguish the two; with event ids a second attempt is
         # worthwhile. Without them, a subscription to a task that waits for input would wait with it.
@@ -518,7 +512,7 @@ class Resumption:
             if task.state.paused:
                 return single_event_stream(task)
         try:
-            stream = self._link.open_subscription(position.task_id, self._deadline, position.last_event_id, opening)
+            stream = self.link.open_subscription(position.task_id, self.deadline, position.last_event_id, opening)
         except SUBSCRIPTION_REFUSALS as refusal:
             return self._final_state(position, refusal)
         return ClosingIterable(self._subscription(stream, position), stream.close)
@@ -544,6 +538,6 @@ class Resumption:
         raise SubscriptionRefusedError(
             f"the stream was cut, and the agent refuses a subscription to the task ({refusal})",
             phase="stream",
-            agent=self._link.agent,
+            agent=self.link.agent,
             task_id=position.task_id,
         ) from refusal

@@ -15,11 +15,10 @@ from itertools import groupby
 from typing import Any, Protocol, TypeAlias
 
 from a2a_sync.card import AgentCard, AgentSkill
-from a2a_sync.client.arguments import Content
 from a2a_sync.codec import by_version
 from a2a_sync.errors import AgentError, JSONParseError, TaskFailedError, TransportError
 from a2a_sync.jsontext import dumps, loads
-from a2a_sync.types import Artifact, DataPart, Message, Part, Task, TaskState, TextPart
+from a2a_sync.types import Artifact, Content, DataPart, Message, Part, Task, TaskState, TextPart
 
 #: The key of the request's metadata with the skill of a tool.
 SKILL = "skillId"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from a2a_sync import operations as op
 from a2a_sync.client.deadlines import Deadline
 from a2a_sync.client.link import Link
 from a2a_sync.client.retry import POLL, READ, SubscriptionRefusedError
 from a2a_sync.client.stream import SUBSCRIPTION_REFUSALS, TaskStream, lacks_answer
-from a2a_sync.errors import TaskNotCancelableError
+from a2a_sync.errors import MalformedResponseError, TaskNotCancelableError
 from a2a_sync.types import (
     CancelTaskRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksResponse,
     Message,
     Role,
     SendMessageConfiguration,
@@ -21,8 +25,12 @@ from a2a_sync.types import (
     TaskState,
 )
 
+#: Bounds of lists: pages, and characters of a page token.
+MAX_PAGES = 10_000
+_MAX_TOKEN_CHARS = 4096
 #: Seconds to read on after a task has paused for input: the stream usually ends right then.
 _PAUSE_GRACE = 0.1
+_Page = TypeVar("_Page", ListTasksResponse, ListTaskPushNotificationConfigsResponse)
 
 
 def send_plain(
@@ -125,6 +133,25 @@ def _read_until_paused(stream: TaskStream, *, skip_first: bool = False) -> Task 
                 stream.end_within(_PAUSE_GRACE)
             skip_first = False
     return stream.result
+
+
+def pages(read: Callable[[str], _Page], token: str = "") -> Iterator[_Page]:
+    """The pages of a list, from that of `token` to the last one; `read` requests a page by its token.
+
+    Raises:
+        MalformedResponseError: there are more than `MAX_PAGES` pages, or a token is too long.
+    """
+    seen = {hash(""), hash(token)}
+    for _ in range(MAX_PAGES):
+        page = read(token)
+        yield page
+        token = page.next_page_token
+        if hash(token) in seen:
+            return
+        if len(token) > _MAX_TOKEN_CHARS:
+            raise MalformedResponseError("the page token is too long", phase="send")
+        seen.add(hash(token))
+    raise MalformedResponseError(f"the list has more than {MAX_PAGES} pages", phase="send")
 
 
 # -- the history of a result --------------------------------------------------------------------------------------------

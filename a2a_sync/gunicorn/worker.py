@@ -40,6 +40,8 @@ _MAX_LINGERING = 1000
 #: The most bytes of a request that a pool thread reads itself; longer or incomplete requests are received by the main
 #: thread.
 _FIRST_READ = 64 * 1024
+#: The members of `Limits` that the worker enforces.
+_LIMITS = ("header_timeout", "max_body_bytes", "body_idle_timeout", "body_timeout", "write_timeout")
 #: Interval in seconds at which time limits are checked.
 _SWEEP_INTERVAL = 0.25
 #: A worker that can accept no more connections closes one in so many of them, at least one.
@@ -158,13 +160,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         for site in sites:
             if site not in self._sites:
                 self._sites.add(site)
-                known = [one.limits for one in self._sites]
                 self.limits = Limits(
-                    header_timeout=max(limits.header_timeout for limits in known),
-                    max_body_bytes=max(limits.max_body_bytes for limits in known),
-                    body_idle_timeout=max(limits.body_idle_timeout for limits in known),
-                    body_timeout=max(limits.body_timeout for limits in known),
-                    write_timeout=max(limits.write_timeout for limits in known),
+                    **{name: max(getattr(one.limits, name) for one in self._sites) for name in _LIMITS}
                 )
 
     @property

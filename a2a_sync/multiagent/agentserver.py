@@ -16,7 +16,7 @@ from a2a_sync.agent.inprocess import WHOLE_HISTORY
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.card import AgentCard
 from a2a_sync.client import Client
-from a2a_sync.client.arguments import Content, as_message
+from a2a_sync.client.arguments import as_message
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.observers import Listeners
 from a2a_sync.errors import (
@@ -33,6 +33,7 @@ from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, TaskBatch, TaskStore
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
     Artifact,
+    Content,
     Message,
     Metadata,
     Role,

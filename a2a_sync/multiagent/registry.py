@@ -15,13 +15,13 @@ from typing import Any
 from a2a_sync import urls
 from a2a_sync.card import AgentCard
 from a2a_sync.client import Client, TaskStream
-from a2a_sync.client.arguments import Content, as_message
+from a2a_sync.client.arguments import as_message
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import A2AError, AgentError, TransportError, TransportTimeoutError
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.telemetry.logs import get_logger
-from a2a_sync.types import Message, Role, Task, TaskState, TaskStatus, new_id
+from a2a_sync.types import Content, Message, Role, Task, TaskState, TaskStatus, new_id
 
 logger = get_logger(__name__)
 

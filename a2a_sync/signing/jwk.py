@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from a2a_sync import jsontext
@@ -132,7 +132,7 @@ def _usable(key: TrustedKey, named: str = "") -> TrustedKey:
             f" EC on P-256, P-384 or P-521, Ed25519, or RSA of at least {_MIN_RSA_BITS} bits"
         )
     chosen = tuple(one for one in able if named in ("", one))
-    return TrustedKey(key.key, key.kid, chosen, key.not_before, key.expires, key.revoked)
+    return replace(key, algorithms=chosen)
 
 
 def _key_in_jwk(jwk: Mapping[str, Any], kid: str = "") -> TrustedKey:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeAlias
 
 from a2a_sync import urls
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import TransportError, UnavailableError
 from a2a_sync.outbound.http import NoResponseError, Outbound
+from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.signing.jwk import TrustedKey, named, read_key_set
 from a2a_sync.telemetry.logs import get_logger
 
@@ -26,6 +28,7 @@ _TIMEOUT = 5.0
 _MAX_BYTES = 512 * 1024
 
 
+@dataclass(eq=False)
 class KeySet:
     """The keys at `url`, as they were read last. Safe from many threads and across forks.
 
@@ -40,24 +43,16 @@ class KeySet:
             anyone can forge would block all threads while an issuer hangs. Without it each thread reads for itself.
     """
 
-    def __init__(
-        self,
-        url: str,
-        fetch: Fetch | None = None,
-        *,
-        refresh: float = 300.0,
-        max_stale: float = 86400.0,
-        pause: float = 60.0,
-        failure_pause: float = 10.0,
-        exclusive: bool = True,
-    ) -> None:
-        self.url = url
-        self.refresh = refresh
-        self.max_stale = max_stale
-        self.pause = pause
-        self.failure_pause = failure_pause
-        self._fetch = fetch
-        self._exclusive = exclusive
+    url: str
+    fetch: Fetch | None = None
+    _: KW_ONLY
+    refresh: float = 300.0
+    max_stale: float = 86400.0
+    pause: float = 60.0
+    failure_pause: float = 10.0
+    exclusive: bool = True
+
+    def __post_init__(self) -> None:
         self._keys: tuple[TrustedKey, ...] = ()
         self._read_at = self._next_at = float("-inf")
         self.renew()
@@ -78,7 +73,7 @@ class KeySet:
         found = named(self._keys, kid)
         failure: Exception | None = None
         if now >= self._read_at + self.refresh or (not found and now >= self._next_at):
-            failure = self._read(fetch or self._fetch, needed=not found)
+            failure = self._read(fetch or self.fetch, needed=not found)
             found = named(self._keys, kid)
         if now > self._read_at + self.refresh + self.max_stale:
             raise UnavailableError(
@@ -89,7 +84,7 @@ class KeySet:
     def _read(self, fetch: Fetch | None, *, needed: bool) -> Exception | None:
         """Read the keys if a reading is due; the failure if it failed. `needed`: there is no key to go on with."""
         with self._lock:
-            if self._reading and self._exclusive:
+            if self._reading and self.exclusive:
                 if needed:
                     raise UnavailableError(
                         "the keys that tokens are checked with are being read; try again", retry_after=1.0
@@ -117,8 +112,18 @@ class KeySet:
         return None
 
 
-def fetch_with(outbound: Outbound) -> Fetch:
-    """Reads key sets through `outbound`."""
+def guarded_key_set(url: str, guard: URLGuard | None) -> KeySet:
+    """The key set at `url`, which `guard` must allow; by default only the host of `url` may be called, over https.
+
+    Raises:
+        UnsafeURLError: the guard refuses `url`.
+    """
+    guard = guard or URLGuard([urls.parse(url).host], schemes=["https"])
+    guard.check(url)
+    return KeySet(url, _fetch_with(Outbound(guard)))
+
+
+def _fetch_with(outbound: Outbound) -> Fetch:
 
     def fetch(url: str) -> bytes:
         answer = outbound.request(

@@ -6,11 +6,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from a2a_sync import urls
-from a2a_sync.outbound.http import Outbound
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.signing.jwk import ALGORITHMS, TrustedKey, named, trusted_keys
-from a2a_sync.signing.jwks import KeySet, fetch_with
+from a2a_sync.signing.jwks import KeySet, guarded_key_set
 from a2a_sync.signing.keys import need_libraries
 from a2a_sync.signing.notifications import audience
 
@@ -35,9 +33,7 @@ class Signatures:
         self._set: KeySet | None = None
         self._keys: tuple[TrustedKey, ...] = ()
         if isinstance(keys, str) and "://" in keys:
-            guard = guard or URLGuard([urls.parse(keys).host], schemes=["https"])
-            guard.check(keys)
-            self._set = KeySet(keys, fetch_with(Outbound(guard)))
+            self._set = guarded_key_set(keys, guard)
         else:
             self._keys = trusted_keys(keys)
 

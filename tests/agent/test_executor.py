@@ -10,7 +10,6 @@ import pytest
 
 from a2a_sync import Agent, Extension
 from a2a_sync import operations as op
-from a2a_sync.agent.artifacts import to_parts
 from a2a_sync.agent.executor import AgentExecutor, TaskCancelled
 from a2a_sync.errors import InternalError
 from a2a_sync.operations import Principal
@@ -25,6 +24,7 @@ from a2a_sync.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
     TextPart,
+    to_parts,
 )
 from tests.engine import TIMEOUT, Gate, collect, serving, texts
 

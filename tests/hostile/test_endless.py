@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from a2a_sync import Client
-from a2a_sync.client import client as client_module
+from a2a_sync.client import waiting
 from a2a_sync.errors import MalformedResponseError, TaskNotFoundError
 from tests.client.peer import Asked, Line, chunk, peer, status, task
 from tests.hostile.test_large_answers import peak
@@ -69,7 +69,7 @@ def test_a_replaced_artifact_counts_once() -> None:
 
 
 def test_the_number_of_pages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "MAX_PAGES", 50)
+    monkeypatch.setattr(waiting, "MAX_PAGES", 50)
     numbers = itertools.count()
 
     def page(asked: Asked, line: Line) -> None:
