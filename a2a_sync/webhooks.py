@@ -211,8 +211,9 @@ class WebhookReceiver:
         # Strangers do not get so far as to have a body read.
         claims = self._check_sender(headers)
         notification = self._accept(headers, claims, self._body(environ))
-        if notification is None:
-            return 204, ""
+        return (204, "") if notification is None else self._pass_on(notification)
+
+    def _pass_on(self, notification: PushNotification) -> tuple[int, str]:
         try:
             self._handle(notification)
         except queue.Full:
@@ -300,15 +301,9 @@ class WebhookReceiver:
             raise NotificationRefusedError(401, "the token is not that of this webhook")
 
     def _claims(self, headers: Mapping[str, str]) -> Mapping[str, Any]:
-        token = headers.get(NOTIFICATION_SIGNATURE.lower(), "")
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        if not token and scheme.lower() == "bearer":
-            token = bearer.strip()
-        if not token or len(token) > _MAX_TOKEN_LENGTH:
-            raise NotificationRefusedError(401, "the notification is not signed")
         assert self._signatures is not None
         try:
-            claims: Mapping[str, Any] = self._signatures.claims(token)
+            claims: Mapping[str, Any] = self._signatures.claims(_signature(headers))
         except UnavailableError:
             raise NotificationRefusedError(503, "the keys cannot be read now") from None
         except ValueError as wrong:
@@ -316,6 +311,16 @@ class WebhookReceiver:
         if "jti" in claims and claims["jti"] != headers.get(NOTIFICATION_ID.lower(), ""):
             raise NotificationRefusedError(401, "the signature is of another notification")
         return claims
+
+
+def _signature(headers: Mapping[str, str]) -> str:
+    token = headers.get(NOTIFICATION_SIGNATURE.lower(), "")
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    if not token and scheme.lower() == "bearer":
+        token = bearer.strip()
+    if not token or len(token) > _MAX_TOKEN_LENGTH:
+        raise NotificationRefusedError(401, "the notification is not signed")
+    return token
 
 
 class _MemoryReplayCache:

@@ -8,8 +8,7 @@ import click
 
 from a2a_sync import AgentCard, Client
 from a2a_sync.cli.options import auth_option, json_option, timeout_option, url_argument
-from a2a_sync.cli.text import clean_json, clean_line, rich_console
-from a2a_sync.codec import by_version
+from a2a_sync.cli.text import clean_line, print_json, rich_console
 
 
 @click.command()
@@ -23,7 +22,7 @@ def card(url: str, extended: bool, as_json: bool, auth: str | None, timeout: flo
     with Client(url, auth=auth) as client:
         found = client.extended_card(timeout=timeout) if extended else client.card(timeout=timeout)
     if as_json:
-        click.echo(clean_json(by_version("1.0").dump(found), indent=2))
+        print_json(found.to_dict())
         return
     console = rich_console()
     rows = [(clean_line(name), clean_line(value)) for name, value in _rows(found)]

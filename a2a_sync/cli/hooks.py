@@ -6,8 +6,7 @@ import click
 
 from a2a_sync import Client, TaskPushNotificationConfig
 from a2a_sync.cli.options import auth_option, json_option, task_argument, timeout_option, url_argument
-from a2a_sync.cli.text import clean_json, clean_line
-from a2a_sync.codec import by_version
+from a2a_sync.cli.text import clean_line, print_json
 from a2a_sync.types import ListTaskPushNotificationConfigsResponse
 
 
@@ -49,7 +48,7 @@ def hooks(
         found = client.list_push_configs(task_id)
     if as_json:
         listed = ListTaskPushNotificationConfigsResponse(configs=tuple(found))
-        click.echo(clean_json(by_version("1.0").dump(listed), indent=2))
+        print_json(listed.to_dict())
         return
     for config in found:
         click.echo(_line(config))

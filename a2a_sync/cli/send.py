@@ -27,7 +27,7 @@ from a2a_sync import (
 from a2a_sync.cli.files import Folder
 from a2a_sync.cli.options import auth_option, json_option, timeout_option, url_argument
 from a2a_sync.cli.show import Transcript
-from a2a_sync.cli.text import clean_json, clean_line, print_status
+from a2a_sync.cli.text import clean_json, clean_line, print_json, print_status
 from a2a_sync.codec import by_version
 from a2a_sync.errors import StreamInterruptedError
 from a2a_sync.types import StreamResponse
@@ -99,18 +99,23 @@ def send(
     if not as_json:
         transcript.finish(answer)
     elif not stream:
-        click.echo(clean_json(by_version("1.0").dump_event(answer), indent=2))
+        print_json(by_version("1.0").dump_event(answer))
     sys.exit(_exit_code(url, answer))
 
 
-def _parts(text: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
+def _text_argument(text: str) -> str:
     if text == "-":
         try:
-            text = sys.stdin.buffer.read().decode()
+            return sys.stdin.buffer.read().decode()
         except UnicodeDecodeError:
             raise click.UsageError("standard input is not UTF-8 text") from None
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise click.UsageError("TEXT is not UTF-8")
+    return text
+
+
+def _parts(text: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
+    text = _text_argument(text)
     try:
         parts: list[Part] = [FilePart.from_path(path) for path in files]
     except OSError as error:

@@ -10,8 +10,7 @@ from a2a_sync import Client, Task, TaskState
 from a2a_sync.cli.files import Folder
 from a2a_sync.cli.options import auth_option, json_option, task_argument, timeout_option, url_argument
 from a2a_sync.cli.show import Transcript
-from a2a_sync.cli.text import clean_json, clean_line, print_status
-from a2a_sync.codec import by_version
+from a2a_sync.cli.text import clean_line, print_json, print_status
 
 _STATES = [str(state) for state in TaskState if state is not TaskState.UNSPECIFIED]
 
@@ -28,7 +27,7 @@ def get(url: str, task_id: str, as_json: bool, out: Path | None, auth: str | Non
     with Client(url, auth=auth) as client:
         task = client.get_task(task_id, timeout=timeout)
     if as_json:
-        click.echo(clean_json(by_version("1.0").dump(task), indent=2))
+        print_json(task.to_dict())
     else:
         Transcript(data=out is None).finish(task)
     if out is not None:
@@ -51,7 +50,7 @@ def list_tasks(
     with Client(url, auth=auth) as client:
         page = client.list_tasks(context_id=context_id, status=state, page_size=limit, timeout=timeout)
     if as_json:
-        click.echo(clean_json(by_version("1.0").dump(page), indent=2))
+        print_json(page.to_dict())
         return
     for task in page.tasks:
         click.echo(_line(task))
@@ -75,6 +74,6 @@ def cancel(url: str, task_id: str, as_json: bool, auth: str | None, timeout: flo
     with Client(url, auth=auth) as client:
         task = client.cancel_task(task_id, timeout=timeout)
     if as_json:
-        click.echo(clean_json(by_version("1.0").dump(task), indent=2))
+        print_json(task.to_dict())
     else:
         click.echo(f"{clean_line(task.id, 80)}  {task.state}")

@@ -32,6 +32,11 @@ def clean_json(value: Any, *, indent: int | None = None) -> str:
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def print_json(value: Any) -> None:
+    """Print a JSON value to standard output, on several lines."""
+    click.echo(clean_json(value, indent=2))
+
+
 def print_status(line: str, *, error: bool = False, dim: bool = False) -> None:
     """Print one line to standard error."""
     click.secho(clean_line(line, 4000), err=True, fg="red" if error else None, dim=dim)

@@ -91,14 +91,15 @@ class WireEndpoint:
             call.context.answer_headers.update({name.lower(): text for name, text in response.headers.items()})
         if operation.streaming and response.ok and response.content_type == "text/event-stream":
             return WireEventStream(response, self._codec, self._read_event)
-        value = self._result(response, response.read())
+        result = self._load_result(call, self._result(response, response.read()), error_context)
+        return single_event_stream(result) if operation.streaming else result
+
+    def _load_result(self, call: AnyCall, value: Any, error_context: ErrorContext) -> Any:
         try:
-            result = None if self.verify_result is None else self.verify_result(call, value)
-            if result is None:
-                result = self._codec.load_result(operation, value)
+            verified = None if self.verify_result is None else self.verify_result(call, value)
+            return self._codec.load_result(call.operation, value) if verified is None else verified
         except DecodeError as error:
             raise _malformed(error, error_context) from None
-        return single_event_stream(result) if operation.streaming else result
 
     def _send(self, call: AnyCall, error_context: ErrorContext, deadline: Deadline, opening: Deadline) -> HttpResponse:
         return self._open(self._write_request(call), call, error_context, deadline, opening)
@@ -146,15 +147,15 @@ class WireEndpoint:
             error.challenges = response.challenges
             raise
         except DecodeError as error:
-            if not response.ok:
-                raise response.status_error(body) from None
-            kind = response.content_type or "without a Content-Type"
-            raise MalformedResponseError(
-                f"{error} (HTTP {response.status}, {kind})", **response.error_context.fields()
-            ) from None
+            raise (_not_readable(response, error) if response.ok else response.status_error(body)) from None
         if not response.ok:
             raise response.status_error(body)
         return result
+
+
+def _not_readable(response: HttpResponse, error: DecodeError) -> MalformedResponseError:
+    kind = response.content_type or "without a Content-Type"
+    return MalformedResponseError(f"{error} (HTTP {response.status}, {kind})", **response.error_context.fields())
 
 
 def _malformed(error: DecodeError, error_context: ErrorContext) -> MalformedResponseError:
@@ -172,13 +173,8 @@ class WireEventStream:
     def __iter__(self) -> Iterator[StreamItem]:
         try:
             for data, event_id, name in EventReader(BlockSource(self._response.read_some)):
-                if not data:
-                    continue
-                # An error that the agent sends within the stream is raised.
-                value = self._read(data, name)
-                event = self._codec.load_event(value)
-                self._note_task(event)
-                yield StreamItem(event, _event_number(event_id), last=self._codec.ends_stream(value), size=len(data))
+                if data:
+                    yield self._item(data, event_id, name)
         except DecodeError as error:
             raise _malformed(error, self._response.error_context) from None
         except MalformedStream as error:
@@ -188,6 +184,13 @@ class WireEventStream:
                 raise StreamInterruptedError(str(error), **self._response.error_context.fields()) from None
         finally:
             self._response.close()
+
+    def _item(self, data: str, event_id: str | None, name: str) -> StreamItem:
+        # An error that the agent sends within the stream is raised.
+        value = self._read(data, name)
+        event = self._codec.load_event(value)
+        self._note_task(event)
+        return StreamItem(event, _event_number(event_id), last=self._codec.ends_stream(value), size=len(data))
 
     def _note_task(self, event: StreamResponse) -> None:
         """Remember the task of the stream for errors."""

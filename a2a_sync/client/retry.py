@@ -296,11 +296,8 @@ class RetryLoop:
             if self.policy.exhausted is None:
                 raise error
             kind, text = self.policy.exhausted
-            raise kind(
-                f"{text} within {self.retry.max_elapsed:g} seconds ({describe(error)})",
-                phase=self.phase,
-                agent=self.agent,
-                task_id=self.task_id or getattr(error, "task_id", ""),
+            raise self._error(
+                kind, f"{text} within {self.retry.max_elapsed:g} seconds ({describe(error)})", error
             ) from error
         extra = {"task_id": self.task_id} if self.task_id else None
         logger.info("%s: %s; retrying in %.1f s", self.agent, describe(error), pause, extra=extra)
@@ -313,10 +310,11 @@ class RetryLoop:
         if self.closed.wait(seconds if left is None else min(seconds, left)):
             raise ClientClosedError("the client is closed")
 
-    def _timed_out(self, text: str, error: Exception | None = None) -> TransportTimeoutError:
-        return TransportTimeoutError(
-            text, phase=self.phase, agent=self.agent, task_id=self.task_id or getattr(error, "task_id", "")
-        )
+    def _timed_out(self, text: str, error: Exception | None = None) -> TransportError:
+        return self._error(TransportTimeoutError, text, error)
+
+    def _error(self, kind: type[TransportError], text: str, error: Exception | None) -> TransportError:
+        return kind(text, phase=self.phase, agent=self.agent, task_id=self.task_id or getattr(error, "task_id", ""))
 
 
 def _poll_pauses() -> Iterator[float]:

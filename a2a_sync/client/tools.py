@@ -15,7 +15,6 @@ from itertools import groupby
 from typing import Any, Protocol, TypeAlias
 
 from a2a_sync.card import AgentCard, AgentSkill
-from a2a_sync.codec import by_version
 from a2a_sync.errors import AgentError, JSONParseError, TaskFailedError, TransportError
 from a2a_sync.jsontext import dumps, loads
 from a2a_sync.types import Artifact, Content, DataPart, Message, Part, Task, TaskState, TextPart
@@ -225,15 +224,19 @@ class RemoteTool:
             result = self._client.send(parts)
         except (AgentError, TransportError) as error:
             raise RuntimeError(f"remote agent call failed: {error}") from error
-        if isinstance(result, Task) and result.state is TaskState.FAILED:
-            return f"Remote agent failed: {result.text}" if result.text else "Remote agent failed"
-        if isinstance(result, Task) and result.state.interrupted and result.text:
-            return result.text
-        return result_text(result) or dumps(by_version("1.0").dump(result)).decode()
+        return _remote_tool_result(result)
 
     def register(self, registry: ToolRegistry) -> None:
         """Register the tool in `registry`."""
         registry.register_func(self.name, self.description, self.schema, self.handler)
+
+
+def _remote_tool_result(result: Task | Message) -> str:
+    if isinstance(result, Task) and result.state is TaskState.FAILED:
+        return f"Remote agent failed: {result.text}" if result.text else "Remote agent failed"
+    if isinstance(result, Task) and result.state.interrupted and result.text:
+        return result.text
+    return result_text(result) or dumps(result.to_dict()).decode()
 
 
 def _parts(arguments: Arguments) -> list[Part]:

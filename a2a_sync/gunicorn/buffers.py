@@ -71,10 +71,9 @@ class IncomingRequest:
         searched = max(0, len(self.data) - 3)
         self.data += data
         if not self.head_end:
-            if self.data and self.data[0] in b"\r\n":
+            if self.data.startswith((b"\r", b"\n")):
                 # Empty lines before a request are ignored (RFC 9112 section 2.2).
-                self.data = self.data.lstrip(b"\r\n")
-                searched = 0
+                self.data, searched = self.data.lstrip(b"\r\n"), 0
             at = self.data.find(b"\r\n\r\n", searched)
             if at < 0:
                 self.head_too_large = self.complete = len(self.data) > _MAX_HEAD_BYTES

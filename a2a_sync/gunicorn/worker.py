@@ -423,13 +423,16 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                 conn.sock.abort()
         for sock in [sock for sock, (until, _) in self._lingering.items() if until < now]:
             self._close_lingering(sock)
+        self._abort_excess()
+
+    def _abort_excess(self) -> None:
+        """Reset the connections that have not read for longest while too many bytes are parked."""
         excess = sum(conn.sock.parked_bytes for conn in self._writing) - _MAX_PARKED_BYTES
-        if excess > 0:
-            for conn in sorted(self._writing, key=lambda conn: conn.sock.progress):
-                excess -= conn.sock.parked_bytes
-                conn.sock.abort()
-                if excess <= 0:
-                    break
+        for conn in sorted(self._writing, key=lambda conn: conn.sock.progress):
+            if excess <= 0:
+                break
+            excess -= conn.sock.parked_bytes
+            conn.sock.abort()
 
     def _is_late(self, incoming: IncomingRequest, now: float) -> bool:
         if not self.alive and now - incoming.last_received > (_STOP_TIMEOUT if incoming.data else 0):

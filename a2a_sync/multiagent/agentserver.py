@@ -26,7 +26,6 @@ from a2a_sync.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from a2a_sync.lifecycle import Entry
 from a2a_sync.multiagent.events import TRANSITION, AgentEvent, TaskObserver
 from a2a_sync.operations import Endpoint
 from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, TaskBatch, TaskStore
@@ -236,9 +235,7 @@ class AgentServer(Closes):
     # -- listeners --
 
     def on(self, event: str, listener: _Listener) -> _Listener:
-        """Call ``listener(event)`` with an `AgentEvent` when a task enters a state.
-
-        The events are ``task:submitted``, ``task:working``, ``task:completed``, ``task:failed``, ``task:canceled`` (or
+        """Call ``listener(event)`` with an `AgentEvent` when a task enters a state. The events are ``task:submitted``, ``task:working``, ``task:completed``, ``task:failed``, ``task:canceled`` (or
         ``task:cancelled``), ``task:input-required`` and the other states.
 
         Listeners are called in order on a thread of their own; their exceptions are logged. Before `submit_task`,
@@ -342,9 +339,7 @@ class AgentServer(Closes):
 
 
 def status_history(store: TaskStore, task_id: str, scope: Owner = _NO_OWNER) -> tuple[TaskStatus, ...]:
-    """All statuses of a task, oldest first; only the current one if its log is no longer kept.
-
-    See `Limits.stream_replay_window`.
+    """All statuses of a task, oldest first; only the current one if its log was compacted.
 
     Raises:
         TaskNotFoundError: there is no such task.
@@ -353,7 +348,7 @@ def status_history(store: TaskStore, task_id: str, scope: Owner = _NO_OWNER) -> 
     after = 0
     while True:
         page = store.log(scope, task_id, after=after, max_bytes=LOG_PAGE_BYTES)
-        entries: tuple[Entry, ...] = page.entries
+        entries = page.entries
         found += [entry.event.status for entry in entries if isinstance(entry.event, TaskStatusUpdateEvent)]
         if not entries or entries[-1].number >= page.version:
             return tuple(found) or (store.head(scope, task_id).status,)

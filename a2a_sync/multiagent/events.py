@@ -190,17 +190,19 @@ class TaskObserver:
             # Events that are stored together with the end are a result; earlier ones were streamed.
             tracked.streamed = tracked.streamed or not ended
         elif isinstance(event, TaskStatusUpdateEvent) and event.status.state is not tracked.state:
-            before, tracked.state = tracked.state, event.status.state
-            self._emit(
-                AgentEvent(
-                    name=TRANSITION,
-                    task_id=task_id,
-                    context_id=event.context_id,
-                    before=before,
-                    state=tracked.state,
-                    status=event.status,
-                )
-            )
+            self._emit(_transition(task_id, tracked, event))
+            tracked.state = event.status.state
+
+
+def _transition(task_id: str, tracked: _TrackedTask, event: TaskStatusUpdateEvent) -> AgentEvent:
+    return AgentEvent(
+        name=TRANSITION,
+        task_id=task_id,
+        context_id=event.context_id,
+        before=tracked.state,
+        state=event.status.state,
+        status=event.status,
+    )
 
 
 def _reply(tracked: _TrackedTask) -> str:

@@ -23,6 +23,7 @@ from a2a_sync.stores.base import Owner, StoredWebhook, TooManyWebhooks, Webhooks
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
     WEBHOOK_DISABLED,
+    AuthenticationInfo,
     DeleteTaskPushNotificationConfigRequest,
     GetTaskPushNotificationConfigRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -133,12 +134,7 @@ class PushConfigs:
             raise InvalidParamsError.at(f"{at}id", f"must be at most {_MAX_ID_LENGTH} printable characters")
         _check_secret(config.token, f"{at}token")
         if config.authentication is not None:
-            schemes = (config.authentication.scheme, *config.authentication.other_schemes)
-            if len(schemes) > _MAX_SCHEMES or not all(map(_SCHEME.fullmatch, schemes)):
-                raise InvalidParamsError.at(
-                    f"{at}authentication.scheme", "must be the name of an HTTP scheme, or at most ten in 0.3"
-                )
-            _check_secret(config.authentication.credentials, f"{at}authentication.credentials")
+            _check_authentication(config.authentication, f"{at}authentication")
 
     def _too_many(self) -> InvalidParamsError:
         return InvalidParamsError(
@@ -170,6 +166,13 @@ def _as_config(webhook: StoredWebhook) -> TaskPushNotificationConfig:
     if not webhook.disabled:
         return webhook.config
     return replace(webhook.config, metadata={WEBHOOK_DISABLED: webhook.disabled})
+
+
+def _check_authentication(authentication: AuthenticationInfo, at: str) -> None:
+    schemes = (authentication.scheme, *authentication.other_schemes)
+    if len(schemes) > _MAX_SCHEMES or not all(map(_SCHEME.fullmatch, schemes)):
+        raise InvalidParamsError.at(f"{at}.scheme", "must be the name of an HTTP scheme, or at most ten in 0.3")
+    _check_secret(authentication.credentials, f"{at}.credentials")
 
 
 def _check_secret(text: str, member: str) -> None:

@@ -43,13 +43,13 @@ def owners(webhooks: list[StoredWebhook]) -> Counter[str]:
     return Counter(one.scope.id for one in webhooks)
 
 
-def prove(line: FairQueue, *receivers: str, owner: str = "", took: bool = True) -> None:
+def prove(line: FairQueue, *receivers: str, owner: str = "", accepted: bool = True) -> None:
     """One delivery to each receiver, which it takes or not."""
     for number, host in enumerate(receivers):
         one = webhook(-number - 1, host, owner)
         line.add(one)
         assert line.next() == one
-        line.end(one, accepted=took)
+        line.end(one, accepted=accepted)
 
 
 def test_receivers_take_turns_and_none_has_more_than_a_quarter_of_the_places() -> None:

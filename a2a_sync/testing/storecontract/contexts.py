@@ -30,6 +30,7 @@ from a2a_sync.testing.storecontract.making import (
     ids,
     resume,
     status,
+    waiting,
 )
 from a2a_sync.types import TaskState
 
@@ -140,8 +141,7 @@ class Contexts:
 
     def test_retention_removes_a_state_with_the_last_task(self, store: Any) -> None:
         keep(store)
-        waits = begin(store)
-        store.append(waits.token, [status(waits.head.id, TaskState.INPUT_REQUIRED)])
+        waiting(store)
         assert store.sweep(expire_all(ended=True)).removed == 1
         assert store.contexts.state(MINE, "c").version == 1
         assert store.sweep(expire_all(waiting=True)).removed == 1

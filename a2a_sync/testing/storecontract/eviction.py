@@ -11,7 +11,7 @@ import pytest
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.stores.base import COMPACT_FROM, Owner, OwnerFull, RunRevoked, StoreQuota, TaskFull, TaskQuery
-from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, ids, resume, status
+from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, ids, resume, status, waiting
 from a2a_sync.types import TaskState
 
 
@@ -47,12 +47,11 @@ class Eviction:
     def test_above_the_bound_the_tasks_that_ended_first_are_evicted_first(self, make_store: Callable[..., Any]) -> None:
         store = make_store(max_tasks=5)
         open_ = begin(store, at=NOON)
-        waiting = begin(store, at=NOON)
-        store.append(waiting.token, [status(waiting.head.id, TaskState.INPUT_REQUIRED)], end=True)
+        interrupted = waiting(store)
         ended = [done(store, at=NOON + timedelta(seconds=n)) for n in range(8)]
         page = store.list(MINE, TaskQuery())
         assert page.total == 5
-        assert {task.id for task in page.tasks} == {open_.head.id, waiting.head.id, *ended[-3:]}
+        assert {task.id for task in page.tasks} == {open_.head.id, interrupted, *ended[-3:]}
         with pytest.raises(TaskNotFoundError):
             store.log(MINE, ended[0])
 
@@ -60,13 +59,8 @@ class Eviction:
         self, make_store: Callable[..., Any]
     ) -> None:
         store = make_store(max_tasks=3)
-        waiting = []
-        for n in range(6):
-            run = begin(store)
-            asked = status(run.head.id, TaskState.INPUT_REQUIRED, at=NOON + timedelta(seconds=n))
-            store.append(run.token, [asked], end=True)
-            waiting.append(run.head.id)
-        assert ids(store, TaskQuery()) == waiting[:2:-1]
+        interrupted = [waiting(store, at=NOON + timedelta(seconds=n)) for n in range(6)]
+        assert ids(store, TaskQuery()) == interrupted[:2:-1]
 
     def test_a_task_with_a_run_is_never_evicted(self, make_store: Callable[..., Any]) -> None:
         store = make_store(max_tasks=2)
@@ -94,12 +88,11 @@ class Eviction:
         store = make_store(max_tasks=20)
         other = Owner("", "other")
         ended = done(store, scope=other, at=NOON)
-        waiting = begin(store, scope=other, at=NOON)
-        store.append(waiting.token, [status(waiting.head.id, TaskState.INPUT_REQUIRED)], end=True)
+        interrupted = waiting(store, scope=other)
         # Clients choose their tenants, so tenants are not separate owners; nor are the agents of one host.
         greedy = [Owner("", "greedy"), *(Owner(f"tenant {n}", "greedy") for n in range(3)), Owner("", "echo\x1fgreedy")]
         made = [(scope, done(store, scope=scope)) for _ in range(41) for scope in greedy]
-        assert set(ids(store, TaskQuery(), other)) == {waiting.head.id, ended}
+        assert set(ids(store, TaskQuery(), other)) == {interrupted, ended}
         assert sum(store.list(scope, TaskQuery()).total for scope in greedy) == 18
         for scope, task_id in made[-18:]:
             assert store.head(scope, task_id)
@@ -127,17 +120,16 @@ class Eviction:
     def test_a_quota_of_tasks_evicts_the_oldest_of_the_owner_only(self, store: Any) -> None:
         quota = StoreQuota(max_tasks=5)
         other = [done(store, scope=Owner("", "other")) for _ in range(3)]
-        waiting = begin(store)
-        store.append(waiting.token, [status(waiting.head.id, TaskState.INPUT_REQUIRED)], end=True)
+        interrupted = waiting(store)
         mine = []
         for _ in range(8):
             run = begin(store, quota=quota)
             store.append(run.token, [status(run.head.id, TaskState.COMPLETED)], end=True)
             mine.append(run.head.id)
-        assert set(ids(store, TaskQuery())) == {waiting.head.id, *mine[-4:]}
+        assert set(ids(store, TaskQuery())) == {interrupted, *mine[-4:]}
         assert set(ids(store, TaskQuery(), Owner("", "other"))) == set(other)
         runs = [begin(store, quota=quota) for _ in range(5)]
-        assert (waiting.head.id,) in [run.evicted for run in runs]
+        assert (interrupted,) in [run.evicted for run in runs]
         assert begin(store, quota=quota).head.running
         assert store.list(MINE, TaskQuery()).total == 6
 

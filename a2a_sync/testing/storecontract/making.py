@@ -165,10 +165,10 @@ def expire_all(**classes: bool) -> Expiry:
     return Expiry(**{name: next_ms() + 3_600_000 for name in classes})
 
 
-def waiting(store: TaskStore) -> str:
+def waiting(store: TaskStore, *, scope: Owner = MINE, at: datetime | None = NOON) -> str:
     """Create a task that waits for its client; returns its id."""
-    run = begin(store)
-    store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED)])
+    run = begin(store, scope=scope, at=at)
+    store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED, at=at)], end=True)
     return run.head.id
 
 

@@ -10,9 +10,17 @@ import pytest
 
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import LargeResult, TaskBusy, TaskQuery
+from a2a_sync.stores.base import LargeResult, TaskBusy, TaskQuery, TaskStore
 from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, message, pages, resume, status
 from a2a_sync.types import Artifact, DataPart, FilePart, Message, Role, TaskArtifactUpdateEvent, TaskState, TextPart
+
+
+def log_pages(store: TaskStore, task_id: str, **bounds: int) -> list[Any]:
+    """All pages of a log, read with these bounds."""
+    found: list[Any] = []
+    while not found or found[-1].entries[-1].number < found[-1].version:
+        found.append(store.log(MINE, task_id, after=found[-1].entries[-1].number if found else 0, **bounds))
+    return found
 
 
 class Reading:
@@ -38,12 +46,9 @@ class Reading:
         store.append(run.token, [chunk(run.head.id, str(n), append=n > 0) for n in range(20)])
         whole = store.log(MINE, run.head.id)
         assert (whole.version, whole.state, whole.running) == (23, TaskState.WORKING, True)
-        read, after = [], 0
-        while after < whole.version:
-            page = store.log(MINE, run.head.id, after=after, limit=7)
-            assert 1 <= len(page.entries) <= 7
-            read += page.entries
-            after = read[-1].number
+        found = log_pages(store, run.head.id, limit=7)
+        assert all(1 <= len(page.entries) <= 7 for page in found)
+        read = [entry for page in found for entry in page.entries]
         assert tuple(read) == whole.entries
         assert [entry.event.artifact.text for entry in read[3:]] == [str(n) for n in range(20)]
 
@@ -54,14 +59,10 @@ class Reading:
         store.append(run.token, [chunk(task_id, "x" * 100_000), chunk(task_id, "y")])
         whole = store.log(MINE, task_id)
         assert store.log(MINE, task_id, max_bytes=10**6) == whole
-        read, after, sizes = [], 0, []
-        while after < whole.version:
-            page = store.log(MINE, task_id, after=after, max_bytes=50_000)
-            assert (page.version, page.running) == (whole.version, True)
-            sizes.append(sum(len(e.event.artifact.text) for e in page.entries if e.number > 3))
-            read += page.entries
-            after = read[-1].number
-        assert tuple(read) == whole.entries
+        found = log_pages(store, task_id, max_bytes=50_000)
+        assert {(page.version, page.running) for page in found} == {(whole.version, True)}
+        assert [entry for page in found for entry in page.entries] == list(whole.entries)
+        sizes = [sum(len(e.event.artifact.text) for e in page.entries if e.number > 3) for page in found]
         assert all(size < 50_000 or size == 100_000 for size in sizes)
         assert len(sizes) < 12
 
@@ -157,14 +158,10 @@ class Reading:
     def test_metadata_of_status_events_is_merged_into_that_of_the_task(self, store: Any) -> None:
         run = begin(store)
         task_id = run.head.id
-        store.append(run.token, [status(task_id, TaskState.WORKING, metadata={"a": 1, "b": {"x": 1}})])
-        store.append(
-            run.token,
-            [
-                status(task_id, TaskState.WORKING, metadata={"b": [2]}),
-                status(task_id, TaskState.WORKING, metadata={"c": None}),
-            ],
-        )
+        first: dict[str, Any] = {"a": 1, "b": {"x": 1}}
+        others: tuple[dict[str, Any], ...] = ({"b": [2]}, {"c": None})
+        store.append(run.token, [status(task_id, TaskState.WORKING, metadata=first)])
+        store.append(run.token, [status(task_id, TaskState.WORKING, metadata=metadata) for metadata in others])
         store.append(run.token, [chunk(task_id, "x")], end=True)
         expected = {"a": 1, "b": [2], "c": None}
         assert store.head(MINE, task_id).metadata == expected

@@ -35,6 +35,7 @@ from a2a_sync.testing.storecontract.making import (
     resume,
     send,
     status,
+    waiting,
 )
 from a2a_sync.types import SendMessageConfiguration, TaskState, TaskStatus
 
@@ -139,10 +140,9 @@ class Runs:
         store.append(again.token, [chunk(run.head.id, "x")])
 
     def test_an_idle_task_can_be_interrupted(self, store: Any) -> None:
-        run = begin(store)
-        store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED)], end=True)
-        store.interrupt(MINE, run.head.id, [status(run.head.id, TaskState.CANCELED)])
-        assert store.head(MINE, run.head.id).status.state is TaskState.CANCELED
+        task_id = waiting(store)
+        store.interrupt(MINE, task_id, [status(task_id, TaskState.CANCELED)])
+        assert store.head(MINE, task_id).status.state is TaskState.CANCELED
 
     def test_the_request_of_a_run_can_be_read_during_the_run(self, store: Any) -> None:
         sent = message("t", "hi")
