@@ -30,7 +30,7 @@ from a2a_sync.types import (
     TextPart,
 )
 from a2a_sync.types import TaskState as S
-from tests.engine import PATIENCE, Gate, Served, eventually
+from tests.engine import TIMEOUT, Gate, Served, eventually
 
 
 class TextQueue:
@@ -68,7 +68,7 @@ class TextQueue:
 
     def take(self) -> JobReference:
         """The next job."""
-        return JobReference(*json.loads(self.texts.get(timeout=PATIENCE) or ""))
+        return JobReference(*json.loads(self.texts.get(timeout=TIMEOUT) or ""))
 
     def consume(self, work: Callable[[JobReference], bool]) -> None:
         while (text := self.texts.get()) is not None:
@@ -104,7 +104,7 @@ class Pair:
     def close(self) -> None:
         if self.consumer is not None and self.jobs is not None:
             self.jobs.texts.put(None)
-            self.consumer.join(PATIENCE)
+            self.consumer.join(TIMEOUT)
         for site in self.sites:
             site.close(0)
             site.store.close()
@@ -162,7 +162,7 @@ def test_a_cancel_stops_the_code(pair: Pair) -> None:
     task_id = served.begin()
     gate.wait()
     assert served.cancel(task_id).state is S.CANCELED
-    assert stopped.wait(PATIENCE)
+    assert stopped.wait(TIMEOUT)
     gate.open.set()
     assert served.get(task_id).state is S.CANCELED
 
@@ -191,7 +191,7 @@ def test_a_queued_task_is_submitted_until_a_process_executes_it(remote: Pair, jo
     gate.wait()
     assert served.app.running == 0, "this process has nothing to wait for"
     gate.open.set()
-    assert jobs.executed.get(timeout=PATIENCE)
+    assert jobs.executed.get(timeout=TIMEOUT)
     assert served.states(task_id) == [S.SUBMITTED, S.WORKING, S.COMPLETED]
 
 
