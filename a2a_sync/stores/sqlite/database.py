@@ -225,14 +225,11 @@ class Database:
                 if not self._attempt(connections, "BEGIN", self._is_ready, deadline):
                     self._attempt(connections, "BEGIN IMMEDIATE", self._prepare, deadline)
                 if self._file is None:
-                    self._file = self._found_file()
+                    found = os.stat(self.path)
+                    self._file = found.st_dev, found.st_ino
                 connections.prepared = True
         finally:
             connections.writing.release()
-
-    def _found_file(self) -> tuple[int, int]:
-        found = os.stat(self.path)
-        return found.st_dev, found.st_ino
 
     def _check_file(self, opened: tuple[int, int]) -> None:
         """Refuse to use a file that was unlinked: writes to it would be lost when the process exits.
@@ -241,16 +238,19 @@ class Database:
             StoreError: another file, or none, is at the path.
         """
         try:
-            what = "" if self._found_file() == opened else "replaced"
+            found = os.stat(self.path)
         except FileNotFoundError:
             what = "deleted"
         except OSError:
             # The next statement reports the error.
             return
-        if what:
-            raise StoreError(
-                f"{self.path} was {what} while in use; put the file back, or restart every process that uses it"
-            )
+        else:
+            if (found.st_dev, found.st_ino) == opened:
+                return
+            what = "replaced"
+        raise StoreError(
+            f"{self.path} was {what} while in use; put the file back, or restart every process that uses it"
+        )
 
     # -- transactions -------------------------------------------------------------------------------------------------
 

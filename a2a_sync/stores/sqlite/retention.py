@@ -6,8 +6,9 @@ All deletions of tasks go through `Retention.remove`. The file does not shrink; 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from a2a_sync.stores.base import Expiry, OwnerFull, StoreQuota, SweepResult
@@ -18,6 +19,8 @@ from a2a_sync.stores.sqlite.schema import Statements, place
 
 #: At most this many tasks are evicted when a task is created; a lowered bound is reached gradually.
 _FORGET_AT_ONCE = 2
+#: The number of owners whose tasks are compared when the store is full.
+_RANKED_AT_ONCE = 100
 #: About this many rows are deleted or changed in one transaction, as other writers wait for it.
 _ROWS_AT_ONCE = 10_000
 
@@ -54,7 +57,9 @@ class Retention:
             OwnerFull: the owner holds too many bytes, and not enough can be evicted.
         """
         evicted: list[HeadRow] = []
-        tasks, stored, everywhere = connection.execute(self._sql.stored_of, (owner,)).fetchone()
+        tasks, stored, rank, everywhere = connection.execute(self._sql.account, (owner,)).fetchone()
+        if tasks >> rank:
+            connection.execute(self._sql.set_rank, (rank + 1, owner))
         if create and quota.max_tasks is not None:
             for _ in range(min(tasks - quota.max_tasks, _FORGET_AT_ONCE)):
                 evicted += self._evict(connection, owner)
@@ -63,7 +68,7 @@ class Retention:
         if create:
             for _ in range(min(everywhere - len(evicted) - self._max_tasks, _FORGET_AT_ONCE)):
                 evicted += self._evict_of_largest(connection)
-        return _waiting(evicted)
+        return _waiting(evicted) if evicted else ()
 
     def start_with_eviction(
         self, owner: str, start: Callable[[], tuple[HeadRow, tuple[str, ...]]]
@@ -103,10 +108,22 @@ class Retention:
 
     def _evict_of_largest(self, connection: sqlite3.Connection) -> list[HeadRow]:
         """Evict a task of the owner with the most tasks, among owners that have a task without a run."""
-        for (owner,) in connection.execute(self._sql.largest):
+        for owner in self._largest_first(connection):
             if evicted := self._evict(connection, owner):
                 return evicted
         return []
+
+    def _largest_first(self, connection: sqlite3.Connection) -> Iterator[str]:
+        """The owners by number of tasks. Of more than `_RANKED_AT_ONCE` with the same rank, only the first are compared."""
+        for rank in range(connection.execute(self._sql.highest_rank).fetchone()[0] or 0, 0, -1):
+            while True:
+                found = connection.execute(self._sql.accounts_of_rank, (rank, _RANKED_AT_ONCE)).fetchall()
+                shrunk = [(tasks.bit_length(), owner) for owner, tasks in found if tasks.bit_length() < rank]
+                if not shrunk:
+                    break
+                connection.executemany(self._sql.set_rank, shrunk)
+            found.sort(key=itemgetter(1), reverse=True)
+            yield from (owner for owner, _ in found)
 
     def _evict(self, connection: sqlite3.Connection, owner: str) -> list[HeadRow]:
         """Evict the next task of an owner; an empty list where all its tasks have a run."""

@@ -1,10 +1,14 @@
 """The tables of an SQLite store, and the statements over them.
 
-- ``tasks``: the heads. ``rest_ms`` is the end of the newest run; ``counted`` is the share of the task in ``owners.stored``.
+- ``tasks``: the heads. ``rest_ms`` is the end of the newest run; ``counted`` is the share of the task in the account of its owner.
 - ``entries``: the logs. The primary key combines the key of the task and the number of the entry (`place`), so a log is one
   range of the table and needs no index. Number 0 is the request of the newest run. Each message refers to the message
   before it, so the newest n are found without an index.
 - ``counts``: the number of tasks by owner and state, from which totals are read; the row with empty columns counts all tasks.
+  The rows with the state ``*`` are accounts: the tasks and ``stored`` bytes of each owner, summed over the agents of a host.
+  To save writes, ``counted`` is set to the ``bytes`` of the task only when its state changes, when a run begins or ends, and
+  after each megabyte. ``rank`` is the number of binary digits of ``n``, or was before tasks were deleted; an index on ``n``
+  would change with each task. Accounts are in this table so that a write changes no other page.
 - ``snapshots``: the folded artifacts of tasks with many chunks, and of compacted tasks (the entries up to ``compacted`` are
   deleted except for messages).
 - ``workers``: the heartbeat counts of the processes. A token begins with the id of the worker that holds it.
@@ -13,8 +17,6 @@
 - ``webhooks``: the push configurations of tasks, with the last delivered entry. A row is ``open`` while deliveries may follow.
 - ``states``: the values of each context, by name: its state, its memory, and what a task keeps while it waits, which is deleted
   when the task ends.
-- ``owners``: the tasks and bytes of each owner, summed over the agents of a host. To save writes, ``counted`` is set to the
-  ``bytes`` of the task only when its state changes, when a run begins or ends, and after each megabyte.
 
 Each index and table adds at least one page to every write that changes it: measure before adding one.
 """
@@ -41,6 +43,7 @@ HEAD = (
     "key, id, tenant, owner, context, state, status_ms, status, version, message, artifacts, metadata, token, compacted,"
     " bytes, counted"
 )
+_TASK_HEAD = ", ".join(f"task.{column}" for column in HEAD.split(", "))
 WEBHOOK = (
     "task.tenant, task.owner, task.version, hook.body, hook.number, hook.version, hook.revision, hook.cursor, hook.tries,"
     " hook.due_ms, hook.disabled, hook.open, hook.holder"
@@ -135,11 +138,19 @@ def _caller(column: str) -> str:
     return f"substr({column}, instr({column}, char(31)) + 1)"
 
 
+def _account(column: str) -> str:
+    """The SQL condition for the row of ``counts`` with the account of the owner in a column."""
+    return f"tenant = '' AND owner = {_caller(column)} AND state = '*'"
+
+
+#: The number of binary digits of ``count(*)``.
+_RANK = " + ".join(f"(count(*) >= {1 << bit})" for bit in range(32))
+
 #: They add the bytes of the values of contexts to those of their owners.
 _STATE_TRIGGERS = tuple(
     f"""
     CREATE TRIGGER {{p}}state_{name} AFTER {change} ON {{p}}states BEGIN
-        UPDATE {{p}}owners SET stored = stored {growth} WHERE name = {_caller(row + ".owner")};
+        UPDATE {{p}}counts SET stored = stored {growth} WHERE {_account(row + ".owner")};
     END
     """
     for name, change, row, growth in (
@@ -189,39 +200,47 @@ _SINCE = {
         "UPDATE {p}tasks SET bytes = (SELECT ifnull(sum(length(body)), 0) FROM {p}entries WHERE place >= key <<"
         f" {_NUMBER_BITS} AND place < (key + 1) << {_NUMBER_BITS})",
         "UPDATE {p}tasks SET counted = bytes",
-        """
-        CREATE TABLE {p}owners (
-            name TEXT PRIMARY KEY,
-            tasks INTEGER NOT NULL,
-            stored INTEGER NOT NULL,
-            newest_ms INTEGER NOT NULL
-        ) WITHOUT ROWID
-        """,
-        f"INSERT INTO {{p}}owners SELECT {_caller('owner')}, count(*), sum(bytes), max(created_ms) FROM {{p}}tasks"
-        " GROUP BY 1",
-        f"UPDATE {{p}}owners SET stored = stored + (SELECT ifnull(sum(length(body)), 0) FROM {{p}}states"
-        f" WHERE {_caller('owner')} = name)",
-        # Among owners with equally many tasks, the one that has gone longest without a new task is first.
-        "CREATE INDEX {p}owners_by_tasks ON {p}owners (tasks DESC, newest_ms)",
+        "ALTER TABLE {p}counts ADD COLUMN stored INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE {p}counts ADD COLUMN rank INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE {p}counts ADD COLUMN since_ms INTEGER NOT NULL DEFAULT 0",
+        f"INSERT INTO {{p}}counts SELECT '', {_caller('owner')}, '*', count(*), sum(bytes), {_RANK}, max(created_ms)"
+        " FROM {p}tasks GROUP BY 2",
+        f"UPDATE {{p}}counts SET stored = stored + (SELECT ifnull(sum(length(body)), 0) FROM {{p}}states AS state"
+        f" WHERE {_caller('state.owner')} = {{p}}counts.owner) WHERE state = '*'",
+        "CREATE INDEX {p}accounts_by_rank ON {p}counts (rank DESC, since_ms) WHERE state = '*'",
         "DROP INDEX {p}tasks_to_forget",
         f"CREATE INDEX {{p}}tasks_to_forget ON {{p}}tasks ({_caller('owner')}, ended DESC, rest_ms)"
         " WHERE token IS NULL",
+        "DROP TRIGGER {p}task_made",
         f"""
-        CREATE TRIGGER {{p}}task_added AFTER INSERT ON {{p}}tasks BEGIN
-            INSERT INTO {{p}}owners VALUES ({_caller("new.owner")}, 1, new.counted, new.created_ms)
-                ON CONFLICT (name) DO UPDATE SET tasks = tasks + 1, stored = stored + excluded.stored,
-                newest_ms = excluded.newest_ms;
+        CREATE TRIGGER {{p}}task_made AFTER INSERT ON {{p}}tasks BEGIN
+            INSERT INTO {{p}}counts VALUES
+                (new.tenant, new.owner, new.state, 1, 0, 1, 0),
+                ('', '', '', 1, 0, 1, 0),
+                ('', {_caller("new.owner")}, '*', 1, new.counted, 1, new.created_ms)
+                ON CONFLICT (tenant, owner, state) DO UPDATE SET n = n + 1, stored = stored + excluded.stored;
+        END
+        """,
+        "DROP TRIGGER {p}task_changed",
+        f"""
+        CREATE TRIGGER {{p}}task_changed AFTER UPDATE OF state ON {{p}}tasks WHEN old.state <> new.state BEGIN
+            INSERT INTO {{p}}counts VALUES
+                (old.tenant, old.owner, old.state, -1, 0, 1, 0),
+                (new.tenant, new.owner, new.state, 1, 0, 1, 0),
+                ('', {_caller("new.owner")}, '*', 0, new.counted - old.counted, 1, 0)
+                ON CONFLICT (tenant, owner, state) DO UPDATE SET n = n + excluded.n, stored = stored + excluded.stored;
         END
         """,
         f"""
-        CREATE TRIGGER {{p}}task_counted AFTER UPDATE OF counted ON {{p}}tasks WHEN old.counted <> new.counted BEGIN
-            UPDATE {{p}}owners SET stored = stored + new.counted - old.counted WHERE name = {_caller("new.owner")};
+        CREATE TRIGGER {{p}}task_counted AFTER UPDATE OF counted ON {{p}}tasks
+            WHEN old.state = new.state AND old.counted <> new.counted BEGIN
+            UPDATE {{p}}counts SET stored = stored + new.counted - old.counted WHERE {_account("new.owner")};
         END
         """,
         f"""
         CREATE TRIGGER {{p}}task_removed AFTER DELETE ON {{p}}tasks BEGIN
-            UPDATE {{p}}owners SET tasks = tasks - 1, stored = stored - old.counted WHERE name = {_caller("old.owner")};
-            DELETE FROM {{p}}owners WHERE name = {_caller("old.owner")} AND tasks = 0;
+            UPDATE {{p}}counts SET n = n - 1, stored = stored - old.counted WHERE {_account("old.owner")};
+            DELETE FROM {{p}}counts WHERE {_account("old.owner")} AND n = 0;
         END
         """,
         *_STATE_TRIGGERS,
@@ -391,13 +410,20 @@ class Statements:
             f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE {_caller('owner')} = ? AND token IS NULL"
             " ORDER BY ended DESC, rest_ms LIMIT 1"
         )
-        self.stored_of = f"SELECT tasks, stored, n FROM {p}owners, {p}counts WHERE name = ? AND tenant = '' AND owner = '' AND state = ''"
-        self.largest = f"SELECT name FROM {p}owners INDEXED BY {p}owners_by_tasks ORDER BY tasks DESC, newest_ms"
-        resting = (
-            f"FROM {p}owners CROSS JOIN {p}tasks INDEXED BY {p}tasks_to_forget ON {_caller('owner')} = name"
-            " WHERE token IS NULL AND ended = ?"
+        self.account = (
+            f"SELECT account.n, account.stored, account.rank, total.n FROM {p}counts AS account, {p}counts AS total"
+            " WHERE account.tenant = '' AND account.owner = ? AND account.state = '*'"
+            " AND total.tenant = '' AND total.owner = '' AND total.state = ''"
         )
-        self.expired = f"SELECT {HEAD} {resting} AND rest_ms < ? LIMIT ?"
+        accounts = f"FROM {p}counts AS account INDEXED BY {p}accounts_by_rank"
+        self.highest_rank = f"SELECT max(rank) {accounts} WHERE state = '*'"
+        self.accounts_of_rank = f"SELECT owner, n {accounts} WHERE state = '*' AND rank = ? ORDER BY since_ms LIMIT ?"
+        self.set_rank = f"UPDATE {p}counts SET rank = ? WHERE tenant = '' AND owner = ? AND state = '*'"
+        resting = (
+            f"{accounts} CROSS JOIN {p}tasks AS task INDEXED BY {p}tasks_to_forget"
+            f" ON {_caller('task.owner')} = account.owner WHERE account.state = '*' AND token IS NULL AND ended = ?"
+        )
+        self.expired = f"SELECT {_TASK_HEAD} {resting} AND rest_ms < ? LIMIT ?"
         self.ahead = f"SELECT key {resting} AND rest_ms > ? LIMIT ?"
         self.clamp_end_time = f"UPDATE {p}tasks SET rest_ms = ? WHERE key IN ({self.ahead})"
         self.compactable = (
@@ -431,7 +457,7 @@ class Statements:
             f"SELECT ifnull(sum(length(body)), 0) FROM {p}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT}"
         )
         self.snapshot = f"SELECT number, covered, body FROM {p}snapshots WHERE task = ?"
-        self.in_scope = f"SELECT sum(n) FROM {p}counts WHERE tenant = ? AND owner = ? AND state <> ''"
+        self.in_scope = f"SELECT sum(n) FROM {p}counts WHERE tenant = ? AND owner = ? AND state > '*'"
         self.in_state = f"SELECT n FROM {p}counts WHERE tenant = ? AND owner = ? AND state = ?"
         self.beat = f"INSERT INTO {p}workers VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET beat = max(beat, 0) + 1"
         self.leave = f"UPDATE {p}workers SET beat = -1 WHERE id = ?"

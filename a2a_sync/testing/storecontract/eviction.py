@@ -97,6 +97,19 @@ class Eviction:
         for scope, task_id in made[-18:]:
             assert store.head(scope, task_id)
 
+    def test_an_owner_whose_tasks_were_deleted_is_not_the_largest_any_more(
+        self, make_store: Callable[..., Any]
+    ) -> None:
+        store = make_store(max_tasks=14)
+        shrunk, larger, largest = (Owner("", name) for name in ("shrunk", "larger", "largest"))
+        for task_id in [done(store, scope=shrunk) for _ in range(9)][1:]:
+            store.delete(shrunk, task_id)
+        for scope, count in ((largest, 7), (larger, 6)):
+            for _ in range(count):
+                done(store, scope=scope)
+        done(store, scope=Owner("", "new"))
+        assert [store.list(scope, TaskQuery()).total for scope in (shrunk, larger, largest)] == [1, 6, 6]
+
     def test_of_owners_with_equally_many_tasks_the_first_one_is_evicted_from(
         self, make_store: Callable[..., Any]
     ) -> None:
