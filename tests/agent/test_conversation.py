@@ -24,7 +24,7 @@ from a2a_sync.types import (
     TaskStatus,
     TextPart,
 )
-from tests.engine import STORES, TIMEOUT, Gate, Served, serving_over
+from tests.engine import STORES, TIMEOUT, Gate, Served, eventually, serving_over
 
 ADA = Principal(id="ada")
 
@@ -194,6 +194,7 @@ def test_a_task_that_still_runs_has_said_what_it_has_said(serve):
     served = serve(handler)
     slow = served.in_background("slow", context_id="c")
     gate.wait()
+    eventually(lambda: served.list(include_artifacts=True).tasks[0].artifacts, "the first piece")
     served.send("quick", context_id="c")
     gate.open.set()
     slow.result()

@@ -348,9 +348,8 @@ def test_an_approval_is_not_guessed(serve: Any) -> None:
     assert (asked.state, asked.status.message.text) == (S.INPUT_REQUIRED, "Buy it?")
 
 
-def test_a_question_is_answered_in_another_app(serve: Any, request: pytest.FixtureRequest) -> None:
-    if "memory" in request.node.name:
-        pytest.skip("a store in memory has one app")
+@pytest.mark.parametrize("serve", ["sqlite"], indirect=True)
+def test_a_question_is_answered_in_another_app(serve: Any) -> None:
     task = send(serve(asking(BUY)))
     assert send(serve(asking(BUY)), "yes", task_id=task.id).text == "{'b': True}"
 
