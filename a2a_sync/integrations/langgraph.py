@@ -1,0 +1,247 @@
+"""`LangGraphBridge`: graphs of LangGraph and agents of LangChain (``create_agent``). Needs ``pip install a2a-sync[langgraph]``.
+
+The checkpointer of the graph holds the conversation. The state of the context has the checkpoint of the last completed task,
+from which each new task continues, so canceled and failed tasks leave no trace. Without a checkpointer the graph is given
+the conversation, and cannot ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from typing import Any
+
+from a2a_sync.integrations.bridge import Ask, Bridge, BridgeEvent, Data, Final, Note, Question, Text, Turn, Usage
+from a2a_sync.integrations.chat_messages import to_chat_messages
+from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.runners import workflow_input
+from a2a_sync.types import TaskState
+
+try:
+    from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+    from langgraph.errors import GraphRecursionError
+    from langgraph.types import Command
+except ImportError as error:
+    raise ImportError("LangGraphBridge needs LangGraph: pip install 'a2a-sync[langgraph]'") from error
+
+__all__ = [
+    "LangGraphBridge",
+]
+
+_STATE = "langgraph"
+_END = object()
+
+
+class LangGraphBridge(Bridge):
+    """Serves a compiled graph: ``A2AApp(LangGraphBridge(graph, name="…", description="…"), store=…)``.
+
+    Parameters:
+        agent: the graph, or a function that makes it.
+        nodes: the nodes whose tokens are streamed; None: all.
+        answer: makes the answer of the final state of the graph: text, or another JSON value. The default is the text of
+            the last message of the model, and ``structured_response``.
+        options: those of `Bridge`. ``deps`` becomes the runtime context of the graph.
+    """
+
+    public = {GraphRecursionError: (TaskState.FAILED, "the agent took too many steps")}
+    modes = ("text/plain", "application/json", "image/*")
+
+    def __init__(
+        self,
+        agent: Any,
+        *,
+        nodes: Collection[str] | None = None,
+        answer: Callable[[dict[str, Any]], Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(agent, **options)
+        self._nodes = nodes
+        self._answer = answer
+
+    async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
+        """Run the graph from the last good checkpoint, or resume it at the one where it asked."""
+        graph = await self.agent()
+        saver = graph.checkpointer
+        calls = _Calls(graph, threaded=bool(saver) and await _is_synchronous(saver))
+        shared = await asyncio.to_thread(turn.context.state.get, _STATE)
+        pending: Any = turn.pending or {"at": shared or {"thread_id": f"{turn.context.key}.{turn.context.task_id}"}}
+        base = pending.get("base", shared)
+        given: Any = Command(resume=_resume(pending, turn.answers)) if turn.resumes else _input(graph, turn)
+        values, last, node, known = {}, pending["at"], "", set[Any]()
+        modes = ["messages", "updates", "custom", "values", *(["checkpoints"] if saver else [])]
+        options = {"stream_mode": modes, "subgraphs": True, "context": turn.deps}
+        if saver:
+            options["durability"] = "sync"
+        async for namespace, mode, data in calls.stream(given, _config(pending["at"]), **options):
+            if mode == "custom":
+                if isinstance(data, str):
+                    yield Note(data)
+            elif namespace:
+                continue
+            elif mode == "values":
+                values, known = data, known or {message.id for message in data.get("messages", ())}
+            elif mode == "checkpoints":
+                last = {name: data["config"]["configurable"][name] for name in ("thread_id", "checkpoint_id")}
+            elif mode == "messages":
+                chunk, about = data
+                if isinstance(chunk, AIMessageChunk) and self._streams(about.get("langgraph_node")):
+                    yield Text(str(chunk.text), chunk.id or "")
+            else:
+                for name, update in data.items():
+                    node = name if name != "__interrupt__" else node
+                    for event in _reported(update, known):
+                        yield event
+        if saver:
+            interrupts = (await calls("get_state", _config(last))).interrupts
+            if interrupts:
+                kept = [(one.id, len(_requests(one.value))) for one in interrupts]
+                questions = [question for one in interrupts for question in _questions(one)]
+                yield Ask(questions, {"at": last, "base": base, "interrupts": kept})
+                return
+            await self._keep(turn, calls, base, last, values.get("messages"), node)
+        for event in self._final(values):
+            yield event
+
+    def _streams(self, node: Any) -> bool:
+        return self._nodes is None or node in self._nodes
+
+    def _final(self, values: dict[str, Any]) -> Iterator[BridgeEvent]:
+        if self._answer is not None:
+            answer = self._answer(values)
+            yield Final(answer) if isinstance(answer, str) else Data(answer)
+            return
+        said = [message for message in values.get("messages", ()) if isinstance(message, AIMessage)]
+        if said:
+            yield Final(str(said[-1].text))
+        if (structured := values.get("structured_response")) is not None:
+            yield Data(structured.model_dump(mode="json") if hasattr(structured, "model_dump") else structured)
+
+    async def _keep(self, turn: Turn, calls: _Calls, base: Any, own: Any, messages: Any, node: str) -> None:
+        """Make `own` the last good checkpoint; where another task was faster, add the messages to its checkpoint."""
+        while True:
+            newest = await asyncio.to_thread(turn.context.state.change, lambda state: _exchange(state, base, own))  # noqa: B023
+            if newest == base:
+                return
+            snapshot = await calls("get_state", _config(newest))
+            known = {message.id for message in snapshot.values.get("messages", ())}
+            added = [message for message in messages or () if message.id not in known]
+            config = await calls("update_state", _config(newest), {"messages": added}, as_node=node)
+            base, own = newest, {name: config["configurable"][name] for name in ("thread_id", "checkpoint_id")}
+
+
+def _config(checkpoint: Any) -> dict[str, Any]:
+    return {"configurable": {"checkpoint_ns": "", **checkpoint}}
+
+
+def _exchange(state: dict[str, Any], expected: Any, new: Any) -> Any:
+    """Replace the last good checkpoint if it is `expected`; returns the one before."""
+    before = state.get(_STATE)
+    if before == expected:
+        state[_STATE] = new
+    return before
+
+
+def _input(graph: Any, turn: Turn) -> Any:
+    if "messages" not in graph.channels:
+        return workflow_input(turn.message)
+    if graph.checkpointer:
+        return {"messages": to_chat_messages(turn.message)}
+    return {"messages": to_chat_messages(turn.context.conversation(completed_only=True))}
+
+
+def _reported(update: Any, known: set[Any]) -> Iterator[BridgeEvent]:
+    """The calls of tools, their results and the usage in one update of a node. Nodes may repeat `known` messages."""
+    messages = update.get("messages", ()) if isinstance(update, dict) else ()
+    for message in messages if isinstance(messages, list) else ():
+        if not isinstance(message, (AIMessage, ToolMessage)) or message.id in known:
+            continue
+        known.add(message.id)
+        if isinstance(message, AIMessage):
+            for call in message.tool_calls:
+                yield ToolCall(id=call["id"] or "", name=call["name"], arguments=call["args"])
+            if usage := message.usage_metadata:
+                yield Usage(usage["input_tokens"], usage["output_tokens"], 1)
+        else:
+            yield ToolResult(
+                tool_call_id=message.tool_call_id, content=str(message.text), is_error=message.status == "error"
+            )
+
+
+# -- questions ----------------------------------------------------------------------------------------------------------
+
+
+def _requests(value: Any) -> list[Any]:
+    """The calls that LangChain's ``HumanInTheLoopMiddleware`` asks about."""
+    return value.get("action_requests") or [] if isinstance(value, dict) else []
+
+
+def _questions(interrupt: Any) -> Iterator[Question]:
+    value = interrupt.value
+    if not _requests(value):
+        text = value if isinstance(value, str) else str(value.get("question", "")) if isinstance(value, dict) else ""
+        yield Question(id=interrupt.id, text=text, value=None if isinstance(value, str) else value)
+    for number, request in enumerate(_requests(value)):
+        text = request.get("description") or f"Call {request['name']}?"
+        about = {"tool": request["name"], "arguments": request["args"]}
+        yield Question(id=f"{interrupt.id}:{number}", kind="approval", text=text, **about)
+
+
+def _resume(pending: Any, answers: Any) -> dict[str, Any]:
+    return {
+        id_: {"decisions": [_decision(answers[f"{id_}:{number}"]) for number in range(requests)]}
+        if requests
+        else answers[id_]
+        for id_, requests in pending["interrupts"]
+    }
+
+
+def _decision(answer: Any) -> Any:
+    return {"type": "approve" if answer else "reject"} if isinstance(answer, bool) else answer
+
+
+# -- checkpointers without asynchronous methods -------------------------------------------------------------------------
+
+
+async def _is_synchronous(saver: Any) -> bool:
+    try:
+        await saver.aget_tuple(_config({"thread_id": ""}))
+    except NotImplementedError:
+        return True
+    return False
+
+
+class _Calls:
+    """Calls the asynchronous methods of a graph; with `threaded` the synchronous ones, on threads."""
+
+    def __init__(self, graph: Any, *, threaded: bool) -> None:
+        self._graph = graph
+        self._threaded = threaded
+
+    async def __call__(self, method: str, *arguments: Any, **named: Any) -> Any:
+        if self._threaded:
+            return await asyncio.to_thread(getattr(self._graph, method), *arguments, **named)
+        return await getattr(self._graph, f"a{method}")(*arguments, **named)
+
+    async def stream(self, *arguments: Any, **named: Any) -> AsyncIterator[Any]:
+        if not self._threaded:
+            async for item in self._graph.astream(*arguments, **named):
+                yield item
+            return
+        loop, items, stop = asyncio.get_running_loop(), asyncio.Queue[Any](), threading.Event()
+
+        def pump() -> None:
+            for item in self._graph.stream(*arguments, **named):
+                if stop.is_set():
+                    return
+                loop.call_soon_threadsafe(items.put_nowait, item)
+
+        done = loop.run_in_executor(None, contextvars.copy_context().run, pump)
+        done.add_done_callback(lambda _: items.put_nowait(_END))
+        try:
+            while (item := await items.get()) is not _END:
+                yield item
+            await done
+        finally:
+            stop.set()

@@ -1,0 +1,78 @@
+"""A model without a network, which all frameworks of these tests are given, and the tools that it calls."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+#: In prompts, in what tools are given, and in exceptions. It must appear in nothing that is sent or stored.
+CANARY = "canary-93f1"
+SYSTEM = f"You are a shop. {CANARY}"
+INPUT_TOKENS, OUTPUT_TOKENS = 7, 3
+PATIENCE = 10.0
+
+
+@dataclass(frozen=True)
+class Call:
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+def think(turns: list[tuple[str, str]]) -> str | list[Call]:
+    """The answer to a conversation of roles and texts: text, or calls of tools."""
+    role, last = turns[-1]
+    if role == "tool":
+        results = []
+        for role, text in reversed(turns):
+            if role != "tool":
+                break
+            results.insert(0, text)
+        return f"Done: {' and '.join(results)}."
+    match last:
+        case "add":
+            return [Call("add", {"a": 1, "b": 2})]
+        case "buy":
+            return [Call("buy", {"what": "boat"})]
+        case "buy two":
+            return [Call("buy", {"what": "boat"}), Call("buy", {"what": "car"})]
+        case "wait":
+            return [Call("wait")]
+        case "break":
+            raise ValueError(CANARY)
+    return f"You said: {', '.join(text for role, text in turns if role == 'user')}."
+
+
+def words(text: str) -> list[str]:
+    """The tokens of a text."""
+    return [word + " " for word in text.split(" ")[:-1]] + text.split(" ")[-1:]
+
+
+class Tools:
+    """What the tools have seen."""
+
+    def __init__(self) -> None:
+        self.bought: list[str] = []
+        self.deps: list[Any] = []
+        self.loops: set[int] = set()
+        self.waiting, self.stopped = threading.Event(), threading.Event()
+
+    async def add(self, a: int, b: int) -> str:
+        """Add two numbers."""
+        self.loops.add(id(asyncio.get_running_loop()))
+        return str(a + b)
+
+    def buy(self, what: str) -> str:
+        """Buy something."""
+        self.bought.append(what)
+        return f"bought a {what}"
+
+    async def wait(self) -> str:
+        """Wait for a long time."""
+        self.waiting.set()
+        try:
+            await asyncio.sleep(PATIENCE)
+        finally:
+            self.stopped.set()
+        return "waited"

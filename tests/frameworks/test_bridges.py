@@ -1,0 +1,188 @@
+"""Agents of each framework behind their bridge: one suite for all. No model is called over a network.
+
+These tests need packages that `make test` does not install: ``make frameworks``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_sync import A2AApp, Client, DataPart, FilePart, Task, TaskArtifactUpdateEvent, TaskState
+from a2a_sync.integrations.bridge import USAGE
+from a2a_sync.types import TaskStatusUpdateEvent
+from tests.engine import eventually, texts
+from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, PATIENCE, Tools
+
+S = TaskState
+FRAMEWORKS = {
+    "langgraph": "langgraph",
+}
+
+
+@pytest.fixture(params=FRAMEWORKS)
+def kit(request: pytest.FixtureRequest) -> Any:
+    pytest.importorskip(FRAMEWORKS[request.param])
+    return importlib.import_module(f"tests.frameworks.kit_{request.param}").Kit(Tools())
+
+
+@pytest.fixture
+def serve(kit: Any, tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    """Clients of new apps, over one store."""
+    made: list[Any] = []
+
+    def serve(**options: Any) -> Client:
+        app = A2AApp(kit.make(**options), store=f"sqlite:///{tmp_path}/tasks.db")
+        made.extend((client := Client(app), app))
+        return client
+
+    yield serve
+    for one in made:
+        one.close()
+
+
+def send(client: Client, message: Any = "hi", **options: Any) -> Task:
+    task = client.send(message, timeout=PATIENCE, **options).task
+    return client.get_task(task.id)
+
+
+def statuses(client: Client, text: str) -> list[Any]:
+    with client.stream(text) as stream:
+        return [event.status for event in stream if isinstance(event, TaskStatusUpdateEvent)]
+
+
+def test_an_answer_is_streamed_and_kept_as_one_part(serve: Any) -> None:
+    client = serve(interval=0)
+    with client.stream("hello") as stream:
+        pieces = [event for event in stream if isinstance(event, TaskArtifactUpdateEvent)]
+    assert "".join(event.artifact.text for event in pieces[:-1]) == pieces[-1].artifact.text == "You said: hello."
+    assert len(pieces) > 3
+    task = client.get_task(stream.task_id)
+    assert [(artifact.name, len(artifact.parts)) for artifact in task.artifacts] == [("result", 1)]
+    assert texts(task.history) == ["user: hello", "agent: You said: hello."]
+    assert task.metadata[USAGE] == {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS, "requests": 1}
+
+
+def test_a_conversation_is_remembered_also_by_another_app_and_apart_from_others(serve: Any) -> None:
+    first = serve()
+    assert send(first, "one", context_id="c").text == "You said: one."
+    assert send(first, "two", context_id="c").text == "You said: one, two."
+    assert send(serve(), "three", context_id="c").text == "You said: one, two, three."
+    assert send(first, "four", context_id="d").text == "You said: four."
+
+
+def test_tasks_at_once_are_all_remembered(serve: Any) -> None:
+    client = serve()
+    send(client, "first", context_id="c")
+    tasks = [client.send(f"t{n}", context_id="c", return_immediately=True).task for n in range(4)]
+    for task in tasks:
+        eventually(lambda task=task: client.get_task(task.id).state is S.COMPLETED)
+    assert sorted(send(client, "last", context_id="c").text[10:-1].split(", ")) == [
+        *("first", "last", "t0", "t1", "t2", "t3")
+    ]
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_calls_of_tools_are_hidden_unless_they_are_to_be_shown(serve: Any, kit: Any, shown: bool) -> None:
+    client = serve(expose_tools=shown)
+    found = statuses(client, "add")
+    data = [
+        part.data for status in found if status.message for part in status.message.parts if isinstance(part, DataPart)
+    ]
+    assert [one["type"] for one in data] == (["tool_call", "tool_result"] if shown else [])
+    task = send(client, "add")
+    assert [artifact.text for artifact in task.artifacts] == ["Done: 3."]
+    assert texts(task.history) == ["user: add", *["agent: Let me see."] * kit.preamble, "agent: Done: 3."]
+
+
+def test_all_runs_use_one_event_loop(serve: Any, kit: Any) -> None:
+    client = serve()
+    for _ in range(20):
+        assert send(client, "add").state is S.COMPLETED
+    assert len(kit.tools.loops) == 1
+
+
+@pytest.mark.parametrize(("answer", "bought"), [("yes", ["boat"]), ("no", [])])
+def test_a_tool_is_approved_in_another_app(serve: Any, kit: Any, answer: str, bought: list[str]) -> None:
+    task = send(serve(), "buy", context_id="c")
+    (question,) = [part.data for part in task.status.message.parts if isinstance(part, DataPart)]
+    assert (task.state, question["kind"], question["tool"], question["arguments"]) == (
+        *(S.INPUT_REQUIRED, "approval", "buy", {"what": "boat"}),
+    )
+    assert kit.tools.bought == []
+    client = serve()
+    done = send(client, answer, task_id=task.id)
+    assert (done.state, kit.tools.bought) == (S.COMPLETED, bought)
+    assert done.metadata[USAGE]["requests"] == 2
+    assert done.metadata[USAGE]["input_tokens"] == 2 * INPUT_TOKENS
+    assert send(client, "then", context_id="c").text == "You said: buy, then."
+
+
+def test_another_task_may_run_while_one_waits(serve: Any, kit: Any) -> None:
+    client = serve()
+    send(client, "one", context_id="c")
+    waits = send(client, "buy", context_id="c")
+    assert send(client, "two", context_id="c").text == "You said: one, two."
+    assert send(client, "yes", task_id=waits.id).text == "Done: bought a boat."
+    assert send(client, "three", context_id="c").text in (
+        "You said: one, two, buy, three.",
+        "You said: one, buy, two, three.",
+    )
+
+
+def test_several_calls_are_answered_one_by_one(serve: Any, kit: Any) -> None:
+    client = serve()
+    task = send(client, "buy two")
+    questions = [part.data for part in task.status.message.parts if isinstance(part, DataPart)]
+    assert [question["arguments"]["what"] for question in questions] == ["boat", "car"]
+    asked = send(client, DataPart({questions[1]["id"]: True}), task_id=task.id)
+    assert (asked.state, kit.tools.bought) == (S.INPUT_REQUIRED, [])
+    assert send(client, "no", task_id=task.id).state is S.COMPLETED
+    assert kit.tools.bought == ["car"]
+
+
+def test_a_canceled_run_stops_its_tool_and_is_not_remembered(serve: Any, kit: Any) -> None:
+    client = serve()
+    send(client, "one", context_id="c")
+    with client.stream("wait", context_id="c") as stream:
+        next(iter(stream))
+        assert kit.tools.waiting.wait(PATIENCE)
+        client.cancel_task(stream.task_id)
+    assert kit.tools.stopped.wait(2)
+    assert send(client, "two", context_id="c").text == "You said: one, two."
+
+
+def test_no_secret_is_sent_or_stored(serve: Any, kit: Any, tmp_path: Path) -> None:
+    client = serve(expose_tools=True)
+    tasks = [send(client, text, context_id="c") for text in ("hello", "add", "buy", "break")]
+    assert (tasks[-1].state, tasks[-1].text.partition(" (")[0]) == (S.FAILED, "internal error")
+    assert send(client, "then", context_id="c").text == "You said: hello, add, then."
+    sent = repr(tasks)
+    stored = b"".join(path.read_bytes() for path in tmp_path.glob("tasks.db*"))
+    assert CANARY not in sent
+    assert CANARY.encode() not in stored
+
+
+def test_an_image_reaches_the_model(serve: Any, kit: Any) -> None:
+    image = FilePart(raw=b"\x89PNG", media_type="image/png")
+    assert send(serve(), ["look", image]).state is S.COMPLETED
+    assert len(kit.images_seen()) == 1
+
+
+def test_a_run_that_waits_does_not_delay_others(serve: Any, kit: Any) -> None:
+    client = serve()
+    task = client.send("wait", return_immediately=True).task
+    assert kit.tools.waiting.wait(PATIENCE)
+    results: list[str] = []
+    threads = [threading.Thread(target=lambda: results.append(send(client, "x").text)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert results == ["You said: x."] * 4
+    client.cancel_task(task.id)
