@@ -29,6 +29,7 @@ from a2a_sync.errors import (
 )
 from a2a_sync.stores.base import StoreConflict
 from a2a_sync.webhooks import NotificationRefusedError
+from tests.frameworks import without_framework
 
 #: Spec 5.4 and 9.5: JSON-RPC code, HTTP status, gRPC status and reason.
 TABLE = """
@@ -137,7 +138,7 @@ def exceptions():
     """Every exception class of the package, by its module."""
     for module in pkgutil.walk_packages(a2a_sync.__path__, "a2a_sync."):
         # Modules for gevent patch the standard library when they are imported; they define no exceptions.
-        if not module.name.endswith(("__main__", "gevent")):
+        if not module.name.endswith(("__main__", "gevent")) and module.name not in without_framework():
             import_module(module.name)
     classes, waiting = {}, [BaseException]
     while waiting:

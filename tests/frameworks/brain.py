@@ -7,6 +7,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import BaseModel
+
 #: In prompts, in what tools are given, and in exceptions. It must appear in nothing that is sent or stored.
 CANARY = "canary-93f1"
 SYSTEM = f"You are a shop. {CANARY}"
@@ -47,6 +49,12 @@ def think(turns: list[tuple[str, str]]) -> str | list[Call]:
 def words(text: str) -> list[str]:
     """The tokens of a text."""
     return [word + " " for word in text.split(" ")[:-1]] + text.split(" ")[-1:]
+
+
+class Price(BaseModel):
+    """A structured answer."""
+
+    amount: int
 
 
 class Tools:

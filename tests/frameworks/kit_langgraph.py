@@ -11,10 +11,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
+from langgraph.graph import START, MessagesState, StateGraph
 
 from a2a_sync.integrations.langgraph import LangGraphBridge
-from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, SYSTEM, Tools, think, words
+from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, SYSTEM, Price, Tools, think, words
 
 _ROLES = {"human": "user", "ai": "assistant", "tool": "tool"}
 _USAGE = {
@@ -70,15 +70,11 @@ class Model(BaseChatModel):
             yield chunk
 
 
-class Price(BaseModel):
-    amount: int
-
-
 class Kit:
     """What the suite needs of one framework. `saver` is shared by all apps of a test."""
 
-    bridge = LangGraphBridge
     preamble = True
+    counts_tokens = True
 
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
@@ -92,6 +88,15 @@ class Kit:
 
     def make(self, **options: Any) -> LangGraphBridge:
         return LangGraphBridge(self.agent, name="shop", deps=lambda context: {"secret": CANARY}, **options)
+
+    def structured(self) -> LangGraphBridge:
+        class State(MessagesState):
+            structured_response: Price
+
+        graph = StateGraph(State)
+        graph.add_node("price", lambda state: {"structured_response": Price(amount=5)})
+        graph.add_edge(START, "price")
+        return LangGraphBridge(graph.compile(), name="prices")
 
     def images_seen(self) -> list[Any]:
         return [

@@ -14,20 +14,17 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Client, DataPart, FilePart, Task, TaskArtifactUpdateEvent, TaskState
-from a2a_sync.integrations.bridge import USAGE
+from a2a_sync.integrations.bridge import USAGE, Bridge
 from a2a_sync.types import TaskStatusUpdateEvent
 from tests.engine import eventually, texts
+from tests.frameworks import BRIDGES
 from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, PATIENCE, Tools
 
 S = TaskState
-FRAMEWORKS = {
-    "langgraph": "langgraph",
-}
 
 
-@pytest.fixture(params=FRAMEWORKS)
+@pytest.fixture(params=[module.rpartition(".")[2] for module in BRIDGES])
 def kit(request: pytest.FixtureRequest) -> Any:
-    pytest.importorskip(FRAMEWORKS[request.param])
     return importlib.import_module(f"tests.frameworks.kit_{request.param}").Kit(Tools())
 
 
@@ -56,7 +53,7 @@ def statuses(client: Client, text: str) -> list[Any]:
         return [event.status for event in stream if isinstance(event, TaskStatusUpdateEvent)]
 
 
-def test_an_answer_is_streamed_and_kept_as_one_part(serve: Any) -> None:
+def test_an_answer_is_streamed_and_kept_as_one_part(serve: Any, kit: Any) -> None:
     client = serve(interval=0)
     with client.stream("hello") as stream:
         pieces = [event for event in stream if isinstance(event, TaskArtifactUpdateEvent)]
@@ -65,7 +62,11 @@ def test_an_answer_is_streamed_and_kept_as_one_part(serve: Any) -> None:
     task = client.get_task(stream.task_id)
     assert [(artifact.name, len(artifact.parts)) for artifact in task.artifacts] == [("result", 1)]
     assert texts(task.history) == ["user: hello", "agent: You said: hello."]
-    assert task.metadata[USAGE] == {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS, "requests": 1}
+    usage = task.metadata[USAGE]
+    assert usage["requests"] == 1
+    assert usage["input_tokens"] > 0
+    if kit.counts_tokens:
+        assert (usage["input_tokens"], usage["output_tokens"]) == (INPUT_TOKENS, OUTPUT_TOKENS)
 
 
 def test_a_conversation_is_remembered_also_by_another_app_and_apart_from_others(serve: Any) -> None:
@@ -119,7 +120,8 @@ def test_a_tool_is_approved_in_another_app(serve: Any, kit: Any, answer: str, bo
     done = send(client, answer, task_id=task.id)
     assert (done.state, kit.tools.bought) == (S.COMPLETED, bought)
     assert done.metadata[USAGE]["requests"] == 2
-    assert done.metadata[USAGE]["input_tokens"] == 2 * INPUT_TOKENS
+    if kit.counts_tokens:
+        assert done.metadata[USAGE]["input_tokens"] == 2 * INPUT_TOKENS
     assert send(client, "then", context_id="c").text == "You said: buy, then."
 
 
@@ -186,3 +188,17 @@ def test_a_run_that_waits_does_not_delay_others(serve: Any, kit: Any) -> None:
         thread.join(PATIENCE)
     assert results == ["You said: x."] * 4
     client.cancel_task(task.id)
+
+
+def test_a_declared_output_is_data(kit: Any) -> None:
+    with A2AApp(kit.structured()) as app, Client(app) as client:
+        (artifact,) = send(client).artifacts
+    assert artifact.parts[-1] == DataPart({"amount": 5})
+    assert [part for part in artifact.parts if isinstance(part, DataPart)] == [artifact.parts[-1]]
+
+
+@pytest.mark.parametrize("name", BRIDGES)
+def test_a_module_lists_its_names(name: str) -> None:
+    module = importlib.import_module(name)
+    (bridge,) = module.__all__
+    assert issubclass(getattr(module, bridge), Bridge)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from a2a_sync.integrations.bridge import (
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
 from a2a_sync.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from tests.engine import TIMEOUT, Gate, eventually, texts
+from tests.frameworks import BRIDGES, without_framework
 
 S = TaskState
 CANARY = "canary-5a1c"
@@ -401,3 +404,11 @@ def test_the_text_of_a_turn_has_data_and_addresses(serve: Any) -> None:
     parts = ["look", DataPart({"a": 1}), FilePart(url="https://example.com/a"), FilePart(raw=b"x")]
     assert send(client, parts).text == 'look\n{"a":1}\nhttps://example.com/a'
     assert send(client, parts).history[-1].role is Role.AGENT
+
+
+@pytest.mark.parametrize("module", sorted(BRIDGES))
+def test_without_its_framework_a_bridge_names_the_extra(module: str) -> None:
+    if module not in without_framework():
+        pytest.skip("the framework is installed")
+    with pytest.raises(ImportError, match=re.escape(f"pip install 'a2a-sync[{BRIDGES[module][1]}]'")):
+        import_module(module)

@@ -1,0 +1,145 @@
+"""`OpenAIAgentsBridge`: agents of the OpenAI Agents SDK. Needs ``pip install a2a-sync[openai-agents]``.
+
+The input items of the model are kept in the memory of the conversation; the SDK's sessions are not used. Tools with
+``needs_approval`` become questions. The SDK sends traces to api.openai.com unless ``agents.set_tracing_disabled(True)`` is called.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from a2a_sync.integrations.bridge import (
+    Ask,
+    Bridge,
+    BridgeEvent,
+    Data,
+    Final,
+    Question,
+    Remember,
+    Text,
+    Turn,
+    Usage,
+    text_of,
+)
+from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.types import FilePart, Part, TaskState
+
+try:
+    from agents import (
+        InputGuardrailTripwireTriggered,
+        MaxTurnsExceeded,
+        OutputGuardrailTripwireTriggered,
+        RunConfig,
+        Runner,
+        RunState,
+    )
+    from pydantic import TypeAdapter
+except ImportError as error:
+    raise ImportError("OpenAIAgentsBridge needs the SDK: pip install 'a2a-sync[openai-agents]'") from error
+
+__all__ = [
+    "OpenAIAgentsBridge",
+]
+
+_COUNTS = ("input_tokens", "output_tokens", "requests")
+
+
+class OpenAIAgentsBridge(Bridge):
+    """Serves an `Agent` of the SDK, with its handoffs: ``A2AApp(OpenAIAgentsBridge(agent, description="…"), store=…)``.
+
+    Parameters:
+        agent: the agent that receives the messages, or a function that makes it.
+        run: further arguments of ``Runner.run_streamed``, such as ``max_turns``.
+        options: those of `Bridge`. ``deps`` becomes the context of the run.
+    """
+
+    public = {
+        MaxTurnsExceeded: (TaskState.FAILED, "the agent took too many steps"),
+        InputGuardrailTripwireTriggered: (TaskState.REJECTED, "a guardrail of the agent refused the message"),
+        OutputGuardrailTripwireTriggered: (TaskState.FAILED, "a guardrail of the agent refused its answer"),
+    }
+    modes = ("text/plain", "application/json", "image/*", "application/pdf")
+
+    def __init__(self, agent: Any, *, run: dict[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(agent, **options)
+        self._run = run or {}
+
+    async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
+        """Run the agent with the items of the conversation, or resume it with the decisions about its tools."""
+        agent = await self.agent()
+        pending: Any = turn.pending or {"kept": len(turn.memory), "used": [0, 0, 0]}
+        content = [_content(part) for part in turn.message.parts]
+        given: Any = [*turn.memory, {"role": "user", "content": content}]
+        if turn.resumes:
+            given = await RunState.from_json(agent, pending["state"], context_override=turn.deps)
+            for item in given.get_interruptions():
+                (given.approve if turn.answers[_call_id(item)] is True else given.reject)(item)
+        options = {"run_config": RunConfig(group_id=turn.context.key), **self._run}
+        result = Runner.run_streamed(agent, given, context=turn.deps, **options)
+        try:
+            async for event in result.stream_events():
+                for one in _reported(event):
+                    yield one
+        finally:
+            result.cancel()
+        used = [getattr(result.context_wrapper.usage, name) for name in _COUNTS]
+        yield Usage(*(now - before for now, before in zip(used, pending["used"], strict=True)))
+        if result.interruptions:
+            state = result.to_state().to_json(context_serializer=lambda _: {})
+            # Mappings are written in spite of the serializer.
+            state["context"]["context"] = {}
+            kept = {"kept": pending["kept"], "used": used, "state": state}
+            yield Ask([_question(item) for item in result.interruptions], kept)
+            return
+        yield Remember(json.loads(json.dumps(result.to_input_list()[pending["kept"] :])))
+        output = result.final_output
+        if isinstance(output, str):
+            yield Final(output)
+        elif output is not None:
+            # The streamed text is the same value as JSON.
+            yield Final("")
+            yield Data(TypeAdapter(type(output)).dump_python(output, mode="json"))
+
+
+def _content(part: Part) -> dict[str, Any]:
+    if not isinstance(part, FilePart):
+        return {"type": "input_text", "text": text_of(part)}
+    url = part.url
+    if part.raw is not None:
+        url = f"data:{part.media_type};base64,{base64.b64encode(part.raw).decode()}"
+    if part.media_type.startswith("image/"):
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+    if part.raw is None:
+        return {"type": "input_file", "file_url": url}
+    return {"type": "input_file", "filename": part.filename or "file", "file_data": url}
+
+
+def _reported(event: Any) -> Iterator[BridgeEvent]:
+    if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+        yield Text(event.data.delta, event.data.item_id)
+    elif event.type == "run_item_stream_event" and event.name == "tool_called":
+        raw = event.item.raw_item
+        yield ToolCall(id=_of(raw, "call_id"), name=_of(raw, "name"), arguments=_of(raw, "arguments"))
+    elif event.type == "run_item_stream_event" and event.name == "tool_output":
+        yield ToolResult(tool_call_id=_of(event.item.raw_item, "call_id"), content=str(event.item.output))
+
+
+def _of(raw: Any, name: str) -> Any:
+    return (raw.get(name) if isinstance(raw, dict) else getattr(raw, name, None)) or ""
+
+
+def _call_id(item: Any) -> str:
+    return str(_of(item.raw_item, "call_id") or _of(item.raw_item, "id"))
+
+
+def _question(item: Any) -> Question:
+    arguments = _of(item.raw_item, "arguments")
+    try:
+        arguments = json.loads(arguments)
+    except ValueError:
+        pass
+    about = {"tool": item.tool_name or "", "arguments": arguments}
+    return Question(id=_call_id(item), kind="approval", text=f"Call {item.tool_name}?", **about)

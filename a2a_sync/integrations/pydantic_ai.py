@@ -1,0 +1,159 @@
+"""`PydanticAIBridge`: agents of Pydantic AI. Needs ``pip install a2a-sync[pydantic-ai]``.
+
+The messages of the model are kept in the memory of the conversation, without system prompts and instructions. Tools that
+require approval, and tools that are executed by the caller, become questions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync.integrations.bridge import (
+    Ask,
+    Bridge,
+    BridgeEvent,
+    Data,
+    File,
+    Final,
+    Question,
+    Remember,
+    Text,
+    Turn,
+    Usage,
+    text_of,
+)
+from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.jsontext import dumps
+from a2a_sync.types import FilePart, Part, TaskState
+
+try:
+    from pydantic import TypeAdapter
+    from pydantic_ai import DeferredToolRequests, DeferredToolResults, messages
+    from pydantic_ai.capabilities import ReinjectSystemPrompt
+    from pydantic_ai.exceptions import UsageLimitExceeded
+    from pydantic_ai.run import AgentRunResultEvent
+except ImportError as error:
+    raise ImportError("PydanticAIBridge needs Pydantic AI: pip install 'a2a-sync[pydantic-ai]'") from error
+
+__all__ = [
+    "PydanticAIBridge",
+]
+
+
+class PydanticAIBridge(Bridge):
+    """Serves an `Agent` of Pydantic AI: ``A2AApp(PydanticAIBridge(agent, description="…"), store=…)``.
+
+    `options` are those of `Bridge`; ``deps`` becomes the dependencies of the agent.
+    """
+
+    public = {UsageLimitExceeded: (TaskState.FAILED, "the agent has used as much as it may")}
+    modes = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
+
+    async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
+        """Run the agent with the messages of the conversation, or resume it with the results of its deferred tools."""
+        agent = await self.agent()
+        pending: Any = turn.pending or {"messages": turn.memory, "kept": len(turn.memory)}
+        output = agent.output_type
+        types = [*output, DeferredToolRequests] if isinstance(output, list) else [output, DeferredToolRequests]
+        run = agent.run_stream_events(
+            None if turn.resumes else [_content(part) for part in turn.message.parts],
+            output_type=types,
+            message_history=messages.ModelMessagesTypeAdapter.validate_json(dumps(pending["messages"])),
+            deferred_tool_results=_results(pending, turn) if turn.resumes else None,
+            deps=turn.deps,
+            capabilities=[ReinjectSystemPrompt()],
+        )
+        result: Any = None
+        step = 0
+        async with run as events:
+            async for event in events:
+                if isinstance(event, AgentRunResultEvent):
+                    result = event.result
+                elif isinstance(event, messages.FunctionToolResultEvent):
+                    step += 1
+                    part = event.part
+                    failed = getattr(part, "outcome", "success") != "success"
+                    yield ToolResult(tool_call_id=part.tool_call_id, content=_shown(part.content), is_error=failed)
+                else:
+                    for one in _reported(event, str(step)):
+                        yield one
+        used = result.usage
+        yield Usage(used.input_tokens, used.output_tokens, used.requests)
+        history = _kept(result.all_messages())
+        if isinstance(result.output, DeferredToolRequests):
+            requests = result.output
+            about = {"approvals": [one.tool_call_id for one in requests.approvals], "metadata": requests.metadata}
+            yield Ask(list(_questions(requests)), {**pending, "messages": history, **about})
+            return
+        yield Remember(history[pending["kept"] :])
+        for one in _final(result):
+            yield one
+
+
+def _content(part: Part) -> Any:
+    if not isinstance(part, FilePart):
+        return text_of(part)
+    if part.raw is not None:
+        return messages.BinaryContent(data=part.raw, media_type=part.media_type or "application/octet-stream")
+    kinds = {"image": messages.ImageUrl, "audio": messages.AudioUrl, "video": messages.VideoUrl}
+    return kinds.get(part.media_type.partition("/")[0], messages.DocumentUrl)(url=part.url)
+
+
+def _reported(event: Any, step: str) -> Iterator[BridgeEvent]:
+    match event:
+        case messages.PartStartEvent(part=messages.TextPart(content=text)):
+            yield Text(text, step)
+        case messages.PartDeltaEvent(delta=messages.TextPartDelta(content_delta=text)):
+            yield Text(text, step)
+        case messages.FunctionToolCallEvent(part=call):
+            yield ToolCall(id=call.tool_call_id, name=call.tool_name, arguments=call.args_as_dict())
+
+
+def _shown(content: Any) -> str:
+    return content if isinstance(content, str) else TypeAdapter(Any).dump_json(content).decode()
+
+
+def _final(result: Any) -> Iterator[BridgeEvent]:
+    for message in result.new_messages():
+        for part in message.parts if isinstance(message, messages.ModelResponse) else ():
+            if isinstance(part, messages.FilePart):
+                yield File(FilePart(raw=part.content.data, media_type=part.content.media_type))
+    if isinstance(result.output, str):
+        yield Final(result.output)
+    elif isinstance(result.output, messages.BinaryContent):
+        yield File(FilePart(raw=result.output.data, media_type=result.output.media_type))
+    else:
+        yield Data(TypeAdapter(type(result.output)).dump_python(result.output, mode="json"))
+
+
+def _kept(history: Sequence[Any]) -> list[Any]:
+    """The messages as JSON, without prompts of the agent."""
+    kept = []
+    for message in history:
+        if isinstance(message, messages.ModelRequest):
+            parts = [part for part in message.parts if not isinstance(part, messages.SystemPromptPart)]
+            message = replace(message, parts=parts, instructions=None)
+        kept.append(message)
+    listed: list[Any] = json.loads(messages.ModelMessagesTypeAdapter.dump_json(kept))
+    return listed
+
+
+# -- questions ----------------------------------------------------------------------------------------------------------
+
+
+def _questions(requests: Any) -> Iterator[Question]:
+    for call in requests.approvals:
+        about = {"tool": call.tool_name, "arguments": call.args_as_dict()}
+        yield Question(id=call.tool_call_id, kind="approval", text=f"Call {call.tool_name}?", **about)
+    for call in requests.calls:
+        text = str(call.args_as_dict().get("question", "")) or f"What is the result of {call.tool_name}?"
+        yield Question(id=call.tool_call_id, text=text, tool=call.tool_name, arguments=call.args_as_dict())
+
+
+def _results(pending: Any, turn: Turn) -> Any:
+    approvals = {id_: answer is True for id_, answer in turn.answers.items() if id_ in pending["approvals"]}
+    calls = {id_: answer for id_, answer in turn.answers.items() if id_ not in pending["approvals"]}
+    return DeferredToolResults(approvals=approvals, calls=calls, metadata=pending["metadata"])
