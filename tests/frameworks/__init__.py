@@ -9,6 +9,7 @@ BRIDGES = {
     "a2a_sync.integrations.langgraph": ("langgraph", "langgraph"),
     "a2a_sync.integrations.openai_agents": ("agents", "openai-agents"),
     "a2a_sync.integrations.pydantic_ai": ("pydantic_ai", "pydantic-ai"),
+    "a2a_sync.integrations.strands": ("strands", "strands"),
 }
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 CANARY = "canary-93f1"
 SYSTEM = f"You are a shop. {CANARY}"
 INPUT_TOKENS, OUTPUT_TOKENS = 7, 3
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Tools:
         """Wait for a long time."""
         self.waiting.set()
         try:
-            await asyncio.sleep(PATIENCE)
+            await asyncio.sleep(TIMEOUT)
         finally:
             self.stopped.set()
         return "waited"

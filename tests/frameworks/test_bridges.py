@@ -18,7 +18,7 @@ from a2a_sync.integrations.bridge import USAGE, Bridge
 from a2a_sync.types import TaskStatusUpdateEvent
 from tests.engine import eventually, texts
 from tests.frameworks import BRIDGES
-from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, PATIENCE, Tools
+from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, TIMEOUT, Tools
 
 S = TaskState
 
@@ -44,7 +44,7 @@ def serve(kit: Any, tmp_path: Path) -> Iterator[Callable[..., Client]]:
 
 
 def send(client: Client, message: Any = "hi", **options: Any) -> Task:
-    task = client.send(message, timeout=PATIENCE, **options).task
+    task = client.send(message, timeout=TIMEOUT, **options).task
     return client.get_task(task.id)
 
 
@@ -153,7 +153,7 @@ def test_a_canceled_run_stops_its_tool_and_is_not_remembered(serve: Any, kit: An
     send(client, "one", context_id="c")
     with client.stream("wait", context_id="c") as stream:
         next(iter(stream))
-        assert kit.tools.waiting.wait(PATIENCE)
+        assert kit.tools.waiting.wait(TIMEOUT)
         client.cancel_task(stream.task_id)
     assert kit.tools.stopped.wait(2)
     assert send(client, "two", context_id="c").text == "You said: one, two."
@@ -179,13 +179,13 @@ def test_an_image_reaches_the_model(serve: Any, kit: Any) -> None:
 def test_a_run_that_waits_does_not_delay_others(serve: Any, kit: Any) -> None:
     client = serve()
     task = client.send("wait", return_immediately=True).task
-    assert kit.tools.waiting.wait(PATIENCE)
+    assert kit.tools.waiting.wait(TIMEOUT)
     results: list[str] = []
     threads = [threading.Thread(target=lambda: results.append(send(client, "x").text)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert results == ["You said: x."] * 4
     client.cancel_task(task.id)
 
