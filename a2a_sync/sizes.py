@@ -19,6 +19,18 @@ from a2a_sync.types import (
     TextPart,
 )
 
+__all__ = [
+    "artifact_size",
+    "base_size",
+    "event_size",
+    "fit",
+    "message_size",
+    "metadata_size",
+    "part_size",
+    "parts_size",
+    "task_size",
+]
+
 #: For names, ids and punctuation: of a message, an event or an artifact, and of a part.
 AROUND, AROUND_PART = 256, 32
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, AgentHost, Client, Limits, Message, RequestContext, Role, TaskState
+from a2a_sync import A2AApp, Agent, AgentHost, Client, Limits, MemoryStore, Message, RequestContext, Role, TaskState
 from a2a_sync.auth import BearerAuth, Principal
 from a2a_sync.errors import CardNotFoundError, PermissionDeniedError, UnauthenticatedError
 from a2a_sync.integrations.asgi import ASGIApp
@@ -151,3 +151,23 @@ def test_a_refused_caller_without_an_address_is_logged_readably(caplog: pytest.L
         client.send("x")
     assert "refused a caller from an unknown address: no credentials" in caplog.text
     app.close()
+
+
+class FileStore:
+    """A store of another author, for one process."""
+
+    workers = None
+
+    def __init__(self, inner: MemoryStore) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize(("make", "warns"), [(MemoryStore, False), (lambda: FileStore(MemoryStore()), True)])
+def test_a_store_that_cannot_recover_runs_says_so(
+    make: Callable[[], Any], warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    A2AApp(Echo(), store=make()).close()
+    assert ("FileStore has no workers: a run that is unfinished" in caplog.text) is warns

@@ -64,6 +64,8 @@ class Engine(Components):
             self._agent_of, self.store, self.hub, limits, self.quotas, job_queue=job_queue, debug=debug
         )
         workers = self.store.workers
+        if workers is None and store is self.store:
+            _warn_of_lost_runs(self.store)
         if job_queue is not None and workers is None:
             raise ValueError("job_queue= needs a store that processes share, such as store='sqlite:///tasks.db'")
         self.membership: WorkerMembership | None = None
@@ -83,6 +85,16 @@ class Engine(Components):
     def _agent_of(self, owner: Owner) -> AgentSpec | None:
         """The code for the tasks of an owner; None: they are not served."""
         return self.agents.get(mount_name(owner.id))
+
+
+def _warn_of_lost_runs(store: TaskStore) -> None:
+    from a2a_sync.stores.memory import MemoryStore
+
+    if not isinstance(store, MemoryStore):
+        logger.warning(
+            "%s has no workers: a run that is unfinished when the process ends is not recovered after a restart",
+            type(store).__name__,
+        )
 
 
 class _OwnStore(Component):
