@@ -84,10 +84,10 @@ def _parse(text: str) -> URL:
     if found is None:
         raise UnsafeURLError("must begin with http:// or https://")
     if "@" in found["authority"]:
-        raise UnsafeURLError("must not hold credentials")
+        raise UnsafeURLError("must not contain credentials")
     authority = _AUTHORITY.fullmatch(found["authority"])
     if authority is None:
-        raise UnsafeURLError("has no host that can be understood")
+        raise UnsafeURLError("has no valid host")
     scheme = found["scheme"].lower()
     port = _PORTS[scheme] if authority["port"] is None else int(authority["port"])
     if not 0 < port < 65536:
@@ -110,7 +110,7 @@ def join(base: str, reference: str) -> str:
     try:
         joined = urljoin(base, reference)
     except ValueError:
-        raise UnsafeURLError("has no host that can be understood") from None
+        raise UnsafeURLError("has no valid host") from None
     parse(joined)
     return joined
 
@@ -146,15 +146,15 @@ def literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         try:
             return ipaddress.IPv6Address(host)
         except ValueError:
-            raise UnsafeURLError("has no host that can be understood") from None
+            raise UnsafeURLError("has no valid host") from None
     labels = host.removesuffix(".").split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             return ipaddress.IPv4Address(host)
         except ValueError:
-            raise UnsafeURLError("writes an address otherwise than as four decimal numbers") from None
+            raise UnsafeURLError("has an IPv4 address that is not four decimal numbers") from None
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise UnsafeURLError("has no host that can be understood")
+        raise UnsafeURLError("has no valid host")
     return None
 
 
@@ -168,4 +168,4 @@ def is_name(text: str) -> bool:
 
 def _check_characters(text: str) -> None:
     if _FORBIDDEN.search(text):
-        raise UnsafeURLError("has characters that do not belong in a URL (hosts: in their ASCII form)")
+        raise UnsafeURLError("has characters that are not allowed in a URL (hosts: in their ASCII form)")

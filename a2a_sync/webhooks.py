@@ -152,7 +152,7 @@ class WebhookReceiver:
 
             self._signatures = Signatures(trusted_keys, url=url, issuer=issuer, window=max_age, guard=url_guard)
             if not (url or token or authentication):
-                logger.warning("this receiver takes what was signed for any other webhook: give it url=")
+                logger.warning("this receiver accepts notifications that were signed for other webhooks: set url=")
         self._max_body_bytes = max_body_bytes
         self._handle = on_notification or self._enqueue
         self._validity = max_age if self._signatures is None else self._signatures.validity
@@ -187,7 +187,7 @@ class WebhookReceiver:
             try:
                 self._replay_cache.discard(key)
             except Exception:
-                logger.exception("a notification that was not taken stays in the replay cache")
+                logger.exception("a notification that could not be processed stays in the replay cache")
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI interface: answers a POST, at whatever path."""
@@ -222,7 +222,7 @@ class WebhookReceiver:
         except Exception:
             # It comes again: by then whatever is wrong may be right.
             self.forget(notification)
-            logger.exception("a notification was not taken", extra={"task_id": notification.task_id})
+            logger.exception("a notification could not be processed", extra={"task_id": notification.task_id})
             return 500, "not taken"
         return 204, ""
 
@@ -293,7 +293,7 @@ class WebhookReceiver:
             return self._replay_cache.add(key, self._validity, evict=not notification.claims)
         except Exception as failed:
             logger.warning("replay cache: %s", failed, exc_info=not isinstance(failed, StoreError))
-            raise NotificationRefusedError(503, "too many notifications are remembered; post again later") from None
+            raise NotificationRefusedError(503, "the replay cache is full; post again later") from None
 
     def _check_token(self, headers: Mapping[str, str], wanted: str | None) -> None:
         given = next((headers[name] for name in _TOKENS if name in headers), "")
@@ -307,7 +307,7 @@ class WebhookReceiver:
         except UnavailableError:
             raise NotificationRefusedError(503, "the keys cannot be read now") from None
         except ValueError as wrong:
-            raise NotificationRefusedError(401, f"the signature does not hold: {wrong}") from None
+            raise NotificationRefusedError(401, f"the signature is not valid: {wrong}") from None
         if "jti" in claims and claims["jti"] != headers.get(NOTIFICATION_ID.lower(), ""):
             raise NotificationRefusedError(401, "the signature is of another notification")
         return claims

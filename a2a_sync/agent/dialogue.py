@@ -86,8 +86,8 @@ class Dialogue:
         asked, answer = self._recorded[self._asked - 1]
         if asked.text != question.text:
             change = f"question {self._asked} was {_abbreviated(asked.text)} and is now {_abbreviated(question.text)}"
-            logger.error("a dialogue cannot go on: %s", change)
-            raise DialogueChanged(f"This dialogue cannot go on: {change}. Please begin again.")
+            logger.error("a dialogue cannot continue: %s", change)
+            raise DialogueChanged(f"This dialogue cannot continue: {change}. Please begin again.")
         return Answer(answer)
 
     def mark(self, options: Sequence[str] = ()) -> dict[str, JSON]:

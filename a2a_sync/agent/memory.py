@@ -53,7 +53,7 @@ class Memory:
                 current = conflict.current
             else:
                 return new
-        raise StoreError("the memory of the context is changed by others all the time")
+        raise StoreError("the memory of the context was changed by other runs at each attempt to write it")
 
 
 def _bytes_of(stored: StoredState) -> bytes | None:

@@ -65,7 +65,7 @@ class State(MutableMapping[str, JSON]):
             else:
                 self._snapshot = _Snapshot(current.version + 1, _frozen(json.loads(body)))
                 return result
-        raise StoreError("the state of the context is changed by others all the time")
+        raise StoreError("the state of the context was changed by other runs at each attempt to write it")
 
     # -- as a mapping --
 

@@ -122,7 +122,7 @@ def as_requirement(auth: Auth) -> Requirement:
         return _Function(auth)
     # It may be a secret, so its value is not shown.
     raise TypeError(
-        f"auth takes BearerAuth(…) and its like, or a function of an AuthRequest; not a {type(auth).__name__}"
+        f"auth takes an authenticator such as BearerAuth(…), or a function of an AuthRequest; not a {type(auth).__name__}"
     )
 
 

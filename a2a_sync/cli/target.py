@@ -90,7 +90,9 @@ def _resolve(target: str, found: Any) -> Any:
         traceback.print_exc()
         raise TargetError(f"calling {target!r} failed: {type(error).__name__}: {error}") from None
     if not _is_servable(created):
-        raise TargetError(f"{target!r} made something of type {type(created).__name__}: neither an A2AApp nor an Agent")
+        raise TargetError(
+            f"{target!r} returned an object of type {type(created).__name__}: neither an A2AApp nor an Agent"
+        )
     return created
 
 

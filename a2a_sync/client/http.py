@@ -424,7 +424,7 @@ def transport_error(error: Exception, error_context: ErrorContext, deadline: Dea
     if isinstance(error, (requests.ConnectTimeout, u3.ConnectTimeoutError)):
         return TransportTimeoutError("the connection was not established in time", **error_context.fields("connect"))
     if isinstance(error, (requests.ReadTimeout, u3.ReadTimeoutError)):
-        return TransportTimeoutError("the agent has been silent for too long", **error_context.fields())
+        return TransportTimeoutError("the agent sent nothing within the read timeout", **error_context.fields())
     if isinstance(error, requests.RequestException) and _is_before_sending(error):
         return ConnectError(f"could not connect: {text}", **error_context.fields("connect"))
     if isinstance(cause, TimeoutError):

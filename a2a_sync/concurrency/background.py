@@ -25,7 +25,7 @@ def start_thread(name: str, target: Callable[..., object], *arguments: object) -
     try:
         thread.start()
     except RuntimeError:
-        logger.exception("no thread for %s; it is tried again", name)
+        logger.exception("no thread for %s; it is retried", name)
         return None
     return thread
 
@@ -90,7 +90,7 @@ class Periodic:
         try:
             pause = self._job()
         except Exception:
-            logger.exception("%s failed; it is tried again", self._name)
+            logger.exception("%s failed; it is retried", self._name)
             return self._retry
         return 0.0 if pause is None and not self._may_end() else pause
 

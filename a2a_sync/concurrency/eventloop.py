@@ -73,7 +73,7 @@ class EventLoop:
                 try:
                     self.loop.run_forever()
                 except (KeyboardInterrupt, SystemExit):
-                    logger.exception("a task of an async handler tried to end the process; its event loop goes on")
+                    logger.exception("a task of an async handler tried to end the process; its event loop continues")
 
     def stop(self) -> None:
         """Cancel the tasks of the loop and end its thread, without waiting for that."""

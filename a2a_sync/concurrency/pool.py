@@ -145,7 +145,7 @@ class WorkerPool:
                 return Slot(self, owner, ready=False)
             full = self._waiting.taken >= self._waiting.total
         raise OverloadedError(
-            f"{'the agent' if full else 'this caller'} already runs as many tasks as it may; try again later",
+            f"{'the agent' if full else 'this caller'} has reached its limit of running and queued tasks; retry later",
             retry_after=1.0,
         )
 

@@ -87,7 +87,7 @@ class WorkerMembership(Component):
             try:
                 self._workers.beat()
             except Exception:
-                logger.exception("heartbeat failed; it is tried again")
+                logger.exception("heartbeat failed; it is retried")
             else:
                 self._note_beat(time.monotonic())
 
@@ -148,7 +148,7 @@ class WorkerMembership(Component):
             try:
                 self._workers.leave()
             except Exception:
-                logger.exception("this worker could not leave; the others will find it dead")
+                logger.exception("this worker could not deregister; the others will detect its loss")
 
     def _halt(self) -> None:
         with self._lock:

@@ -141,7 +141,7 @@ class Run:
                     for evicted in full.evicted:
                         self.hub.removed(evicted)
                     raise OverloadedError(
-                        "the tasks of this caller hold as many bytes as they may; try again when one has ended",
+                        "the tasks of this caller have reached their limit of bytes; retry when one has ended",
                         retry_after=60.0,
                     ) from None
                 except (AgentError, StoreConflict):

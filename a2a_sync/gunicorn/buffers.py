@@ -273,7 +273,7 @@ class ClientSocket(socket.socket):
         ):
             raise TimeoutError("the client does not read")
         if self._broken:
-            raise BrokenPipeError(errno.EPIPE, "the connection was given up")
+            raise BrokenPipeError(errno.EPIPE, "the connection was aborted")
 
     def _write(self, data: bytes | memoryview) -> int:
         """Write what the client accepts now; returns the number of bytes."""

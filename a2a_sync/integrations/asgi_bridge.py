@@ -68,7 +68,7 @@ class Bridge:
 
     async def _send_on_loop(self, message: Message) -> None:
         if self._gone.is_set():
-            raise OSError("the client has left")
+            raise OSError("the client has disconnected")
         self._sending = asyncio.current_task()
         try:
             await self._send(message)
@@ -86,7 +86,7 @@ class Bridge:
         try:
             respond()
         except _ClientLeft:
-            logger.info("a client left before the end of its response, or did not read it")
+            logger.info("a client disconnected before the end of its response, or did not read it")
         except Exception as error:
             self.error = error
         finally:

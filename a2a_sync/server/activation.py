@@ -95,7 +95,7 @@ class Activation:
             uris = ", ".join(missing)
             header = extension_headers(version)[0]
             raise ExtensionSupportRequiredError(
-                f"This agent requires an extension that was not asked for; send the header '{header}: {uris}'",
+                f"This agent requires an extension that was not requested; send the header '{header}: {uris}'",
                 metadata={"requiredExtensions": uris},
             )
 

@@ -113,7 +113,7 @@ class NamedMount(Mount, Component):
 
         def mounted(call: Call[RequestT, ResultT]) -> ResultT:
             if self._closed:
-                raise OverloadedError("this agent is not served any more")
+                raise OverloadedError("this agent is no longer served")
             # No id of a caller contains the mark, so none leads to another mount, or from an app beside it to one of these.
             owner = f"{self.name}{OWNER_MARK}{owner_of(call.context)}"
             return endpoint(replace(call, context=replace(call.context, owner=owner)))

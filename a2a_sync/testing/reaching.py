@@ -54,7 +54,7 @@ def client_of(
     if over not in TRANSPORTS:
         raise ValueError(f"over={over!r}: the ways are {', '.join(TRANSPORTS)}")
     if isinstance(target, str) and counts:
-        raise ValueError("cut_after: what is called by its URL is out of reach")
+        raise ValueError("cut_after needs an agent or app of this process, not a URL")
     if isinstance(target, str) and raises:
         raise ValueError("raises=True needs an agent or app of this process; give it instead of its URL")
     if debug and not isinstance(target, Agent):

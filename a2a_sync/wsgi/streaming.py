@@ -1,4 +1,4 @@
-"""Server-sent events over WSGI: an iterable of frames that ends when the client has left or the server stops.
+"""Server-sent events over WSGI: an iterable of frames that ends when the client has disconnected or the server stops.
 
 The body is an object with ``close``, not a generator: Python does not run the ``finally`` of a generator that was never
 started, and WSGI servers call ``close`` in any case. It is iterated on the request's thread.

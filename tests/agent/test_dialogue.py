@@ -474,7 +474,7 @@ def test_a_handler_that_asks_something_else_than_before_is_noticed(serve, caplog
     task = talk(served, "tuna", task_id=task.id)
     assert (task.state, task.text) == (
         TaskState.FAILED,
-        "This dialogue cannot go on: question 1 was 'Which size?' and is now 'How big?'. Please begin again.",
+        "This dialogue cannot continue: question 1 was 'Which size?' and is now 'How big?'. Please begin again.",
     )
     assert "question 1 was 'Which size?'" in caplog.text
 

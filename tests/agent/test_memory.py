@@ -73,7 +73,7 @@ def test_a_value_that_stays_as_it_is_is_not_written() -> None:
 
 def test_a_value_that_others_change_all_the_time_is_an_error() -> None:
     shelf = Shelf(*[b"%d" % n for n in range(2000)])
-    with pytest.raises(StoreError, match="changed by others"):
+    with pytest.raises(StoreError, match="changed by other runs"):
         shelf.memory.set(b"mine")
 
 

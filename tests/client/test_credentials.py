@@ -72,7 +72,7 @@ def test_user_and_password_may_stand_in_the_url() -> None:
 
 
 def test_a_card_with_a_user_and_password_is_refused(server: Peer) -> None:
-    with pytest.raises(ValueError, match=r"supportedInterfaces\[0\].url must not hold credentials"):
+    with pytest.raises(ValueError, match=r"supportedInterfaces\[0\].url must not contain credentials"):
         Client(server.card(url=f"http://ada:s3cret@127.0.0.1:{server.port}/rpc"))
 
 

@@ -444,7 +444,7 @@ def test_what_a_removed_agent_does_not_end_in_time_fails(make_host):
         assert other.get_task(untouched.id).state is TaskState.WORKING
         assert host.running > 0
     gate.open.set()
-    with Client(app) as late, pytest.raises(AgentError, match="not served any more"):
+    with Client(app) as late, pytest.raises(AgentError, match="no longer served"):
         late.send("hi")
 
 

@@ -291,7 +291,9 @@ class Database:
         return time.monotonic() + self._busy_timeout
 
     def _locked(self) -> StoreError:
-        return StoreError(f"{self.path} is locked: others have been writing to it for {self._busy_timeout:g} s")
+        return StoreError(
+            f"{self.path} is locked: other connections have been writing to it for {self._busy_timeout:g} s"
+        )
 
     def _broken(self, error: sqlite3.Error) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
