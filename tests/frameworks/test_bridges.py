@@ -21,6 +21,11 @@ from tests.frameworks import BRIDGES
 from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, TIMEOUT, Tools
 
 S = TaskState
+# LlamaIndex reads all attributes of its agents, also those that Pydantic has deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The `.*` attribute is deprecated"),
+    pytest.mark.filterwarnings("ignore:Accessing the '.*' attribute on the instance is deprecated"),
+]
 
 
 @pytest.fixture(params=[module.rpartition(".")[2] for module in BRIDGES])
@@ -64,7 +69,6 @@ def test_an_answer_is_streamed_and_kept_as_one_part(serve: Any, kit: Any) -> Non
     assert texts(task.history) == ["user: hello", "agent: You said: hello."]
     usage = task.metadata[USAGE]
     assert usage["requests"] == 1
-    assert usage["input_tokens"] > 0
     if kit.counts_tokens:
         assert (usage["input_tokens"], usage["output_tokens"]) == (INPUT_TOKENS, OUTPUT_TOKENS)
 

@@ -1,0 +1,166 @@
+"""`LlamaIndexBridge`: agents and agent workflows of LlamaIndex. Needs ``pip install a2a-sync[llamaindex]``.
+
+The chat messages are kept in the memory of the conversation. An `InputRequiredEvent` becomes a question: the run is stored
+and ended, and its answer continues it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from a2a_sync.integrations.bridge import (
+    Ask,
+    Bridge,
+    BridgeEvent,
+    Data,
+    Final,
+    Question,
+    Remember,
+    Text,
+    Turn,
+    Usage,
+    text_of,
+)
+from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.types import FilePart, Part, TaskState
+
+try:
+    from llama_index.core.agent.workflow import workflow_events as happened
+    from llama_index.core.base.llms.types import AudioBlock, ChatMessage, DocumentBlock, ImageBlock, TextBlock
+    from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
+    from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+    from workflows.errors import WorkflowTimeoutError
+    from workflows.events import WorkflowIdleEvent
+except ImportError as error:
+    raise ImportError("LlamaIndexBridge needs LlamaIndex: pip install 'a2a-sync[llamaindex]'") from error
+
+__all__ = [
+    "LlamaIndexBridge",
+]
+
+
+class LlamaIndexBridge(Bridge):
+    """Serves an agent or an `AgentWorkflow`: ``A2AApp(LlamaIndexBridge(agent, description="…"), store=…)``.
+
+    Parameters:
+        agent: the agent, or a function that makes it.
+        memory: makes the memory of a run of the messages of the conversation. The default is a `ChatMemoryBuffer`, which
+            gives the model as many of them as fit into its context.
+        options: those of `Bridge`. ``deps`` becomes the value ``deps`` in the store of the workflow's context.
+    """
+
+    public = {WorkflowTimeoutError: (TaskState.FAILED, "the agent took too long")}
+    modes = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
+
+    def __init__(self, agent: Any, *, memory: Callable[[list[Any]], BaseMemory] | None = None, **options: Any) -> None:
+        super().__init__(agent, **options)
+        self._memory = memory
+
+    async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
+        """Run the agent with the messages of the conversation, or continue the run that waits for an answer."""
+        agent = await self.agent()
+        pending: Any = turn.pending or {"messages": turn.memory, "kept": len(turn.memory)}
+        messages = [ChatMessage.model_validate(one) for one in pending["messages"]]
+        memory = self._memory(messages) if self._memory else _buffer(agent, messages)
+        context = Context.from_dict(agent, pending["context"]) if turn.resumes else Context(agent)
+        await context.store.set("deps", turn.deps)
+        if turn.resumes:
+            handler = agent.run(ctx=context)
+            await handler.ctx.store.set("memory", memory)
+        else:
+            blocks = [_block(part) for part in turn.message.parts]
+            handler = agent.run(user_msg=ChatMessage(role="user", blocks=blocks), memory=memory, ctx=context)
+        # A context is stored without the requirements of its waiting steps, which run again to state them. An answer that
+        # is sent before would be taken by any of them.
+        resuming = turn.resumes and '"has_requirements": true' in json.dumps(pending["context"])
+        if turn.resumes and not resuming:
+            _answer(handler, pending["asked"], turn.answers)
+        asked: dict[str, Any] = {}
+        step = 0
+        try:
+            async for event in handler.stream_events(expose_internal=True):
+                if isinstance(event, InputRequiredEvent):
+                    asked[f"{len(asked) + 1}"] = _fields(event)
+                elif isinstance(event, WorkflowIdleEvent) and resuming:
+                    resuming = False
+                    asked.clear()
+                    _answer(handler, pending["asked"], turn.answers)
+                elif isinstance(event, WorkflowIdleEvent) and asked:
+                    break
+                else:
+                    step += isinstance(event, happened.ToolCallResult)
+                    for one in _reported(event, str(step)):
+                        yield one
+            said = _dumped(await memory.aget_all())
+            if asked:
+                for name in ("deps", "memory"):
+                    # Dependencies must not be stored, and the memory is stored apart.
+                    await handler.ctx.store.set(name, None)
+                kept = {"messages": said, "kept": pending["kept"], "asked": asked, "context": handler.ctx.to_dict()}
+                yield Ask([_question(id_, fields) for id_, fields in asked.items()], kept)
+                return
+            result = await handler
+        finally:
+            await handler.cancel_run()
+        yield Remember(said[pending["kept"] :])
+        if not isinstance(result, happened.AgentOutput):
+            yield Final(result) if isinstance(result, str) else Data(json.loads(json.dumps(result)))
+            return
+        yield Final(result.response.content or "")
+        if result.structured_response is not None:
+            yield Data(result.structured_response)
+
+
+def _buffer(agent: Any, messages: list[Any]) -> BaseMemory:
+    return ChatMemoryBuffer.from_defaults(chat_history=messages, llm=getattr(agent, "llm", None))
+
+
+def _dumped(messages: list[Any]) -> list[Any]:
+    return [json.loads(message.model_dump_json()) for message in messages if message.role != "system"]
+
+
+def _block(part: Part) -> Any:
+    if not isinstance(part, FilePart):
+        return TextBlock(text=text_of(part))
+    kind = part.media_type.partition("/")[0]
+    data = None if part.raw is None else base64.b64encode(part.raw)
+    if kind == "image":
+        return ImageBlock(image=data, url=part.url, image_mimetype=part.media_type)
+    if kind == "audio":
+        return AudioBlock(audio=data, url=part.url)
+    return DocumentBlock(data=data, url=part.url, title=part.filename or None, document_mimetype=part.media_type)
+
+
+def _reported(event: Any, step: str) -> Iterator[BridgeEvent]:
+    if isinstance(event, happened.AgentStream):
+        yield Text(event.delta or "", step)
+    elif isinstance(event, happened.ToolCallResult):
+        output = event.tool_output
+        yield ToolResult(tool_call_id=event.tool_id, content=str(output.content), is_error=output.is_error)
+    elif isinstance(event, happened.ToolCall):
+        yield ToolCall(id=event.tool_id, name=event.tool_name, arguments=event.tool_kwargs)
+    elif isinstance(event, happened.AgentOutput):
+        # The framework does not count tokens.
+        yield Usage(requests=1)
+
+
+def _answer(handler: Any, asked: dict[str, Any], answers: Any) -> None:
+    for id_, fields in asked.items():
+        # The fields of the question are what the waiting step recognises its answer by.
+        handler.ctx.send_event(HumanResponseEvent(**{**fields, "response": answers[id_]}))
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    """The members of an event, those without a declaration included."""
+    fields: dict[str, Any] = event.model_dump(mode="json")
+    return {**fields, **fields.pop("_data", {})}
+
+
+def _question(id_: str, fields: dict[str, Any]) -> Question:
+    """The question of an event: its ``prefix`` is the text; it may have members of `Question`."""
+    about = {name: fields[name] for name in ("kind", "tool", "arguments", "options") if name in fields}
+    text = str(fields.get("prefix") or fields.get("text") or fields.get("msg") or "")
+    return Question(id=id_, text=text, value=None if about else fields, **about)
