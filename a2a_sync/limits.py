@@ -56,7 +56,7 @@ class Limits:
         max_response_bytes: bytes of tasks in one answer or in the snapshot of a stream, about as JSON. Histories are cut
             to their newest messages that fit, and pages of ListTasks end early; a task's artifacts are sent whole.
         max_pending_response_bytes: stored bytes of the tasks in all responses of more than 1 MiB that a process reads and encodes at
-            the same time; others wait for them, up to ten seconds, then HTTP 429.
+            the same time, and of request bodies of that size; others wait for them, up to ten seconds, then HTTP 429.
         max_history_part_bytes: largest part of a message that is sent back in a history; a larger one is left out, and a text says so.
 
     Runs:

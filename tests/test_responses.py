@@ -1,4 +1,4 @@
-"""The bound on the bytes of large responses that one process reads and encodes at the same time."""
+"""The bounds on large requests and responses that one process works on at the same time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import threading
 
 import pytest
 
+from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.errors import OverloadedError
 from a2a_sync.server import responses
 from a2a_sync.server.responses import ResponseBudget
+from a2a_sync.wsgi import connection
 from tests.engine import TIMEOUT, Background
 
 
@@ -16,36 +18,95 @@ def test_a_response_waits_until_the_bytes_of_others_are_released() -> None:
     budget, reserved, finish = ResponseBudget(100), threading.Event(), threading.Event()
 
     def first() -> None:
-        budget.reserve(60)
+        budget.reserve(60, "")
         reserved.set()
         assert finish.wait(TIMEOUT)
         budget.release()
 
     holder = Background(first)
     assert reserved.wait(TIMEOUT)
-    budget.reserve(40)
+    budget.reserve(40, "")
     budget.release()
-    second = Background(lambda: (budget.reserve(41), budget.release()))
+    second = Background(lambda: (budget.reserve(41, ""), budget.release()))
     with pytest.raises(AssertionError, match="did not return"):
         second.result(0.05)
     finish.set()
     holder.result(TIMEOUT)
     second.result(TIMEOUT)
-    budget.reserve(100)
+    budget.reserve(100, "")
 
 
 def test_a_response_is_refused_that_would_wait_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "_WAIT_SECONDS", 0.01)
     budget = ResponseBudget(100)
-    Background(lambda: budget.reserve(60)).result(TIMEOUT)
+    Background(lambda: budget.reserve(60, "")).result(TIMEOUT)
     with pytest.raises(OverloadedError, match="large responses") as caught:
-        budget.reserve(41)
+        budget.reserve(41, "")
     assert caught.value.retry_after
 
 
 def test_a_response_larger_than_the_bound_is_alone() -> None:
     budget = ResponseBudget(100)
-    budget.reserve(1000)
+    budget.reserve(1000, "")
     budget.release()
     budget.release()
-    budget.reserve(100)
+    budget.reserve(100, "")
+
+
+def test_one_owner_has_a_share_of_the_large_requests_and_responses() -> None:
+    quotas = Quotas()
+    quotas.several = True
+    budget = ResponseBudget(100, threads=16, quotas=quotas)
+    refused: list[OverloadedError] = []
+    tried, finish = threading.Barrier(9), threading.Event()
+
+    def greedy() -> None:
+        try:
+            budget.admit("greedy")
+        except OverloadedError as error:
+            refused.append(error)
+        tried.wait(TIMEOUT)
+        assert finish.wait(TIMEOUT)
+        budget.release()
+
+    attackers = [Background(greedy) for _ in range(8)]
+    tried.wait(TIMEOUT)
+    assert len(refused) == 4
+    assert "of this caller" in str(refused[0])
+    budget.admit("honest")
+    budget.reserve(100, "honest")
+    finish.set()
+    for attacker in attackers:
+        attacker.result(TIMEOUT)
+
+
+def test_bytes_are_released_before_the_response_is_written() -> None:
+    budget = ResponseBudget(100, threads=2)
+    budget.reserve(100, "")
+    leave = budget.release_bytes()
+    assert leave is not None
+    assert budget.release_bytes() is None
+    with pytest.raises(OverloadedError, match="at once"):
+        budget.admit("")
+    leave()
+    budget.reserve(100, "")
+
+
+def test_responses_that_are_not_read_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_MAX_UNSENT_BYTES", 1_000_000)
+    unsent, aborted = connection.UnsentResponses(), []
+
+    class Stalled:
+        def abort(self) -> None:
+            aborted.append(self)
+
+    first, second, third = Stalled(), Stalled(), Stalled()
+    unsent.add(first, 400_000)  # type: ignore[arg-type]
+    unsent.add(second, 400_000)  # type: ignore[arg-type]
+    unsent.progress(first)  # type: ignore[arg-type]
+    unsent.add(third, 400_000)  # type: ignore[arg-type]
+    assert aborted == [second]
+    unsent.remove(first)  # type: ignore[arg-type]
+    unsent.remove(second)  # type: ignore[arg-type]
+    unsent.add(second, 600_000)  # type: ignore[arg-type]
+    assert aborted == [second]

@@ -6,6 +6,7 @@ are made before a stream is returned.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from a2a_sync.engine.hub import EventHub, PolledStream, Subscription, TaskEventStream
@@ -14,7 +15,16 @@ from a2a_sync.lifecycle import Fold
 from a2a_sync.limits import Limits
 from a2a_sync.operations import StreamItem
 from a2a_sync.sizes import fit
-from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, SentRun, StartedRun, StoredTask, TaskStore
+from a2a_sync.stores.base import (
+    LOG_PAGE_BYTES,
+    SMALL_BYTES,
+    LargeResult,
+    Owner,
+    SentRun,
+    StartedRun,
+    StoredTask,
+    TaskStore,
+)
 from a2a_sync.types import Message, Task, TaskState
 
 
@@ -40,14 +50,19 @@ class Streams:
         task = _new_task(started) if before is None else self._task_at(scope, before, started.head.version)
         return self._stream(scope, subscription, trim_history(task, history, self._limits), started.head.version)
 
-    def from_start(self, scope: Owner, sent: SentRun, history: int) -> PolledStream:
-        """The same stream again, however far the run has come; the task as it is now where the log was compacted."""
+    def from_start(
+        self, scope: Owner, sent: SentRun, history: int, admit: Callable[[int], None] | None = None
+    ) -> PolledStream:
+        """The same stream again, however far the run has come; the task as it is now where the log was compacted.
+
+        `admit`: see `of_task`.
+        """
         subscription = self.listen(sent.task_id)
         try:
             head = self._store.head(scope, sent.task_id)
             if sent.number < head.compacted:
                 subscription.hint()
-                stored = self._load(scope, sent.task_id, history)
+                stored = self._load(scope, sent.task_id, history, admit)
                 return self._stream(scope, subscription, stored.task, stored.version)
             new = Task(id=head.id, context_id=head.context_id, status=head.status)
             task = self._task_at(scope, StoredTask(task=new, version=0, running=True), sent.number)
@@ -58,8 +73,12 @@ class Streams:
             subscription.close()
             raise
 
-    def of_task(self, scope: Owner, task_id: str, last_event_id: int | None) -> PolledStream:
+    def of_task(
+        self, scope: Owner, task_id: str, last_event_id: int | None, admit: Callable[[int], None] | None = None
+    ) -> PolledStream:
         """The events after `last_event_id`; where that is no event of the task, the task as it is and the events after that.
+
+        `admit` is called with the size of a large task before it is read, and may raise.
 
         Raises:
             UnsupportedOperationError: nothing can follow.
@@ -67,7 +86,7 @@ class Streams:
         subscription = self.listen(task_id)
         try:
             return self._resumed(scope, subscription, task_id, last_event_id) or self._from_now(
-                scope, subscription, task_id
+                scope, subscription, task_id, admit
             )
         except BaseException:
             subscription.close()
@@ -85,14 +104,27 @@ class Streams:
         subscription.hint()
         return TaskEventStream(self._store, scope, task_id, subscription, cursor=last_event_id, running=True)
 
-    def _from_now(self, scope: Owner, subscription: Subscription, task_id: str) -> PolledStream:
-        stored = self._load(scope, task_id, self._limits.max_history_length)
-        if stored.task.state.terminal:
-            raise task_ended(task_id, stored.task.state)
+    def _from_now(
+        self, scope: Owner, subscription: Subscription, task_id: str, admit: Callable[[int], None] | None
+    ) -> PolledStream:
+        # A task that has ended may be large, and is not read.
+        state = self._store.head(scope, task_id).status.state
+        if not state.terminal:
+            stored = self._load(scope, task_id, self._limits.max_history_length, admit)
+            state = stored.task.state
+        if state.terminal:
+            raise task_ended(task_id, state)
         return self._stream(scope, subscription, stored.task, stored.version, running=stored.running)
 
-    def _load(self, scope: Owner, task_id: str, history: int) -> StoredTask:
-        return self._store.load(scope, task_id, history=history, max_bytes=self._limits.max_response_bytes)
+    def _load(self, scope: Owner, task_id: str, history: int, admit: Callable[[int], None] | None) -> StoredTask:
+        most, load = self._limits.max_response_bytes, self._store.load
+        if admit is None:
+            return load(scope, task_id, history=history, max_bytes=most)
+        try:
+            return load(scope, task_id, history=history, max_bytes=most, refuse_above=SMALL_BYTES)
+        except LargeResult as large:
+            admit(large.size)
+            return load(scope, task_id, history=history, max_bytes=most)
 
     def _stream(
         self, scope: Owner, subscription: Subscription, task: Task, version: int, *, running: bool = True

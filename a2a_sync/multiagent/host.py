@@ -277,8 +277,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         """Leave some of the `threads` of the server free; see `A2AApp.reserve`."""
         for app in self._mounted():
             app.reserve(threads)
-        if self.limits.server_threads is None:
-            self._engine.thread_budget.reserve(threads)
+        self._engine.reserve(threads)
 
     def _mounted(self) -> list[A2AApp]:
         """The apps with engines of their own."""

@@ -50,7 +50,7 @@ class ServerEngine(Engine):
         debug: bool = False,
     ) -> None:
         super().__init__(store, limits, quota=quota, pubsub=pubsub, job_queue=job_queue, debug=debug)
-        self.responses = ResponseBudget(limits.max_pending_response_bytes)
+        self.responses = ResponseBudget(limits.max_pending_response_bytes, limits.server_threads, self.quotas)
         self.thread_budget = ThreadBudget(limits.max_open_streams, limits.server_threads, self.quotas)
         if metrics is not None:
             metrics.watch(lingering=lambda: self.runs.lingering, streams=lambda: self.thread_budget.streams)
@@ -61,6 +61,12 @@ class ServerEngine(Engine):
                 raise TypeError(f"push takes True, False or PushOptions(…), not a {type(push).__name__}")
             outbox = Outbox(self, options, count=metrics.count_notification if metrics is not None else None)
             self.push_configs = PushConfigs(self.store.webhooks, options, on_set=outbox.follow)
+
+    def reserve(self, threads: int) -> None:
+        """Leave some of the `threads` of the server free; `Limits.server_threads` takes precedence."""
+        if self.limits.server_threads is None:
+            self.thread_budget.reserve(threads)
+            self.responses.limit_threads(threads)
 
 
 class Mount:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from a2a_sync import operations as op
@@ -33,6 +34,7 @@ from a2a_sync.operations import (
     SendKey,
     StreamItem,
     owner_of,
+    quota_owner,
 )
 from a2a_sync.push.configs import NoPushConfigs
 from a2a_sync.server.bounds import check_bounds, check_headers, check_query
@@ -40,8 +42,8 @@ from a2a_sync.server.engine import ServerEngine
 from a2a_sync.server.extended import ExtendedCard
 from a2a_sync.server.idempotency import check_same
 from a2a_sync.server.paging import read_page_token, since_ms, write_page_token
-from a2a_sync.server.responses import SMALL_RESPONSE_BYTES
 from a2a_sync.stores.base import (
+    SMALL_BYTES,
     AlreadySent,
     LargeResult,
     Owner,
@@ -184,7 +186,7 @@ class RequestHandler:
                 return SingleItemStream(StreamItem(started))
             sent = started
         check_same(sent, key)
-        return self._streams.from_start(scope, sent, history)
+        return self._streams.from_start(scope, sent, history, self._admit(scope, context))
 
     def _sent(self, scope: Owner, key: SendKey | None) -> SentRun | None:
         return None if key is None else self._store.sent(scope, key.key)
@@ -356,15 +358,17 @@ class RequestHandler:
         if context.gone is None:
             return self._store.list(scope, query)
         try:
-            return self._store.list(scope, replace(query, refuse_above=SMALL_RESPONSE_BYTES))
+            return self._store.list(scope, replace(query, refuse_above=SMALL_BYTES))
         except LargeResult as large:
-            self._responses.reserve(large.size if query.max_bytes is None else min(large.size, query.max_bytes))
+            size = large.size if query.max_bytes is None else min(large.size, query.max_bytes)
+            self._responses.reserve(size, quota_owner(scope.id))
             return self._store.list(scope, query)
 
     def subscribe_to_task(self, request: SubscribeToTaskRequest, context: CallContext) -> PolledStream:
         """SubscribeToTask (spec 3.1.6): stream the current task and then its events, or those after `last_event_id`."""
         self._check_streaming()
-        return self._streams.of_task(_scope(request.tenant, context), request.id, context.last_event_id)
+        scope = _scope(request.tenant, context)
+        return self._streams.of_task(scope, request.id, context.last_event_id, self._admit(scope, context))
 
     # -- cancelling --
 
@@ -383,6 +387,10 @@ class RequestHandler:
     def _history(self, wanted: int | None) -> int:
         return self._limits.max_history_length if wanted is None else min(wanted, self._limits.max_history_length)
 
+    def _admit(self, scope: Owner, context: CallContext) -> Callable[[int], None] | None:
+        """Reserves bytes for a large task; None for a call from inside this process."""
+        return None if context.gone is None else partial(self._responses.reserve, owner=quota_owner(scope.id))
+
     def _load(self, scope: Owner, task_id: str, history: int | None, context: CallContext) -> Task:
         return self._stored(scope, task_id, history, context).task
 
@@ -392,9 +400,9 @@ class RequestHandler:
             # A call from inside this process: the response is not encoded and needs no budget.
             return load(scope, task_id, history=wanted, max_bytes=most)
         try:
-            return load(scope, task_id, history=wanted, max_bytes=most, refuse_above=SMALL_RESPONSE_BYTES)
+            return load(scope, task_id, history=wanted, max_bytes=most, refuse_above=SMALL_BYTES)
         except LargeResult as large:
-            self._responses.reserve(large.size)
+            self._responses.reserve(large.size, quota_owner(scope.id))
             return load(scope, task_id, history=wanted, max_bytes=most)
 
 

@@ -1,27 +1,34 @@
-"""A bound on the bytes of large responses that one process reads and encodes at the same time."""
+"""Bounds on the large requests and responses that one process works on at the same time, in total and for each owner."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.quotas import Quotas, Share
 from a2a_sync.errors import OverloadedError
 
-#: Responses up to this size, as stored, are not counted.
-SMALL_RESPONSE_BYTES = 1024 * 1024
+#: Large requests and responses at once, working or waiting, where the number of the server's threads is not known.
+_PLACES = 16
 #: How long a large response waits for others, in seconds, before its request is refused.
 _WAIT_SECONDS = 10.0
 
 
 class ResponseBudget:
-    """Reserves bytes for the responses in work on the threads of a server. Safe from any thread.
+    """Admits large requests and responses on the threads of a server. Safe from any thread.
 
-    A response larger than `total` is admitted when no other one is in work. A forked child starts with nothing reserved.
+    At most half of the threads have one at once, of which one owner has a share by `quotas`. Responses share `total` bytes while they
+    are read and encoded; one that is larger is admitted when no other one is in work. A forked child starts with nothing
+    reserved.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, threads: int | None = None, quotas: Quotas | None = None) -> None:
         self._total = total
+        self._quotas = quotas or Quotas()
+        self._max_places = _PLACES if threads is None else max(1, threads // 2)
         self.renew()
         renew_in_child(self)
 
@@ -31,13 +38,41 @@ class ResponseBudget:
         self._taken = 0
         self._reserved: dict[int, int] = {}
         self._queue: deque[int] = deque()
+        self._places = self._quotas.share(self._max_places)
+        #: The owner of the request or response of each thread.
+        self._owners: dict[int, str] = {}
 
-    def reserve(self, size: int) -> None:
-        """Reserve `size` bytes for the calling thread, until it calls `release`.
+    def limit_threads(self, threads: int) -> None:
+        """Set the number of the server's threads; called before there are requests."""
+        self._max_places = max(1, threads // 2)
+        self._places.total = self._max_places
+
+    def admit(self, owner: str) -> None:
+        """Admit a large request or response of `owner` on the calling thread, until it calls `release`. Does not wait.
 
         Raises:
-            OverloadedError: other responses have held the bytes for too long.
+            OverloadedError: there are too many, in total or of this owner.
         """
+        thread = threading.get_ident()
+        with self._changed:
+            if thread in self._owners:
+                return
+            if not self._places.admits(owner):
+                own = self._places.taken < self._places.total
+                raise OverloadedError(
+                    f"too many large requests and responses{' of this caller' if own else ''} at once; try again later",
+                    retry_after=1.0,
+                )
+            self._places.take(owner)
+            self._owners[thread] = owner
+
+    def reserve(self, size: int, owner: str) -> None:
+        """Reserve `size` bytes for the response on the calling thread, until it calls `release`.
+
+        Raises:
+            OverloadedError: as `admit`; or other responses have held the bytes for too long.
+        """
+        self.admit(owner)
         thread = threading.get_ident()
         with self._changed:
             own = self._reserved.get(thread, 0)
@@ -57,7 +92,20 @@ class ResponseBudget:
 
     def release(self) -> None:
         """Release what the calling thread has reserved."""
-        if self._reserved and (thread := threading.get_ident()) in self._reserved:
-            with self._changed:
-                self._taken -= self._reserved.pop(thread)
-                self._changed.notify_all()
+        leave = self.release_bytes()
+        if leave is not None:
+            leave()
+
+    def release_bytes(self) -> Callable[[], None] | None:
+        """Release the bytes of the calling thread; returns the function that ends what it was admitted for, if it was."""
+        thread = threading.get_ident()
+        if thread not in self._owners:
+            return None
+        with self._changed:
+            self._taken -= self._reserved.pop(thread, 0)
+            self._changed.notify_all()
+            return partial(self._leave, self._owners.pop(thread), self._places)
+
+    def _leave(self, owner: str, places: Share) -> None:
+        with self._changed:
+            places.release(owner)

@@ -204,6 +204,8 @@ class SweepResult:
     evicted: tuple[str, ...] = ()
 
 
+#: Request bodies, and tasks to respond with, are large above this size in bytes.
+SMALL_BYTES = 1024 * 1024
 #: Bytes of a page of a log that is read for a stream or a webhook; a larger entry is a page of its own.
 LOG_PAGE_BYTES = 1024 * 1024
 

@@ -231,9 +231,11 @@ class A2AApp(Site):
         connection = Connection(environ, self._is_closed)
         try:
             body = self._answer(environ, start_response, connection)
-        finally:
+        except BaseException:
             self._engine.responses.release()
-        return connection.limit_body(environ, body, self.limits.write_timeout)
+            raise
+        leave = self._engine.responses.release_bytes()
+        return connection.limit_body(environ, body, self.limits.write_timeout, leave)
 
     def _answer(
         self, environ: WSGIEnvironment, start_response: StartResponse, connection: Connection
@@ -246,7 +248,13 @@ class A2AApp(Site):
             response = refusal
         elif page is None:
             exchange = Exchange(
-                environ, start_response, connection, self.limits, self._service.authenticate, self._body_deadline
+                environ,
+                start_response,
+                connection,
+                self.limits,
+                self._service.authenticate,
+                self._body_deadline,
+                self._engine.responses,
             )
             for respond in self._bindings:
                 answer = respond(exchange)
@@ -312,8 +320,7 @@ class A2AApp(Site):
 
         Called by ``a2a_sync.gunicorn``; `Limits.server_threads` takes precedence.
         """
-        if self.limits.server_threads is None:
-            self._engine.thread_budget.reserve(threads)
+        self._engine.reserve(threads)
 
     @property
     def single_process(self) -> bool:

@@ -10,11 +10,14 @@ import select
 import socket
 import struct
 import sys
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from a2a_sync.auth.request import PeerCertificate
+from a2a_sync.concurrency.fork import renew_in_child
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
@@ -30,6 +33,9 @@ _PIECE = 256 * 1024
 #: Up to this many bytes of an unread request body are read without waiting, so that the connection can be kept.
 _SMALL_BODY = 64 * 1024
 _NO_WAIT = 0.0
+#: The bytes of large responses that a process holds for clients that have not read them, where the server does not
+#: buffer; above it the connection that has read nothing for longest is aborted.
+_MAX_UNSENT_BYTES = 128 * 1024 * 1024
 #: The short names of attributes in a distinguished name (RFC 4514, section 3).
 _ATTRIBUTES = {
     "commonName": "CN",
@@ -99,9 +105,18 @@ class Connection:
         self._limited = False
         self._timeout_before: float | None = None
 
-    def limit_body(self, environ: WSGIEnvironment, body: Iterable[bytes], seconds: float) -> Iterable[bytes]:
-        """`body`, of which the client must read every piece within `seconds`, where writes wait for the client."""
-        return LimitedBody(environ, body, self, seconds) if self.waits_for_writes else body
+    def limit_body(
+        self, environ: WSGIEnvironment, body: Iterable[bytes], seconds: float, on_read: Callable[[], None] | None = None
+    ) -> Iterable[bytes]:
+        """`body`, of which the client must read every piece within `seconds`, where writes wait for the client.
+
+        `on_read` is called when the client has read the first part of it, or where writes do not wait.
+        """
+        if self.waits_for_writes:
+            return LimitedBody(environ, body, self, seconds, on_read)
+        if on_read is not None:
+            on_read()
+        return body
 
     def gone(self) -> bool:
         """The client has closed its side, or the server is stopping. Neither waits nor reads."""
@@ -188,6 +203,48 @@ class Connection:
             return False
 
 
+class UnsentResponses:
+    """The large responses of this process that wait for their clients, each on a thread or greenlet of its own."""
+
+    def __init__(self) -> None:
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: the responses are the parent's."""
+        self._lock = threading.Lock()
+        #: Bytes by connection; the connection that has read nothing for longest is first.
+        self._bytes: OrderedDict[Connection, int] = OrderedDict()
+        self._total = 0
+
+    def add(self, connection: Connection, size: int) -> None:
+        """Count a response, and abort other connections where there are too many bytes."""
+        with self._lock:
+            self._bytes[connection] = size
+            self._total += size
+            surplus = []
+            while self._total > _MAX_UNSENT_BYTES and len(self._bytes) > 1:
+                stalled, its_size = self._bytes.popitem(last=False)
+                self._total -= its_size
+                surplus.append(stalled)
+        for stalled in surplus:
+            stalled.abort()
+
+    def progress(self, connection: Connection) -> None:
+        """The client has read a piece."""
+        with self._lock:
+            if connection in self._bytes:
+                self._bytes.move_to_end(connection)
+
+    def remove(self, connection: Connection) -> None:
+        """The response was written, or could not be."""
+        with self._lock:
+            self._total -= self._bytes.pop(connection, 0)
+
+
+_unsent = UnsentResponses()
+
+
 class LimitedBody:
     """The body of a response, of which the client must read every piece within `seconds`.
 
@@ -195,25 +252,45 @@ class LimitedBody:
     whose writes wait (`Connection.waits_for_writes`).
     """
 
-    __slots__ = ("_body", "_connection", "_environ", "_seconds", "_written_at")
+    __slots__ = ("_body", "_connection", "_environ", "_on_read", "_seconds", "_written_at")
 
-    def __init__(self, environ: WSGIEnvironment, body: Iterable[bytes], connection: Connection, seconds: float) -> None:
+    def __init__(
+        self,
+        environ: WSGIEnvironment,
+        body: Iterable[bytes],
+        connection: Connection,
+        seconds: float,
+        on_read: Callable[[], None] | None,
+    ) -> None:
         self._environ = environ
         self._body = body
         self._connection = connection
         self._seconds = seconds
+        self._on_read = on_read
         self._written_at: float | None = None
 
     def __iter__(self) -> Iterator[bytes]:
         self._connection.limit(self._seconds)
         for data in self._body:
+            if len(data) > _PIECE:
+                _unsent.add(self._connection, len(data))
             for start in range(0, len(data), _PIECE):
+                if start:
+                    _unsent.progress(self._connection)
                 self._written_at = time.monotonic()
                 yield data if len(data) <= _PIECE else data[start : start + _PIECE]
             self._written_at = None
+            self._was_read()
+
+    def _was_read(self) -> None:
+        _unsent.remove(self._connection)
+        on_read, self._on_read = self._on_read, None
+        if on_read is not None:
+            on_read()
 
     def close(self) -> None:
         """Called by the server when the response was written, or could not be."""
+        self._was_read()
         try:
             close = getattr(self._body, "close", None)
             if close is not None:

@@ -31,10 +31,13 @@ from a2a_sync.errors import (
     InternalError,
     InvalidRequestError,
     JSONParseError,
+    OverloadedError,
     RequestTooLargeError,
 )
 from a2a_sync.limits import Limits
 from a2a_sync.operations import CallContext, Endpoint, Principal
+from a2a_sync.server.responses import ResponseBudget
+from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.bodydeadline import BodyDeadline
@@ -82,6 +85,7 @@ class Exchange:
         limits: those of the app.
         authenticate: returns the caller of a request, or raises.
         body_deadline: ends connections whose bodies take too long.
+        budget: admits large bodies.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class Exchange:
         limits: Limits,
         authenticate: Callable[[AuthRequest], Principal | None],
         body_deadline: BodyDeadline,
+        budget: ResponseBudget,
     ) -> None:
         self.environ = environ
         #: The HTTP method.
@@ -105,6 +110,8 @@ class Exchange:
         self._limits = limits
         self._authenticate = authenticate
         self._body_deadline = body_deadline
+        self._budget = budget
+        self._principal: Principal | None = None
         self._response_headers: dict[str, str] = {}
         self._body_read = False
 
@@ -185,6 +192,7 @@ class Exchange:
         Raises:
             ContentTypeNotSupportedError: it is not declared as JSON.
             RequestTooLargeError: it is larger than `Limits.max_body_bytes`.
+            OverloadedError: there are too many large bodies at once.
             JSONParseError: it broke off or stalled.
         """
         content_type = self.media_type
@@ -198,12 +206,16 @@ class Exchange:
             )
         if length == 0:
             return b""
+        if (length or 0) > SMALL_BYTES:
+            self._budget.admit(self._caller)
         ticket = None
         if self._connection.waits_for_reads:
             self._connection.limit(self._limits.body_idle_timeout)
             ticket = self._body_deadline.begin(self._connection)
         try:
             body = self._read_unsized(most + 1) if length is None else self._read(length)
+        except OverloadedError:
+            raise
         except Exception as error:
             # Servers raise errors of their own for malformed chunks, silence and clients that leave half-way.
             logger.info("a body could not be read: %r", error)
@@ -217,6 +229,9 @@ class Exchange:
             raise RequestTooLargeError(
                 f"the body is larger than {most} bytes (Limits.max_body_bytes of the server); send large files by URL"
             )
+        if len(body) > SMALL_BYTES:
+            # Not while it is read: a slow client would keep the bytes from all others.
+            self._budget.reserve(len(body), self._caller)
         return body
 
     def _read(self, length: int) -> bytes:
@@ -232,7 +247,16 @@ class Exchange:
     def _read_unsized(self, most: int) -> bytes:
         """A body of unknown length, cut at `most` bytes."""
         self.request.max_content_length = most
-        return self.request.get_data(cache=False)
+        stream, body = self.request.stream, bytearray()
+        while len(body) < most and (data := stream.read(min(64 * 1024, most - len(body)))):
+            body += data
+            if len(body) > SMALL_BYTES:
+                self._budget.admit(self._caller)
+        return bytes(body)
+
+    @property
+    def _caller(self) -> str:
+        return "" if self._principal is None else self._principal.id
 
     def context(self, version: str, *, addressed: bool = False) -> CallContext:
         """The context of a call that is made in `version`; `addressed`: with the app's own address.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,9 @@ from a2a_sync.testing import wsgi_session
 from a2a_sync.testing.storecontract.making import begin, message
 from tests.agents.shared import agent, caller
 from tests.engine import Background, eventually
-from tests.live import LiveServer, gunicorn
+from tests.hostile.slow import abandon, call, connect
+from tests.live import LiveServer, gunicorn, gunicorn_gevent
+from tests.wsgi import message as message_of
 
 #: The limit of an honest call in seconds while another caller uses all it can.
 SOON = 2.0
@@ -277,3 +281,73 @@ def test_running_tasks_count_toward_the_byte_limit(tmp_path: Path) -> None:
                 stored.append(grow(store, begin(store, task_id=f"t{len(stored)}", quota=quota), quota))
         assert 10 * MEGABYTE < sum(stored) < (10 + 4) * MEGABYTE + len(stored) * 1024 * 1024
         store.close()
+
+
+SERVERS = {
+    "threads": lambda: gunicorn("tests.agents.shared:app", "-c", "python:a2a_sync.gunicorn", threads=16),
+    "gevent": lambda: gunicorn_gevent("tests.agents.shared:app"),
+}
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", SERVERS)
+def test_large_answers_of_one_caller_do_not_delay_another(kind: str) -> None:
+    """150 requests for a task of 8 MB, whose answers are not read: other callers waited for more than thirty seconds."""
+    with SERVERS[kind]() as server, ExitStack() as stack:
+        greedy = stack.enter_context(named(server.url, "greedy"))
+        honest = stack.enter_context(named(server.url, "honest"))
+        honest.send("hello")
+        task = greedy.send("ask " + "x" * 8 * MEGABYTE)
+        for operation in ("GetTask", "SubscribeToTask"):
+            for _ in range(75):
+                attacker = connect(server.address)
+                stack.callback(abandon, attacker)
+                attacker.send(call(operation, {"id": task.id}, "X-Caller: greedy"))
+        for _ in range(10):
+            began = time.monotonic()
+            assert honest.send("hello").text == "hello"
+            assert time.monotonic() - began < 6
+        with open(f"/proc/{server.pid}/task/{server.pid}/children") as file:
+            (worker,) = file.read().split()
+        # 150 answers have 1.2 GB.
+        assert resident_bytes(worker) < 800 * MEGABYTE
+
+
+def resident_bytes(pid: str) -> int:
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", SERVERS)
+def test_large_messages_of_one_caller_do_not_delay_another(kind: str) -> None:
+    body = call(
+        "SendMessage",
+        {**message_of("y" * 9 * MEGABYTE), "configuration": {"returnImmediately": True}},
+        "X-Caller: greedy",
+    )
+    over = threading.Event()
+
+    def flood(address: tuple[str, int]) -> None:
+        while not over.is_set():
+            with suppress(OSError), socket.create_connection(address, timeout=30) as attacker:
+                attacker.sendall(body)
+                attacker.recv(100)
+
+    with SERVERS[kind]() as server, named(server.url, "honest") as honest:
+        honest.send("hello")
+        threads = [threading.Thread(target=flood, args=(server.address,), daemon=True) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        times = []
+        for _ in range(15):
+            began = time.monotonic()
+            assert honest.send("hello").text == "hello"
+            times.append(time.monotonic() - began)
+        over.set()
+        for thread in threads:
+            thread.join(40)
+        # Twelve seconds without the limit of one caller.
+        assert sorted(times)[10] < 6
