@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 #: The modules that import a framework when they are imported, with the framework's package and their extra.
 BRIDGES = {
+    "a2a_sync.integrations.agent_framework": ("agent_framework", "agent-framework"),
     "a2a_sync.integrations.langgraph": ("langgraph", "langgraph"),
     "a2a_sync.integrations.llamaindex": ("llama_index", "llamaindex"),
     "a2a_sync.integrations.openai_agents": ("agents", "openai-agents"),

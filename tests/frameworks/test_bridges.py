@@ -127,6 +127,7 @@ def test_a_tool_is_approved_in_another_app(serve: Any, kit: Any, answer: str, bo
     if kit.counts_tokens:
         assert done.metadata[USAGE]["input_tokens"] == 2 * INPUT_TOKENS
     assert send(client, "then", context_id="c").text == "You said: buy, then."
+    assert kit.tools.bought == bought
 
 
 def test_another_task_may_run_while_one_waits(serve: Any, kit: Any) -> None:

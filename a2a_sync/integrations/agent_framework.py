@@ -1,0 +1,142 @@
+"""`AgentFrameworkBridge`: agents of the Microsoft Agent Framework. Needs ``pip install a2a-sync[agent-framework]``.
+
+The messages are kept in the memory of the conversation, and each task has a session of its own. Tools that require approval
+become questions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from a2a_sync.integrations.bridge import (
+    Ask,
+    Bridge,
+    BridgeEvent,
+    Data,
+    File,
+    Final,
+    Question,
+    Remember,
+    Text,
+    Turn,
+    Usage,
+    text_of,
+)
+from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.types import FilePart, Part
+
+try:
+    from agent_framework import AgentSession, Content, Message
+    from pydantic import BaseModel
+except ImportError as error:
+    raise ImportError("AgentFrameworkBridge needs the framework: pip install 'a2a-sync[agent-framework]'") from error
+
+__all__ = [
+    "AgentFrameworkBridge",
+]
+
+
+class AgentFrameworkBridge(Bridge):
+    """Serves an `Agent` of the framework: ``A2AApp(AgentFrameworkBridge(agent, description="…"), store=…)``.
+
+    `options` are those of `Bridge`; ``deps`` becomes the argument ``deps`` of `FunctionInvocationContext.kwargs`.
+    """
+
+    modes = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
+
+    async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
+        """Run the agent with the messages of the conversation, or with the decisions about its tools."""
+        agent = await self.agent()
+        pending: Any = turn.pending or {"messages": turn.memory, "kept": len(turn.memory)}
+        before = [Message.from_dict(one) for one in pending["messages"]]
+        contents = [_content(part) for part in turn.message.parts]
+        if turn.resumes:
+            requests = [Content.from_dict(one) for one in pending["requests"]]
+            contents = [one.to_function_approval_response(turn.answers[one.id] is True) for one in requests]
+        asked = Message(role="user", contents=contents)
+        # Approvals are valid in the session that asked, which has the messages until then.
+        session = AgentSession.from_dict(pending["session"]) if turn.resumes else agent.create_session()
+        given = [asked] if turn.resumes else [*before, asked]
+        options = {"session": session, "function_invocation_kwargs": {"deps": turn.deps}}
+        stream = agent.run(given, stream=True, **options)
+        calls: dict[str, Any] = {}
+        async for update in stream:
+            for content in update.contents:
+                for event in _reported(content, update.message_id or str(len(calls)), calls):
+                    yield event
+        response = await stream.get_final_response()
+        used = response.usage_details or {}
+        answers = [one for one in response.messages if one.role == "assistant"]
+        yield Usage(used.get("input_token_count") or 0, used.get("output_token_count") or 0, len(answers))
+        messages = [*before, asked, *response.messages]
+        if requests := response.user_input_requests:
+            kept = {"messages": _dumped(messages), "kept": pending["kept"], "requests": _dumped(requests)}
+            kept["session"] = json.loads(json.dumps(session.to_dict()))
+            yield Ask([_question(one) for one in requests], kept)
+            return
+        yield Remember(_dumped(_decided(messages))[pending["kept"] :])
+        for event in _final(response):
+            yield event
+
+
+def _content(part: Part) -> Any:
+    if not isinstance(part, FilePart):
+        return Content.from_text(text_of(part))
+    if part.raw is not None:
+        return Content.from_data(part.raw, media_type=part.media_type or "application/octet-stream")
+    return Content.from_uri(part.url or "", media_type=part.media_type or "application/octet-stream")
+
+
+def _reported(content: Any, message: str, calls: dict[str, Any]) -> Iterator[BridgeEvent]:
+    if content.type == "text" and content.text:
+        yield Text(content.text, message)
+    elif content.type == "function_call":
+        calls[content.call_id] = calls[content.call_id] + content if content.call_id in calls else content
+    elif content.type == "function_result":
+        if (call := calls.get(content.call_id)) is not None:
+            yield ToolCall(id=call.call_id, name=call.name, arguments=call.parse_arguments())
+        failed = content.exception is not None
+        yield ToolResult(tool_call_id=content.call_id, content=str(content.result), is_error=failed)
+
+
+def _final(response: Any) -> Iterator[BridgeEvent]:
+    for content in (content for message in response.messages for content in message.contents):
+        if content.type == "data" and (raw := getattr(content, "data", None)):
+            yield File(FilePart(raw=raw, media_type=content.media_type or ""))
+    value = response.value
+    if value is not None:
+        # The streamed text is the same value as JSON.
+        yield Final("")
+        yield Data(value.model_dump(mode="json") if isinstance(value, BaseModel) else value)
+        return
+    said = [message.text for message in response.messages if message.role == "assistant" and message.text]
+    if said:
+        yield Final(said[-1])
+
+
+def _dumped(values: list[Any]) -> list[Any]:
+    listed: list[Any] = json.loads(json.dumps([value.to_dict() for value in values]))
+    return listed
+
+
+def _decided(messages: list[Any]) -> list[Any]:
+    """The messages without requests for approval and responses to them, by which calls would be made again."""
+    kept = []
+    for message in messages:
+        contents = []
+        for content in message.contents:
+            if content.type == "function_approval_request":
+                contents.append(content.function_call)
+            elif content.type != "function_approval_response":
+                contents.append(content)
+        if contents:
+            kept.append(Message(role=message.role, contents=contents))
+    return kept
+
+
+def _question(request: Any) -> Question:
+    call = request.function_call
+    about = {"tool": call.name, "arguments": call.parse_arguments()}
+    return Question(id=request.id, kind="approval", text=f"Call {call.name}?", **about)
