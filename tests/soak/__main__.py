@@ -30,11 +30,12 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=24, help="number of concurrent clients (default: 24)")
     parser.add_argument("--kill", type=float, help="seconds between two kills of a worker (default: 60, hostile: 10)")
     parser.add_argument("--hostile", action="store_true", help="run hostile clients and an honest one")
+    parser.add_argument("--gevent", action="store_true", help="run gevent workers (with --hostile)")
     parser.add_argument("--tasks", type=int, default=2000, help="limit of stored tasks (default: 2000)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         if options.hostile:
-            return hostile.soak(Path(name), options.minutes * 60, options.kill or 10.0)
+            return hostile.soak(Path(name), options.minutes * 60, options.kill or 10.0, gevent=options.gevent)
         return soak(Path(name), options.minutes * 60, options.clients, options.tasks, options.kill or 60.0)
 
 

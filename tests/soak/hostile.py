@@ -1,4 +1,4 @@
-"""Hostile clients of all kinds and an honest one at the same time: ``python -m tests.soak --hostile --minutes 10``.
+"""Hostile clients of all kinds and an honest one at the same time: ``python -m tests.soak --hostile --minutes 10 [--gevent]``.
 
 Four workers, one of which is killed every ten seconds. The honest client's sends must take less than two seconds at the 99th
 percentile and lose nothing. Hostile clients must not read its tasks, no webhook may reach this machine, no response may be an
@@ -13,8 +13,8 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import requests
 
 from a2a_sync import AgentError, Client, Task, TaskState, TransportError
 from tests.hostile import slow
-from tests.live import LiveServer, gunicorn
+from tests.live import LiveServer, gunicorn, gunicorn_gevent
 from tests.soak.agent import HONEST, HOSTILE
 from tests.soak.watch import Watch
 from tests.wsgi import CARD, JSON_HEADERS, message, rpc
@@ -291,15 +291,21 @@ def authorized(first: bytes) -> bytes:
     return first.replace(b"Host: agent\r\n", b"Host: agent\r\nAuthorization: Bearer " + HOSTILE.encode() + b"\r\n")
 
 
-def soak(folder: Path, seconds: float, kill: float) -> int:
+def serve(environment: Mapping[str, str], *, gevent: bool) -> AbstractContextManager[LiveServer]:
+    """The server under attack, with threads or with greenlets."""
+    if gevent:
+        return gunicorn_gevent("tests.soak.agent:app", workers=WORKERS, environment=environment)
+    settings = ("-c", "python:a2a_sync.gunicorn")
+    return gunicorn("tests.soak.agent:app", *settings, threads=THREADS, workers=WORKERS, environment=environment)
+
+
+def soak(folder: Path, seconds: float, kill: float, *, gevent: bool = False) -> int:
     """Run the soak and print the figures; return 0 if all conditions held."""
     over = threading.Event()
     environment = {"SOAK_STORE": str(folder / "tasks.db")}
     with (
         canary() as (port, reached),
-        gunicorn(
-            "tests.soak.agent:app", "-c", "python:a2a_sync.gunicorn", threads=THREADS, workers=WORKERS, environment=environment
-        ) as server,
+        serve(environment, gevent=gevent) as server,
         ExitStack() as stack,
     ):  # fmt: skip
         with Client(server.url, auth=HOSTILE, timeout=30) as client:

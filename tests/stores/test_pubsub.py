@@ -278,3 +278,33 @@ def test_the_poll_reports_a_change_and_only_while_it_is_wanted() -> None:
         assert not changed.is_set()
         mark[0] = "after"
         assert changed.wait(5)
+
+
+@pytest.mark.parametrize("kind", ["link", "writable by others"])
+def test_a_folder_that_another_user_may_have_made_is_not_used(kind: str, tmp_path: Path) -> None:
+    """A link at the predictable path had every file in its target deleted."""
+    target, folder = tmp_path / "target", tmp_path / "sockets"
+    target.mkdir()
+    (target / "file").write_text("precious")
+    if kind == "link":
+        folder.symlink_to(target)
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+        (folder / "file").write_text("precious")
+    with closing(UnixSocketPubSub(folder)) as pubsub:
+        Received(pubsub)
+        pubsub.publish(batch("t"))
+        assert not pubsub.healthy
+    assert (folder / "file").read_text() == "precious"
+
+
+def test_only_sockets_are_deleted(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    (folder / "file").write_text("precious")
+    (folder / "link").symlink_to(folder / "file")
+    with closing(UnixSocketPubSub(folder)) as pubsub:
+        Received(pubsub)
+        pubsub.publish(batch("t"))
+        assert pubsub.healthy
+    assert (folder / "link").read_text() == "precious"

@@ -6,6 +6,7 @@ retries whole transactions. It does not depend on any table.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -191,6 +192,8 @@ class Database:
             StoreError: the file was deleted or replaced.
         """
         opened = self._file
+        if opened is None:
+            self._create()
         name = self.path if opened is None else f"{Path(self.path).as_uri()}?mode=rw"
         connection = sqlite3.connect(name, timeout=0, isolation_level=None, check_same_thread=False, uri=bool(opened))
         try:
@@ -202,6 +205,12 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def _create(self) -> None:
+        """Create the file, which contains the credentials of webhooks, for this user only. SQLite copies the mode to its log."""
+        with contextlib.suppress(OSError):
+            # The file exists, or SQLite reports why it cannot be created.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     # -- opening ------------------------------------------------------------------------------------------------------
 

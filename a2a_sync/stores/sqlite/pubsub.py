@@ -12,6 +12,7 @@ import hashlib
 import os
 import secrets
 import socket
+import stat
 import tempfile
 import threading
 import time
@@ -87,6 +88,7 @@ class UnixSocketPubSub:
         bound = None
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_private(self._folder)
             bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             own = str(self._folder / f"{os.getpid()}-{secrets.token_hex(4)}")
             bound.bind(own)
@@ -143,7 +145,7 @@ class UnixSocketPubSub:
         try:
             changed = os.stat(self._folder).st_mtime_ns
             if changed != self._seen:
-                self._others = tuple(e.path for e in os.scandir(self._folder) if e.path != self._own)
+                self._others = tuple(e.path for e in os.scandir(self._folder) if e.path != self._own and _is_socket(e))
                 # File times are coarse: two changes in quick succession may have the same time.
                 self._seen = changed if time.time_ns() - changed > _SETTLED_NS else -1
         except OSError:
@@ -178,6 +180,21 @@ class UnixSocketPubSub:
             with contextlib.suppress(OSError):
                 # Succeeds for the last process only, as the folder is empty then.
                 self._folder.rmdir()
+
+
+def _check_private(folder: Path) -> None:
+    """Check that no other user can put sockets into `folder`, or a link in its place: unused ones are deleted.
+
+    Raises:
+        PermissionError: it is a link, or another user can write to it.
+    """
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{folder} is not a folder that only this user can write to")
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
 
 
 def _ignore(task_id: str, batch: TaskBatch | None) -> None:
