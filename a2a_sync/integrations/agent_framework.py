@@ -6,6 +6,7 @@ become questions.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -93,17 +94,27 @@ def _reported(content: Any, message: str, calls: dict[str, Any]) -> Iterator[Bri
     if content.type == "text" and content.text:
         yield Text(content.text, message)
     elif content.type == "function_call":
-        calls[content.call_id] = calls[content.call_id] + content if content.call_id in calls else content
+        # The arguments may arrive in fragments, which are an object only when they are complete.
+        call = calls[content.call_id] = calls[content.call_id] + content if content.call_id in calls else content
+        if (arguments := _object(call.arguments)) is not None:
+            yield ToolCall(id=call.call_id, name=call.name, arguments=arguments)
     elif content.type == "function_result":
-        if (call := calls.get(content.call_id)) is not None:
-            yield ToolCall(id=call.call_id, name=call.name, arguments=call.parse_arguments())
         failed = content.exception is not None
         yield ToolResult(tool_call_id=content.call_id, content=str(content.result), is_error=failed)
 
 
+def _object(arguments: Any) -> Any:
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def _final(response: Any) -> Iterator[BridgeEvent]:
     for content in (content for message in response.messages for content in message.contents):
-        if content.type == "data" and (raw := getattr(content, "data", None)):
+        if content.type == "data":
+            raw = base64.b64decode((content.uri or "").partition(",")[2])
             yield File(FilePart(raw=raw, media_type=content.media_type or ""))
     value = response.value
     if value is not None:

@@ -46,11 +46,18 @@ __all__ = [
 class PydanticAIBridge(Bridge):
     """Serves an `Agent` of Pydantic AI: ``A2AApp(PydanticAIBridge(agent, description="…"), store=…)``.
 
-    `options` are those of `Bridge`; ``deps`` becomes the dependencies of the agent.
+    Parameters:
+        agent: the agent, or a function that makes it.
+        run: further arguments of ``Agent.run_stream_events``, such as ``usage_limits``.
+        options: those of `Bridge`. ``deps`` becomes the dependencies of the agent.
     """
 
     public = {UsageLimitExceeded: (TaskState.FAILED, "the agent has used as much as it may")}
     modes = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
+
+    def __init__(self, agent: Any, *, run: dict[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(agent, **options)
+        self._run = run or {}
 
     async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
         """Run the agent with the messages of the conversation, or resume it with the results of its deferred tools."""
@@ -64,7 +71,8 @@ class PydanticAIBridge(Bridge):
             message_history=messages.ModelMessagesTypeAdapter.validate_json(dumps(pending["messages"])),
             deferred_tool_results=_results(pending, turn) if turn.resumes else None,
             deps=turn.deps,
-            capabilities=[ReinjectSystemPrompt()],
+            capabilities=[ReinjectSystemPrompt(), *self._run.get("capabilities", ())],
+            **{name: value for name, value in self._run.items() if name != "capabilities"},
         )
         result: Any = None
         step = 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import aiosqlite
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from a2a_sync.integrations.langgraph import LangGraphBridge
@@ -80,8 +82,12 @@ class Kit:
         self.tools = tools
         self.saver: Any = InMemorySaver()
         self.model = Model(seen=[])
+        #: The file of a checkpointer that several processes share.
+        self.path = ""
 
-    def agent(self) -> Any:
+    async def agent(self) -> Any:
+        if self.path:
+            self.saver = AsyncSqliteSaver(await aiosqlite.connect(self.path))
         middleware = HumanInTheLoopMiddleware(interrupt_on={"buy": True})
         tools = [self.tools.add, self.tools.buy, self.tools.wait]
         return create_agent(self.model, tools, system_prompt=SYSTEM, middleware=[middleware], checkpointer=self.saver)

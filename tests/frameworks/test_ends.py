@@ -1,0 +1,94 @@
+"""Limits, guardrails and external tools of single frameworks: how their runs end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_sync import A2AApp, Client, Task, TaskState
+from a2a_sync.integrations.bridge import Bridge
+from tests.frameworks.brain import SYSTEM, TIMEOUT, Tools
+
+S = TaskState
+
+
+def ask(bridge: Bridge, *texts: str) -> Task:
+    """The task after these messages, which all belong to it."""
+    with A2AApp(bridge) as app, Client(app) as client:
+        task = client.send(texts[0], timeout=TIMEOUT).task
+        for text in texts[1:]:
+            task = client.send(text, task_id=task.id, timeout=TIMEOUT).task
+        return task
+
+
+def end(task: Task) -> tuple[TaskState, str]:
+    return task.state, task.text
+
+
+def test_pydantic_ai_stops_at_its_usage_limits() -> None:
+    from pydantic_ai.usage import UsageLimits
+
+    from tests.frameworks.kit_pydantic_ai import Kit
+
+    bridge = Kit(Tools()).make(run={"usage_limits": UsageLimits(request_limit=1)})
+    assert end(ask(bridge, "add")) == (S.FAILED, "the agent has used as much as it may")
+
+
+def test_pydantic_ai_asks_for_the_result_of_an_external_tool() -> None:
+    from collections.abc import AsyncIterator
+
+    from pydantic_ai import Agent, CallDeferred, Tool
+    from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+    from a2a_sync.integrations.pydantic_ai import PydanticAIBridge
+
+    async def stream(messages: list[Any], info: AgentInfo) -> AsyncIterator[Any]:
+        part = messages[-1].parts[-1]
+        if part.part_kind == "tool-return":
+            yield f"It is {part.content}."
+        else:
+            yield {0: DeltaToolCall("look", '{"question": "Which colour?"}', tool_call_id="c1")}
+
+    def look(question: str) -> str:
+        raise CallDeferred
+
+    bridge = PydanticAIBridge(Agent(FunctionModel(stream_function=stream), tools=[Tool(look)]), name="looks")
+    assert end(ask(bridge, "what is it?")) == (S.INPUT_REQUIRED, "Which colour?")
+    assert end(ask(bridge, "what is it?", "red")) == (S.COMPLETED, "It is red.")
+
+
+def test_openai_agents_stops_after_too_many_turns() -> None:
+    from tests.frameworks.kit_openai_agents import Kit
+
+    bridge = Kit(Tools()).make(run={"max_turns": 1})
+    assert end(ask(bridge, "add")) == (S.FAILED, "the agent took too many steps")
+
+
+def test_openai_agents_rejects_what_a_guardrail_refuses() -> None:
+    from agents import Agent, GuardrailFunctionOutput, input_guardrail
+
+    from a2a_sync.integrations.openai_agents import OpenAIAgentsBridge
+    from tests.frameworks.kit_openai_agents import FakeModel
+
+    @input_guardrail
+    async def refuse(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    agent = Agent("guarded", instructions=SYSTEM, model=FakeModel(), input_guardrails=[refuse])
+    assert end(ask(OpenAIAgentsBridge(agent), "hi")) == (S.REJECTED, "a guardrail of the agent refused the message")
+
+
+def test_strands_rejects_what_a_guardrail_stops() -> None:
+    from collections.abc import AsyncIterator
+
+    from strands import Agent
+
+    from a2a_sync.integrations.strands import StrandsBridge
+    from tests.frameworks.kit_strands import FakeModel
+
+    class Guarded(FakeModel):
+        async def stream(self, *arguments: Any, **options: Any) -> AsyncIterator[Any]:
+            yield {"messageStart": {"role": "assistant"}}
+            yield {"messageStop": {"stopReason": "guardrail_intervened"}}
+
+    bridge = StrandsBridge(lambda context: Agent(model=Guarded()), name="guarded")
+    assert end(ask(bridge, "hi")) == (S.REJECTED, "a guardrail of the agent intervened")
