@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import io
 import math
 import queue
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from a2a_sync.limits import Limits
@@ -139,8 +140,8 @@ class Bridge:
             raise _ClientLeft from error
 
 
-class Body:
-    """``wsgi.input`` for a body that the loop receives. Of an unread body, only the beginning is received."""
+class Body(io.RawIOBase):
+    """The source of ``wsgi.input``: a body that the loop receives. Of an unread body, only the beginning is received."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, idle_timeout: float, most: float = math.inf) -> None:
         self._loop = loop
@@ -176,24 +177,24 @@ class Body:
 
     # -- on the thread --
 
-    def read(self, size: int | None = -1) -> bytes:
-        """Read `size` bytes, fewer only at the end. Blocks the thread until they have arrived.
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read what has arrived, or wait for more; 0 at the end of the body.
 
         Raises:
             OSError: the client has sent nothing for too long, or the body takes too long as a whole.
         """
-        parts: list[bytes] = []
-        missing = -1 if size is None else size
-        while missing and (self._left or self._more()):
-            data = self._left if missing < 0 else self._left[:missing]
-            self._left = self._left[len(data) :]
-            parts.append(data)
-            missing -= len(data) if missing > 0 else 0
-        return b"".join(parts)
+        if not self._left:
+            self._more()
+        data, self._left = self._left[: len(buffer)], self._left[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
 
-    def _more(self) -> bool:
+    def _more(self) -> None:
         if self._ended:
-            return False
+            return
         try:
             piece = self._pieces.get(timeout=max(0.0, min(self._idle_timeout, self._until - time.monotonic())))
         except queue.Empty:
@@ -202,18 +203,6 @@ class Body:
         self._left = piece or b""
         if piece:
             self._loop.call_soon_threadsafe(self._was_read, len(piece))
-        return not self._ended
-
-    def readline(self, size: int = -1) -> bytes:
-        """Read bytes regardless of lines, which have no meaning in a JSON body. WSGI requires the method."""
-        return self.read(size)
-
-    def readlines(self, hint: int = -1) -> list[bytes]:
-        """The whole body as one line."""
-        return [self.read(hint)]
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self.readlines())
 
 
 def path_below_root(scope: Scope) -> str:
@@ -239,7 +228,7 @@ def environ_of(scope: Scope, bridge: Bridge) -> dict[str, Any]:
         "REMOTE_ADDR": (scope.get("client") or ("", 0))[0],
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope.get("scheme", "http"),
-        "wsgi.input": bridge.body,
+        "wsgi.input": io.BufferedReader(bridge.body),
         "wsgi.input_terminated": True,
         "wsgi.errors": _Errors(),
         "wsgi.multithread": True,

@@ -51,12 +51,11 @@ class OutboundResponse(NamedTuple):
 class Outbound:
     """Sends requests to URLs that `guard` allows, over reused connections. Safe from many threads and across forks.
 
-    `ca_certs` is a file of trusted certificates; by default the one named by ``REQUESTS_CA_BUNDLE``, else that of certifi.
+    Trusted certificates are those of the file that ``REQUESTS_CA_BUNDLE`` names, else those of certifi.
     """
 
-    def __init__(self, guard: URLGuard, *, ca_certs: str | None = None) -> None:
+    def __init__(self, guard: URLGuard) -> None:
         self._guard = guard
-        self._ca_certs = ca_certs
         self._pools: urllib3.PoolManager | None = None
         renew_in_child(self)
 
@@ -140,7 +139,7 @@ class Outbound:
             import certifi
             import urllib3
 
-            trusted = self._ca_certs or os.environ.get("REQUESTS_CA_BUNDLE") or certifi.where()
+            trusted = os.environ.get("REQUESTS_CA_BUNDLE") or certifi.where()
             pools = urllib3.PoolManager(_MAX_HOSTS, maxsize=_MAX_IDLE_PER_HOST, ca_certs=trusted)
             pools.pool_classes_by_scheme = pool_classes(_BoundedConnection, guard=self._guard)
             self._pools = pools

@@ -154,9 +154,12 @@ def secure(authority: Authority, script: Callable[[Asked, Line], None], *names: 
         yield one
 
 
-def test_a_certificate_is_held_against_the_name_and_not_the_address(authority: Authority) -> None:
+def test_a_certificate_is_held_against_the_name_and_not_the_address(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.ca))
     guard = URLGuard(["127.0.0.1"], resolve=resolving("127.0.0.1"))
-    out = Outbound(guard, ca_certs=authority.ca)
+    out = Outbound(guard)
     with secure(authority, says(b"fine"), "hooks.example.com") as server, closing(out):
         assert out.request("GET", f"https://hooks.example.com:{server.port}/").body == b"fine"
         with pytest.raises(NoResponseError, match="no TLS connection") as caught:
@@ -177,12 +180,14 @@ def test_a_certificate_of_an_untrusted_authority_is_refused(authority: Authority
     assert server.asked == []
 
 
-def test_an_answer_that_drips_over_tls_is_given_up_too(authority: Authority) -> None:
+def test_an_answer_that_drips_over_tls_is_given_up_too(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.ca))
+
     def slowly(asked: Asked, line: Line) -> None:
         line.drip(b"HTTP/1.1 200 OK\r\nX-Slow: " + b"x" * 5000, every=0.02)
 
     began = time.monotonic()
-    out = Outbound(URLGuard(["127.0.0.1"]), ca_certs=authority.ca)
+    out = Outbound(URLGuard(["127.0.0.1"]))
     with (
         secure(authority, slowly, "127.0.0.1") as server,
         closing(out),
