@@ -488,10 +488,19 @@ def _mode(path: str, value: Any) -> _Found:
         yield FieldViolation(path, f"{value!r} is not a media type such as text/plain")
 
 
-def _instance(path: str, value: Any, cls: Any) -> _Found:
-    if not isinstance(value, cls):
-        wanted = cls.__name__ if isinstance(cls, type) else "security scheme"
-        yield FieldViolation(path, f"must be of type {wanted}, not {type(value).__name__}")
+def _only(cls: Any) -> Callable[[Callable[..., _Found]], Callable[..., _Found]]:
+    """Decorator of a rule for instances of `cls`: a value of another type is one violation."""
+    wanted = cls.__name__ if isinstance(cls, type) else "security scheme"
+
+    def decorate(rule: Callable[..., _Found]) -> Callable[..., _Found]:
+        def check(path: str, value: Any, *more: Any) -> _Found:
+            if isinstance(value, cls):
+                return rule(path, value, *more)
+            return iter((FieldViolation(path, f"must be of type {wanted}, not {type(value).__name__}"),))
+
+        return check
+
+    return decorate
 
 
 # -- lists --------------------------------------------------------------------------------------------------------------
@@ -515,10 +524,8 @@ def _unique(path: str, values: Sequence[Any], said: str, member: str = "") -> _F
 # -- objects ------------------------------------------------------------------------------------------------------------
 
 
+@_only(AgentInterface)
 def _interface(path: str, value: Any) -> _Found:
-    yield from (wrong := list(_instance(path, value, AgentInterface)))
-    if wrong:
-        return
     yield from _text(f"{path}.protocol_binding", value.protocol_binding)
     yield from _url(f"{path}.url", value.url, over_http=value.protocol_binding in _OVER_HTTP)
     yield from (wrong := list(_text(f"{path}.protocol_version", value.protocol_version)))
@@ -526,32 +533,26 @@ def _interface(path: str, value: Any) -> _Found:
         yield FieldViolation(f"{path}.protocol_version", f"{value.protocol_version!r} is not a version such as 1.0")
 
 
+@_only(AgentCapabilities)
 def _extensions(path: str, value: Any) -> _Found:
-    yield from (wrong := list(_instance(path, value, AgentCapabilities)))
-    if wrong:
-        return
     yield from _items(f"{path}.extensions", value.extensions, _extension, needed=False)
     uris = [one.uri for one in value.extensions if isinstance(one, AgentExtension)]
     yield from _unique(f"{path}.extensions", uris, "is the URI of", member=".uri")
 
 
+@_only(AgentExtension)
 def _extension(path: str, value: Any) -> _Found:
-    yield from (wrong := list(_instance(path, value, AgentExtension)))
-    if not wrong:
-        yield from _url(f"{path}.uri", value.uri)
+    yield from _url(f"{path}.uri", value.uri)
 
 
+@_only(AgentProvider)
 def _provider(path: str, value: Any) -> _Found:
-    yield from (wrong := list(_instance(path, value, AgentProvider)))
-    if not wrong:
-        yield from _text(f"{path}.organization", value.organization)
-        yield from _url(f"{path}.url", value.url)
+    yield from _text(f"{path}.organization", value.organization)
+    yield from _url(f"{path}.url", value.url)
 
 
+@_only(AgentSkill)
 def _skill(path: str, value: Any, schemes: Mapping[str, Any]) -> _Found:
-    yield from (wrong := list(_instance(path, value, AgentSkill)))
-    if wrong:
-        return
     for name in ("id", "name", "description"):
         yield from _text(f"{path}.{name}", getattr(value, name))
     yield from _items(f"{path}.tags", value.tags, _text)
@@ -564,10 +565,8 @@ def _skill(path: str, value: Any, schemes: Mapping[str, Any]) -> _Found:
 # -- security -----------------------------------------------------------------------------------------------------------
 
 
+@_only(SecurityScheme)
 def _scheme(path: str, value: Any) -> _Found:
-    yield from (wrong := list(_instance(path, value, SecurityScheme)))
-    if wrong:
-        return
     match value:
         case APIKeySecurityScheme():
             yield from _text(f"{path}.name", value.name)
@@ -601,8 +600,11 @@ def _flow(path: str, value: Any) -> _Found:
 
 def _requirements(prefix: str, holder: Any, schemes: Mapping[str, Any]) -> _Found:
     for index, value in enumerate(holder.security_requirements):
-        path = f"{prefix}security_requirements[{index}]"
-        yield from (wrong := list(_instance(path, value, SecurityRequirement)))
-        for name in () if wrong else value.schemes:
-            if name not in schemes:
-                yield FieldViolation(f"{path}.schemes", f"{name!r} is not one of security_schemes")
+        yield from _requirement_of(f"{prefix}security_requirements[{index}]", value, schemes)
+
+
+@_only(SecurityRequirement)
+def _requirement_of(path: str, value: Any, schemes: Mapping[str, Any]) -> _Found:
+    for name in value.schemes:
+        if name not in schemes:
+            yield FieldViolation(f"{path}.schemes", f"{name!r} is not one of security_schemes")

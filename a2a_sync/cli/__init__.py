@@ -26,6 +26,9 @@ from a2a_sync.errors import AgentError, TransportError, UnauthenticatedError
 __all__ = ["main"]
 
 
+_CREDENTIALS_HINT = "; credentials come with --auth, A2A_SYNC_AUTH or the URL"
+
+
 class _Commands(click.Group):
     """Converts errors of the library to one line and an exit code."""
 

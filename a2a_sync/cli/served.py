@@ -18,14 +18,13 @@ from a2a_sync.gunicorn import *  # noqa: F403
 TARGET, STORE, URL, DEBUG = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL", "A2A_SYNC_DEBUG"
 
 
+_LOG_FORMAT = "%(asctime)s [%(process)d] [%(levelname)s] %(name)s: %(message)s"
+
+
 def app() -> A2AApp | AgentHost:
     """The application of this worker."""
     # The library does not configure logging; this program does.
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s [%(process)d] [%(levelname)s] %(name)s: %(message)s",
-        datefmt="[%Y-%m-%d %H:%M:%S %z]",
-    )
+    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, datefmt="[%Y-%m-%d %H:%M:%S %z]")
     try:
         return make_app(
             os.environ[TARGET],

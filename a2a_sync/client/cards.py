@@ -288,13 +288,6 @@ def _normalize(word: str) -> str:
     return major_minor(word) if word[:1].isdigit() else word.upper()
 
 
-def choose_interface(
-    card: AgentCard, version: str | None = None, binding: str | None = None, prefer: tuple[str, ...] = ()
-) -> AgentInterface:
-    """The first of `usable_interfaces`."""
-    return usable_interfaces(card, InterfaceFilter(version, binding, prefer))[0]
-
-
 def usable_interfaces(card: AgentCard, interface_filter: InterfaceFilter) -> list[AgentInterface]:
     """The interfaces that this client supports and that match, by preference and then in the order of the card.
 

@@ -31,8 +31,8 @@ from a2a_sync.client.cards import (
     CacheEntry,
     CardTrust,
     InterfaceFilter,
-    choose_interface,
     refresh_card,
+    usable_interfaces,
     with_absolute_urls,
 )
 from a2a_sync.client.chat import Chat
@@ -216,7 +216,7 @@ class Client(Closes):
             url = target
         elif isinstance(target, AgentCard):
             self._card = with_absolute_urls(target)
-            url = choose_interface(self._card, *self._interface_filter).url
+            url = usable_interfaces(self._card, self._interface_filter)[0].url
         elif hasattr(target, "endpoint") and hasattr(target, "agent_card"):
             if auth is not None:
                 raise ValueError(

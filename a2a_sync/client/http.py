@@ -212,12 +212,7 @@ class HttpTransport:
             if target is None or not redirects_left:
                 break
             response.close()
-            try:
-                url = urls.join(url, target)
-            except UnsafeURLError as error:
-                raise MalformedResponseError(
-                    f"the URL that it redirects to {error}", **error_context.fields()
-                ) from None
+            url = _redirected(url, target, error_context)
         return Page(response.status, response.read(), response.headers)
 
     def close(self) -> None:
@@ -432,6 +427,13 @@ def transport_error(error: Exception, error_context: ErrorContext, deadline: Dea
     if error_context.phase == "stream":
         return StreamInterruptedError(f"the stream broke: {text}", **error_context.fields())
     return TransportError(f"the connection broke: {text}", **error_context.fields())
+
+
+def _redirected(url: str, target: str, error_context: ErrorContext) -> str:
+    try:
+        return urls.join(url, target)
+    except UnsafeURLError as error:
+        raise MalformedResponseError(f"the URL that it redirects to {error}", **error_context.fields()) from None
 
 
 def deadline_exceeded(error_context: ErrorContext) -> TransportTimeoutError:

@@ -160,14 +160,13 @@ def _difference(original: Any, plain: dict[str, Any]) -> dict[str, Any] | None:
     members: dict[str, Any] = {}
     more: dict[str, Any] = {}
     for key, value in original.items():
-        if key not in plain:
+        if key in plain and same(value, plain[key]):
+            continue
+        extra = _extra_members(value, plain[key]) if key in plain else None
+        if extra is None:
             members[key] = value
-        elif not same(value, plain[key]):
-            extra = _extra_members(value, plain[key])
-            if extra is None:
-                members[key] = value
-            else:
-                more[key] = extra
+        else:
+            more[key] = extra
     return {"set": members, "add": more, "drop": [key for key in plain if key not in original]}
 
 

@@ -173,10 +173,11 @@ class AgentRegistry(Closes):
 
     def touch(self, name: str) -> bool:
         """Record a heartbeat of a remote agent; False if none has this name or it has expired."""
-        agent = next((one for one in self._alive() if one.name == name and one.remote), None)
-        if agent is not None:
-            agent.heard = self._clock()
-        return agent is not None
+        agent = self._find(name)
+        if agent is None or not agent.remote:
+            return False
+        agent.heard = self._clock()
+        return True
 
     def refresh(self) -> list[str]:
         """Read the cards of all remote agents again and return the names of those that answered (a heartbeat).
@@ -207,7 +208,7 @@ class AgentRegistry(Closes):
 
     def get_agent_card(self, name: str) -> AgentCard | None:
         """The card of an agent; None if there is none with this name, or it cannot be reached."""
-        agent = next((one for one in self._alive() if one.name == name), None)
+        agent = self._find(name)
         return None if agent is None else self._card(agent)
 
     # -- finding agents --
@@ -333,11 +334,14 @@ class AgentRegistry(Closes):
         oldest = self._clock() - self._expiry
         return [agent for agent in agents if not agent.remote or agent.heard >= oldest]
 
+    def _find(self, name: str) -> RegisteredAgent | None:
+        return next((agent for agent in self._alive() if agent.name == name), None)
+
     def _agent(self, name: str) -> RegisteredAgent:
-        for agent in self._alive():
-            if agent.name == name:
-                return agent
-        raise AgentNotFoundError(f"Agent not found: {name}")
+        agent = self._find(name)
+        if agent is None:
+            raise AgentNotFoundError(f"Agent not found: {name}")
+        return agent
 
     def _card(self, agent: RegisteredAgent) -> AgentCard | None:
         if agent.card is None and (not agent.remote or agent._card_retry_at <= self._clock()):

@@ -11,7 +11,7 @@ import pytest
 
 from a2a_sync import Client, Retry
 from a2a_sync.card import AgentCard, AgentInterface
-from a2a_sync.client.cards import card_urls, choose_interface
+from a2a_sync.client.cards import InterfaceFilter, card_urls, usable_interfaces
 from a2a_sync.errors import CardNotFoundError, ConnectError, VersionNotSupportedError
 from tests.client.peer import TIMEOUT, Asked, Line, Script, peer, results, task
 
@@ -152,20 +152,20 @@ def offering(*offers: tuple[str, str]) -> AgentCard:
 def test_the_first_interface_that_we_speak_is_used() -> None:
     card = offering(("GRPC", "1.0"), ("JSONRPC", "2.0"), ("jsonrpc", "1.0.1"), ("JSONRPC", "1.0"), ("JSONRPC", "0.3"))
 
-    assert choose_interface(card).url == "http://a.test/2"
-    assert choose_interface(card, "1.0").url == "http://a.test/2"
+    assert usable_interfaces(card, InterfaceFilter())[0].url == "http://a.test/2"
+    assert usable_interfaces(card, InterfaceFilter("1.0"))[0].url == "http://a.test/2"
 
 
 def test_the_card_s_order_decides_between_versions_unless_one_is_asked_for() -> None:
     card = offering(("GRPC", "0.3"), ("JSONRPC", "0.3.0"), ("JSONRPC", "1.0"))
 
-    assert choose_interface(card).url == "http://a.test/1"
-    assert choose_interface(card, "1.0").url == "http://a.test/2"
+    assert usable_interfaces(card, InterfaceFilter())[0].url == "http://a.test/1"
+    assert usable_interfaces(card, InterfaceFilter("1.0"))[0].url == "http://a.test/2"
 
 
 @pytest.mark.parametrize("version", ["0.3", "0.3.7", "", "0.2.5"])
 def test_what_speaks_like_0_3_is_spoken_to_in_0_3(version: str) -> None:
-    assert choose_interface(offering(("JSONRPC", version)), "0.3").protocol_version == version
+    assert usable_interfaces(offering(("JSONRPC", version)), InterfaceFilter("0.3"))[0].protocol_version == version
 
 
 def test_a_card_without_an_interface_for_us_is_refused_with_what_it_offers() -> None:
@@ -185,9 +185,9 @@ def test_a_card_without_an_interface_for_us_is_refused_with_what_it_offers() -> 
 def test_the_card_s_order_decides_between_bindings_unless_one_is_asked_for() -> None:
     card = offering(("GRPC", "1.0"), ("HTTP+JSON", "0.3"), ("http+json", "1.0"), ("JSONRPC", "1.0"))
 
-    assert choose_interface(card).url == "http://a.test/1"
-    assert choose_interface(card, "1.0").url == "http://a.test/2"
-    assert choose_interface(card, binding="JSONRPC").url == "http://a.test/3"
+    assert usable_interfaces(card, InterfaceFilter())[0].url == "http://a.test/1"
+    assert usable_interfaces(card, InterfaceFilter("1.0"))[0].url == "http://a.test/2"
+    assert usable_interfaces(card, InterfaceFilter(binding="JSONRPC"))[0].url == "http://a.test/3"
 
 
 OLD_CARD = {

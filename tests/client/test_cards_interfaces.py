@@ -11,7 +11,7 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, AgentCard, Client
 from a2a_sync.card import AgentInterface
-from a2a_sync.client.cards import InterfaceFilter, choose_interface, fallback_interfaces, usable_interfaces
+from a2a_sync.client.cards import InterfaceFilter, fallback_interfaces, usable_interfaces
 from a2a_sync.errors import ConnectError, TransportTimeoutError, UnsupportedOperationError, VersionNotSupportedError
 from a2a_sync.operations import Call, Endpoint
 from a2a_sync.testing import wsgi_session
@@ -54,10 +54,12 @@ def test_the_first_preference_that_the_card_lists_is_called(prefer: list[str], c
 
 
 def test_a_preference_does_not_insist_but_version_and_binding_do() -> None:
-    assert choose_interface(CARD, *InterfaceFilter.of("0.3", None, ["HTTP+JSON"])).url == "http://a.test/old"
-    assert choose_interface(CARD, *InterfaceFilter.of(None, "http+json", ["1.0 JSONRPC"])).url == "http://a.test/rest"
+    assert usable_interfaces(CARD, InterfaceFilter.of("0.3", None, ["HTTP+JSON"]))[0].url == "http://a.test/old"
+    assert (
+        usable_interfaces(CARD, InterfaceFilter.of(None, "http+json", ["1.0 JSONRPC"]))[0].url == "http://a.test/rest"
+    )
     with pytest.raises(VersionNotSupportedError):
-        choose_interface(CARD, *InterfaceFilter.of("7.0", None, ["1.0"]))
+        usable_interfaces(CARD, InterfaceFilter.of("7.0", None, ["1.0"]))
 
 
 @pytest.mark.parametrize("prefer", [["REST"], ["JSONRPC 2.0"], ["GRPC"], ["json-rpc", "1.0"]])
