@@ -25,8 +25,7 @@ from a2a_sync.errors import AgentError, TransportError, UnauthenticatedError
 
 __all__ = ["main"]
 
-
-_CREDENTIALS_HINT = "; credentials come with --auth, A2A_SYNC_AUTH or the URL"
+_CREDENTIALS_HINT = "; pass credentials in A2A_SYNC_AUTH, with --auth, or in the URL"
 
 
 class _Commands(click.Group):
@@ -36,11 +35,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except AgentError as error:
-            hint = (
-                "; pass credentials in A2A_SYNC_AUTH, with --auth, or in the URL"
-                if isinstance(error, UnauthenticatedError)
-                else ""
-            )
+            hint = _CREDENTIALS_HINT if isinstance(error, UnauthenticatedError) else ""
             print_status(f"Error: {error.message}{hint}", error=True)
             sys.exit(1)
         except TransportError as error:
