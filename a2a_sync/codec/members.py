@@ -15,7 +15,7 @@ EXTENSIONS = Member("extensions", TEXTS)
 DESCRIPTION = Member("description", TEXT)
 
 
-def artifact_members(parts: Kind) -> tuple[Member, ...]:
+def artifact(parts: Kind) -> tuple[Member, ...]:
     return (
         required("artifact_id", TEXT),
         Member("name", TEXT),
@@ -26,7 +26,7 @@ def artifact_members(parts: Kind) -> tuple[Member, ...]:
     )
 
 
-def status_members(state: Kind, message: Kind, *message_names: str) -> tuple[Member, ...]:
+def status(state: Kind, message: Kind, *message_names: str) -> tuple[Member, ...]:
     """`message_names` are further names under which the message is read."""
     return (
         required("state", state),
@@ -35,7 +35,7 @@ def status_members(state: Kind, message: Kind, *message_names: str) -> tuple[Mem
     )
 
 
-def task_members(status: Kind, artifact: Kind, message: Kind, context_id: Member) -> tuple[Member, ...]:
+def task(status: Kind, artifact: Kind, message: Kind, context_id: Member) -> tuple[Member, ...]:
     return (
         required("id", TEXT),
         context_id,
@@ -46,11 +46,11 @@ def task_members(status: Kind, artifact: Kind, message: Kind, context_id: Member
     )
 
 
-def status_update_members(status: Kind) -> tuple[Member, ...]:
+def status_update(status: Kind) -> tuple[Member, ...]:
     return required("task_id", TEXT), required("context_id", TEXT), required("status", status), METADATA
 
 
-def artifact_update_members(artifact: Kind) -> tuple[Member, ...]:
+def artifact_update(artifact: Kind) -> tuple[Member, ...]:
     return (
         required("task_id", TEXT),
         required("context_id", TEXT),
@@ -61,7 +61,7 @@ def artifact_update_members(artifact: Kind) -> tuple[Member, ...]:
     )
 
 
-def task_page_members(task: Kind) -> tuple[Member, ...]:
+def task_page(task: Kind) -> tuple[Member, ...]:
     return (
         Member("tasks", many(task), always=True),
         Member("next_page_token", TEXT, always=True),
@@ -70,7 +70,7 @@ def task_page_members(task: Kind) -> tuple[Member, ...]:
     )
 
 
-def task_query_members(state: Kind, timestamp: Kind) -> tuple[Member, ...]:
+def task_query(state: Kind, timestamp: Kind) -> tuple[Member, ...]:
     """The members of a ListTasks request."""
     return (
         Member("context_id", TEXT),
@@ -83,7 +83,7 @@ def task_query_members(state: Kind, timestamp: Kind) -> tuple[Member, ...]:
     )
 
 
-def skill_members(security: Member) -> tuple[Member, ...]:
+def skill(security: Member) -> tuple[Member, ...]:
     return (
         required("id", TEXT),
         required("name", TEXT),

@@ -11,6 +11,7 @@ from typing import Any
 
 from a2a_sync import card as c
 from a2a_sync import types as t
+from a2a_sync.codec import members as m
 from a2a_sync.codec.base import TableCodec
 from a2a_sync.codec.fields import (
     BASE64,
@@ -26,23 +27,6 @@ from a2a_sync.codec.fields import (
     many,
     mapping,
     names,
-)
-from a2a_sync.codec.members import (
-    AGENT_CARD_SIGNATURE,
-    AGENT_EXTENSION,
-    AGENT_PROVIDER,
-    DESCRIPTION,
-    EXTENSIONS,
-    METADATA,
-    TEXTS,
-    artifact_members,
-    artifact_update_members,
-    skill_members,
-    status_members,
-    status_update_members,
-    task_members,
-    task_page_members,
-    task_query_members,
 )
 from a2a_sync.codec.records import Member, OneOf, Record, optional, renamed, required
 from a2a_sync.operations import OPERATIONS, AnyOperation
@@ -74,7 +58,7 @@ HISTORY_LENGTH = optional("history_length", INT32)
 
 # -- parts (spec 4.1.6) -------------------------------------------------------------------------------------------------
 
-_PART_MEMBERS = Record(t.TextPart, METADATA, Member("filename", TEXT), Member("media_type", TEXT))
+_PART_MEMBERS = Record(t.TextPart, m.METADATA, Member("filename", TEXT), Member("media_type", TEXT))
 _CONTENTS: dict[str, tuple[type, Kind]] = {
     "text": (t.TextPart, TEXT),
     "raw": (t.FilePart, BASE64),
@@ -131,18 +115,18 @@ MESSAGE = Record(
     Member("task_id", TEXT),
     required("role", ROLE),
     required("parts", PARTS),
-    METADATA,
-    EXTENSIONS,
-    Member("reference_task_ids", TEXTS),
+    m.METADATA,
+    m.EXTENSIONS,
+    Member("reference_task_ids", m.TEXTS),
 )
-ARTIFACT = Record(t.Artifact, *artifact_members(PARTS))
-TASK_STATUS = Record(t.TaskStatus, *status_members(TASK_STATE, MESSAGE))
-TASK = Record(t.Task, *task_members(TASK_STATUS, ARTIFACT, MESSAGE, Member("context_id", TEXT)))
+ARTIFACT = Record(t.Artifact, *m.artifact(PARTS))
+TASK_STATUS = Record(t.TaskStatus, *m.status(TASK_STATE, MESSAGE))
+TASK = Record(t.Task, *m.task(TASK_STATUS, ARTIFACT, MESSAGE, Member("context_id", TEXT)))
 
 # -- events (spec 4.2) --------------------------------------------------------------------------------------------------
 
-STATUS_UPDATE = Record(t.TaskStatusUpdateEvent, *status_update_members(TASK_STATUS))
-ARTIFACT_UPDATE = Record(t.TaskArtifactUpdateEvent, *artifact_update_members(ARTIFACT))
+STATUS_UPDATE = Record(t.TaskStatusUpdateEvent, *m.status_update(TASK_STATUS))
+ARTIFACT_UPDATE = Record(t.TaskArtifactUpdateEvent, *m.artifact_update(ARTIFACT))
 SEND_MESSAGE_RESPONSE = OneOf(task=TASK, message=MESSAGE)
 STREAM_RESPONSE = OneOf(task=TASK, message=MESSAGE, status_update=STATUS_UPDATE, artifact_update=ARTIFACT_UPDATE)
 
@@ -158,14 +142,14 @@ PUSH_CONFIG = Record(
     Member("token", TEXT),
     Member("authentication", AUTHENTICATION_INFO),
     # Not part of the protocol; written only if there is a problem.
-    METADATA,
+    m.METADATA,
 )
 
 # -- requests and responses (spec 3.1, 3.2) -----------------------------------------------------------------------------
 
 SEND_MESSAGE_CONFIGURATION = Record(
     t.SendMessageConfiguration,
-    Member("accepted_output_modes", TEXTS),
+    Member("accepted_output_modes", m.TEXTS),
     Member("task_push_notification_config", PUSH_CONFIG),
     HISTORY_LENGTH,
     Member("return_immediately", FLAG),
@@ -175,10 +159,10 @@ SEND_MESSAGE_REQUEST = Record(
     TENANT,
     required("message", MESSAGE),
     Member("configuration", SEND_MESSAGE_CONFIGURATION),
-    METADATA,
+    m.METADATA,
 )
-LIST_TASKS_REQUEST = Record(t.ListTasksRequest, TENANT, *task_query_members(TASK_STATE, TIMESTAMP))
-LIST_TASKS_RESPONSE = Record(t.ListTasksResponse, *task_page_members(TASK))
+LIST_TASKS_REQUEST = Record(t.ListTasksRequest, TENANT, *m.task_query(TASK_STATE, TIMESTAMP))
+LIST_TASKS_RESPONSE = Record(t.ListTasksResponse, *m.task_page(TASK))
 LIST_PUSH_CONFIGS_REQUEST = Record(
     t.ListTaskPushNotificationConfigsRequest,
     TENANT,
@@ -220,24 +204,27 @@ OAUTH_FLOW = OneOf(
 )
 SECURITY_SCHEME = OneOf(
     api_key_security_scheme=Record(
-        c.APIKeySecurityScheme, DESCRIPTION, required("location", TEXT), required("name", TEXT)
+        c.APIKeySecurityScheme, m.DESCRIPTION, required("location", TEXT), required("name", TEXT)
     ),
     http_auth_security_scheme=Record(
-        c.HTTPAuthSecurityScheme, DESCRIPTION, required("scheme", TEXT), Member("bearer_format", TEXT)
+        c.HTTPAuthSecurityScheme, m.DESCRIPTION, required("scheme", TEXT), Member("bearer_format", TEXT)
     ),
     oauth2_security_scheme=Record(
-        c.OAuth2SecurityScheme, DESCRIPTION, required("flow", OAUTH_FLOW, "flows"), Member("oauth2_metadata_url", TEXT)
+        c.OAuth2SecurityScheme,
+        m.DESCRIPTION,
+        required("flow", OAUTH_FLOW, "flows"),
+        Member("oauth2_metadata_url", TEXT),
     ),
     open_id_connect_security_scheme=Record(
-        c.OpenIdConnectSecurityScheme, DESCRIPTION, required("open_id_connect_url", TEXT)
+        c.OpenIdConnectSecurityScheme, m.DESCRIPTION, required("open_id_connect_url", TEXT)
     ),
-    mtls_security_scheme=Record(c.MutualTlsSecurityScheme, DESCRIPTION),
+    mtls_security_scheme=Record(c.MutualTlsSecurityScheme, m.DESCRIPTION),
 )
 
 
 def _load_string_list(value: Any, strict: bool) -> tuple[str, ...]:
     texts = STRUCT.load(value, strict).get("list")
-    return () if texts is None else load_at("list", TEXTS.load, texts, strict)
+    return () if texts is None else load_at("list", m.TEXTS.load, texts, strict)
 
 
 def _dump_string_list(value: Sequence[str]) -> dict[str, Any]:
@@ -262,25 +249,25 @@ AGENT_CAPABILITIES = Record(
     c.AgentCapabilities,
     optional("streaming", FLAG),
     optional("push_notifications", FLAG),
-    Member("extensions", many(AGENT_EXTENSION)),
+    Member("extensions", many(m.AGENT_EXTENSION)),
     optional("extended_agent_card", FLAG),
 )
-AGENT_SKILL = Record(c.AgentSkill, *skill_members(SECURITY_REQUIREMENTS))
+AGENT_SKILL = Record(c.AgentSkill, *m.skill(SECURITY_REQUIREMENTS))
 AGENT_CARD = Record(
     c.AgentCard,
     required("name", TEXT),
     required("description", TEXT),
     required("supported_interfaces", many(AGENT_INTERFACE)),
-    Member("provider", AGENT_PROVIDER),
+    Member("provider", m.AGENT_PROVIDER),
     required("version", TEXT),
     optional("documentation_url", TEXT),
     required("capabilities", AGENT_CAPABILITIES),
     Member("security_schemes", mapping(SECURITY_SCHEME)),
     SECURITY_REQUIREMENTS,
-    required("default_input_modes", TEXTS),
-    required("default_output_modes", TEXTS),
+    required("default_input_modes", m.TEXTS),
+    required("default_output_modes", m.TEXTS),
     required("skills", many(AGENT_SKILL)),
-    Member("signatures", many(AGENT_CARD_SIGNATURE)),
+    Member("signatures", many(m.AGENT_CARD_SIGNATURE)),
     optional("icon_url", TEXT),
 )
 
@@ -298,7 +285,7 @@ _RECORDS = (
     Record(t.GetTaskRequest, TENANT, required("id", TEXT), HISTORY_LENGTH),
     LIST_TASKS_REQUEST,
     LIST_TASKS_RESPONSE,
-    Record(t.CancelTaskRequest, TENANT, required("id", TEXT), METADATA),
+    Record(t.CancelTaskRequest, TENANT, required("id", TEXT), m.METADATA),
     Record(t.SubscribeToTaskRequest, TENANT, required("id", TEXT)),
     Record(t.GetTaskPushNotificationConfigRequest, TENANT, required("task_id", TEXT), required("id", TEXT)),
     LIST_PUSH_CONFIGS_REQUEST,
@@ -307,10 +294,10 @@ _RECORDS = (
     Record(t.GetExtendedAgentCardRequest, TENANT),
     SECURITY_REQUIREMENT,
     AGENT_INTERFACE,
-    AGENT_PROVIDER,
-    AGENT_EXTENSION,
+    m.AGENT_PROVIDER,
+    m.AGENT_EXTENSION,
     AGENT_CAPABILITIES,
-    AGENT_CARD_SIGNATURE,
+    m.AGENT_CARD_SIGNATURE,
     AGENT_SKILL,
     AGENT_CARD,
 )

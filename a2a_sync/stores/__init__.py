@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         Webhooks,
         pending_name,
     )
-    from a2a_sync.stores.memory import MemoryStore as MemoryStore
-    from a2a_sync.stores.sqlite import SQLiteStore as SQLiteStore
-    from a2a_sync.stores.sqlite.replay import SQLiteReplayCache as SQLiteReplayCache
+    from a2a_sync.stores.memory import MemoryStore
+    from a2a_sync.stores.sqlite import SQLiteStore
+    from a2a_sync.stores.sqlite.replay import SQLiteReplayCache
 else:
     base = LazyModule("a2a_sync.stores.base")
 

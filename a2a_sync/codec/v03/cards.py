@@ -11,16 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from a2a_sync import card as c
+from a2a_sync.codec import members as m
 from a2a_sync.codec import v10
 from a2a_sync.codec.fields import FLAG, STRUCT, TEXT, Invalid, Kind, Scalar, load_at, many, mapping
-from a2a_sync.codec.members import (
-    AGENT_CARD_SIGNATURE,
-    AGENT_EXTENSION,
-    AGENT_PROVIDER,
-    DESCRIPTION,
-    TEXTS,
-    skill_members,
-)
 from a2a_sync.codec.records import Member, Record, Tagged, Variants, load_member, optional, required
 
 # -- security -----------------------------------------------------------------------------------------------------------
@@ -71,7 +64,7 @@ SECURITY_SCHEME = _Schemes(
         "type",
         "apiKey",
         c.APIKeySecurityScheme,
-        DESCRIPTION,
+        m.DESCRIPTION,
         required("location", TEXT, "in"),
         required("name", TEXT),
     ),
@@ -79,7 +72,7 @@ SECURITY_SCHEME = _Schemes(
         "type",
         "http",
         c.HTTPAuthSecurityScheme,
-        DESCRIPTION,
+        m.DESCRIPTION,
         required("scheme", TEXT),
         Member("bearer_format", TEXT),
     ),
@@ -87,7 +80,7 @@ SECURITY_SCHEME = _Schemes(
         "type",
         "oauth2",
         c.OAuth2SecurityScheme,
-        DESCRIPTION,
+        m.DESCRIPTION,
         required("flow", OAUTH_FLOW, "flows"),
         Member("oauth2_metadata_url", TEXT),
     ),
@@ -95,12 +88,12 @@ SECURITY_SCHEME = _Schemes(
         "type",
         "openIdConnect",
         c.OpenIdConnectSecurityScheme,
-        DESCRIPTION,
+        m.DESCRIPTION,
         required("open_id_connect_url", TEXT),
     ),
-    Tagged("type", "mutualTLS", c.MutualTlsSecurityScheme, DESCRIPTION),
+    Tagged("type", "mutualTLS", c.MutualTlsSecurityScheme, m.DESCRIPTION),
 )
-_SCOPES_BY_SCHEME = mapping(TEXTS)
+_SCOPES_BY_SCHEME = mapping(m.TEXTS)
 
 
 def _load_requirement(value: Any, strict: bool) -> c.SecurityRequirement:
@@ -138,9 +131,9 @@ AGENT_CAPABILITIES = Record(
     optional("streaming", FLAG),
     optional("push_notifications", FLAG),
     optional("state_transition_history", FLAG),
-    Member("extensions", many(AGENT_EXTENSION)),
+    Member("extensions", many(m.AGENT_EXTENSION)),
 )
-AGENT_SKILL = Record(c.AgentSkill, *skill_members(SECURITY))
+AGENT_SKILL = Record(c.AgentSkill, *m.skill(SECURITY))
 
 
 class _Card(Record):
@@ -204,26 +197,26 @@ def agent_card(scheme: Kind) -> Record:
         c.AgentCard,
         required("name", TEXT),
         required("description", TEXT),
-        Member("provider", AGENT_PROVIDER),
+        Member("provider", m.AGENT_PROVIDER),
         required("version", TEXT),
         optional("documentation_url", TEXT),
         optional("icon_url", TEXT),
         required("capabilities", AGENT_CAPABILITIES),
         Member("security_schemes", mapping(scheme)),
         SECURITY,
-        required("default_input_modes", TEXTS),
-        required("default_output_modes", TEXTS),
+        required("default_input_modes", m.TEXTS),
+        required("default_output_modes", m.TEXTS),
         required("skills", many(AGENT_SKILL)),
-        Member("signatures", many(AGENT_CARD_SIGNATURE)),
+        Member("signatures", many(m.AGENT_CARD_SIGNATURE)),
     )
 
 
 AGENT_CARD = agent_card(SECURITY_SCHEME)
 _RECORDS = (
-    AGENT_PROVIDER,
-    AGENT_EXTENSION,
+    m.AGENT_PROVIDER,
+    m.AGENT_EXTENSION,
     AGENT_CAPABILITIES,
-    AGENT_CARD_SIGNATURE,
+    m.AGENT_CARD_SIGNATURE,
     AGENT_SKILL,
     AGENT_CARD,
 )

@@ -18,20 +18,9 @@ from typing import Any
 from a2a_sync import card as c
 from a2a_sync import operations as op
 from a2a_sync import types as t
+from a2a_sync.codec import members as m
 from a2a_sync.codec import v10
 from a2a_sync.codec.fields import INT32, MOMENT, STRUCT, TEXT, Kind, Scalar, many, names
-from a2a_sync.codec.members import (
-    EXTENSIONS,
-    METADATA,
-    TEXTS,
-    artifact_members,
-    artifact_update_members,
-    status_members,
-    status_update_members,
-    task_members,
-    task_page_members,
-    task_query_members,
-)
 from a2a_sync.codec.records import Member, OneOf, Record, load_member, required
 from a2a_sync.codec.v03 import KINDS as JSONRPC_KINDS
 from a2a_sync.codec.v03 import METHODS as JSONRPC_METHODS
@@ -71,13 +60,13 @@ MESSAGE = Record(
     Member("task_id", TEXT),
     required("role", ROLE),
     required("parts", PARTS, "content"),
-    METADATA,
-    EXTENSIONS,
-    Member("reference_task_ids", _read_only(TEXTS)),
+    m.METADATA,
+    m.EXTENSIONS,
+    Member("reference_task_ids", _read_only(m.TEXTS)),
 )
-ARTIFACT = Record(t.Artifact, *artifact_members(PARTS))
-TASK_STATUS = Record(t.TaskStatus, *status_members(TASK_STATE, MESSAGE, "update"))
-TASK = Record(t.Task, *task_members(TASK_STATUS, ARTIFACT, MESSAGE, Member("context_id", TEXT)))
+ARTIFACT = Record(t.Artifact, *m.artifact(PARTS))
+TASK_STATUS = Record(t.TaskStatus, *m.status(TASK_STATE, MESSAGE, "update"))
+TASK = Record(t.Task, *m.task(TASK_STATUS, ARTIFACT, MESSAGE, Member("context_id", TEXT)))
 
 # -- events -------------------------------------------------------------------------------------------------------------
 
@@ -91,8 +80,8 @@ class _StatusUpdate(Record):
         return written
 
 
-STATUS_UPDATE = _StatusUpdate(t.TaskStatusUpdateEvent, *status_update_members(TASK_STATUS), FINAL)
-ARTIFACT_UPDATE = Record(t.TaskArtifactUpdateEvent, *artifact_update_members(ARTIFACT))
+STATUS_UPDATE = _StatusUpdate(t.TaskStatusUpdateEvent, *m.status_update(TASK_STATUS), FINAL)
+ARTIFACT_UPDATE = Record(t.TaskArtifactUpdateEvent, *m.artifact_update(ARTIFACT))
 
 
 class _ProtoUnion(OneOf):
@@ -198,7 +187,7 @@ class _Configuration(Record):
 
 SEND_MESSAGE_CONFIGURATION = _Configuration(
     t.SendMessageConfiguration,
-    Member("accepted_output_modes", TEXTS),
+    Member("accepted_output_modes", m.TEXTS),
     Member("task_push_notification_config", requests.WEBHOOK, "pushNotification"),
     HISTORY_LENGTH,
     requests.BLOCKING,
@@ -216,13 +205,13 @@ class _SendRequest(requests.SendRequest):
 
 
 # 0.3 defines the path of a list but not its members. They are those of 1.0, with the tasks and states of this dialect.
-LIST_TASKS_REQUEST = Record(t.ListTasksRequest, *task_query_members(TASK_STATE, MOMENT))
-LIST_TASKS_RESPONSE = Record(t.ListTasksResponse, *task_page_members(TASK))
+LIST_TASKS_REQUEST = Record(t.ListTasksRequest, *m.task_query(TASK_STATE, MOMENT))
+LIST_TASKS_RESPONSE = Record(t.ListTasksResponse, *m.task_page(TASK))
 SEND_MESSAGE_REQUEST = _SendRequest(
     t.SendMessageRequest,
     required("message", MESSAGE, "", "request"),
     Member("configuration", SEND_MESSAGE_CONFIGURATION),
-    METADATA,
+    m.METADATA,
 )
 
 

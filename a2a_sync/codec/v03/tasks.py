@@ -5,17 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_sync import types as t
+from a2a_sync.codec import members as m
 from a2a_sync.codec.fields import INT32, TEXT, Scalar, names
-from a2a_sync.codec.members import (
-    EXTENSIONS,
-    METADATA,
-    TEXTS,
-    artifact_members,
-    artifact_update_members,
-    status_members,
-    status_update_members,
-    task_members,
-)
 from a2a_sync.codec.records import Member, Record, Tagged, Variants, optional, required
 from a2a_sync.codec.v03.parts import PARTS
 from a2a_sync.lifecycle import ends_run
@@ -53,13 +44,13 @@ MESSAGE = Tagged(
     required("parts", PARTS),
     Member("context_id", TEXT),
     Member("task_id", TEXT),
-    METADATA,
-    EXTENSIONS,
-    Member("reference_task_ids", TEXTS),
+    m.METADATA,
+    m.EXTENSIONS,
+    Member("reference_task_ids", m.TEXTS),
 )
-ARTIFACT = Record(t.Artifact, *artifact_members(PARTS))
-TASK_STATUS = Record(t.TaskStatus, *status_members(TASK_STATE, MESSAGE))
-TASK = Tagged("kind", "task", t.Task, *task_members(TASK_STATUS, ARTIFACT, MESSAGE, required("context_id", TEXT)))
+ARTIFACT = Record(t.Artifact, *m.artifact(PARTS))
+TASK_STATUS = Record(t.TaskStatus, *m.status(TASK_STATE, MESSAGE))
+TASK = Tagged("kind", "task", t.Task, *m.task(TASK_STATUS, ARTIFACT, MESSAGE, required("context_id", TEXT)))
 
 #: Read if it is a boolean; other values are ignored, so that the event is not refused.
 FINAL = optional("final", Scalar(lambda value, strict: value if isinstance(value, bool) else None))
@@ -72,10 +63,8 @@ class _StatusUpdate(Tagged):
         return {**super().dump(obj), "final": ends_run(obj)}
 
 
-STATUS_UPDATE = _StatusUpdate(
-    "kind", "status-update", t.TaskStatusUpdateEvent, *status_update_members(TASK_STATUS), FINAL
-)
-ARTIFACT_UPDATE = Tagged("kind", "artifact-update", t.TaskArtifactUpdateEvent, *artifact_update_members(ARTIFACT))
+STATUS_UPDATE = _StatusUpdate("kind", "status-update", t.TaskStatusUpdateEvent, *m.status_update(TASK_STATUS), FINAL)
+ARTIFACT_UPDATE = Tagged("kind", "artifact-update", t.TaskArtifactUpdateEvent, *m.artifact_update(ARTIFACT))
 _MARKER_MEMBERS = {"messageId": "message", "artifact": "artifact-update", "taskId": "status-update", "id": "task"}
 SEND_MESSAGE_RESPONSE = Variants("kind", TASK, MESSAGE, marks=_MARKER_MEMBERS)
 STREAM_RESPONSE = Variants("kind", TASK, MESSAGE, STATUS_UPDATE, ARTIFACT_UPDATE, marks=_MARKER_MEMBERS)
