@@ -54,15 +54,15 @@ class URL(NamedTuple):
         return (self.path or "/") + (f"?{self.query}" if self.query else "")
 
     @property
-    def shown(self) -> str:
+    def without_query(self) -> str:
         """The URL without its query, which can contain secrets: for errors and logs."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def __repr__(self) -> str:
-        return f"URL({self.shown!r})"
+        return f"URL({self.without_query!r})"
 
     def __str__(self) -> str:
-        return self.shown + (f"?{self.query}" if self.query else "")
+        return self.without_query + (f"?{self.query}" if self.query else "")
 
 
 def parse(text: str) -> URL:

@@ -79,19 +79,19 @@ class _AsyncTask:
         self.coroutine = coroutine
         self.ready: deque[Any] = deque()
         self._context = context
-        self._nested = _on_shared_loop.get()
+        self._called_on_shared_loop = _on_shared_loop.get()
         self._variables = native_context()
         self._variables.run(_on_shared_loop.set, True)
         self._event_loop: EventLoop | None = None
         self._private = False
         #: Popped by the loop when it starts the task, or by the run's thread, which then uses another loop.
-        self._claim: deque[bool] = deque()
+        self._start_claim: deque[bool] = deque()
         self._task: asyncio.Task[None] | None = None
         self._value: Any = None
         self._error: BaseException | None = None
         self._ended = self._closing = False
         self._wake: Callable[[], None] | None = None
-        self._turn: asyncio.Future[None] | None = None
+        self._item_request: asyncio.Future[None] | None = None
 
     # -- on the thread of the run --
 
@@ -99,7 +99,7 @@ class _AsyncTask:
         """Wait for an item in `ready`; False when the task has ended without another one."""
         if not self.ready and not self._ended:
             if self._event_loop is None:
-                self._wait(self._launch, _NESTED_START_SECONDS if self._nested else _START_SECONDS)
+                self._wait(self._launch, _NESTED_START_SECONDS if self._called_on_shared_loop else _START_SECONDS)
             else:
                 self._wait(lambda wake: self._call(self._request_item, wake), STALL_SECONDS)
         return bool(self.ready)
@@ -138,22 +138,22 @@ class _AsyncTask:
             self._launch_on(shared_loop.get())
         else:
             # The loop that runs on this thread is blocked while the thread waits.
-            self._launch_alone()
+            self._launch_on_private_loop()
 
-    def _launch_alone(self) -> None:
+    def _launch_on_private_loop(self) -> None:
         self._private = True
         self._launch_on(EventLoop("a2a-loop-private"))
 
     def _launch_on(self, event_loop: EventLoop) -> None:
-        self._event_loop, self._claim = event_loop, deque((True,))
-        self._call(self._start, self._claim)
+        self._event_loop, self._start_claim = event_loop, deque((True,))
+        self._call(self._start, self._start_claim)
 
     def _check(self) -> float:
         """Called when the thread has waited for a while. Returns the seconds until the next check."""
         assert self._event_loop is not None
-        if not self._private and _pop(self._claim):
+        if not self._private and _pop(self._start_claim):
             self._event_loop.report("an async handler cannot start on it and gets an event loop of its own")
-            self._launch_alone()
+            self._launch_on_private_loop()
         else:
             self._event_loop.probe()
         return STALL_SECONDS
@@ -182,10 +182,10 @@ class _AsyncTask:
             self._finish()
             return
         loop = asyncio.get_running_loop()
-        self._task = loop.create_task(self._main(self.coroutine), context=self._variables)
+        self._task = loop.create_task(self._await_coroutine(self.coroutine), context=self._variables)
         self._task.add_done_callback(self._done)
 
-    async def _main(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    async def _await_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._context.enter()
         try:
             self._value = await coroutine
@@ -221,15 +221,15 @@ class _AsyncTask:
         self._closing, self._wake = True, wake
         if self._ended:
             self._wake_thread()
-        elif self._turn is not None:
+        elif self._item_request is not None:
             self._advance()
         elif self._task is not None:
             # The run's thread was interrupted while the task was working for it.
             self._task.cancel()
 
     def _advance(self) -> None:
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_result(None)
+        if self._item_request is not None and not self._item_request.done():
+            self._item_request.set_result(None)
 
     def _cancel_task(self) -> None:
         if self._task is not None and not self._closing:
@@ -259,11 +259,11 @@ class _AsyncTask:
 
     async def _item_requested(self) -> None:
         while self._wake is None and not self._closing:
-            self._turn = asyncio.get_running_loop().create_future()
+            self._item_request = asyncio.get_running_loop().create_future()
             try:
-                await self._turn
+                await self._item_request
             finally:
-                self._turn = None
+                self._item_request = None
 
 
 def _pop(claim: deque[bool]) -> bool:

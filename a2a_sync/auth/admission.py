@@ -40,7 +40,7 @@ class Admission:
 
     def __init__(self, auth: Auth, scopes: Scopes | None = None) -> None:
         self._alternatives = as_requirement(auth).alternatives
-        self._everywhere, self._needed = _parse_scopes(scopes or {})
+        self._scopes_of_all, self._scopes_of_each = _parse_scopes(scopes or {})
         self._names = _unique_names(one for alternative in self._alternatives for one in alternative)
         self._challenges = tuple(dict.fromkeys(filter(None, map(_challenge, self._names.values()))))
 
@@ -82,13 +82,13 @@ class Admission:
     @property
     def checks_scopes(self) -> bool:
         """Some operations need scopes."""
-        return bool(self._needed)
+        return bool(self._scopes_of_each)
 
     def require_scopes(self, endpoint: Endpoint) -> Endpoint:
         """Wrap `endpoint`: each caller needs the scopes of the operation. Calls inside the process need none."""
 
         def authorized(call: Call[RequestT, ResultT]) -> ResultT:
-            needed, principal = self._needed.get(call.operation), call.context.principal
+            needed, principal = self._scopes_of_each.get(call.operation), call.context.principal
             if needed and principal is not None:
                 _check_scopes(needed, principal)
             return endpoint(call)
@@ -106,7 +106,7 @@ class Admission:
         requirements = tuple(
             SecurityRequirement(
                 schemes={
-                    names[one]: tuple(dict.fromkeys((*one.scopes, *self._everywhere)))
+                    names[one]: tuple(dict.fromkeys((*one.scopes, *self._scopes_of_all)))
                     for one in alternative
                     if one.scheme is not None
                 }

@@ -110,13 +110,13 @@ def fetch_card(get: Callable[[str], Page], url: str, verify: VerifyCard | None =
             found = f"HTTP {page.status}" + (text and f": {text}")
         if isinstance(found, AgentCard):
             return found, CacheEntry.from_headers(one, page.headers)
-        tried[urls.parse(one).shown] = found
+        tried[urls.parse(one).without_query] = found
     # The same reason for each URL is given once.
     reasons = list(dict.fromkeys(tried.values()))
     if len(reasons) == 1:
         tried = {", ".join(tried): reasons[0]}
     listed = "; ".join(f"{one}: {reason}" for one, reason in tried.items())
-    raise CardNotFoundError(f"no agent card found; tried {listed}", phase="card", agent=urls.parse(url).shown)
+    raise CardNotFoundError(f"no agent card found; tried {listed}", phase="card", agent=urls.parse(url).without_query)
 
 
 def read_card(body: bytes, url: str, verify: VerifyCard | None) -> AgentCard | str:
@@ -243,7 +243,7 @@ class CardTrust:
         return self.verify(value, Deadline.after(call.context.timeout))
 
     def _read(self, url: str, deadline: Deadline) -> bytes:
-        error_context = ErrorContext("card", urls.parse(url).shown)
+        error_context = ErrorContext("card", urls.parse(url).without_query)
         headers = {"Accept": "application/json"}
         response = self._http.open(OutgoingRequest("GET", url, headers, error_context, deadline, guarded=False))
         body = response.read()

@@ -104,7 +104,7 @@ class _Connection(GuardedConnection):
         sock: socket.socket | None = self.sock
         if self.timeout is None or sock is None:
             return super().getresponse()  # type: ignore[misc]
-        alarm = self.alarms.set(time.monotonic() + self.timeout, partial(_shut, sock))
+        alarm = self.alarms.set(time.monotonic() + self.timeout, partial(_shutdown_read, sock))
         try:
             return super().getresponse()  # type: ignore[misc]
         finally:
@@ -118,7 +118,7 @@ class _Response(http.client.HTTPResponse):
     """A response with complete headers: the standard library takes a broken connection for the end of the headers."""
 
     def begin(self) -> None:
-        fp, self.fp = self.fp, _Lines(self.fp)  # type: ignore[assignment]
+        fp, self.fp = self.fp, _HeaderLines(self.fp)  # type: ignore[assignment]
         try:
             super().begin()
         finally:
@@ -130,7 +130,7 @@ class _Response(http.client.HTTPResponse):
 _TLS_ALERT = b"\x15\x03"
 
 
-class _Lines:
+class _HeaderLines:
     """The lines of the response's head."""
 
     def __init__(self, fp: Any) -> None:
@@ -148,7 +148,7 @@ class _Lines:
         self._fp.close()
 
 
-def _shut(sock: socket.socket) -> None:
+def _shutdown_read(sock: socket.socket) -> None:
     try:
         sock.shutdown(socket.SHUT_RD)
     except OSError:

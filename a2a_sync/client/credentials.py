@@ -364,7 +364,7 @@ class ClientCredentials(RefreshingAuth):
                     return
                 if not self._changed.wait(limit.left):
                     raise TransportTimeoutError(
-                        "no token arrived in time", phase="token", agent=urls.parse(self._url).shown
+                        "no token arrived in time", phase="token", agent=urls.parse(self._url).without_query
                     )
         self._renew_token(token, post, limit)
 
@@ -412,7 +412,9 @@ class ClientCredentials(RefreshingAuth):
         return _Token(token, now + seconds - min(_RENEW_EARLY, seconds / 10), now + seconds)
 
     def _error(self, why: str) -> TokenError:
-        return TokenError(f"the token server issued no token: {why}", phase="token", agent=urls.parse(self._url).shown)
+        return TokenError(
+            f"the token server issued no token: {why}", phase="token", agent=urls.parse(self._url).without_query
+        )
 
     def __repr__(self) -> str:
-        return f"ClientCredentials({urls.parse(self._url).shown!r})"
+        return f"ClientCredentials({urls.parse(self._url).without_query!r})"

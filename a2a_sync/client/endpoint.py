@@ -42,7 +42,7 @@ class HttpRequest(NamedTuple):
     body: bytes | None
 
     def __repr__(self) -> str:
-        return f"HttpRequest({self.verb!r}, {urls.parse(self.url).shown!r})"
+        return f"HttpRequest({self.verb!r}, {urls.parse(self.url).without_query!r})"
 
 
 class WireEndpoint:
@@ -63,7 +63,7 @@ class WireEndpoint:
     def __init__(self, http: HttpTransport, url: str, codec: Codec) -> None:
         self._http = http
         self._url = url
-        self._agent = urls.parse(url).shown
+        self._agent = urls.parse(url).without_query
         self._trusted = urls.may_send_credentials(http.home, url)
         self._codec = codec
 

@@ -93,7 +93,7 @@ class HttpTransport:
         if url_guard is not None:
             url_guard.check(self.home)
         #: The address for errors and logs.
-        self.agent = urls.parse(self.home).shown
+        self.agent = urls.parse(self.home).without_query
         self._auth_argument = in_url if auth is None else auth
         self._auth = make_auth(self._auth_argument)
         self._headers = {name: check_header(name, value) for name, value in (headers or {}).items()}
@@ -155,7 +155,7 @@ class HttpTransport:
 
     def _post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> tuple[int, bytes]:
         """Post to a token server, without the credentials and headers for the agent."""
-        error_context = ErrorContext("token", urls.parse(url).shown)
+        error_context = ErrorContext("token", urls.parse(url).without_query)
         response = self._send(
             OutgoingRequest("POST", url, headers, error_context, deadline, body=body, guarded=False), None
         )
@@ -396,7 +396,7 @@ class HttpResponse:
     @property
     def _location_text(self) -> str:
         try:
-            return f" to {urls.parse(urls.join(self._response.url, self.location or '')).shown}"
+            return f" to {urls.parse(urls.join(self._response.url, self.location or '')).without_query}"
         except UnsafeURLError:
             return ""
 

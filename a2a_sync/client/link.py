@@ -350,7 +350,7 @@ def http_link(
     return Link(
         card=card,
         endpoint=_with_failover(endpoints),
-        agent=urls.parse(interface.url).shown,
+        agent=urls.parse(interface.url).without_query,
         version=version,
         shared=shared,
         # A stream survives idle limits of proxies, and names the task before anything can fail.

@@ -143,16 +143,18 @@ class TaskStream(Closes):
         self._snapshot = False  # the last event was a whole task
         self._texts: dict[str, list[str]] = {}
         self._fold = Fold()
-        self._folded: Task | None = None
+        self._folded_task: Task | None = None
         self._changed = False
         self._size = 0  # of the task, in bytes: at least its real size
-        self._max_task_bytes = self._measure_at = max_task_bytes
+        self._max_task_bytes = self._next_measurement = max_task_bytes
         self._started = False
         self._idle = True  # no event since the stream was opened, or opened again
-        self._joining = False  # opened again, and its first event has not arrived
-        self._floor: int | None = None  # events up to this id were returned before the stream was opened again
-        self._last = False  # the agent has said that nothing follows
-        self._over = False  # nothing can follow
+        self._just_reopened = False  # opened again, and its first event has not arrived
+        self._returned_before: int | None = (
+            None  # events up to this id were returned before the stream was opened again
+        )
+        self._marked_last = False  # the agent has said that nothing follows
+        self._finished = False  # nothing can follow
         self._closed = threading.Event() if resumption is None else resumption.closed
         self._alarm: Alarm | None = None
 
@@ -165,7 +167,7 @@ class TaskStream(Closes):
             try:
                 item = self._next_item()
             except (StreamInterruptedError, TransportTimeoutError) as error:
-                if self._over:
+                if self._finished:
                     if (answer := self._end()) is not None:
                         return answer
                 elif isinstance(error, SubscriptionRefusedError):
@@ -181,7 +183,7 @@ class TaskStream(Closes):
             if item is not None:
                 self._apply(item)
                 return item.event
-            if self._over or self.state.paused:
+            if self._finished or self.state.paused:
                 if (answer := self._end()) is not None:
                     return answer
             else:
@@ -191,7 +193,7 @@ class TaskStream(Closes):
     def _next_item(self) -> StreamItem | None:
         """The next item to return; None when the source has ended."""
         while (item := next(self._items, None)) is not None:
-            if not self._last and self._is_new(item):
+            if not self._marked_last and self._is_new(item):
                 return item
         return None
 
@@ -242,8 +244,8 @@ class TaskStream(Closes):
         self._cancel_alarm()
         self._source.close()
         self._source, self._items = source, iter(source)
-        self._floor = self.last_event_id
-        self._joining, self._idle = self._started, True
+        self._returned_before = self.last_event_id
+        self._just_reopened, self._idle = self._started, True
         if self._closed.is_set():
             source.close()
 
@@ -252,29 +254,29 @@ class TaskStream(Closes):
         self.resynchronised = False
         if item.last and item.number is not None and item.number == self.last_event_id:
             # Sent once more, because the server knows only now that it is the last one.
-            self._last = self._over = True
+            self._marked_last = self._finished = True
             return False
-        if not self._joining:
-            return self._floor is None or item.number is None or item.number > self._floor
-        self._joining = False
+        if not self._just_reopened:
+            return self._returned_before is None or item.number is None or item.number > self._returned_before
+        self._just_reopened = False
         if isinstance(item.event, Task):
             return self._resynchronise(item.event, item.number)
-        if self._floor is None and self._resumption is not None:
+        if self._returned_before is None and self._resumption is not None:
             # Neither an event id nor a snapshot: events may be missing in between.
             snapshot = StreamItem(self._resumption.get_task(self.task_id))
-            self._items, self._joining = chain((snapshot, item), self._items), True
+            self._items, self._just_reopened = chain((snapshot, item), self._items), True
             return False
         return self._is_new(item)
 
     def _resynchronise(self, snapshot: Task, number: int | None) -> bool:
         """Continue from a snapshot; whether it differs from what the events add up to, so that events were missed."""
         # Its event ids, if it has any, may start again.
-        self._floor, self.last_event_id = None, number
+        self._returned_before, self.last_event_id = None, number
         task = self.task
         known = task is not None and (task.status, task.artifacts) == (snapshot.status, snapshot.artifacts)
         if snapshot.state.interrupted:
             # The run that this stream follows ended during the cut; what follows would belong to the next one.
-            self._over = True
+            self._finished = True
             self._source.close()
         self.resynchronised = not known
         return not known
@@ -301,12 +303,12 @@ class TaskStream(Closes):
         self._fold.apply(event)
         self._changed = True
         self._check_size(item)
-        self._last = item.last
-        if self._last or self.message is not None or self.state.terminal:
-            self._over = True
+        self._marked_last = item.last
+        if self._marked_last or self.message is not None or self.state.terminal:
+            self._finished = True
             self.end_within(_END_GRACE)
         elif isinstance(event, TaskStatusUpdateEvent):
-            self._over = ends_run(event)
+            self._finished = ends_run(event)
 
     def _added_text(self, event: StreamResponse) -> str:
         match event:
@@ -338,8 +340,8 @@ class TaskStream(Closes):
         """The task so far; None before an event has named one."""
         if self._changed:
             self._changed = False
-            self._folded = self._fold.task()
-        return self._folded
+            self._folded_task = self._fold.task()
+        return self._folded_task
 
     @property
     def result(self) -> Task | Message | None:
@@ -371,11 +373,11 @@ class TaskStream(Closes):
             MalformedResponseError: the task is too large; the stream is closed.
         """
         self._size = item.size if isinstance(item.event, Task) else self._size + item.size
-        if self._size <= self._measure_at:
+        if self._size <= self._next_measurement:
             return
         # More is received than kept: artifacts and statuses are replaced.
         self._size = len(jsontext.dumps(by_version("1.0").dump(self.task))) if self.task is not None else 0
-        self._measure_at = max(self._max_task_bytes, self._size + self._max_task_bytes // 8)
+        self._next_measurement = max(self._max_task_bytes, self._size + self._max_task_bytes // 8)
         if self._size > self._max_task_bytes:
             self.close()
             raise MalformedResponseError(

@@ -78,24 +78,24 @@ class NativeThread:
     """A real thread for several calls, one after the other; from a pool. Not for a process that gevent has not patched."""
 
     def __init__(self) -> None:
-        self._works: Any = original("queue", "SimpleQueue")()
+        self._calls: Any = original("queue", "SimpleQueue")()
         start_native(self._serve)
 
     def call(self, work: Callable[[], Any]) -> Any:
         """What `work` returns or raises."""
         outcome = Outcome(work)
         variables = native_context()
-        _wait_for_wake(lambda wake: self._works.put((variables, outcome, wake)))
+        _wait_for_wake(lambda wake: self._calls.put((variables, outcome, wake)))
         return outcome.get()
 
     def _serve(self) -> None:
-        while (request := self._works.get()) is not None:
+        while (request := self._calls.get()) is not None:
             variables, outcome, wake = request
             variables.run(_perform, outcome, wake)
 
     def end(self) -> None:
         """Return the thread to the pool, now or after its present call."""
-        self._works.put(None)
+        self._calls.put(None)
 
 
 # -- calls on the hub ---------------------------------------------------------------------------------------------------

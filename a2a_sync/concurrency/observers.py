@@ -25,13 +25,13 @@ _IDLE_SECONDS = 10.0
 
 
 class Listeners:
-    """Listeners by the name of their event; `same` maps other spellings to names.
+    """Listeners by the name of their event; `aliases` maps other spellings to names.
 
     Events are delivered in the order of `notify`, to listeners in the order of `on`. A forked child keeps the listeners.
     """
 
-    def __init__(self, same: Mapping[str, str] | None = None) -> None:
-        self._same = dict(same or {})
+    def __init__(self, aliases: Mapping[str, str] | None = None) -> None:
+        self._aliases = dict(aliases or {})
         self._by_name: dict[str, tuple[Callable[..., Any], ...]] = {}
         self.renew()
         renew_in_child(self)
@@ -44,14 +44,14 @@ class Listeners:
 
     def on(self, name: str, listener: _Listener) -> _Listener:
         """Call ``listener(event)`` for each event `name` from now on."""
-        name = self._same.get(name, name)
+        name = self._aliases.get(name, name)
         with self._lock:
             self._by_name[name] = (*self._by_name.get(name, ()), listener)
         return listener
 
     def off(self, name: str, listener: Callable[..., Any]) -> bool:
         """Undo `on`; False where the listener was not registered for `name`."""
-        name = self._same.get(name, name)
+        name = self._aliases.get(name, name)
         with self._lock:
             known = self._by_name.get(name, ())
             self._by_name[name] = tuple(one for one in known if one != listener)

@@ -36,9 +36,9 @@ from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
 #: The path of the list of agents of a host.
 LIST_PATH = "/.well-known/agents"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,99}")
-_TAKEN = frozenset({"healthz", "readyz", "metrics"})
+_RESERVED_NAMES = frozenset({"healthz", "readyz", "metrics"})
 #: Options that the agents of a host share.
-_SHARED = frozenset(
+_SHARED_OPTIONS = frozenset(
     {"store", "pubsub", "job_queue", "limits", "owner_quota", "push", "metrics", "url", "debug", "_mount"}
 )
 
@@ -115,7 +115,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
             TrustedProxies(self._answer, http.trusted_proxies) if http.trusted_proxies else self._answer
         )
         self._vary = ", ".join([VERSION, "Host", *(ADDRESS_HEADERS if http.trusted_proxies else ())])
-        self._serves = False
+        self._registered = False
         for name, agent in (agents or {}).items():
             self.add(name, agent)
         if root is not None and root not in self._apps:
@@ -130,7 +130,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
             ValueError: the name is not usable as a path segment, is in use, or its former agent is still being removed.
             TypeError: an option is one that all agents share, or an option was given for an `A2AApp`.
         """
-        if not _NAME.fullmatch(name) or name in _TAKEN:
+        if not _NAME.fullmatch(name) or name in _RESERVED_NAMES:
             raise ValueError(
                 f"{name!r} cannot be the name of an agent: letters, digits and ._~- make one part of a path"
             )
@@ -151,7 +151,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
             if options:
                 raise TypeError(f"an A2AApp has its own settings: {', '.join(options)} cannot be given beside it")
             return agent
-        if shared := _SHARED & options.keys():
+        if shared := _SHARED_OPTIONS & options.keys():
             raise TypeError(f"all agents of a host share {', '.join(sorted(shared))}: give it an A2AApp of its own")
         url = f"{self._url}/{mount.name}" if self._url else None
         return A2AApp(agent, url=url, _mount=mount, **{**self._options, **options})
@@ -191,8 +191,8 @@ class AgentHost(Site, Mapping[str, A2AApp]):
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request. Blocks the server's thread for as long as the call takes."""
-        if not self._serves:
-            self._serves = True
+        if not self._registered:
+            self._registered = True
             serve(self)
         return self._respond(environ, start_response)
 
@@ -235,7 +235,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
             return plain_error(error.http_status, error.message)
         # The cards are encoded already: the same bytes as at their own paths.
         entries = [
-            _entry(name, base, app.card_text(request, f"{base}/{name}/")) for name, app in list(self._apps.items())
+            _list_entry(name, base, app.card_text(request, f"{base}/{name}/")) for name, app in list(self._apps.items())
         ]
         body = b'{"agents":[' + b",".join(entries) + b"]}"
         response = Response(body, content_type="application/json")
@@ -253,7 +253,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
     @property
     def single_process(self) -> bool:
         """Whether tasks of an agent are in the memory of this process, so that other processes cannot read them."""
-        return self._engine.store.workers is None or any(app.single_process for app in self._mounted())
+        return self._engine.store.workers is None or any(app.single_process for app in self._own_engine_apps())
 
     @property
     def stores(self) -> dict[str, str]:
@@ -266,26 +266,26 @@ class AgentHost(Site, Mapping[str, A2AApp]):
     @property
     def running(self) -> int:
         # Those of mounted agents are runs of the shared engine.
-        return self._engine.running + sum(app.running for app in self._mounted())
+        return self._engine.running + sum(app.running for app in self._own_engine_apps())
 
     def not_ready_reason(self) -> str:
         """The reason why an agent cannot accept work now, without internals; ``""`` if all agents can."""
         own = self._readiness.not_ready_reason(stopping=self._engine.draining)
-        return own or next(filter(None, (app.not_ready_reason() for app in self._mounted())), "")
+        return own or next(filter(None, (app.not_ready_reason() for app in self._own_engine_apps())), "")
 
     def reserve(self, threads: int) -> None:
         """Leave some of the `threads` of the server free; see `A2AApp.reserve`."""
-        for app in self._mounted():
+        for app in self._own_engine_apps():
             app.reserve(threads)
         self._engine.reserve(threads)
 
-    def _mounted(self) -> list[A2AApp]:
+    def _own_engine_apps(self) -> list[A2AApp]:
         """The apps with engines of their own."""
         # An app that is being removed no longer has a mount.
         mounts = [(self._mounts.get(name), app) for name, app in list(self._apps.items())]
         return [app for mount, app in mounts if mount is not None and mount.executor is None]
 
 
-def _entry(name: str, base: str, card: bytes) -> bytes:
+def _list_entry(name: str, base: str, card: bytes) -> bytes:
     head = jsontext.dumps({"name": name, "url": f"{base}/{name}/"})
     return head[:-1] + b',"card":' + card + b"}"

@@ -41,8 +41,8 @@ class AgentNotFoundError(A2AError, LookupError):
 class RegisteredAgent:
     """One agent of a registry.
 
-    ``heard`` is the monotonic time of its last heartbeat, ``always_on`` whether it is preferred to others, and
-    ``asked`` whether its card can be read from a URL.
+    ``last_seen`` is the monotonic time of its last heartbeat, ``always_on`` whether it is preferred to others, and
+    ``has_url`` whether its card can be read from a URL.
     """
 
     name: str
@@ -50,8 +50,8 @@ class RegisteredAgent:
     remote: bool
     card: AgentCard | None = None
     always_on: bool | None = None
-    asked: bool = True
-    heard: float = field(default=0.0)
+    has_url: bool = True
+    last_seen: float = field(default=0.0)
     _card_retry_at: float = field(default=0.0)
 
     @property
@@ -146,8 +146,8 @@ class AgentRegistry(Closes):
             remote,
             known,
             always_on,
-            asked=not isinstance(target, AgentCard),
-            heard=self._clock() - age,
+            has_url=not isinstance(target, AgentCard),
+            last_seen=self._clock() - age,
         )
         with self._lock:
             before, self._agents[name] = self._agents.get(name), agent
@@ -162,7 +162,7 @@ class AgentRegistry(Closes):
             agent.client.close()
         return agent is not None
 
-    def _drop(self, agent: RegisteredAgent) -> bool:
+    def _remove(self, agent: RegisteredAgent) -> bool:
         """Remove this agent; False if another one has its name by now."""
         with self._lock:
             if self._agents.get(agent.name) is not agent:
@@ -176,7 +176,7 @@ class AgentRegistry(Closes):
         agent = self._find(name)
         if agent is None or not agent.remote:
             return False
-        agent.heard = self._clock()
+        agent.last_seen = self._clock()
         return True
 
     def refresh(self) -> list[str]:
@@ -187,8 +187,8 @@ class AgentRegistry(Closes):
         """
         answered = []
         for agent in self._all_agents():
-            if agent.remote and agent.asked and self._read_card(agent, refresh=True):
-                agent.heard = self._clock()
+            if agent.remote and agent.has_url and self._read_card(agent, refresh=True):
+                agent.last_seen = self._clock()
                 answered.append(agent.name)
         return answered
 
@@ -196,7 +196,7 @@ class AgentRegistry(Closes):
         """Remove expired agents and return their names. Until then they are hidden, and `refresh` can restore them."""
         agents = self._all_agents()
         alive = self._alive(agents)
-        return [agent.name for agent in agents if agent not in alive and self._drop(agent)]
+        return [agent.name for agent in agents if agent not in alive and self._remove(agent)]
 
     def list_agents(self) -> list[str]:
         """The names of all agents."""
@@ -294,7 +294,7 @@ class AgentRegistry(Closes):
             logger.warning("agent %s did not answer: %s", name, error)
             return _failed(name, message, error, options.get("metadata") or {})
         if agent.remote:
-            agent.heard = self._clock()
+            agent.last_seen = self._clock()
         return result
 
     def stream(self, name: str, message: Content, **options: Any) -> TaskStream:
@@ -332,7 +332,7 @@ class AgentRegistry(Closes):
         if self._expiry is None:
             return agents
         oldest = self._clock() - self._expiry
-        return [agent for agent in agents if not agent.remote or agent.heard >= oldest]
+        return [agent for agent in agents if not agent.remote or agent.last_seen >= oldest]
 
     def _find(self, name: str) -> RegisteredAgent | None:
         return next((agent for agent in self._alive() if agent.name == name), None)

@@ -48,11 +48,11 @@ class Turn(NamedTuple):
 class _Refusal(NamedTuple):
     """Why a receiver did not accept a notification. ``final``: it never will; ``hint`` is for the operator's log.
 
-    ``shown`` is what the owner of the webhook may know: nothing of the network around this server.
+    ``public_reason`` is what the owner of the webhook may know: nothing of the network around this server.
     """
 
     reason: str
-    shown: str
+    public_reason: str
     retry_after: float = 0.0
     final: bool = False
     hint: str = ""
@@ -196,7 +196,7 @@ class Delivery:
         seen = refusal.reason + (refusal.hint and f" ({refusal.hint})")
         what = (held.id, _origin(held.config.url), seen)
         if refusal.final or tries >= self._options.max_attempts:
-            reason = f"{refusal.shown} ({tries} tries)" if tries > 1 else refusal.shown
+            reason = f"{refusal.public_reason} ({tries} tries)" if tries > 1 else refusal.public_reason
             if not self._webhooks.settle(replace(held, tries=tries, disabled=reason), release=True):
                 return Turn(0.0, False)
             logger.error("webhook %s at %s is disabled: %s after %d attempts", *what, tries, extra=where)

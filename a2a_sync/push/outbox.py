@@ -213,11 +213,11 @@ class Outbox(Component):
         if now >= self._next_scan:
             self._scan(now)
         self._begin_turns()
-        self._note_idle()
+        self._update_idle()
         next_ = min(self._next_scan, self._timers[0][0] if self._timers else self._next_scan)
         return max(0.0, next_ - time.monotonic())
 
-    def _note_idle(self) -> None:
+    def _update_idle(self) -> None:
         mailbox = self._mailbox
         if self._queue.idle:
             mailbox.idle.set()

@@ -15,7 +15,7 @@ from a2a_sync.card import AgentCard
 from a2a_sync.codec import DecodeError, by_version
 
 #: The largest integer that is exact as a double, which is the type of all JSON numbers of the protocol.
-_EXACT = 2**53 - 1
+_MAX_EXACT_INTEGER = 2**53 - 1
 #: Default values of members of a 0.3 card. The official SDK does not sign members that have these values.
 _DEFAULTS = {"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
 
@@ -60,8 +60,8 @@ def canonical_forms(document: Mapping[str, Any], version: str) -> tuple[bytes, .
 def _forms_of_1_0(unsigned: dict[str, Any]) -> tuple[bytes, ...]:
     codec = by_version("1.0")
     # Decoded and encoded again, so that members are present or absent by the presence rules of the specification.
-    known = _in_doubles(codec.dump(codec.load(AgentCard, unsigned, strict=False)))
-    return _jcs(known), _jcs(_pruned(known) or {})
+    known = _large_integers_as_floats(codec.dump(codec.load(AgentCard, unsigned, strict=False)))
+    return _jcs(known), _jcs(_without_empty(known) or {})
 
 
 def _forms_of_0_3(unsigned: dict[str, Any]) -> tuple[bytes, ...]:
@@ -69,7 +69,9 @@ def _forms_of_0_3(unsigned: dict[str, Any]) -> tuple[bytes, ...]:
     schemes = short.get("securitySchemes")
     if isinstance(schemes, dict):
         short["securitySchemes"] = {name: _without_type(scheme) for name, scheme in schemes.items()}
-    return _jcs(_in_doubles(unsigned)), json.dumps(_pruned(short) or {}, separators=(",", ":"), sort_keys=True).encode()
+    return _jcs(_large_integers_as_floats(unsigned)), json.dumps(
+        _without_empty(short) or {}, separators=(",", ":"), sort_keys=True
+    ).encode()
 
 
 def _without_type(scheme: Any) -> Any:
@@ -95,22 +97,22 @@ def _jcs(value: Any) -> bytes:
     return written
 
 
-def _mapped(value: Any, scalar: Callable[[Any], Any]) -> Any:
+def _map_scalars(value: Any, scalar: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
-        return {name: _mapped(item, scalar) for name, item in value.items()}
+        return {name: _map_scalars(item, scalar) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_mapped(item, scalar) for item in value]
+        return [_map_scalars(item, scalar) for item in value]
     return scalar(value)
 
 
-def _in_doubles(value: Any) -> Any:
-    return _mapped(value, lambda one: float(one) if type(one) is int and abs(one) > _EXACT else one)
+def _large_integers_as_floats(value: Any) -> Any:
+    return _map_scalars(value, lambda one: float(one) if type(one) is int and abs(one) > _MAX_EXACT_INTEGER else one)
 
 
-def _pruned(value: Any) -> Any:
+def _without_empty(value: Any) -> Any:
     """`value` without empty strings, lists and objects; None if nothing is left."""
     if isinstance(value, dict):
-        return {name: left for name, item in value.items() if (left := _pruned(item)) is not None} or None
+        return {name: left for name, item in value.items() if (left := _without_empty(item)) is not None} or None
     if isinstance(value, list):
-        return [left for item in value if (left := _pruned(item)) is not None] or None
+        return [left for item in value if (left := _without_empty(item)) is not None] or None
     return None if value == "" else value

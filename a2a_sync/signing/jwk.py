@@ -92,7 +92,7 @@ def read_key_set(body: bytes) -> tuple[TrustedKey, ...]:
     return tuple(_keys_in_set(value["keys"][:_MAX_KEYS]))
 
 
-def named(keys: Iterable[TrustedKey], kid: str) -> tuple[TrustedKey, ...]:
+def keys_with_id(keys: Iterable[TrustedKey], kid: str) -> tuple[TrustedKey, ...]:
     """Those that may be meant by the name `kid`; all of them where it is empty."""
     return tuple(key for key in keys if not kid or key.kid in ("", kid))
 

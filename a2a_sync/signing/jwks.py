@@ -16,7 +16,7 @@ from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import TransportError, UnavailableError
 from a2a_sync.outbound.http import NoResponseError, Outbound
 from a2a_sync.outbound.urlguard import URLGuard
-from a2a_sync.signing.jwk import TrustedKey, named, read_key_set
+from a2a_sync.signing.jwk import TrustedKey, keys_with_id, read_key_set
 from a2a_sync.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -70,11 +70,11 @@ class KeySet:
             UnavailableError: they cannot be read, or another thread reads them at the moment. Its cause is the failure.
         """
         now = time.monotonic()
-        found = named(self._keys, kid)
+        found = keys_with_id(self._keys, kid)
         failure: Exception | None = None
         if now >= self._read_at + self.refresh or (not found and now >= self._next_at):
             failure = self._read(fetch or self.fetch, needed=not found)
-            found = named(self._keys, kid)
+            found = keys_with_id(self._keys, kid)
         if now > self._read_at + self.refresh + self.max_stale:
             raise UnavailableError(
                 "the keys that tokens are checked with cannot be read; try again later", retry_after=10.0
@@ -101,7 +101,7 @@ class KeySet:
             if not keys:
                 raise ValueError("the key set has no key that can be used")
         except (NoResponseError, TransportError, ValueError) as error:
-            logger.warning("the key set at %s could not be read: %s", urls.parse(self.url).shown, error)
+            logger.warning("the key set at %s could not be read: %s", urls.parse(self.url).without_query, error)
             return error
         finally:
             with self._lock:

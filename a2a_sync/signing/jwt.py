@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from a2a_sync.outbound.urlguard import URLGuard
-from a2a_sync.signing.jwk import ALGORITHMS, TrustedKey, named, trusted_keys
+from a2a_sync.signing.jwk import ALGORITHMS, TrustedKey, keys_with_id, trusted_keys
 from a2a_sync.signing.jwks import KeySet, guarded_key_set
 from a2a_sync.signing.keys import need_libraries
 from a2a_sync.signing.notifications import audience
@@ -68,7 +68,7 @@ class Signatures:
 
     def _candidates(self, kid: str, algorithm: str) -> Iterator[Any]:
         """The keys that fit the header of a token."""
-        for key in named(self._keys, kid) if self._set is None else self._set.keys(kid):
+        for key in keys_with_id(self._keys, kid) if self._set is None else self._set.keys(kid):
             if not key.objection(algorithm):
                 yield key.key
 

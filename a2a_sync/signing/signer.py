@@ -26,7 +26,7 @@ class CardSigner(SigningKey):
     def __init__(self, key: Any, *, kid: str, algorithm: str = "", jku: str = "") -> None:
         super().__init__(key, kid=kid, algorithm=algorithm)
         self._header = {"typ": "JOSE", **({"jku": jku} if jku else {})}
-        self._made: dict[bytes, AgentCardSignature] = {}
+        self._cached: dict[bytes, AgentCardSignature] = {}
 
     def sign(self, card: AgentCard | Mapping[str, Any]) -> tuple[AgentCardSignature, ...]:
         """Signatures for a card, given as an object (then of 1.0) or as its JSON: two where its forms differ.
@@ -38,14 +38,14 @@ class CardSigner(SigningKey):
         return tuple(self._signature(form) for form in canonical_forms(document, version_of(document)))
 
     def _signature(self, form: bytes) -> AgentCardSignature:
-        known = self._made.get(form)
+        known = self._cached.get(form)
         if known is not None:
             return known
         protected, _, signature = self._jws(form, self._header).split(".")
-        if len(self._made) >= _MAX_SIGNATURES:
+        if len(self._cached) >= _MAX_SIGNATURES:
             # Extended cards may differ for each caller.
-            self._made.clear()
-        return self._made.setdefault(form, AgentCardSignature(protected=protected, signature=signature))
+            self._cached.clear()
+        return self._cached.setdefault(form, AgentCardSignature(protected=protected, signature=signature))
 
 
 def combine_signers(signers: CardSigner | Sequence[CardSigner]) -> Sign:

@@ -12,7 +12,7 @@ from a2a_sync.card import AgentCard
 from a2a_sync.codec import by_version
 from a2a_sync.errors import CardSignatureError, JSONParseError, TransportError, UnavailableError, UnsafeURLError
 from a2a_sync.signing.canonical import canonical_forms, document_of, version_of
-from a2a_sync.signing.jwk import ALGORITHMS, TrustedKey, named, trusted_keys
+from a2a_sync.signing.jwk import ALGORITHMS, TrustedKey, keys_with_id, trusted_keys
 from a2a_sync.signing.jwks import Fetch, KeySet
 from a2a_sync.signing.keys import need_libraries
 
@@ -146,10 +146,10 @@ class CardVerifier:
 
     def _trusted(self, header: Mapping[str, Any], kid: str, fetch: Fetch | None) -> Iterator[TrustedKey]:
         """The trusted keys with the key id `kid`, or without a key id."""
-        yield from named(self._keys, kid)
+        yield from keys_with_id(self._keys, kid)
         if self._key_function is not None:
             given = self._key_function(header)
-            yield from () if given is None else named(trusted_keys(given), kid)
+            yield from () if given is None else keys_with_id(trusted_keys(given), kid)
         jku = header.get("jku")
         for known in filter(None, (self._set, self._jku.get(jku) if isinstance(jku, str) else None)):
             yield from _read_keys(known, kid, fetch)
