@@ -311,7 +311,7 @@ def to_parts(content: Content) -> tuple[Part, ...]:
     if isinstance(content, str):
         # Convert to plain `str`: an instance of a subclass in the task would keep its attributes alive.
         return (TextPart(str(content)),)
-    if isinstance(content, (TextPart, FilePart, DataPart)):
+    if isinstance(content, Part):
         return (content,)
     if isinstance(content, bytes | bytearray | Mapping) or not isinstance(content, Iterable):
         raise TypeError(_no_content(content))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import joined
-from a2a_sync.types import Artifact, Content, DataPart, FilePart, Part, TaskArtifactUpdateEvent, TextPart, to_parts
+from a2a_sync.sizes import part_size
+from a2a_sync.types import Artifact, Content, Part, TaskArtifactUpdateEvent, TextPart, to_parts
 
 #: The largest artifact, in bytes, that is sent again as a whole when it is complete.
 _MAX_REPEATED_BYTES = 1024 * 1024
@@ -99,7 +99,7 @@ class ArtifactWriter:
             return None
         self._done = True
         parts = self.parts
-        if sum(map(_size, parts)) <= _MAX_REPEATED_BYTES:
+        if sum(map(part_size, parts)) <= _MAX_REPEATED_BYTES:
             return self._event(parts, append=False, last_chunk=True)
         # An event needs at least one part: an empty text marks the end and adds nothing (see lifecycle).
         return self._event((TextPart(""),), append=True, last_chunk=True)
@@ -118,17 +118,3 @@ class ArtifactWriter:
         event = self.ending() if kind is None else None
         if event is not None:
             self._emit(event)
-
-
-def _size(part: Part) -> int:
-    """The approximate size of the content of `part`, in bytes."""
-    match part:
-        case TextPart():
-            return len(part.text) if part.text.isascii() else len(part.text.encode(errors="replace"))
-        case FilePart():
-            return len(part.raw or b"")
-        case DataPart():
-            try:
-                return len(dumps(part.data))
-            except ValueError:
-                return 0  # refused when it is emitted

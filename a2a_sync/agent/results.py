@@ -16,7 +16,6 @@ from a2a_sync.types import (
     Artifact,
     Content,
     DataPart,
-    FilePart,
     Message,
     Metadata,
     Part,
@@ -25,7 +24,6 @@ from a2a_sync.types import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
-    TextPart,
     to_parts,
 )
 
@@ -97,12 +95,11 @@ class StreamingResult:
 #: The name of the artifact that the text of a generator or `StreamingResult` becomes.
 STREAMED_TEXT = "answer"
 _EVENTS = (TaskStatusUpdateEvent, TaskArtifactUpdateEvent)
-_PARTS = (TextPart, FilePart, DataPart)
 
 
 def _is_data(value: object) -> bool:
     """Whether `value` is user data: a mapping, or an instance of a dataclass that the protocol does not define."""
-    if isinstance(value, (*_PARTS, *_EVENTS, Message, Artifact, _EndingResult, StreamingResult)):
+    if isinstance(value, (Part, *_EVENTS, Message, Artifact, _EndingResult, StreamingResult)):
         return False
     return isinstance(value, Mapping) or (is_dataclass(value) and not isinstance(value, type))
 
@@ -187,7 +184,7 @@ class ChunkStream:
 
     def _final_events(self, result: Any) -> list[Event]:
         events: list[Event] = []
-        last_chunk = isinstance(result, (str, list, tuple, *_PARTS))
+        last_chunk = isinstance(result, (str, list, tuple, Part))
         if last_chunk and result:
             events += self._text_writer().completing(_as_content(result))
         elif self._writer is not None:

@@ -9,14 +9,12 @@ from typing import TypedDict
 from a2a_sync.client.deadlines import check_seconds
 from a2a_sync.types import (
     Content,
-    DataPart,
-    FilePart,
     Message,
     Metadata,
+    Part,
     Role,
     SendMessageConfiguration,
     TaskPushNotificationConfig,
-    TextPart,
     to_parts,
 )
 
@@ -31,7 +29,7 @@ def as_message(content: Content, *, task_id: str | None = None, context_id: str 
     if isinstance(content, Message):
         message = content
         for part in message.parts:
-            if not isinstance(part, (TextPart, FilePart, DataPart)):
+            if not isinstance(part, Part):
                 raise TypeError(
                     f"the parts of a Message are TextPart, FilePart and DataPart; not {type(part).__name__}"
                 )

@@ -17,7 +17,6 @@ from a2a_sync.operations import RunRequest
 from a2a_sync.types import (
     Artifact,
     DataPart,
-    FilePart,
     Message,
     Metadata,
     Part,
@@ -157,9 +156,6 @@ class Stamp:
         return artifact_id in self._artifacts
 
 
-_PARTS = (TextPart, FilePart, DataPart)
-
-
 def _checked_artifact(artifact: Artifact) -> Artifact:
     parts = _checked(artifact.parts, "artifact")
     if artifact.metadata:
@@ -185,7 +181,7 @@ def _check_part(part: object, where: str) -> None:
             _check_json(part.text, f"{where}.text")
     elif isinstance(part, DataPart):
         _check_json(part.data, f"{where}.data")
-    elif not isinstance(part, _PARTS):
+    elif not isinstance(part, Part):
         raise TypeError(f"{where}: expected a part, not {type(part).__name__}")
     if part.metadata:
         _check_metadata(part.metadata, where)

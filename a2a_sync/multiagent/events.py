@@ -110,27 +110,24 @@ class AgentEvents:
             if not self._listeners.has_listeners(name):
                 return endpoint(call)
             began = time.perf_counter()
-            result, reason = None, "INTERNAL_ERROR"
+            event = AgentEvent(name=name, agent=agent, task_id=call.task_id, error="INTERNAL_ERROR")
             try:
                 result = endpoint(call)
-                reason = ""
+                event = replace(event, error="", **_ids_of(result, call))
                 return result
             except AgentError as error:
-                reason = error.reason
+                event = replace(event, error=error.reason)
                 raise
             finally:
-                task = result if isinstance(result, Task) else None
-                event = AgentEvent(
-                    name=name,
-                    agent=agent,
-                    task_id=task.id if task else getattr(result, "task_id", "") or call.task_id,
-                    context_id=task.context_id if task else "",
-                    seconds=time.perf_counter() - began,
-                    error=reason,
-                )
-                self._listeners.notify(name, event)
+                self._listeners.notify(name, replace(event, seconds=time.perf_counter() - began))
 
         return timed
+
+
+def _ids_of(result: object, call: Call[Any, Any]) -> dict[str, Any]:
+    if isinstance(result, Task):
+        return {"task_id": result.id, "context_id": result.context_id}
+    return {"task_id": getattr(result, "task_id", "") or call.task_id}
 
 
 @dataclass(slots=True)
