@@ -6,13 +6,27 @@ A version passes the kinds and members that it spells in its own way: states, ro
 from __future__ import annotations
 
 from a2a_sync import card as c
-from a2a_sync.codec.fields import FLAG, INT32, MOMENT, STRUCT, TEXT, Kind, many
+from a2a_sync.codec.fields import FLAG, INT32, MOMENT, STRUCT, TEXT, Kind, many, mapping
 from a2a_sync.codec.records import Member, Record, optional, required
 
 TEXTS = many(TEXT)
 METADATA = Member("metadata", STRUCT)
 EXTENSIONS = Member("extensions", TEXTS)
 DESCRIPTION = Member("description", TEXT)
+
+
+def message(role: Kind, parts: Kind, references: Kind, parts_name: str = "") -> tuple[Member, ...]:
+    """`parts_name` is the name of the parts on the wire, if it is another one."""
+    return (
+        required("message_id", TEXT),
+        Member("context_id", TEXT),
+        Member("task_id", TEXT),
+        required("role", role),
+        required("parts", parts, parts_name),
+        METADATA,
+        EXTENSIONS,
+        Member("reference_task_ids", references),
+    )
 
 
 def artifact(parts: Kind) -> tuple[Member, ...]:
@@ -93,6 +107,26 @@ def skill(security: Member) -> tuple[Member, ...]:
         Member("input_modes", TEXTS),
         Member("output_modes", TEXTS),
         security,
+    )
+
+
+def card(capabilities: Kind, scheme: Kind, security: Member, skill: Kind, *interfaces: Member) -> tuple[Member, ...]:
+    """`interfaces` are the members with the addresses, if they are not at the top level of the card."""
+    return (
+        required("name", TEXT),
+        required("description", TEXT),
+        *interfaces,
+        Member("provider", AGENT_PROVIDER),
+        required("version", TEXT),
+        optional("documentation_url", TEXT),
+        required("capabilities", capabilities),
+        Member("security_schemes", mapping(scheme)),
+        security,
+        required("default_input_modes", TEXTS),
+        required("default_output_modes", TEXTS),
+        required("skills", many(skill)),
+        Member("signatures", many(AGENT_CARD_SIGNATURE)),
+        optional("icon_url", TEXT),
     )
 
 

@@ -108,17 +108,7 @@ PARTS = many(PART)
 
 # -- tasks and messages (spec 4.1) --------------------------------------------------------------------------------------
 
-MESSAGE = Record(
-    t.Message,
-    required("message_id", TEXT),
-    Member("context_id", TEXT),
-    Member("task_id", TEXT),
-    required("role", ROLE),
-    required("parts", PARTS),
-    m.METADATA,
-    m.EXTENSIONS,
-    Member("reference_task_ids", m.TEXTS),
-)
+MESSAGE = Record(t.Message, *m.message(ROLE, PARTS, m.TEXTS))
 ARTIFACT = Record(t.Artifact, *m.artifact(PARTS))
 TASK_STATUS = Record(t.TaskStatus, *m.status(TASK_STATE, MESSAGE))
 TASK = Record(t.Task, *m.task(TASK_STATUS, ARTIFACT, MESSAGE, Member("context_id", TEXT)))
@@ -253,22 +243,9 @@ AGENT_CAPABILITIES = Record(
     optional("extended_agent_card", FLAG),
 )
 AGENT_SKILL = Record(c.AgentSkill, *m.skill(SECURITY_REQUIREMENTS))
+_INTERFACES = required("supported_interfaces", many(AGENT_INTERFACE))
 AGENT_CARD = Record(
-    c.AgentCard,
-    required("name", TEXT),
-    required("description", TEXT),
-    required("supported_interfaces", many(AGENT_INTERFACE)),
-    Member("provider", m.AGENT_PROVIDER),
-    required("version", TEXT),
-    optional("documentation_url", TEXT),
-    required("capabilities", AGENT_CAPABILITIES),
-    Member("security_schemes", mapping(SECURITY_SCHEME)),
-    SECURITY_REQUIREMENTS,
-    required("default_input_modes", m.TEXTS),
-    required("default_output_modes", m.TEXTS),
-    required("skills", many(AGENT_SKILL)),
-    Member("signatures", many(m.AGENT_CARD_SIGNATURE)),
-    optional("icon_url", TEXT),
+    c.AgentCard, *m.card(AGENT_CAPABILITIES, SECURITY_SCHEME, SECURITY_REQUIREMENTS, AGENT_SKILL, _INTERFACES)
 )
 
 _RECORDS = (

@@ -193,22 +193,7 @@ def _optional_text(value: dict[str, Any], name: str, strict: bool) -> str:
 
 def agent_card(scheme: Kind) -> Record:
     """The kind of an agent card; `scheme` is the kind of a security scheme."""
-    return _Card(
-        c.AgentCard,
-        required("name", TEXT),
-        required("description", TEXT),
-        Member("provider", m.AGENT_PROVIDER),
-        required("version", TEXT),
-        optional("documentation_url", TEXT),
-        optional("icon_url", TEXT),
-        required("capabilities", AGENT_CAPABILITIES),
-        Member("security_schemes", mapping(scheme)),
-        SECURITY,
-        required("default_input_modes", m.TEXTS),
-        required("default_output_modes", m.TEXTS),
-        required("skills", many(AGENT_SKILL)),
-        Member("signatures", many(m.AGENT_CARD_SIGNATURE)),
-    )
+    return _Card(c.AgentCard, *m.card(AGENT_CAPABILITIES, scheme, SECURITY, AGENT_SKILL))
 
 
 AGENT_CARD = agent_card(SECURITY_SCHEME)

@@ -53,17 +53,7 @@ def _load_data(value: Any, strict: bool) -> Any:
 
 PART = Parts(File("fileWithBytes", "fileWithUri"), Scalar(_load_data, lambda data: {"data": data}), named=False)
 PARTS = many(PART)
-MESSAGE = Record(
-    t.Message,
-    required("message_id", TEXT),
-    Member("context_id", TEXT),
-    Member("task_id", TEXT),
-    required("role", ROLE),
-    required("parts", PARTS, "content"),
-    m.METADATA,
-    m.EXTENSIONS,
-    Member("reference_task_ids", _read_only(m.TEXTS)),
-)
+MESSAGE = Record(t.Message, *m.message(ROLE, PARTS, _read_only(m.TEXTS), "content"))
 ARTIFACT = Record(t.Artifact, *m.artifact(PARTS))
 TASK_STATUS = Record(t.TaskStatus, *m.status(TASK_STATE, MESSAGE, "update"))
 TASK = Record(t.Task, *m.task(TASK_STATUS, ARTIFACT, MESSAGE, Member("context_id", TEXT)))

@@ -7,7 +7,7 @@ from typing import Any
 from a2a_sync import types as t
 from a2a_sync.codec import members as m
 from a2a_sync.codec.fields import INT32, TEXT, Scalar, names
-from a2a_sync.codec.records import Member, Record, Tagged, Variants, optional, required
+from a2a_sync.codec.records import Record, Tagged, Variants, optional, required
 from a2a_sync.codec.v03.parts import PARTS
 from a2a_sync.lifecycle import ends_run
 
@@ -35,19 +35,7 @@ HISTORY_LENGTH = optional("history_length", Scalar(lambda value, strict: INT32.l
 
 # -- tasks and messages -------------------------------------------------------------------------------------------------
 
-MESSAGE = Tagged(
-    "kind",
-    "message",
-    t.Message,
-    required("message_id", TEXT),
-    required("role", ROLE),
-    required("parts", PARTS),
-    Member("context_id", TEXT),
-    Member("task_id", TEXT),
-    m.METADATA,
-    m.EXTENSIONS,
-    Member("reference_task_ids", m.TEXTS),
-)
+MESSAGE = Tagged("kind", "message", t.Message, *m.message(ROLE, PARTS, m.TEXTS))
 ARTIFACT = Record(t.Artifact, *m.artifact(PARTS))
 TASK_STATUS = Record(t.TaskStatus, *m.status(TASK_STATE, MESSAGE))
 TASK = Tagged("kind", "task", t.Task, *m.task(TASK_STATUS, ARTIFACT, MESSAGE, required("context_id", TEXT)))
