@@ -15,7 +15,8 @@ from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
 from a2a_sync import urls
-from a2a_sync.client.deadlines import AlarmClock, Deadline
+from a2a_sync.client.deadlines import Deadline
+from a2a_sync.concurrency.alarms import AlarmClock
 from a2a_sync.outbound.http import GuardedConnection, pool_classes
 from a2a_sync.outbound.urlguard import URLGuard
 

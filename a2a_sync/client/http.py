@@ -25,9 +25,10 @@ from urllib3 import exceptions as u3
 from a2a_sync import urls
 from a2a_sync.client.connections import Adapter, Session, timed_body
 from a2a_sync.client.credentials import Auth, RefreshingAuth, check_header, make_auth
-from a2a_sync.client.deadlines import Alarm, AlarmClock, Deadline, Timeout
+from a2a_sync.client.deadlines import Deadline, Timeout
 from a2a_sync.client.errortext import error_text
 from a2a_sync.client.request import ErrorContext, OutgoingRequest
+from a2a_sync.concurrency.alarms import Alarm, AlarmClock
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import (
     CardAuthError,

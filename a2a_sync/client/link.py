@@ -23,12 +23,13 @@ from a2a_sync.client.cards import (
     protocol_version_of,
     usable_interfaces,
 )
-from a2a_sync.client.deadlines import NEVER, AlarmClock, Deadline
+from a2a_sync.client.deadlines import NEVER, Deadline
 from a2a_sync.client.local import LocalAgent, LocalEndpoint
 from a2a_sync.client.request import ErrorContext
 from a2a_sync.client.retry import READ, READ_ONCE, RESUME, SEND, Policy, Retry, RetryLoop
 from a2a_sync.client.stream import Resumption, TaskStream
 from a2a_sync.codec import Codec, by_version
+from a2a_sync.concurrency.alarms import AlarmClock
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import AgentError, TransportError, UnsupportedOperationError
 from a2a_sync.operations import (

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from a2a_sync.card import AgentCard
-from a2a_sync.client.deadlines import Alarm, AlarmClock, Deadline
+from a2a_sync.client.deadlines import Deadline
+from a2a_sync.concurrency.alarms import Alarm, AlarmClock
 from a2a_sync.concurrency.closing import ClosingIterable
 from a2a_sync.errors import AgentError, TransportTimeoutError
 from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem

@@ -14,9 +14,10 @@ from itertools import chain
 from typing import NamedTuple, Protocol
 
 from a2a_sync import jsontext
-from a2a_sync.client.deadlines import NEVER, Alarm, AlarmClock, Deadline
+from a2a_sync.client.deadlines import NEVER, Deadline
 from a2a_sync.client.retry import ClientClosedError, RetryLoop, SubscriptionRefusedError, describe, is_transient
 from a2a_sync.codec import by_version
+from a2a_sync.concurrency.alarms import Alarm, AlarmClock
 from a2a_sync.concurrency.closing import Closes, ClosingIterable
 from a2a_sync.concurrency.gevent import run_on_gevent_hub
 from a2a_sync.errors import (

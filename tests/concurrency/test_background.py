@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 
 import pytest
 
-from a2a_sync.client.deadlines import AlarmClock
+from a2a_sync.concurrency.alarms import AlarmClock
 from a2a_sync.concurrency.background import Periodic, start_thread
 from a2a_sync.concurrency.observers import Listeners
 from a2a_sync.engine.bridge import ChangePoll

@@ -21,7 +21,7 @@ from requests.adapters import HTTPAdapter
 
 from a2a_sync import AgentError, Client, TransportError, urls
 from a2a_sync.client.connections import Adapter
-from a2a_sync.client.deadlines import AlarmClock
+from a2a_sync.concurrency.alarms import AlarmClock
 from a2a_sync.errors import UnsafeURLError
 from a2a_sync.outbound.http import NoResponseError, Outbound
 from a2a_sync.outbound.urlguard import URLGuard

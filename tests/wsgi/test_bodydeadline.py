@@ -12,8 +12,9 @@ import pytest
 from werkzeug.serving import make_server
 
 from a2a_sync import A2AApp, Agent, Limits
+from a2a_sync.concurrency.alarms import AlarmClock
 from a2a_sync.wsgi import bodydeadline
-from a2a_sync.wsgi.bodydeadline import BodyDeadline, BodyDeadlineThread
+from a2a_sync.wsgi.bodydeadline import BodyDeadline
 from tests.engine import TIMEOUT, eventually
 
 
@@ -83,7 +84,7 @@ def threads_since(others: set[threading.Thread]) -> list[threading.Thread]:
 
 def test_the_thread_ends_on_close_and_starts_again_with_the_next_body() -> None:
     others = set(threading.enumerate())
-    deadline = BodyDeadline(60, BodyDeadlineThread())
+    deadline = BodyDeadline(60, AlarmClock("a2a-bodies"))
     assert not threads_since(others), "making it starts nothing"
     for _ in range(2):
         deadline.end(deadline.begin(Line()))
@@ -94,7 +95,7 @@ def test_the_thread_ends_on_close_and_starts_again_with_the_next_body() -> None:
 
 def test_many_apps_share_one_thread_and_each_has_its_own_time_limit() -> None:
     others = set(threading.enumerate())
-    checks = BodyDeadlineThread()
+    checks = AlarmClock("a2a-bodies")
     patient = [BodyDeadline(600, checks) for _ in range(20)]
     waiting = [Line() for _ in patient]
     for deadline, line in zip(patient, waiting, strict=True):
@@ -114,7 +115,7 @@ def test_many_apps_share_one_thread_and_each_has_its_own_time_limit() -> None:
 
 def test_a_deadline_that_was_idle_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodydeadline, "_LINGER", 0.0)
-    deadline = BodyDeadline(0.1, BodyDeadlineThread())
+    deadline = BodyDeadline(0.1, AlarmClock("a2a-bodies"))
     deadline.end(deadline.begin(Line()))
     eventually(lambda: not deadline.watched)
     slow = Line()
