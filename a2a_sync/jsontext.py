@@ -8,6 +8,7 @@ here. This module knows text and plain values, not the protocol.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from math import isinf
 from typing import Any, NoReturn
@@ -65,7 +66,7 @@ def dumps(value: Any, *, max_depth: int = MAX_ANSWER_DEPTH) -> bytes:
         ValueError: it cannot be written as JSON (NaN, a datetime, a lone surrogate, a cycle), or is nested too deeply.
     """
     try:
-        text = _ENCODER.encode(value)
+        text = "".join(_encode(value, 0))
         encoded = text.encode()
     except RecursionError:
         raise ValueError("not JSON: nested too deep") from None
@@ -98,7 +99,7 @@ def _decode(body: bytes | str) -> str:
 
 def _refuse_lone_surrogates(value: Any) -> None:
     try:
-        _ENCODER.encode(value).encode()
+        "".join(_encode(value, 0)).encode()
     except UnicodeEncodeError as error:
         raise JSONParseError(f"Invalid JSON: a string contains {_lone(error)}") from None
 
@@ -179,3 +180,19 @@ def _constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)
 # A cycle is detected by its depth.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+
+
+def _make_encode() -> Callable[[Any, int], Iterable[str]]:
+    """The function of C that `JSONEncoder.encode` makes anew for each value, which takes as long as a small value itself."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return lambda value, level: _ENCODER.iterencode(value)
+    strings = json.encoder.encode_basestring
+    # In the order of the encoder's attributes; without a check for cycles it has no state, so threads share it.
+    encode: Callable[[Any, int], Iterable[str]] = make(
+        None, _ENCODER.default, strings, None, ":", ",", False, False, False
+    )
+    return encode
+
+
+_encode = _make_encode()

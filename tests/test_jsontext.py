@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_sync import jsontext
 from a2a_sync.errors import JSONParseError
 from a2a_sync.jsontext import MAX_ANSWER_DEPTH, MAX_DEPTH, dumps, loads
 
@@ -118,6 +119,12 @@ def test_no_bytes_raise_anything_but_a_parse_error(body):
 
 def test_output_is_compact_utf_8_on_one_line():
     assert dumps({"a": [1, "é\n\u2028"], "b": None}) == '{"a":[1,"é\\n\u2028"],"b":null}'.encode()
+
+
+def test_output_is_the_same_where_python_has_no_encoder_in_c(monkeypatch):
+    value = {"a": [1, 2.5, True, None, "é\n"], "b": {"c": {}}}
+    monkeypatch.setattr("json.encoder.c_make_encoder", None)
+    assert "".join(jsontext._make_encode()(value, 0)).encode() == dumps(value)
 
 
 @pytest.mark.parametrize(

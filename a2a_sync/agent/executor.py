@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from a2a_sync.agent.artifacts import ArtifactWriter
@@ -377,7 +378,7 @@ class RequestContext:
         hook = self._hook
         if hook is not None:
             events = tuple(map(hook, events))
-        self._on_hub(lambda: self._run.emit(*events))
+        self._on_hub(partial(self._run.emit, *events))
 
     def through(self, hook: Callable[[Event], Event]) -> RequestContext:
         """A copy of this context whose emitted events go through `hook` first, on the emitting thread."""

@@ -364,7 +364,8 @@ class TaskEventStream:
     def _take(self, timeout: float) -> list[StreamItem]:
         entries, ended, missed = self._subscription.take(timeout)
         fresh = [entry for entry in entries if entry.number > self._cursor]
-        joined = all(entry.number == self._cursor + place for place, entry in enumerate(fresh, 1))
+        following = range(self._cursor + 1, self._cursor + 1 + len(fresh))
+        joined = [entry.number for entry in fresh] == list(following)
         if missed or not joined or self._subscription.stopped:
             return self._catch_up()
         items = self._accept(fresh)
@@ -394,17 +395,18 @@ class TaskEventStream:
     def _accept(self, entries: Sequence[Entry]) -> list[StreamItem]:
         items = []
         for entry in entries:
-            if self._asked is not None and isinstance(entry.event, Message) and entry.event.role is Role.USER:
+            event = entry.event
+            if self._asked is not None and isinstance(event, Message) and event.role is Role.USER:
                 # The request to authorise ended the run, and this message begins the next one.
                 self._ended, self.closing = True, self._asked
                 break
             self._cursor = entry.number
             self._idle = False
+            self._ended = ends_run(event)
             if entry.streamed:
-                items.append(StreamItem(entry.event, entry.number, entry.encoded))
-                self._asked = items[-1] if pauses(entry.event) and not ends_run(entry.event) else None
-            if ends_run(entry.event):
-                self._ended = True
+                items.append(StreamItem(event, entry.number, entry.encoded))
+                self._asked = items[-1] if pauses(event) and not self._ended else None
+            if self._ended:
                 break
         return items
 

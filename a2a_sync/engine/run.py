@@ -205,7 +205,8 @@ class Run:
                 return
             with self._append_lock, self._lock:
                 self._refuse_if_over(events)
-                self._raise_flush_error()
+                if self._flush_error is not None:
+                    self._raise_flush_error()
                 self.begin(ready=True)
                 stamped = self._stamp(events)
                 state = check(self._state, stamped)

@@ -185,21 +185,24 @@ class MemoryStore:
             record.request = None
         first = record.head.version + 1
         record.take(packed, size, change, running=bool(record.token))
-        if record.terminal and record.owned.states:
-            record.owned.remove_pending(record)
         self._queue(record)
         return tuple(map(Entry, itertools.count(first), events))
 
     # -- eviction -----------------------------------------------------------------------------------------------------
 
     def _queue(self, record: Record) -> None:
-        """Add the task to the queue that `_oldest` reads; tasks with a run are in no queue."""
+        """Add the task to the queue that `_oldest` reads; tasks with a run are in no queue.
+
+        What its context has only until the task ends is removed then.
+        """
         task_id, account = record.head.id, record.owned.account
         if record.token:
             account.waiting.pop(task_id, None)
         elif record.terminal:
             account.waiting.pop(task_id, None)
             account.ended.append(task_id)
+            if record.owned.states:
+                record.owned.remove_pending(record)
         else:
             account.waiting[task_id] = None
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from a2a_sync.lifecycle import LogEvent
-from a2a_sync.sizes import AROUND, metadata_size, parts_size
+from a2a_sync.sizes import AROUND, AROUND_PART, metadata_size, parts_size
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -126,8 +126,9 @@ def _pack_message(message: Message, ids: tuple[str, str] | None) -> tuple[Packed
 
 def _pack_parts(parts: tuple[Part, ...]) -> tuple[tuple[Part | str, ...] | str, int]:
     """Packed parts and their size. A single text, the most frequent case, is stored without a tuple around it."""
-    packed = tuple(map(_pack_part, parts))
-    return packed[0] if len(packed) == 1 and isinstance(packed[0], str) else packed, parts_size(parts)
+    if len(parts) == 1 and isinstance(text := _pack_part(parts[0]), str):
+        return text, AROUND_PART + len(text) if text.isascii() else parts_size(parts)
+    return tuple(map(_pack_part, parts)), parts_size(parts)
 
 
 def _pack_part(part: Part) -> Part | str:

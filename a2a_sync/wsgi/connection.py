@@ -92,8 +92,8 @@ class Connection:
     )
 
     def __init__(self, environ: WSGIEnvironment, stopping: Callable[[], bool]) -> None:
-        self._closes_after = _asks_to_close(environ)
         self._socket: socket.socket | None = _first(environ, _SOCKET_KEYS)
+        self._closes_after = self._socket is not None and _asks_to_close(environ)
         self._client_gone: Callable[[], bool] | None = _first(environ, _GONE_KEYS)
         host_stops: Callable[[], bool] | None = environ.get("a2a_sync.stopping")
         self._stopping = stopping if host_stops is None else lambda: stopping() or host_stops()
@@ -126,8 +126,7 @@ class Connection:
         """The client has closed its side, as far as the server shows it."""
         if self._client_gone is not None:
             return bool(self._client_gone())
-        poll = _native_poll()
-        if self._socket is None or poll is None:
+        if self._socket is None or (poll := _native_poll()) is None:
             return False
         try:
             number = self._socket.fileno()
