@@ -340,14 +340,12 @@ class RunManager(Component):
                 return
             executor = self._executor_of(lost.scope)
             before = self._store.head(lost.scope, lost.token.task_id).status.state
-            if self.remote and before is TaskState.SUBMITTED:
-                # It was queued when its process stopped, so the agent's code was never called.
+            # A run that was queued when its process stopped: the agent's code was never called.
+            queued = self.remote and before is TaskState.SUBMITTED
+            again = lost.left or request.attempt < self._limits.max_run_attempts
+            if executor is not None and queued:
                 self._run_again(executor, lost, request)
-            elif (
-                executor is not None
-                and _is_retryable(executor)
-                and (lost.left or request.attempt < self._limits.max_run_attempts)
-            ):
+            elif executor is not None and again and _is_retryable(executor):
                 self._run_again(executor, lost, replace(request, attempt=request.attempt + 1))
             else:
                 entries = self._store.append(
@@ -357,7 +355,7 @@ class RunManager(Component):
         except (RunRevoked, TaskNotFoundError):
             logger.info("a lost run was ended or taken over by another worker", extra={"task_id": lost.token.task_id})
 
-    def _run_again(self, executor: AgentSpec | None, lost: HeldRun, request: RunRequest) -> None:
+    def _run_again(self, executor: AgentSpec, lost: HeldRun, request: RunRequest) -> None:
         spec, slot = self._reserve(executor, lost.scope, RunOn.POOL)
         # A run that waits in a queue for another process is not working yet.
         run = self._adopt(spec, lost, request, slot, begins=not self.remote)

@@ -19,6 +19,7 @@ from a2a_sync import operations as op
 from a2a_sync.engine.jobs import Job, JobQueue, JobReference, Reservation
 from a2a_sync.errors import OverloadedError
 from a2a_sync.stores import SQLiteStore
+from a2a_sync.stores.base import Owner
 from a2a_sync.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -256,6 +257,21 @@ def test_a_host_executes_the_jobs_of_its_agents(jobs: TextQueue, tmp_path: Path)
     eventually(lambda: _call(hosts[0]["one"], op.GET_TASK, GetTaskRequest(id=task.id)).state is S.COMPLETED)
     for host in hosts:
         host.close(0)
+
+
+def test_a_queued_run_fails_where_its_agent_is_not_served_any_more(jobs: TextQueue, tmp_path: Path) -> None:
+    agent = Agent("queued", description="d")
+    agent.message(lambda message, context: "done")
+    options = {"job_queue": jobs, "limits": Limits(worker_heartbeat_interval=0.1)}
+    first, without = (
+        AgentHost(agents, store=SQLiteStore(tmp_path / "tasks.db"), **options) for agents in ({"one": agent}, {})
+    )
+    task = _begin(first["one"])
+    without.start()
+    first.close(0)
+    store, owner = without._engine.store, Owner("", f"one{op.OWNER_MARK}")
+    eventually(lambda: store.head(owner, task.id).status.state is S.FAILED)
+    without.close(0)
 
 
 def test_a_job_queue_needs_a_shared_store_and_tasks() -> None:
