@@ -183,7 +183,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=
 
 
 def _make_encode() -> Callable[[Any, int], Iterable[str]]:
-    """The function of C that `JSONEncoder.encode` makes anew for each value, which takes as long as a small value itself."""
+    """The function of C that `JSONEncoder.encode` makes again for each value, which takes as long as a small value itself."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return lambda value, level: _ENCODER.iterencode(value)
