@@ -9,6 +9,7 @@ that of the HTML standard (9.2.6) as spec 9.4.2 uses it.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -20,6 +21,8 @@ from a2a_sync.errors import JSONParseError
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 #: Blocks with more lines go to sseclient-py in pieces of so many: it copies what it has for each further line.
 _LINES_AT_ONCE = 128
+#: More than one blank line: a stream of nothing else is compressed a thousand times.
+_BLANK_LINES = re.compile(rb"\n{3,}")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -123,7 +126,7 @@ class BlockSource:
 
     def _cut(self, data: bytes) -> Iterator[bytes]:
         """The blocks that `data` completes; the rest is kept."""
-        data = self._normalise(data)
+        data = _BLANK_LINES.sub(b"\n\n", self._normalise(data))
         if data.startswith(b"\n") and (not self._rest or self._rest.endswith(b"\n")):
             # The blank line that ends a block, or one between two blocks.
             yield from self._hand_over(b"\n")

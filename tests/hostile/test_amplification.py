@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, MemoryStore, TaskState, TaskStatus, TaskStatusUpdateEvent, jsontext
+from a2a_sync.bindings.sse import BlockSource, EventReader
 from a2a_sync.errors import JSONParseError
 from a2a_sync.lifecycle import Fold
 from tests.agents.shared import agent
@@ -76,3 +77,11 @@ def test_the_cost_of_a_stream_is_linear_in_its_metadata() -> None:
     changed = fold.task()
     assert changed is not None
     assert changed.metadata["k0"] == "changed"
+
+
+def test_a_stream_of_blank_lines_is_skipped_at_once() -> None:
+    pieces = iter([b"\n" * MIB] * 100 + [b"data: 1\n\n"])
+    # A hundred MiB, a hundred KB compressed, took a minute.
+    with cpu_time(3.0):
+        events = list(EventReader(BlockSource(lambda: next(pieces, b""))))
+    assert [event.data for event in events] == ["1"]
