@@ -120,7 +120,7 @@ frameworks: ## Run the tests with agent frameworks: LangGraph, Pydantic AI, Open
 	@$(MAKE) --no-print-directory VENV=$(VENV_FRAMEWORKS) frameworks-tests
 
 frameworks-tests: $(VENV)/.stamp-frameworks
-	$(PYTEST) tests/frameworks "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]"
+	$(PYTEST) tests/frameworks tests/test_reference.py "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]"
 
 clean: ## Remove everything that make has made
 	rm -rf $(VENV) $(VENV_03) $(VENV_FRAMEWORKS) $(NODE_MODULES) .venv-kits demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

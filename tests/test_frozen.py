@@ -43,6 +43,7 @@ from a2a_sync import (
     errors,
 )
 from a2a_sync.errors import AgentError
+from tests.engine import eventually
 from tests.frameworks import without_framework
 from tests.wsgi import Peer, message, message_v03, rpc
 
@@ -537,6 +538,8 @@ def test_metric_names_and_labels() -> None:
         peer = Peer(app)
         peer.call("SendMessage", message("text"))
         peer.call("GetTask", {"id": "missing"})
+        # The code of a run returns after its task has ended.
+        eventually(lambda: 'outcome="returned"' in peer.request("GET", "/metrics").body.decode(), "the run's return")
         lines = peer.request("GET", "/metrics").body.decode().splitlines()
     finally:
         app.close()

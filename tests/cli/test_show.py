@@ -18,7 +18,7 @@ def printed(capsys: pytest.CaptureFixture[str], *events: TaskArtifactUpdateEvent
     """Standard output, and whether a replacement was reported."""
     transcript = Transcript()
     for one in events:
-        transcript.take(one)
+        transcript.show_event(one)
     transcript.end_line()
     output = capsys.readouterr()
     return output.out, "is replaced" in output.err
