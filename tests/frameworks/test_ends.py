@@ -1,10 +1,10 @@
-"""Limits, guardrails and external tools of single frameworks: how their runs end."""
+"""Limits, guardrails, external tools and files of single frameworks: how their runs end."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from a2a_sync import A2AApp, Client, Task, TaskState
+from a2a_sync import A2AApp, Client, FilePart, Task, TaskState
 from a2a_sync.integrations.bridge import Bridge
 from tests.frameworks.brain import SYSTEM, TIMEOUT, Tools
 
@@ -92,3 +92,39 @@ def test_strands_rejects_what_a_guardrail_stops() -> None:
 
     bridge = StrandsBridge(lambda context: Agent(model=Guarded()), name="guarded")
     assert end(ask(bridge, "hi")) == (S.REJECTED, "a guardrail of the agent intervened")
+
+
+def test_an_image_that_pydantic_ai_returns_is_an_artifact() -> None:
+    from collections.abc import AsyncIterator
+
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import BinaryContent
+    from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+    from a2a_sync.integrations.pydantic_ai import PydanticAIBridge
+
+    async def stream(messages: list[Any], info: AgentInfo) -> AsyncIterator[Any]:
+        yield {0: DeltaToolCall(info.output_tools[0].name, '{"what": "boat"}', tool_call_id="c1")}
+
+    def paint(what: str) -> Any:
+        return BinaryContent(data=what.encode(), media_type="image/png")
+
+    agent = Agent(FunctionModel(stream_function=stream), output_type=paint)
+    (artifact,) = ask(PydanticAIBridge(agent, name="painter"), "a boat").artifacts
+    assert artifact.parts == (FilePart(raw=b"boat", media_type="image/png"),)
+
+
+def test_data_that_the_agent_framework_returns_is_an_artifact() -> None:
+    from agent_framework import Agent, ChatResponseUpdate, Content
+
+    from a2a_sync.integrations.agent_framework import AgentFrameworkBridge
+    from tests.frameworks.kit_agent_framework import FakeClient
+
+    class Painter(FakeClient):
+        async def _stream(self, messages: Any) -> Any:
+            image = Content.from_data(b"boat", media_type="image/png")
+            yield ChatResponseUpdate(role="assistant", contents=[Content.from_text("Here."), image], message_id="m")
+
+    agent = Agent(client=Painter(), instructions=SYSTEM)
+    answer, file = ask(AgentFrameworkBridge(agent, name="painter"), "a boat").artifacts
+    assert (file.parts, answer.text) == ((FilePart(raw=b"boat", media_type="image/png"),), "Here.")
