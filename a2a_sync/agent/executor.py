@@ -36,7 +36,7 @@ from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import Principal, RunRequest
-from a2a_sync.stores.base import MEMORY, STATE, Owner, StartedRun, StoredTask, TaskStore, pending_name
+from a2a_sync.stores.base import MEMORY, STATE, Owner, StartedRun, StoredTask, TaskStore, pending_name, require
 from a2a_sync.types import (
     JSON,
     Artifact,
@@ -234,7 +234,7 @@ class RequestContext:
         if self._state is None:
             run, on_hub = self._run, self._on_hub
             self._state = State(
-                lambda: on_hub(lambda: run.store.contexts.state(run.scope, self.context_id)),
+                lambda: on_hub(lambda: require(run.store.contexts, "contexts").state(run.scope, self.context_id)),
                 lambda body, expected: on_hub(lambda: run.keep_state(body, expected)),
             )
         return self._state
@@ -258,7 +258,7 @@ class RequestContext:
     def _value(self, name: str) -> Memory:
         run, on_hub = self._run, self._on_hub
         return Memory(
-            lambda: on_hub(lambda: run.store.contexts.state(run.scope, self.context_id, name)),
+            lambda: on_hub(lambda: require(run.store.contexts, "contexts").state(run.scope, self.context_id, name)),
             lambda body, expected: on_hub(lambda: run.keep_state(body, expected, name)),
         )
 

@@ -13,7 +13,7 @@ from a2a_sync.engine.components import Component
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.engine.runs import RunManager
 from a2a_sync.limits import Limits
-from a2a_sync.stores.base import PubSub, TaskBatch, Workers
+from a2a_sync.stores.base import PubSub, TaskBatch, TaskStore, TaskVersion
 
 #: How often the store is polled where no messages arrive, in seconds.
 _WITHOUT_MESSAGES = 0.05
@@ -24,19 +24,23 @@ class ProcessBridge(Component):
 
     Parameters:
         pubsub: carries the messages; None: other processes are polled.
-        workers: of the store; None: it is not shared, so it need not be polled.
+        store: is polled, unless one process uses it.
     """
 
     def __init__(
-        self, pubsub: PubSub | None, workers: Workers | None, hub: EventHub, runs: RunManager, limits: Limits
+        self, pubsub: PubSub | None, store: TaskStore, hub: EventHub, runs: RunManager, limits: Limits
     ) -> None:
         self._pubsub = pubsub
+        self._store = store
         self._hub = hub
         self._runs = runs
         self._poll_interval = limits.store_poll_interval
         self._poll: ChangePoll | None = None
-        if workers is not None:
-            self._poll = ChangePoll(workers.mark, hub.hint, lambda: hub.has_listeners, interval=self._interval)
+        #: How far each task with listeners had got at the last poll.
+        self._versions: dict[str, TaskVersion] = {}
+        if store.workers is not None:
+            mark = store.workers.mark
+            self._poll = ChangePoll(mark, self._hint_changed, lambda: hub.has_listeners, interval=self._interval)
         hub.pubsub = pubsub
 
     def _interval(self) -> float:
@@ -50,6 +54,23 @@ class ProcessBridge(Component):
     def _receive(self, task_id: str, batch: TaskBatch | None) -> None:
         self._hub.receive(task_id, batch)
         self._runs.check_tokens(task_id)
+
+    def _hint_changed(self) -> None:
+        """Hint the tasks with listeners that have changed since the last poll, all read at once."""
+        task_ids = self._hub.followed
+        try:
+            found = self._store.versions(task_ids)
+        except Exception:
+            # Streams report a store that cannot be read.
+            self._versions = {}
+            self._hub.hint()
+            raise
+        for task_id in task_ids:
+            # A task that was removed is not found; a new listener may have read the log before the last change.
+            version = found.get(task_id)
+            if version is None or version != self._versions.get(task_id):
+                self._hub.hint(task_id)
+        self._versions = found
 
     def close(self, timeout: float = 10.0) -> None:
         if self._poll is not None:

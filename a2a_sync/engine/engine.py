@@ -74,10 +74,9 @@ class Engine(Components):
             self.membership = WorkerMembership(workers, self.runs.take_over, beat=beat)
             self.runs.before_run = self.membership.join
             self.register(self.membership)
-            if pubsub is None:
-                pubsub = workers.pubsub()
+        pubsub = pubsub or self.store.pubsub()
         if workers is not None or pubsub is not None:
-            self.register(ProcessBridge(pubsub, workers, self.hub, self.runs, limits))
+            self.register(ProcessBridge(pubsub, self.store, self.hub, self.runs, limits))
         self.sweeper = Sweeper(self.store, self.hub, limits)
         self.register(self.sweeper)
         self.register(self.runs)

@@ -62,6 +62,11 @@ class EventHub:
         """At least one task has a listener."""
         return bool(self._listeners)
 
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """The tasks that have listeners."""
+        return tuple(self._listeners)
+
     def renew(self) -> None:
         """In a forked child: the listeners are the parent's."""
         self._lock = threading.Lock()

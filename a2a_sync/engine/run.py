@@ -41,6 +41,7 @@ from a2a_sync.stores.base import (
     TaskEnded,
     TaskFull,
     TaskStore,
+    require,
 )
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger, log_context
@@ -286,7 +287,7 @@ class Run:
             self._refuse_if_over(())
             token = self.begin(ready=True).token
         try:
-            self.store.contexts.set_state(token, body, expected=expected, name=name)
+            require(self.store.contexts, "contexts").set_state(token, body, expected=expected, name=name)
         except RunRevoked:
             self.token_lost()
             raise TaskCancelled(self.request.task_id) from None

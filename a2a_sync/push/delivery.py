@@ -19,7 +19,7 @@ from a2a_sync.errors import TaskNotFoundError, UnsafeURLError
 from a2a_sync.outbound.http import NoResponseError, Outbound, retry_after
 from a2a_sync.push.notification import Notification, Notifications, PushRefusedError, PushRequest, PushSender, headers
 from a2a_sync.push.options import PushOptions
-from a2a_sync.stores.base import LOG_PAGE_BYTES, LogPage, StoredWebhook, TaskStore
+from a2a_sync.stores.base import LOG_PAGE_BYTES, LogPage, StoredWebhook, TaskStore, Webhooks
 from a2a_sync.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -59,7 +59,7 @@ class _Refusal(NamedTuple):
 
 
 class Delivery:
-    """Delivers to the webhooks in `store`. Thread-safe.
+    """Delivers to `webhooks`, which are those of `store`. Thread-safe.
 
     `count` is called with the outcome of each post: ``delivered``, ``failed`` or ``disabled``.
     """
@@ -67,13 +67,14 @@ class Delivery:
     def __init__(
         self,
         store: TaskStore,
+        webhooks: Webhooks,
         options: PushOptions,
         *,
         max_history_length: int,
         count: Callable[[str], None] | None = None,
     ) -> None:
         self._store = store
-        self._webhooks = store.webhooks
+        self._webhooks = webhooks
         self._outbound = Outbound(options.url_guard)
         self._options = options
         self._sign = options.signer.token if options.signer is not None else None

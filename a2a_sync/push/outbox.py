@@ -25,7 +25,7 @@ from a2a_sync.errors import AgentError, OverloadedError, TaskNotFoundError
 from a2a_sync.push.delivery import Delivery, Turn
 from a2a_sync.push.fairqueue import FairQueue
 from a2a_sync.push.options import PushOptions
-from a2a_sync.stores.base import Owner, StoredWebhook, TaskBatch
+from a2a_sync.stores.base import Owner, StoredWebhook, TaskBatch, Webhooks
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.telemetry.tracing import outgoing, traced
 
@@ -110,11 +110,14 @@ class Outbox(Component):
     The webhooks that are due are read every `Limits.store_poll_interval` seconds. The thread is started by `start` and `follow`; a forked child starts its own.
     """
 
-    def __init__(self, engine: Engine, options: PushOptions, *, count: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, engine: Engine, webhooks: Webhooks, options: PushOptions, *, count: Callable[[str], None] | None = None
+    ) -> None:
         self._store = engine.store
+        self._webhooks = webhooks
         self._hub = engine.hub
         self._delivery = Delivery(
-            engine.store, options, max_history_length=engine.limits.max_history_length, count=count
+            engine.store, webhooks, options, max_history_length=engine.limits.max_history_length, count=count
         )
         self._options = options
         self._poll_interval = engine.limits.store_poll_interval
@@ -170,7 +173,7 @@ class Outbox(Component):
             self._thread.join(_CLOSE_TIMEOUT)
             # From here on other processes repeat the posts that are still in progress.
             try:
-                self._store.webhooks.release(self._holder())
+                self._webhooks.release(self._holder())
             except Exception:
                 logger.exception("webhooks are still held; they are released when this process ends")
         self._closed = True
@@ -252,7 +255,7 @@ class Outbox(Component):
     def _check(self, scope: Owner, task_id: str) -> None:
         """Queue the webhooks of a task that have pending notifications; listen to the task while there may be more."""
         try:
-            webhooks = self._store.webhooks.of_task(scope, task_id)
+            webhooks = self._webhooks.of_task(scope, task_id)
         except TaskNotFoundError:
             webhooks = ()
         except Exception:
@@ -271,7 +274,7 @@ class Outbox(Component):
         """Queue the due webhooks that no process delivers to, because it died or has not started yet."""
         self._next_scan = now + self._poll_interval
         try:
-            found = self._store.webhooks.due(now_ms=_now_ms(), limit=_SCAN_LIMIT)
+            found = self._webhooks.due(now_ms=_now_ms(), limit=_SCAN_LIMIT)
         except Exception:
             logger.exception("the due webhooks cannot be read; this is retried")
             return

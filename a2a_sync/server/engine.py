@@ -59,8 +59,11 @@ class ServerEngine(Engine):
             options = PushOptions() if push is True else push
             if not isinstance(options, PushOptions):
                 raise TypeError(f"push takes True, False or PushOptions(…), not a {type(push).__name__}")
-            outbox = Outbox(self, options, count=metrics.count_notification if metrics is not None else None)
-            self.push_configs = PushConfigs(self.store.webhooks, options, on_set=outbox.follow)
+            webhooks = self.store.webhooks
+            if webhooks is None:
+                raise ValueError("push= needs a store with webhooks, such as MemoryStore or SQLiteStore")
+            outbox = Outbox(self, webhooks, options, count=metrics.count_notification if metrics is not None else None)
+            self.push_configs = PushConfigs(webhooks, options, on_set=outbox.follow)
 
     def reserve(self, threads: int) -> None:
         """Leave some of the `threads` of the server free; `Limits.server_threads` takes precedence."""

@@ -214,7 +214,8 @@ class RequestHandler:
         message = request.message
         create = not message.task_id
         if create:
-            message = replace(message, task_id=new_id(), context_id=message.context_id or new_id())
+            task_id = self._store.new_task_id(scope)
+            message = replace(message, task_id=task_id, context_id=message.context_id or new_id())
         else:
             head = self._store.head(scope, message.task_id)
             self._check_continues(message, head)

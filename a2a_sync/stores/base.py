@@ -7,12 +7,12 @@ called from any thread, takes no callbacks and holds no lock when it returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
-from a2a_sync.errors import A2AError, TaskNotFoundError
+from a2a_sync.errors import A2AError, StoreError, TaskNotFoundError
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent, ends_run
 from a2a_sync.operations import RunRequest, Webhook
 from a2a_sync.types import (
@@ -25,6 +25,7 @@ from a2a_sync.types import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
+    new_id,
 )
 
 __all__ = [
@@ -359,9 +360,6 @@ class Workers(Protocol):
     def store_id(self) -> str:
         """Names the store: the same text in all processes that share it, and in no other."""
 
-    def pubsub(self) -> PubSub | None:
-        """A new connection for messages to the others; None where the store has no way to send them."""
-
     def mark(self) -> object:
         """A value that differs after every write of any process; None where the store cannot know. Cheap."""
 
@@ -543,31 +541,120 @@ class Contexts(Protocol):
         """
 
 
+# -- optional part: inspection --
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSummary:
+    """A task as operators see it. Tasks of all owners have one order: ``position`` increases with each task that is created.
+
+    ``bytes`` are stored of the task. ``worker`` holds its run: empty while it has none, or where one process uses the store.
+    """
+
+    position: int
+    owner: Owner
+    id: str
+    context_id: str
+    state: TaskState
+    status_ms: int
+    created_ms: int
+    version: int
+    bytes: int
+    running: bool
+    worker: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryQuery:
+    """Which tasks to summarise: filters, then a page of `size` that begins before the position `before` (None: at the newest).
+
+    ``since_ms`` (inclusive) and ``until_ms`` (exclusive) bound the time of creation.
+    """
+
+    owner: Owner | None = None
+    state: TaskState | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    before: int | None = None
+    size: int = 50
+
+
+class Inspection(Protocol):
+    """Reads across all owners, for operators: a console, a status command. Never for calls of clients."""
+
+    def counts(self) -> dict[Owner, dict[TaskState, int]]:
+        """The number of tasks of each owner in each state; owners and states without tasks are left out."""
+
+    def tasks(self, query: SummaryQuery) -> tuple[TaskSummary, ...]:
+        """A page of tasks, newest first. Fewer than ``query.size``: there are no more."""
+
+    def size(self) -> int:
+        """The bytes that the store takes."""
+
+
 # -- the store --
+
+#: A part of a store, or None.
+PartT = TypeVar("PartT")
+
+
+def require(part: PartT | None, name: str) -> PartT:
+    """`part`, which a store may lack.
+
+    Raises:
+        StoreError: it is None.
+    """
+    if part is None:
+        raise StoreError(f"the store has no part {name!r}, which this needs")
+    return part
+
+
+class TaskVersion(NamedTuple):
+    """How far a task has got: its highest entry number, and whether a run holds its token."""
+
+    version: int
+    running: bool
 
 
 class TaskStore(Protocol):
     """One backend. All methods raise `TaskNotFoundError` for tasks that the owner does not have, `StoreError` for faults.
 
-    `scope` is the owner of the tasks. The parts are attributes: `webhooks` and `contexts` are required, `workers` is None
-    in a store that one process uses.
+    `scope` is the owner of the tasks. The parts are optional: a store has None where it lacks one, and what needs the part
+    is refused. A class that derives from this protocol inherits None for each part, and the default of `new_task_id`.
     """
 
     @property
     def queues_chunks(self) -> bool:
         """`append` waits for a disk or a network, so a run queues pieces of streamed text and stores several in one call."""
+        return True
+
+    @property
+    def contexts(self) -> Contexts | None:
+        """The values of each context, which its tasks share. Without them handlers have no state and no memory."""
+        return None
+
+    @property
+    def webhooks(self) -> Webhooks | None:
+        """The webhooks of its tasks: where push notifications go. Without them an app cannot have ``push``."""
+        return None
 
     @property
     def workers(self) -> Workers | None:
-        """The processes that share the store; None where it is not shared."""
+        """The processes that share the store; None where one process uses it."""
+        return None
 
     @property
-    def webhooks(self) -> Webhooks:
-        """The webhooks of its tasks: where push notifications go."""
+    def inspection(self) -> Inspection | None:
+        """Reads across all owners, for operators."""
+        return None
 
-    @property
-    def contexts(self) -> Contexts:
-        """The values of each context, which its tasks share."""
+    def pubsub(self) -> PubSub | None:
+        """A new connection for messages to the other processes; None where the store has no way to send them."""
+        return None
+
+    def new_task_id(self, owner: Owner) -> str:
+        """The id of a task that `owner` is about to create: any text that fits into a path and that no other task has."""
+        return new_id()
 
     def start_run(
         self,
@@ -619,6 +706,9 @@ class TaskStore(Protocol):
 
     def head(self, scope: Owner, task_id: str) -> TaskHead:
         """The task without its log, by one cheap read."""
+
+    def versions(self, task_ids: Collection[str]) -> dict[str, TaskVersion]:
+        """How far these tasks have got, of any owner, by one read; those that do not exist are left out."""
 
     def request(self, scope: Owner, task_id: str) -> RunRequest | None:
         """The request of the run that holds the token; None when there is no run."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
+from a2a_sync.concurrency import clock
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest, quota_owner
 from a2a_sync.sizes import task_size
@@ -30,6 +31,7 @@ from a2a_sync.stores.base import (
     StartedRun,
     StoredTask,
     StoreQuota,
+    SummaryQuery,
     SweepResult,
     TaskBusy,
     TaskEnded,
@@ -38,14 +40,16 @@ from a2a_sync.stores.base import (
     TaskHead,
     TaskPage,
     TaskQuery,
+    TaskSummary,
+    TaskVersion,
     not_found,
     outcome,
 )
 from a2a_sync.stores.memory_contexts import MemoryContexts
 from a2a_sync.stores.memory_webhooks import MemoryWebhooks, set_webhook
 from a2a_sync.stores.packing import Packed, pack
-from a2a_sync.stores.records import Account, Accounts, Owned, Record
-from a2a_sync.types import Task, TaskState, TaskStatus
+from a2a_sync.stores.records import Account, Accounts, Created, Owned, Record
+from a2a_sync.types import Task, TaskState, TaskStatus, new_id
 
 _order = attrgetter("order")
 _UNSPECIFIED = TaskStatus(state=TaskState.UNSPECIFIED)
@@ -73,8 +77,17 @@ class MemoryStore:
         self._scopes: dict[Owner, Owned] = {}
         self._accounts = Accounts()
         self._tokens = itertools.count(1)
+        self._positions = itertools.count(1)
         self.webhooks = MemoryWebhooks(self._lock, self._tasks, self._find)
         self.contexts = MemoryContexts(self._lock, self._scopes, self._held)
+        self.inspection = MemoryInspection(self._lock, self._tasks, self._accounts)
+
+    def pubsub(self) -> None:
+        """Returns None: no other process can use the store."""
+
+    def new_task_id(self, owner: Owner) -> str:
+        """See `TaskStore.new_task_id`."""
+        return new_id()
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -157,7 +170,9 @@ class MemoryStore:
         if owned is None:
             owned = self._scopes[scope] = Owned(scope, self._accounts.of(quota_owner(scope.id)))
         self._accounts.change(owned.account, 1)
-        record = self._tasks[task_id] = Record(owned, head)
+        record = self._tasks[task_id] = Record(
+            owned, head, Created(next(self._positions), clock.time_ns() // 1_000_000)
+        )
         owned.add(record)
         return record
 
@@ -288,6 +303,11 @@ class MemoryStore:
         """See `TaskStore.head`."""
         return self._find(scope, task_id).head
 
+    def versions(self, task_ids: Collection[str]) -> dict[str, TaskVersion]:
+        """See `TaskStore.versions`."""
+        heads = [record.head for task_id in task_ids if (record := self._tasks.get(task_id)) is not None]
+        return {head.id: TaskVersion(head.version, head.running) for head in heads}
+
     def request(self, scope: Owner, task_id: str) -> RunRequest | None:
         """See `TaskStore.request`."""
         return self._find(scope, task_id).request
@@ -347,6 +367,66 @@ class MemoryStore:
         if record is None or record.owned.scope != scope:
             raise not_found(task_id)
         return record
+
+
+class MemoryInspection:
+    """The `Inspection` of the store that `lock`, `tasks` and `accounts` belong to."""
+
+    def __init__(self, lock: threading.Lock, tasks: Mapping[str, Record], accounts: Accounts) -> None:
+        self._lock = lock
+        self._tasks = tasks
+        self._accounts = accounts
+
+    def counts(self) -> dict[Owner, dict[TaskState, int]]:
+        """See `Inspection.counts`."""
+        result: dict[Owner, dict[TaskState, int]] = {}
+        for record in self._records():
+            states = result.setdefault(record.owned.scope, {})
+            state = record.head.status.state
+            states[state] = states.get(state, 0) + 1
+        return result
+
+    def tasks(self, query: SummaryQuery) -> tuple[TaskSummary, ...]:
+        """See `Inspection.tasks`."""
+        found = (record for record in reversed(self._records()) if _selects(query, record))
+        return tuple(map(_summary, itertools.islice(found, query.size)))
+
+    def size(self) -> int:
+        """See `Inspection.size`. The size of the data as JSON; objects take more."""
+        with self._lock:
+            return sum(account.bytes for account in self._accounts.by_name.values())
+
+    def _records(self) -> Sequence[Record]:
+        """All tasks in the order in which they were created."""
+        with self._lock:
+            return list(self._tasks.values())
+
+
+def _selects(query: SummaryQuery, record: Record) -> bool:
+    position, time_ms = record.created
+    return (
+        (query.owner is None or record.owned.scope == query.owner)
+        and (query.state is None or record.head.status.state is query.state)
+        and (query.since_ms is None or time_ms >= query.since_ms)
+        and (query.until_ms is None or time_ms < query.until_ms)
+        and (query.before is None or position < query.before)
+    )
+
+
+def _summary(record: Record) -> TaskSummary:
+    head = record.head
+    return TaskSummary(
+        position=record.created.position,
+        owner=record.owned.scope,
+        id=head.id,
+        context_id=head.context_id,
+        state=head.status.state,
+        status_ms=record.order.time_ms,
+        created_ms=record.created.time_ms,
+        version=head.version,
+        bytes=record.bytes,
+        running=head.running,
+    )
 
 
 def _within(page: Sequence[Record], query: TaskQuery) -> tuple[Task, ...]:

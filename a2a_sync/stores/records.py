@@ -148,6 +148,13 @@ class Base(NamedTuple):
 _NOTHING = Base()
 
 
+class Created(NamedTuple):
+    """When a task was created: its position among all tasks, and the time in milliseconds."""
+
+    position: int
+    time_ms: int
+
+
 class Record:
     """One task. ``events`` are the entries after ``base`` and are only appended to; ``head`` says how many are valid.
 
@@ -158,6 +165,7 @@ class Record:
         "artifacts",
         "base",
         "bytes",
+        "created",
         "events",
         "head",
         "keys",
@@ -170,9 +178,10 @@ class Record:
         "webhooks",
     )
 
-    def __init__(self, owned: Owned, head: TaskHead, base: Base = _NOTHING) -> None:
+    def __init__(self, owned: Owned, head: TaskHead, created: Created, base: Base = _NOTHING) -> None:
         self.owned = owned
         self.head = head
+        self.created = created
         self.base = base
         self.events: list[Packed] = []
         self.messages = 0
@@ -221,7 +230,7 @@ class Record:
         head = self.head
         messages = tuple(entry for entry in self._entries(head, 0, head.version) if isinstance(entry.event, Message))
         base = Base(messages, self._fold_artifacts(head).artifacts())
-        new = Record(self.owned, replace(head, compacted=head.version), base)
+        new = Record(self.owned, replace(head, compacted=head.version), self.created, base)
         new.messages, new.artifacts, new.order = self.messages, self.artifacts, self.order
         new.rest, new.keys, new.webhooks = self.rest, self.keys, self.webhooks
         new.bytes = sum(event_size(entry.event) for entry in messages) + sum(map(artifact_size, base.artifacts))

@@ -70,6 +70,8 @@ def make_store(path):
 
 
 class TestSQLiteStore(StoreContract):
+    persistent = True
+
     @pytest.fixture
     def make_store(self, make_store):
         return make_store

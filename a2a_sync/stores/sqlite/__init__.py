@@ -6,9 +6,10 @@ objects and `database` runs transactions; this module implements the operations 
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -38,23 +39,28 @@ from a2a_sync.stores.base import (
     TaskHead,
     TaskPage,
     TaskQuery,
+    TaskVersion,
     not_found,
 )
 from a2a_sync.stores.sqlite import rows, schema, sends
 from a2a_sync.stores.sqlite.contexts import SQLiteContexts
 from a2a_sync.stores.sqlite.database import Database
+from a2a_sync.stores.sqlite.inspection import SQLiteInspection
+from a2a_sync.stores.sqlite.pubsub import UnixSocketPubSub, sockets_folder
 from a2a_sync.stores.sqlite.reading import Reading, Sizes
 from a2a_sync.stores.sqlite.retention import Retention
 from a2a_sync.stores.sqlite.rows import SNAPSHOT_AFTER, Batch, HeadRow, RequestRow
 from a2a_sync.stores.sqlite.schema import place
 from a2a_sync.stores.sqlite.webhooks import SQLiteWebhooks, WebhookRow
 from a2a_sync.stores.sqlite.workers import SQLiteWorkers
-from a2a_sync.types import Task, TaskState
+from a2a_sync.types import Task, TaskState, new_id
 
 __all__ = ["SQLiteStore"]
 
 #: Up to this number of tasks, those of one context are sorted to make a page.
 _SORTED_AT_ONCE = 1000
+#: Ids in one statement; SQLite before 3.32 allows 999 parameters.
+_IDS_AT_ONCE = 500
 
 
 class SQLiteStore:
@@ -110,7 +116,16 @@ class SQLiteStore:
         self._retention = Retention(self._database, self._sql, max_tasks)
         self.webhooks = SQLiteWebhooks(self._database, self._sql, self._key)
         self.contexts = SQLiteContexts(self._database, self._sql, self._current)
-        self.workers = SQLiteWorkers(self._database, self._sql, str(Path(name).absolute()), self._adopt)
+        self.workers = SQLiteWorkers(self._database, self._sql, self._database.path, self._adopt)
+        self.inspection = SQLiteInspection(self._database, self._sql)
+
+    def pubsub(self) -> UnixSocketPubSub:
+        """See `TaskStore.pubsub`. Its sockets are beside the file."""
+        return UnixSocketPubSub(sockets_folder(self._database.path))
+
+    def new_task_id(self, owner: Owner) -> str:
+        """See `TaskStore.new_task_id`."""
+        return new_id()
 
     def close(self) -> None:
         """See `TaskStore.close`."""
@@ -256,6 +271,17 @@ class SQLiteStore:
         row = self._database.read(lambda connection: self._row(connection, task_id))
         return _owned(row, scope, task_id).head()
 
+    def versions(self, task_ids: Collection[str]) -> dict[str, TaskVersion]:
+        """See `TaskStore.versions`."""
+
+        def work(connection: sqlite3.Connection) -> list[tuple[str, int, int]]:
+            found: list[tuple[str, int, int]] = []
+            for some in _batched(task_ids, _IDS_AT_ONCE):
+                found += connection.execute(f"{self._sql.versions} ({', '.join('?' * len(some))})", some).fetchall()
+            return found
+
+        return {task_id: TaskVersion(version, bool(held)) for task_id, version, held in self._database.read(work)}
+
     def request(self, scope: Owner, task_id: str) -> RunRequest | None:
         """See `TaskStore.request`."""
 
@@ -394,6 +420,12 @@ class SQLiteStore:
         else:
             found = connection.execute(self._sql.in_scope, scope).fetchone()
         return found[0] or 0 if found else 0
+
+
+def _batched(task_ids: Collection[str], size: int) -> Iterator[tuple[str, ...]]:
+    rest = iter(task_ids)
+    while some := tuple(itertools.islice(rest, size)):
+        yield some
 
 
 def _within(found: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int, bytes]]:

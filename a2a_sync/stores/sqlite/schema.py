@@ -336,6 +336,12 @@ class Statements:
             raise ValueError(f"prefix must be letters, digits and underscores, not {prefix!r}")
         p = prefix
         self.head = f"SELECT {HEAD} FROM {p}tasks WHERE id = ?"
+        self.versions = f"SELECT id, version, token IS NOT NULL FROM {p}tasks WHERE id IN"
+        self.summaries = (
+            "SELECT key, tenant, owner, id, context, state, status_ms, created_ms, version, bytes, token"
+            f" FROM {p}tasks WHERE {{}} ORDER BY key DESC LIMIT ?"
+        )
+        self.all_counts = f"SELECT tenant, owner, state, n FROM {p}counts WHERE state > '*' AND n > 0"
         self.create = (
             f"INSERT INTO {p}tasks (id, tenant, owner, context, state, ended, status_ms, status, version, message,"
             " artifacts, metadata, token, compacted, bytes, counted, created_ms, rest_ms)"

@@ -13,7 +13,6 @@ from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import HeldRun, Owner, RunToken, StartedRun
 from a2a_sync.stores.sqlite.database import Database
-from a2a_sync.stores.sqlite.pubsub import UnixSocketPubSub, sockets_folder
 from a2a_sync.stores.sqlite.schema import Statements
 
 _Adopt = Callable[[RunToken, RunRequest, Sequence[LogEvent]], StartedRun]
@@ -37,10 +36,6 @@ class SQLiteWorkers:
     def new_token(self, task_id: str) -> RunToken:
         """A new random token for a run of this worker."""
         return RunToken(task_id, f"{self.id}.{secrets.token_hex(6)}")
-
-    def pubsub(self) -> UnixSocketPubSub:
-        """See `Workers.pubsub`. Its sockets are beside the file."""
-        return UnixSocketPubSub(sockets_folder(self.store_id))
 
     def mark(self) -> object:
         """See `Workers.mark`. Every write changes the write-ahead log, whose time and size are returned."""

@@ -17,7 +17,6 @@ from a2a_sync.stores.base import (
     StoredState,
     StoreQuota,
     TaskQuery,
-    TaskStore,
     pending_name,
 )
 from a2a_sync.testing.storecontract.making import (
@@ -37,7 +36,7 @@ from a2a_sync.types import TaskState
 NOTHING = StoredState(b"{}", 0)
 
 
-def keep(store: TaskStore, body: bytes = b'{"n":1}', *, scope: Owner = MINE, context_id: str = "c") -> str:
+def keep(store: Any, body: bytes = b'{"n":1}', *, scope: Owner = MINE, context_id: str = "c") -> str:
     """Complete a task whose run sets the state of its context; returns the id of the task."""
     run = begin(store, scope=scope, context_id=context_id)
     store.contexts.set_state(run.token, body, expected=store.contexts.state(scope, context_id).version)
@@ -45,7 +44,7 @@ def keep(store: TaskStore, body: bytes = b'{"n":1}', *, scope: Owner = MINE, con
     return run.head.id
 
 
-def count_up(store: TaskStore, token: RunToken, times: int) -> None:
+def count_up(store: Any, token: RunToken, times: int) -> None:
     """Increment the state `times` times, with a retry after each conflict."""
     current = store.contexts.state(MINE, "c")
     for _ in range(times):

@@ -11,7 +11,7 @@ import pytest
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.operations import RunRequest, Webhook
-from a2a_sync.stores.base import COMPACT_FROM, SNAPSHOT, Owner, TaskBusy, TaskStore, TooManyWebhooks
+from a2a_sync.stores.base import COMPACT_FROM, SNAPSHOT, Owner, TaskBusy, TooManyWebhooks
 from a2a_sync.testing.storecontract.making import (
     FOREIGN,
     MINE,
@@ -31,27 +31,27 @@ def webhook(task_id: str, webhook_id: str = "w", *, version: str = "1.0", **memb
     return Webhook(TaskPushNotificationConfig(id=webhook_id, task_id=task_id, **members), version)
 
 
-def put(store: TaskStore, task_id: str, *webhook_ids: str, most: int = 10, **members: Any) -> None:
+def put(store: Any, task_id: str, *webhook_ids: str, most: int = 10, **members: Any) -> None:
     for webhook_id in webhook_ids:
         store.webhooks.put(MINE, webhook(task_id, webhook_id, **members), most=most)
 
 
-def ids_of(store: TaskStore, task_id: str) -> list[str]:
+def ids_of(store: Any, task_id: str) -> list[str]:
     return [stored.id for stored in store.webhooks.of_task(MINE, task_id)]
 
 
-def start_with(store: TaskStore, hook: Webhook, *, create: bool = True) -> RunRequest:
+def start_with(store: Any, hook: Webhook, *, create: bool = True) -> RunRequest:
     sent = message(hook.config.task_id)
     request = RunRequest(message=sent, webhook=hook)
     store.start_run(MINE, request, [sent, status(sent.task_id, TaskState.WORKING)], create=create)
     return request
 
 
-def due(store: TaskStore, now_ms: int = 0, limit: int = 100) -> list[str]:
+def due(store: Any, now_ms: int = 0, limit: int = 100) -> list[str]:
     return [stored.id for stored in store.webhooks.due(now_ms=now_ms, limit=limit)]
 
 
-def holder(store: TaskStore) -> str:
+def holder(store: Any) -> str:
     """The id of a deliverer of a live worker."""
     if store.workers is None:
         return "me"
@@ -59,7 +59,7 @@ def holder(store: TaskStore) -> str:
     return f"{store.workers.id}.me"
 
 
-def claimed(store: TaskStore, task_id: str, webhook_id: str = "w", deliverer: str = "") -> Any:
+def claimed(store: Any, task_id: str, webhook_id: str = "w", deliverer: str = "") -> Any:
     (stored,) = [stored for stored in store.webhooks.of_task(MINE, task_id) if stored.id == webhook_id]
     return store.webhooks.claim(stored, deliverer or holder(store))
 

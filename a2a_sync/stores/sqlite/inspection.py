@@ -1,0 +1,74 @@
+"""Reads across all owners of an SQLite file, for operators."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from typing import Any
+
+from a2a_sync.stores.base import Owner, SummaryQuery, TaskSummary
+from a2a_sync.stores.sqlite.database import Database
+from a2a_sync.stores.sqlite.schema import Statements
+from a2a_sync.types import TaskState
+
+
+class SQLiteInspection:
+    """The `Inspection` of an `SQLiteStore`. Pages are read in the order of the primary key, so they need no index."""
+
+    def __init__(self, database: Database, sql: Statements) -> None:
+        self._database = database
+        self._sql = sql
+
+    def counts(self) -> dict[Owner, dict[TaskState, int]]:
+        """See `Inspection.counts`."""
+        result: dict[Owner, dict[TaskState, int]] = {}
+        for tenant, owner, state, count in self._read(self._sql.all_counts, ()):
+            result.setdefault(Owner(tenant, owner), {})[TaskState(state)] = count
+        return result
+
+    def tasks(self, query: SummaryQuery) -> tuple[TaskSummary, ...]:
+        """See `Inspection.tasks`."""
+        tenant, owner = query.owner or (None, None)
+        terms = {
+            "tenant = ?": tenant,
+            "owner = ?": owner,
+            "state = ?": query.state,
+            "created_ms >= ?": query.since_ms,
+            "created_ms < ?": query.until_ms,
+            "key < ?": query.before,
+        }
+        given = {term: value for term, value in terms.items() if value is not None}
+        statement = self._sql.summaries.format(" AND ".join(given) or "1")
+        return tuple(map(_summary, self._read(statement, (*given.values(), query.size))))
+
+    def size(self) -> int:
+        """See `Inspection.size`. The file and its write-ahead log."""
+        self._database.read(lambda connection: connection.execute("SELECT 1"))
+        size = os.path.getsize(self._database.path)
+        with contextlib.suppress(FileNotFoundError):
+            size += os.path.getsize(f"{self._database.path}-wal")
+        return size
+
+    def _read(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        def work(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            return connection.execute(statement, values).fetchall()
+
+        return self._database.read(work)
+
+
+def _summary(row: tuple[Any, ...]) -> TaskSummary:
+    key, tenant, owner, task_id, context_id, state, status_ms, created_ms, version, size, token = row
+    return TaskSummary(
+        position=key,
+        owner=Owner(tenant, owner),
+        id=task_id,
+        context_id=context_id,
+        state=TaskState(state),
+        status_ms=status_ms,
+        created_ms=created_ms,
+        version=version,
+        bytes=size,
+        running=token is not None,
+        worker=(token or "").partition(".")[0],
+    )

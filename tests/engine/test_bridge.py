@@ -1,0 +1,100 @@
+"""The poll of a store that other processes write to."""
+
+from __future__ import annotations
+
+import queue
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_sync import Limits, SQLiteStore
+from a2a_sync.engine.bridge import ProcessBridge
+from a2a_sync.engine.hub import EventHub
+from a2a_sync.engine.runs import RunManager
+from a2a_sync.errors import StoreError
+from a2a_sync.stores.base import TaskVersion
+from a2a_sync.testing.storecontract.making import begin, chunk, done
+from tests.engine import PATIENCE
+
+
+class Hints:
+    """A listener that puts the id of its task into a queue at each hint."""
+
+    def __init__(self, hub: EventHub, task_id: str, found: queue.Queue[str]) -> None:
+        self._task_id = task_id
+        self._found = found
+        hub.add(task_id, self)
+
+    def hint(self) -> None:
+        self._found.put(self._task_id)
+
+    def offer(self, batch: object) -> None: ...
+
+    def fail(self, error: object) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class BrokenOnce(SQLiteStore):
+    """Refuses the first read of versions."""
+
+    broken = True
+
+    def versions(self, task_ids: Any) -> dict[str, TaskVersion]:
+        if self.broken:
+            self.broken = False
+            raise StoreError("broken")
+        return super().versions(task_ids)
+
+
+def bridge_of(store: SQLiteStore, hub: EventHub) -> ProcessBridge:
+    limits = Limits()
+    return ProcessBridge(None, store, hub, RunManager(lambda owner: None, store, hub, limits), limits)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tasks.db"
+
+
+def test_only_tasks_that_have_changed_are_hinted(path: Path) -> None:
+    found: queue.Queue[str] = queue.Queue()
+    hub = EventHub()
+    with closing(SQLiteStore(path)) as store, closing(SQLiteStore(path)) as elsewhere:
+        run, other = begin(store), done(store)
+        for task_id in (run.head.id, other):
+            Hints(hub, task_id, found)
+        with closing(bridge_of(store, hub)) as bridge:
+            bridge.start()
+            assert {found.get(timeout=PATIENCE) for _ in range(2)} == {run.head.id, other}
+            for text in "abc":
+                elsewhere.append(run.token, [chunk(run.head.id, text)])
+                assert found.get(timeout=PATIENCE) == run.head.id
+            elsewhere.append(run.token, [], end=True)
+            assert found.get(timeout=PATIENCE) == run.head.id
+
+
+def test_a_task_that_was_removed_is_hinted(path: Path) -> None:
+    found: queue.Queue[str] = queue.Queue()
+    hub = EventHub()
+    with closing(SQLiteStore(path)) as store:
+        Hints(hub, "gone", found)
+        done(store)
+        with closing(bridge_of(store, hub)) as bridge:
+            bridge.start()
+            assert found.get(timeout=PATIENCE) == "gone"
+
+
+def test_where_versions_cannot_be_read_all_tasks_are_hinted(path: Path) -> None:
+    found: queue.Queue[str] = queue.Queue()
+    hub = EventHub()
+    with closing(BrokenOnce(path)) as store:
+        task_ids = {done(store), done(store)}
+        for task_id in task_ids:
+            Hints(hub, task_id, found)
+        with closing(bridge_of(store, hub)) as bridge:
+            bridge.start()
+            assert {found.get(timeout=PATIENCE) for _ in range(2)} == task_ids
+            assert not store.broken
