@@ -1,7 +1,7 @@
 """Tasks in one SQLite file, shared by all processes on one machine that open it.
 
-Every write is one transaction: either all of it is stored, or nothing. `schema` defines the tables, `rows` converts rows to
-objects and `database` runs transactions; this module implements the operations of `TaskStore` with them.
+Every write is one transaction: either all of it is stored, or nothing. `schema` defines the tables, `stores.rows` converts rows
+to objects and `database` runs transactions; this module implements the operations of `TaskStore` with them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from a2a_sync.concurrency import clock
 from a2a_sync.errors import StoreError
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest, quota_owner
+from a2a_sync.stores import rows
 from a2a_sync.stores.base import (
     UNBOUNDED,
     Cursor,
@@ -42,14 +43,14 @@ from a2a_sync.stores.base import (
     TaskVersion,
     not_found,
 )
-from a2a_sync.stores.sqlite import rows, schema, sends
+from a2a_sync.stores.rows import SNAPSHOT_AFTER, Batch, HeadRow, RequestRow
+from a2a_sync.stores.sqlite import schema, sends
 from a2a_sync.stores.sqlite.contexts import SQLiteContexts
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.inspection import SQLiteInspection
 from a2a_sync.stores.sqlite.pubsub import UnixSocketPubSub, sockets_folder
 from a2a_sync.stores.sqlite.reading import Reading, Sizes
 from a2a_sync.stores.sqlite.retention import Retention
-from a2a_sync.stores.sqlite.rows import SNAPSHOT_AFTER, Batch, HeadRow, RequestRow
 from a2a_sync.stores.sqlite.schema import place
 from a2a_sync.stores.sqlite.webhooks import SQLiteWebhooks, WebhookRow
 from a2a_sync.stores.sqlite.workers import SQLiteWorkers
@@ -160,7 +161,7 @@ class SQLiteStore:
             else:
                 self._update(connection, old, new)
             connection.execute(self._sql.put_request, (place(new.key, 0), body))
-            connection.executemany(self._sql.put, batch.rows(old, new.key))
+            connection.executemany(self._sql.put, schema.entry_rows(batch, old, new.key))
             sends.keep(connection, self._sql, request.key, old, new)
             if webhook is not None:
                 webhook.put(connection, self._sql, new.key, old.version)
@@ -194,7 +195,7 @@ class SQLiteStore:
             new = batch.advance(row, token.value, body)
             self._update(connection, row, new)
             connection.execute(self._sql.put_request, (place(new.key, 0), body))
-            connection.executemany(self._sql.put, batch.rows(row, new.key))
+            connection.executemany(self._sql.put, schema.entry_rows(batch, row, new.key))
             return new
 
         adopted = self._database.write(work)
@@ -230,7 +231,7 @@ class SQLiteStore:
         def work(connection: sqlite3.Connection) -> None:
             old = judge(self._row(connection, task_id))
             self._update(connection, old, _refuse_large(batch.advance(old, token), max_bytes))
-            connection.executemany(self._sql.put, batch.rows(old, old.key))
+            connection.executemany(self._sql.put, schema.entry_rows(batch, old, old.key))
 
         # A response is sent when the run ends or is interrupted.
         self._database.write(work, check_file=token is None or batch.change.ends)
@@ -332,7 +333,7 @@ class SQLiteStore:
 
         row, found = self._database.read(work)
         return LogPage(
-            entries=tuple(rows.entry(*item) for item in found),
+            entries=tuple(rows.entry(schema.number(where), body) for where, body in found),
             version=row.version,
             state=TaskState(row.state),
             running=row.token is not None,
@@ -404,7 +405,7 @@ class SQLiteStore:
             where += " AND (status_ms, id) < (?, ?)"
             values += query.after
         statement = (
-            f"SELECT {schema.HEAD} FROM {self._sql.by_context if few else self._sql.by_time} WHERE {where}"
+            f"SELECT {rows.HEAD} FROM {self._sql.by_context if few else self._sql.by_time} WHERE {where}"
             " ORDER BY status_ms DESC, id DESC LIMIT ?"
         )
         limit = min(query.size + 1, total)

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Callable
 
 from a2a_sync.stores.base import STATE, Owner, RunToken, StateConflict, StoredState
+from a2a_sync.stores.rows import HeadRow
 from a2a_sync.stores.sqlite.database import Database
-from a2a_sync.stores.sqlite.rows import HeadRow
 from a2a_sync.stores.sqlite.schema import Statements
 
 

@@ -6,9 +6,9 @@ import itertools
 import sqlite3
 from collections.abc import Iterable, Sequence
 
+from a2a_sync.stores import rows
 from a2a_sync.stores.base import TaskQuery, folded
-from a2a_sync.stores.sqlite import rows
-from a2a_sync.stores.sqlite.rows import HeadRow
+from a2a_sync.stores.rows import HeadRow
 from a2a_sync.stores.sqlite.schema import Statements, place
 from a2a_sync.types import Message, Task
 

@@ -12,9 +12,9 @@ from operator import itemgetter
 from typing import Any
 
 from a2a_sync.stores.base import Expiry, OwnerFull, StoreQuota, SweepResult
+from a2a_sync.stores.rows import HeadRow
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.reading import Reading
-from a2a_sync.stores.sqlite.rows import HeadRow
 from a2a_sync.stores.sqlite.schema import Statements, place
 
 #: At most this many tasks are evicted when a task is created; a lowered bound is reached gradually.

@@ -25,9 +25,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterator
 
 from a2a_sync.errors import StoreError
 from a2a_sync.stores.base import COMPACT_FROM
+from a2a_sync.stores.rows import ARTIFACT, HEAD, MESSAGE, REQUEST, Batch, HeadRow
 
 #: Incremented with every change to the tables, together with an upgrade in `_SINCE`.
 VERSION = 5
@@ -36,13 +38,6 @@ _NUMBER_BITS = 28
 #: The maximum number of entries of a task.
 MOST_ENTRIES = (1 << _NUMBER_BITS) - 1
 
-#: The kinds of rows in ``entries``.
-MESSAGE, STATUS, ARTIFACT, REQUEST = range(4)
-
-HEAD = (
-    "key, id, tenant, owner, context, state, status_ms, status, version, message, artifacts, metadata, token, compacted,"
-    " bytes, counted"
-)
 _TASK_HEAD = ", ".join(f"task.{column}" for column in HEAD.split(", "))
 WEBHOOK = (
     "task.tenant, task.owner, task.version, hook.body, hook.number, hook.version, hook.revision, hook.cursor, hook.tries,"
@@ -281,6 +276,12 @@ _SINCE = {
 def place(key: int, number: int) -> int:
     """The primary key in ``entries`` of entry `number` of the task with this key."""
     return key << _NUMBER_BITS | number
+
+
+def entry_rows(batch: Batch, old: HeadRow, key: int) -> Iterator[tuple[int, int, int | None, bytes]]:
+    """The rows of ``entries`` of a batch for the task with this key."""
+    for number, kind, previous, body in batch.rows(old):
+        yield place(key, number), kind, None if previous is None else place(key, previous), body
 
 
 def number(place: int) -> int:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sqlite3
 
 from a2a_sync.operations import SendKey
+from a2a_sync.stores import rows
 from a2a_sync.stores.base import AlreadySent, Owner, SentRun
-from a2a_sync.stores.sqlite.rows import HeadRow
+from a2a_sync.stores.rows import HeadRow
 from a2a_sync.stores.sqlite.schema import Statements, place
 
 
 def find(connection: sqlite3.Connection, sql: Statements, scope: Owner, key: str) -> SentRun | None:
     """The send of this owner with this key; None where there was none."""
-    row = connection.execute(sql.sent, (_digest(scope, key),)).fetchone()
+    row = connection.execute(sql.sent, (rows.send_digest(scope, key),)).fetchone()
     return None if row is None else SentRun._make(row)
 
 
@@ -32,10 +31,6 @@ def refuse_known(connection: sqlite3.Connection, sql: Statements, scope: Owner, 
 def keep(connection: sqlite3.Connection, sql: Statements, key: SendKey | None, old: HeadRow, new: HeadRow) -> None:
     """Store the key of the send that changed the task from `old` to `new`."""
     if key is not None:
-        digest = _digest(Owner(new.tenant, new.owner), key.key)
+        digest = rows.send_digest(Owner(new.tenant, new.owner), key.key)
         connection.execute(sql.put_send, (digest, new.key, new.version, key.fingerprint))
         connection.execute(sql.mark_send, (digest, place(new.key, old.version + 1)))
-
-
-def _digest(scope: Owner, key: str) -> bytes:
-    return hashlib.sha256(json.dumps([*scope, key]).encode()).digest()[:16]

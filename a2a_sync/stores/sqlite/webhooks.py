@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from a2a_sync import jsontext
-from a2a_sync.codec import by_version
 from a2a_sync.operations import Webhook
+from a2a_sync.stores import rows
 from a2a_sync.stores.base import SNAPSHOT, Owner, StoredWebhook, TooManyWebhooks
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.schema import Statements
-from a2a_sync.types import TaskPushNotificationConfig
-
-_CODEC = by_version("1.0")
-_OTHER_SCHEMES = "otherSchemes"
 
 
 class SQLiteWebhooks:
@@ -106,7 +100,7 @@ class WebhookRow:
 
     def __init__(self, webhook: Webhook) -> None:
         self._id = webhook.config.id
-        self._body = _dump(webhook.config)
+        self._body = rows.dump_webhook(webhook.config)
         self._version = webhook.version
 
     def put(self, connection: sqlite3.Connection, sql: Statements, key: int, cursor: int) -> bool:
@@ -117,28 +111,11 @@ class WebhookRow:
         return True
 
 
-def _dump(config: TaskPushNotificationConfig) -> bytes:
-    value = _CODEC.dump(config)
-    if config.authentication is not None and config.authentication.other_schemes:
-        # Protocol 1.0 has no such member: the value of a 0.3 client is stored beside the configuration.
-        value[_OTHER_SCHEMES] = list(config.authentication.other_schemes)
-    return jsontext.dumps(value)
-
-
-def _load(body: bytes) -> TaskPushNotificationConfig:
-    value = json.loads(body)
-    config: TaskPushNotificationConfig = _CODEC.load(TaskPushNotificationConfig, value, strict=False)
-    if others := value.get(_OTHER_SCHEMES):
-        assert config.authentication is not None
-        config = replace(config, authentication=replace(config.authentication, other_schemes=tuple(others)))
-    return config
-
-
 def _stored(row: Sequence[Any]) -> StoredWebhook:
     tenant, owner, head, body, number, version, revision, cursor, tries, due_ms, disabled, open_, holder = row
     return StoredWebhook(
         scope=Owner(tenant, owner),
-        config=_load(body),
+        config=rows.load_webhook(body),
         number=number,
         version=version,
         revision=revision,

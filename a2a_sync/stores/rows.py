@@ -1,21 +1,41 @@
-"""Conversion between rows of an SQLite store and objects. JSON is that of protocol 1.0; there is no SQL in this module."""
+"""Conversion between the rows of an SQL store and objects. There is no SQL in this module, and nothing of one database.
+
+Bodies are JSON of protocol 1.0. The module `a2a_sync.stores.sqlite.schema` describes the tables.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from a2a_sync import jsontext
 from a2a_sync.codec import by_version
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
-from a2a_sync.operations import RunRequest
-from a2a_sync.stores import requests
-from a2a_sync.stores.base import TaskHead, outcome, time_ms
-from a2a_sync.stores.sqlite.schema import ARTIFACT, MESSAGE, STATUS, number, place
-from a2a_sync.types import Artifact, Message, TaskState, TaskStatus, TaskStatusUpdateEvent
+from a2a_sync.operations import Principal, RunRequest
+from a2a_sync.stores.base import Owner, TaskHead, outcome, time_ms
+from a2a_sync.types import (
+    Artifact,
+    Message,
+    SendMessageConfiguration,
+    TaskPushNotificationConfig,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 
 _CODEC = by_version("1.0")
+_OTHER_SCHEMES = "otherSchemes"
+
+#: The kinds of rows in ``entries``.
+MESSAGE, STATUS, ARTIFACT, REQUEST = range(4)
+#: The columns of `HeadRow`.
+HEAD = (
+    "key, id, tenant, owner, context, state, status_ms, status, version, message, artifacts, metadata, token, compacted,"
+    " bytes, counted"
+)
 #: From this number of artifact entries on, the folded artifacts are stored as a snapshot.
 SNAPSHOT_AFTER = 64
 #: Bytes that a run appends before the count of its owner is updated.
@@ -24,7 +44,7 @@ _UNSPECIFIED = jsontext.dumps(_CODEC.dump(TaskStatus(state=TaskState.UNSPECIFIED
 
 
 class HeadRow(NamedTuple):
-    """A row of ``tasks``, in the order of `schema.HEAD`."""
+    """A row of ``tasks``, in the order of `HEAD`."""
 
     key: int
     id: str
@@ -97,33 +117,41 @@ class Batch:
             entry.number = number = number + 1
             if isinstance(entry.event, Message):
                 message = number
-        new = row._replace(
-            version=number,
-            message=message,
-            artifacts=row.artifacts + change.artifacts,
-            token=None if change.ends else token,
-            bytes=(size := row.bytes + self._size + len(request)),
-        )
-        if change.status is None:
-            return new._replace(counted=size) if new.token != row.token or size > row.counted + _COUNT_AFTER else new
-        moved = change.status.state != row.state or new.token != row.token or size > row.counted + _COUNT_AFTER
-        return new._replace(
-            counted=size if moved else row.counted,
-            state=change.status.state.value,
-            status_ms=time_ms(change.status.timestamp),
-            status=self._status,
-            metadata=_merged(row.metadata, change.metadata),
+        if change.ends:
+            token = None
+        size = row.bytes + self._size + len(request)
+        count = token != row.token or size > row.counted + _COUNT_AFTER
+        state, status_ms, status, metadata = row.state, row.status_ms, row.status, row.metadata
+        if change.status is not None:
+            state, status_ms, status = change.status.state.value, time_ms(change.status.timestamp), self._status
+            metadata = _merged(metadata, change.metadata)
+        return HeadRow(
+            row.key,
+            row.id,
+            row.tenant,
+            row.owner,
+            row.context,
+            state,
+            status_ms,
+            status,
+            number,
+            message,
+            row.artifacts + change.artifacts,
+            metadata,
+            token,
+            row.compacted,
+            size,
+            size if count or state != row.state else row.counted,
         )
 
-    def rows(self, old: HeadRow, key: int) -> Iterator[tuple[int, int, int | None, bytes]]:
-        """The rows of ``entries``, after `advance`."""
+    def rows(self, old: HeadRow) -> Iterator[tuple[int, int, int | None, bytes]]:
+        """Number, kind, number of the previous message (of messages) and body of each new entry, after `advance`."""
         message = old.message
         for entry, body in zip(self.entries, self._bodies, strict=True):
             kind, previous = _kind(entry.event), None
             if kind == MESSAGE:
-                previous = place(key, message) if message else None
-                message = entry.number
-            yield place(key, entry.number), kind, previous, body
+                previous, message = message or None, entry.number
+            yield entry.number, kind, previous, body
 
 
 def _kind(event: LogEvent) -> int:
@@ -147,9 +175,9 @@ def event(body: bytes) -> LogEvent:
     return loaded
 
 
-def entry(where: int, body: bytes) -> Entry:
+def entry(number: int, body: bytes) -> Entry:
     """The entry of one row, with its JSON, which streams send as it is."""
-    return Entry(number(where), event(body), {_CODEC.version: body})
+    return Entry(number, event(body), {_CODEC.version: body})
 
 
 def fold_artifacts(snapshot: bytes | None, bodies: Iterable[bytes]) -> ArtifactFold:
@@ -174,7 +202,7 @@ class RequestRow:
 
     def __init__(self, request: RunRequest, events: Sequence[LogEvent]) -> None:
         self._index = next((index for index, event in enumerate(events) if event is request.message), None)
-        self._value = requests.dump(request, message=self._index is None)
+        self._value = _dump_request(request, message=self._index is None)
 
     def body(self, version: int) -> bytes:
         """The body of the row, for a run whose events follow the entry `version`."""
@@ -192,4 +220,77 @@ def request_entry(body: bytes) -> int | None:
 def load_request(body: bytes, message: bytes | None) -> RunRequest:
     """The request of a row; `message` is the body of the entry that `request_entry` returned."""
     logged = None if message is None else event(message)
-    return requests.load(json.loads(body), logged if isinstance(logged, Message) else None)
+    return _load_request(json.loads(body), logged if isinstance(logged, Message) else None)
+
+
+# The webhook of a send is omitted: it contains credentials, which must not be stored here, and no run needs it.
+
+
+def _dump_request(request: RunRequest, *, message: bool) -> dict[str, Any]:
+    """`request` as JSON; with ``message=False`` the message is omitted, because the log has it."""
+    value: dict[str, Any] = {}
+    if message:
+        value["message"] = _CODEC.dump(request.message)
+    if request.configuration is not None:
+        value["configuration"] = _CODEC.dump(replace(request.configuration, task_push_notification_config=None))
+    if request.principal is not None:
+        value["principal"] = {
+            "id": request.principal.id,
+            "scopes": list(request.principal.scopes),
+            "claims": dict(request.principal.claims),
+        }
+    for name in ("metadata", "extensions", "trace", "headers"):
+        if getattr(request, name):
+            value[name] = dict(getattr(request, name))
+    if request.tenant:
+        value["tenant"] = request.tenant
+    if request.attempt > 1:
+        value["attempt"] = request.attempt
+    return value
+
+
+def _load_request(value: dict[str, Any], message: Message | None) -> RunRequest:
+    """The request that `_dump_request` wrote; `message` is the omitted message."""
+    configuration, principal = value.get("configuration"), value.get("principal")
+    return RunRequest(
+        message=message or _CODEC.load(Message, value["message"], strict=False),
+        configuration=None
+        if configuration is None
+        else _CODEC.load(SendMessageConfiguration, configuration, strict=False),
+        principal=None
+        if principal is None
+        else Principal(id=principal["id"], scopes=tuple(principal["scopes"]), claims=principal["claims"]),
+        metadata=value.get("metadata", {}),
+        tenant=value.get("tenant", ""),
+        extensions=value.get("extensions", {}),
+        trace=value.get("trace", {}),
+        headers=value.get("headers", {}),
+        attempt=value.get("attempt", 1),
+    )
+
+
+# -- webhooks and idempotency keys --------------------------------------------------------------------------------------
+
+
+def dump_webhook(config: TaskPushNotificationConfig) -> bytes:
+    """The body of a webhook, with its tokens and credentials in clear text."""
+    value = _CODEC.dump(config)
+    if config.authentication is not None and config.authentication.other_schemes:
+        # Protocol 1.0 has no such member: the value of a 0.3 client is stored beside the configuration.
+        value[_OTHER_SCHEMES] = list(config.authentication.other_schemes)
+    return jsontext.dumps(value)
+
+
+def load_webhook(body: bytes) -> TaskPushNotificationConfig:
+    """The configuration that `dump_webhook` wrote."""
+    value = json.loads(body)
+    config: TaskPushNotificationConfig = _CODEC.load(TaskPushNotificationConfig, value, strict=False)
+    if others := value.get(_OTHER_SCHEMES):
+        assert config.authentication is not None
+        config = replace(config, authentication=replace(config.authentication, other_schemes=tuple(others)))
+    return config
+
+
+def send_digest(scope: Owner, key: str) -> bytes:
+    """The key of a send in its table: a digest of the owner and the idempotency key."""
+    return hashlib.sha256(json.dumps([*scope, key]).encode()).digest()[:16]
