@@ -16,7 +16,7 @@ from a2a_sync.engine.runs import RunManager
 from a2a_sync.errors import StoreError
 from a2a_sync.stores.base import TaskVersion
 from a2a_sync.testing.storecontract.making import begin, chunk, done
-from tests.engine import PATIENCE
+from tests.engine import TIMEOUT
 
 
 class Hints:
@@ -68,12 +68,12 @@ def test_only_tasks_that_have_changed_are_hinted(path: Path) -> None:
             Hints(hub, task_id, found)
         with closing(bridge_of(store, hub)) as bridge:
             bridge.start()
-            assert {found.get(timeout=PATIENCE) for _ in range(2)} == {run.head.id, other}
+            assert {found.get(timeout=TIMEOUT) for _ in range(2)} == {run.head.id, other}
             for text in "abc":
                 elsewhere.append(run.token, [chunk(run.head.id, text)])
-                assert found.get(timeout=PATIENCE) == run.head.id
+                assert found.get(timeout=TIMEOUT) == run.head.id
             elsewhere.append(run.token, [], end=True)
-            assert found.get(timeout=PATIENCE) == run.head.id
+            assert found.get(timeout=TIMEOUT) == run.head.id
 
 
 def test_a_task_that_was_removed_is_hinted(path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_task_that_was_removed_is_hinted(path: Path) -> None:
         done(store)
         with closing(bridge_of(store, hub)) as bridge:
             bridge.start()
-            assert found.get(timeout=PATIENCE) == "gone"
+            assert found.get(timeout=TIMEOUT) == "gone"
 
 
 def test_where_versions_cannot_be_read_all_tasks_are_hinted(path: Path) -> None:
@@ -96,5 +96,5 @@ def test_where_versions_cannot_be_read_all_tasks_are_hinted(path: Path) -> None:
             Hints(hub, task_id, found)
         with closing(bridge_of(store, hub)) as bridge:
             bridge.start()
-            assert {found.get(timeout=PATIENCE) for _ in range(2)} == task_ids
+            assert {found.get(timeout=TIMEOUT) for _ in range(2)} == task_ids
             assert not store.broken
