@@ -192,12 +192,12 @@ class RunManager(Component):
         """
         held = HeldRun(Owner(job.tenant, job.owner), RunToken(job.task_id, job.token))
         try:
-            request = self._store.request(held.scope, job.task_id)
+            request = self._store.request(held.owner, job.task_id)
             if request is None:
                 return False
-            spec, slot = self._reserve(self._executor_of(held.scope), held.scope, RunOn.CALLER)
+            spec, slot = self._reserve(self._executor_of(held.owner), held.owner, RunOn.CALLER)
             # A task that goes on is shown as working since its message was stored.
-            working = self._store.head(held.scope, job.task_id).status.state is TaskState.WORKING
+            working = self._store.head(held.owner, job.task_id).status.state is TaskState.WORKING
             run = self._adopt(spec, held, request, slot, begins=not working)
         except (RunRevoked, TaskNotFoundError):
             return False
@@ -335,11 +335,11 @@ class RunManager(Component):
             OverloadedError, StoreError: no thread is free, or the store failed; the run is still lost and must be offered again.
         """
         try:
-            request = self._store.request(lost.scope, lost.token.task_id)
+            request = self._store.request(lost.owner, lost.token.task_id)
             if request is None:
                 return
-            executor = self._executor_of(lost.scope)
-            before = self._store.head(lost.scope, lost.token.task_id).status.state
+            executor = self._executor_of(lost.owner)
+            before = self._store.head(lost.owner, lost.token.task_id).status.state
             # A run that was queued when its process stopped: the agent's code was never called.
             queued = self.remote and before is TaskState.SUBMITTED
             again = lost.left or request.attempt < self._limits.max_run_attempts
@@ -351,12 +351,12 @@ class RunManager(Component):
                 entries = self._store.append(
                     lost.token, [status_event(request, TaskState.FAILED, "worker lost")], end=True
                 )
-                self._hub.publish(lost.scope, lost.token.task_id, entries, before=before, ended=True)
+                self._hub.publish(lost.owner, lost.token.task_id, entries, before=before, ended=True)
         except (RunRevoked, TaskNotFoundError):
             logger.info("a lost run was ended or taken over by another worker", extra={"task_id": lost.token.task_id})
 
     def _run_again(self, executor: AgentSpec, lost: HeldRun, request: RunRequest) -> None:
-        spec, slot = self._reserve(executor, lost.scope, RunOn.POOL)
+        spec, slot = self._reserve(executor, lost.owner, RunOn.POOL)
         # A run that waits in a queue for another process is not working yet.
         run = self._adopt(spec, lost, request, slot, begins=not self.remote)
         logger.warning(
@@ -374,7 +374,7 @@ class RunManager(Component):
         """
         workers = self._store.workers
         assert workers is not None
-        run = self._register(spec, held.scope, request, False, slot)
+        run = self._register(spec, held.owner, request, False, slot)
         try:
             events = [status_event(request, TaskState.WORKING)] if begins else []
             run.take_over(workers.adopt(held, request, events))

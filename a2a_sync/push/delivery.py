@@ -104,7 +104,7 @@ class Delivery:
         accepted: bool | None = None
         while True:
             page = self._store.log(
-                held.scope, held.task_id, after=max(held.cursor, 0), limit=_PAGE, max_bytes=LOG_PAGE_BYTES
+                held.owner, held.task_id, after=max(held.cursor, 0), limit=_PAGE, max_bytes=LOG_PAGE_BYTES
             )
             for number, body in self._pending(held, page):
                 refusal = self._post(held, number, body) if body is not None else None

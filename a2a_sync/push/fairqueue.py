@@ -62,7 +62,7 @@ class FairQueue:
 
     def add(self, webhook: StoredWebhook) -> None:
         """Add a webhook; one that waits already keeps its position and is updated."""
-        key, where = _key(webhook), (quota_owner(webhook.scope.id), _origin(webhook))
+        key, where = _key(webhook), (quota_owner(webhook.owner.id), _origin(webhook))
         if self._owner_and_origin.get(key, where) != where:
             self._remove(key)
         self._owner_and_origin[key] = where

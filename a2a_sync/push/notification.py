@@ -97,7 +97,7 @@ class Notifications:
         return Notification(stored.version, self._of_task(webhook, stored.task))
 
     def _load(self, webhook: StoredWebhook) -> StoredTask:
-        return self._store.load(webhook.scope, webhook.task_id, history=self._history)
+        return self._store.load(webhook.owner, webhook.task_id, history=self._history)
 
     def _of_task(self, webhook: StoredWebhook, task: Task) -> bytes:
         return self._shorten(webhook, _encode(webhook, task), lambda: task)

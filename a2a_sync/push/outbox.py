@@ -287,7 +287,7 @@ class Outbox(Component):
             # After a step of the clock no webhook waits for longer than this.
             wait = min((webhook.due_ms - _now_ms()) / 1000, self._options.max_backoff)
             if wait > 0:
-                self._check_at(time.monotonic() + wait, webhook.scope, webhook.task_id)
+                self._check_at(time.monotonic() + wait, webhook.owner, webhook.task_id)
             else:
                 self._queue.add(webhook)
 
@@ -335,7 +335,7 @@ class Outbox(Component):
             webhook, turn = self._mailbox.turns.popleft()
             self._queue.end(webhook, accepted=turn.accepted)
             # Also where nothing is pending: the check decides whether to go on listening to the task.
-            self._check_at(now + (turn.retry_in or 0.0), webhook.scope, webhook.task_id)
+            self._check_at(now + (turn.retry_in or 0.0), webhook.owner, webhook.task_id)
 
 
 def _schedule(outbox: weakref.ref[Outbox], wake: threading.Event) -> None:

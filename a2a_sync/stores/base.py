@@ -288,7 +288,7 @@ class AlreadySent(StoreConflict):
 class HeldRun(NamedTuple):
     """A run of which a worker holds the token. ``left``: the worker has left the store and released the run."""
 
-    scope: Owner
+    owner: Owner
     token: RunToken
     left: bool = False
 
@@ -420,7 +420,7 @@ class StoredWebhook:
         holder: the deliverer that has claimed it; empty while none has.
     """
 
-    scope: Owner
+    owner: Owner
     config: TaskPushNotificationConfig
     number: int
     version: str
@@ -459,7 +459,7 @@ class Webhooks(Protocol):
     One deliverer at a time claims a webhook. The claims of a worker that has died (see `Workers`) are void.
     """
 
-    def put(self, scope: Owner, webhook: Webhook, *, most: int) -> None:
+    def put(self, owner: Owner, webhook: Webhook, *, most: int) -> None:
         """Add a webhook to its task, or replace the one with its id.
 
         A new one begins with the task as it is (`SNAPSHOT`). A replaced one keeps its number and its cursor; it is enabled
@@ -469,10 +469,10 @@ class Webhooks(Protocol):
             TooManyWebhooks: it would be one more than `most`.
         """
 
-    def of_task(self, scope: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
+    def of_task(self, owner: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
         """All webhooks of a task, in the order in which they were added."""
 
-    def delete(self, scope: Owner, task_id: str, webhook_id: str) -> None:
+    def delete(self, owner: Owner, task_id: str, webhook_id: str) -> None:
         """Remove a webhook; no error where it does not exist."""
 
     def due(self, *, now_ms: int, limit: int = 100) -> tuple[StoredWebhook, ...]:
@@ -529,7 +529,7 @@ class Contexts(Protocol):
     `agent.memory` decide what the values hold, and how runs that change one at the same time merge.
     """
 
-    def state(self, scope: Owner, context_id: str, name: str = STATE) -> StoredState:
+    def state(self, owner: Owner, context_id: str, name: str = STATE) -> StoredState:
         """A value of a context; ``{}`` of version 0 where it was never set or the context does not exist."""
 
     def set_state(self, token: RunToken, body: bytes, *, expected: int, name: str = STATE) -> None:
@@ -619,7 +619,7 @@ class TaskVersion(NamedTuple):
 class TaskStore(Protocol):
     """One backend. All methods raise `TaskNotFoundError` for tasks that the owner does not have, `StoreError` for faults.
 
-    `scope` is the owner of the tasks. The parts are optional: a store has None where it lacks one, and what needs the part
+    `owner` is the owner of the tasks. The parts are optional: a store has None where it lacks one, and what needs the part
     is refused. A class that derives from this protocol inherits None for each part, and the default of `new_task_id`.
     """
 
@@ -658,7 +658,7 @@ class TaskStore(Protocol):
 
     def start_run(
         self,
-        scope: Owner,
+        owner: Owner,
         request: RunRequest,
         events: Sequence[LogEvent],
         *,
@@ -682,7 +682,7 @@ class TaskStore(Protocol):
             TaskFull, OwnerFull: it is more than `quota` allows.
         """
 
-    def sent(self, scope: Owner, key: str) -> SentRun | None:
+    def sent(self, owner: Owner, key: str) -> SentRun | None:
         """The outcome of the owner's send with this idempotency key; None when there was none."""
 
     def append(
@@ -697,25 +697,25 @@ class TaskStore(Protocol):
             TaskFull: the task would have more than `max_task_bytes`; nothing was stored.
         """
 
-    def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
+    def interrupt(self, owner: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """Append without a token and revoke the current one (cancel, time limit, lost worker).
 
         Raises:
             TaskEnded: the task is terminal.
         """
 
-    def head(self, scope: Owner, task_id: str) -> TaskHead:
+    def head(self, owner: Owner, task_id: str) -> TaskHead:
         """The task without its log, by one cheap read."""
 
     def versions(self, task_ids: Collection[str]) -> dict[str, TaskVersion]:
         """How far these tasks have got, of any owner, by one read; those that do not exist are left out."""
 
-    def request(self, scope: Owner, task_id: str) -> RunRequest | None:
+    def request(self, owner: Owner, task_id: str) -> RunRequest | None:
         """The request of the run that holds the token; None when there is no run."""
 
     def load(
         self,
-        scope: Owner,
+        owner: Owner,
         task_id: str,
         *,
         history: int | None = None,
@@ -732,21 +732,21 @@ class TaskStore(Protocol):
         """
 
     def log(
-        self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+        self, owner: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
     ) -> LogPage:
         """At most `limit` entries with numbers above `after`, in order; of a compacted part, its messages.
 
         The page ends before the entry with which it would hold more than `max_bytes`, but has at least one entry.
         """
 
-    def list(self, scope: Owner, query: TaskQuery) -> TaskPage:
+    def list(self, owner: Owner, query: TaskQuery) -> TaskPage:
         """A page of the owner's tasks, newest status first.
 
         Raises:
             LargeResult: more than ``query.refuse_above`` bytes are stored of the tasks of the page; none was read.
         """
 
-    def delete(self, scope: Owner, task_id: str) -> None:
+    def delete(self, owner: Owner, task_id: str) -> None:
         """Remove a task with everything that belongs to it."""
 
     def sweep(self, expiry: Expiry, *, limit: int = 100) -> SweepResult:

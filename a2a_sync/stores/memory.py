@@ -74,12 +74,12 @@ class MemoryStore:
         self._max_tasks = max_tasks
         self._lock = threading.Lock()
         self._tasks: dict[str, Record] = {}
-        self._scopes: dict[Owner, Owned] = {}
+        self._owners: dict[Owner, Owned] = {}
         self._accounts = Accounts()
         self._tokens = itertools.count(1)
         self._positions = itertools.count(1)
         self.webhooks = MemoryWebhooks(self._lock, self._tasks, self._find)
-        self.contexts = MemoryContexts(self._lock, self._scopes, self._held)
+        self.contexts = MemoryContexts(self._lock, self._owners, self._held)
         self.inspection = MemoryInspection(self._lock, self._tasks, self._accounts)
 
     def pubsub(self) -> None:
@@ -93,7 +93,7 @@ class MemoryStore:
 
     def start_run(
         self,
-        scope: Owner,
+        owner: Owner,
         request: RunRequest,
         events: Sequence[LogEvent],
         *,
@@ -104,16 +104,16 @@ class MemoryStore:
         task_id = request.task_id
         packed, size = _pack(events, task_id, request.context_id)
         with self._lock:
-            if request.key is not None and (known := self.sent(scope, request.key.key)) is not None:
+            if request.key is not None and (known := self.sent(owner, request.key.key)) is not None:
                 raise AlreadySent(known)
             if create and task_id in self._tasks:
                 raise TaskExists(f"task {task_id} exists")
-            held = None if create else self._startable(scope, task_id)
+            held = None if create else self._startable(owner, task_id)
             total = size if held is None else held.bytes + size
             if quota.max_task_bytes is not None and total > quota.max_task_bytes:
                 raise _too_large(task_id, total, quota.max_task_bytes)
-            evicted = self._evict_surplus(scope, size, quota, create=create, but=task_id)
-            record = held or self._create(scope, request)
+            evicted = self._evict_surplus(owner, size, quota, create=create, but=task_id)
+            record = held or self._create(owner, request)
             before = record.head.status.state
             record.token = str(next(self._tokens))
             token = RunToken(task_id, record.token)
@@ -129,9 +129,9 @@ class MemoryStore:
                 record.owned.sends[key] = SentRun(task_id, record.head.version, fingerprint)
             return StartedRun(token=token, head=record.head, entries=entries, before=before, evicted=evicted)
 
-    def sent(self, scope: Owner, key: str) -> SentRun | None:
+    def sent(self, owner: Owner, key: str) -> SentRun | None:
         """See `TaskStore.sent`."""
-        owned = self._scopes.get(scope)
+        owned = self._owners.get(owner)
         return None if owned is None else owned.sends.get(key)
 
     def append(
@@ -145,30 +145,30 @@ class MemoryStore:
                 raise _too_large(token.task_id, record.bytes + size, max_task_bytes)
             return self._write(record, events, packed, size, end=end)
 
-    def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
+    def interrupt(self, owner: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """See `TaskStore.interrupt`."""
         with self._lock:
-            record = self._find(scope, task_id)
+            record = self._find(owner, task_id)
             if record.terminal:
                 raise TaskEnded(f"task {task_id} is {record.head.status.state}")
             return self._write(record, events, *_pack(events, task_id, record.head.context_id), end=True)
 
-    def delete(self, scope: Owner, task_id: str) -> None:
+    def delete(self, owner: Owner, task_id: str) -> None:
         """See `TaskStore.delete`."""
         with self._lock:
-            self._remove(self._find(scope, task_id))
+            self._remove(self._find(owner, task_id))
 
     def close(self) -> None:
         """Does nothing: the tasks are kept as long as the store object."""
 
-    def _create(self, scope: Owner, request: RunRequest) -> Record:
+    def _create(self, owner: Owner, request: RunRequest) -> Record:
         task_id = request.task_id
         head = TaskHead(
             id=task_id, context_id=request.context_id, status=_UNSPECIFIED, version=0, running=True, metadata={}
         )
-        owned = self._scopes.get(scope)
+        owned = self._owners.get(owner)
         if owned is None:
-            owned = self._scopes[scope] = Owned(scope, self._accounts.of(quota_owner(scope.id)))
+            owned = self._owners[owner] = Owned(owner, self._accounts.of(quota_owner(owner.id)))
         self._accounts.change(owned.account, 1)
         record = self._tasks[task_id] = Record(
             owned, head, Created(next(self._positions), clock.time_ns() // 1_000_000)
@@ -182,8 +182,8 @@ class MemoryStore:
             raise RunRevoked(f"the run on task {token.task_id} is no longer current")
         return record
 
-    def _startable(self, scope: Owner, task_id: str) -> Record:
-        record = self._find(scope, task_id)
+    def _startable(self, owner: Owner, task_id: str) -> Record:
+        record = self._find(owner, task_id)
         if record.terminal:
             raise TaskEnded(f"task {task_id} is {record.head.status.state}")
         if record.token:
@@ -221,9 +221,9 @@ class MemoryStore:
         else:
             account.waiting[task_id] = None
 
-    def _evict_surplus(self, scope: Owner, size: int, quota: StoreQuota, *, create: bool, but: str) -> tuple[str, ...]:
+    def _evict_surplus(self, owner: Owner, size: int, quota: StoreQuota, *, create: bool, but: str) -> tuple[str, ...]:
         """Evict tasks other than `but` until a run of `size` bytes fits; the ids of those that waited for their client."""
-        account = self._accounts.of(quota_owner(scope.id))
+        account = self._accounts.of(quota_owner(owner.id))
         evicted: tuple[str, ...] = ()
         if create and quota.max_tasks is not None:
             while account.tasks >= quota.max_tasks and (record := self._oldest(account, but)) is not None:
@@ -262,7 +262,7 @@ class MemoryStore:
         account.bytes -= record.bytes
         self._accounts.change(account, -1)
         if not owned.tasks:
-            del self._scopes[owned.scope]
+            del self._owners[owned.owner]
         if len(account.ended) > 2 * account.tasks + 64:
             account.ended = deque(task_id for task_id in account.ended if task_id in self._tasks)
         return (task_id,) if waited else ()
@@ -299,22 +299,22 @@ class MemoryStore:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def head(self, scope: Owner, task_id: str) -> TaskHead:
+    def head(self, owner: Owner, task_id: str) -> TaskHead:
         """See `TaskStore.head`."""
-        return self._find(scope, task_id).head
+        return self._find(owner, task_id).head
 
     def versions(self, task_ids: Collection[str]) -> dict[str, TaskVersion]:
         """See `TaskStore.versions`."""
         heads = [record.head for task_id in task_ids if (record := self._tasks.get(task_id)) is not None]
         return {head.id: TaskVersion(head.version, head.running) for head in heads}
 
-    def request(self, scope: Owner, task_id: str) -> RunRequest | None:
+    def request(self, owner: Owner, task_id: str) -> RunRequest | None:
         """See `TaskStore.request`."""
-        return self._find(scope, task_id).request
+        return self._find(owner, task_id).request
 
     def load(
         self,
-        scope: Owner,
+        owner: Owner,
         task_id: str,
         *,
         history: int | None = None,
@@ -323,7 +323,7 @@ class MemoryStore:
         refuse_above: int | None = None,
     ) -> StoredTask:
         """See `TaskStore.load`."""
-        record = self._find(scope, task_id)
+        record = self._find(owner, task_id)
         if refuse_above is not None and record.bytes > refuse_above:
             raise LargeResult(record.bytes)
         head = record.head
@@ -331,15 +331,15 @@ class MemoryStore:
         return StoredTask(task=task, version=head.version, running=head.running)
 
     def log(
-        self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+        self, owner: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
     ) -> LogPage:
         """See `TaskStore.log`."""
-        return self._find(scope, task_id).page(max(after, 0), limit, max_bytes)
+        return self._find(owner, task_id).page(max(after, 0), limit, max_bytes)
 
-    def list(self, scope: Owner, query: TaskQuery) -> TaskPage:
+    def list(self, owner: Owner, query: TaskQuery) -> TaskPage:
         """See `TaskStore.list`."""
         with self._lock:
-            owned = self._scopes.get(scope)
+            owned = self._owners.get(owner)
             if owned is None:
                 records = []
             else:
@@ -362,9 +362,9 @@ class MemoryStore:
             total=total,
         )
 
-    def _find(self, scope: Owner, task_id: str) -> Record:
+    def _find(self, owner: Owner, task_id: str) -> Record:
         record = self._tasks.get(task_id)
-        if record is None or record.owned.scope != scope:
+        if record is None or record.owned.owner != owner:
             raise not_found(task_id)
         return record
 
@@ -381,7 +381,7 @@ class MemoryInspection:
         """See `Inspection.counts`."""
         result: dict[Owner, dict[TaskState, int]] = {}
         for record in self._records():
-            states = result.setdefault(record.owned.scope, {})
+            states = result.setdefault(record.owned.owner, {})
             state = record.head.status.state
             states[state] = states.get(state, 0) + 1
         return result
@@ -405,7 +405,7 @@ class MemoryInspection:
 def _selects(query: SummaryQuery, record: Record) -> bool:
     position, time_ms = record.created
     return (
-        (query.owner is None or record.owned.scope == query.owner)
+        (query.owner is None or record.owned.owner == query.owner)
         and (query.state is None or record.head.status.state is query.state)
         and (query.since_ms is None or time_ms >= query.since_ms)
         and (query.until_ms is None or time_ms < query.until_ms)
@@ -417,7 +417,7 @@ def _summary(record: Record) -> TaskSummary:
     head = record.head
     return TaskSummary(
         position=record.created.position,
-        owner=record.owned.scope,
+        owner=record.owned.owner,
         id=head.id,
         context_id=head.context_id,
         state=head.status.state,

@@ -14,14 +14,14 @@ _NOTHING = StoredState()
 class MemoryContexts:
     """The `Contexts` of the store that `lock` belongs to; `held` returns the record for a current token."""
 
-    def __init__(self, lock: threading.Lock, scopes: dict[Owner, Owned], held: Callable[[RunToken], Record]) -> None:
+    def __init__(self, lock: threading.Lock, owners: dict[Owner, Owned], held: Callable[[RunToken], Record]) -> None:
         self._lock = lock
-        self._scopes = scopes
+        self._owners = owners
         self._held = held
 
-    def state(self, scope: Owner, context_id: str, name: str = STATE) -> StoredState:
+    def state(self, owner: Owner, context_id: str, name: str = STATE) -> StoredState:
         """See `Contexts.state`."""
-        owned = self._scopes.get(scope)
+        owned = self._owners.get(owner)
         return _NOTHING if owned is None else owned.states.get(context_id, {}).get(name, _NOTHING)
 
     def set_state(self, token: RunToken, body: bytes, *, expected: int, name: str = STATE) -> None:

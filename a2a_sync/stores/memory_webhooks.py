@@ -21,22 +21,22 @@ class MemoryWebhooks:
         self._tasks = tasks
         self._find = find
 
-    def put(self, scope: Owner, webhook: Webhook, *, most: int) -> None:
+    def put(self, owner: Owner, webhook: Webhook, *, most: int) -> None:
         """See `Webhooks.put`."""
         with self._lock:
-            record = self._find(scope, webhook.config.task_id)
+            record = self._find(owner, webhook.config.task_id)
             if len(record.webhooks) >= most and all(known.id != webhook.config.id for known in record.webhooks):
                 raise TooManyWebhooks
             set_webhook(record, webhook, SNAPSHOT)
 
-    def of_task(self, scope: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
+    def of_task(self, owner: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
         """See `Webhooks.of_task`."""
-        return _now(self._find(scope, task_id))
+        return _now(self._find(owner, task_id))
 
-    def delete(self, scope: Owner, task_id: str, webhook_id: str) -> None:
+    def delete(self, owner: Owner, task_id: str, webhook_id: str) -> None:
         """See `Webhooks.delete`."""
         with self._lock:
-            record = self._find(scope, task_id)
+            record = self._find(owner, task_id)
             record.webhooks = tuple(known for known in record.webhooks if known.id != webhook_id)
 
     def due(self, *, now_ms: int, limit: int = 100) -> tuple[StoredWebhook, ...]:
@@ -49,8 +49,8 @@ class MemoryWebhooks:
         before: Counter[str] = Counter()
         ranked = []
         for webhook in found:
-            ranked.append((before[webhook.scope.id], webhook.due_ms, webhook))
-            before[webhook.scope.id] += 1
+            ranked.append((before[webhook.owner.id], webhook.due_ms, webhook))
+            before[webhook.owner.id] += 1
         ranked.sort(key=lambda row: row[:2])
         return tuple(webhook for _, _, webhook in ranked[:limit])
 
@@ -87,7 +87,7 @@ class MemoryWebhooks:
 
     def _record_of(self, webhook: StoredWebhook) -> Record | None:
         try:
-            return self._find(webhook.scope, webhook.task_id)
+            return self._find(webhook.owner, webhook.task_id)
         except TaskNotFoundError:
             return None
 
@@ -101,7 +101,7 @@ def set_webhook(record: Record, webhook: Webhook, cursor: int) -> None:
         _swap(record, replace(fresh, revision=known.revision + 1))
         return
     new = StoredWebhook(
-        scope=record.owned.scope,
+        owner=record.owned.owner,
         config=config,
         number=record.webhooks[-1].number + 1 if record.webhooks else 1,
         version=version,

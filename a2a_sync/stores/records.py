@@ -84,10 +84,10 @@ class Accounts:
 class Owned:
     """The tasks of one owner, its sends by idempotency key, and its contexts: the ids of their tasks, and their values."""
 
-    __slots__ = ("account", "contexts", "scope", "sends", "states", "tasks")
+    __slots__ = ("account", "contexts", "owner", "sends", "states", "tasks")
 
-    def __init__(self, scope: Owner, account: Account) -> None:
-        self.scope = scope
+    def __init__(self, owner: Owner, account: Account) -> None:
+        self.owner = owner
         self.account = account
         self.tasks: dict[str, Record] = {}
         self.sends: dict[str, SentRun] = {}

@@ -291,6 +291,6 @@ def load_webhook(body: bytes) -> TaskPushNotificationConfig:
     return config
 
 
-def send_digest(scope: Owner, key: str) -> bytes:
+def send_digest(owner: Owner, key: str) -> bytes:
     """The key of a send in its table: a digest of the owner and the idempotency key."""
-    return hashlib.sha256(json.dumps([*scope, key]).encode()).digest()[:16]
+    return hashlib.sha256(json.dumps([*owner, key]).encode()).digest()[:16]

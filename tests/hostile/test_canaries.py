@@ -262,7 +262,7 @@ def test_reprs_contain_no_secret() -> None:
     call = Call(GET_TASK, GetTaskRequest(id="t-1"), context)
     message = Message(role=Role.USER, parts=(TextPart("hi"),))
     run = RunRequest(message=message, headers=headers, principal=principal, webhook=Webhook(config, "1.0"))
-    stored = StoredWebhook(scope=Owner("", "ada"), config=config, number=1, version="1.0", revision=1, cursor=0, head=0)
+    stored = StoredWebhook(owner=Owner("", "ada"), config=config, number=1, version="1.0", revision=1, cursor=0, head=0)
     credentials = [one for one in AUTHS.values() if isinstance(one, ApiKey)]
     objects = [call, context, principal, run, stored, config, _Token(CANARY, 1.0, 2.0), *credentials]
     objects += [BearerAuth({CANARY: "ada"}), ClientCredentials(f"https://id.test/?{CANARY}", "robot", CANARY)]

@@ -22,7 +22,7 @@ from a2a_sync.stores.base import Owner, StoredWebhook
 def webhook(number: int, host: str, owner: str = "", tenant: str = "") -> StoredWebhook:
     config = TaskPushNotificationConfig(url=f"https://{host}/hook", id="one", task_id=f"t{number}")
     scope = Owner(tenant, owner)
-    return StoredWebhook(scope=scope, config=config, number=1, version="1.0", revision=1, cursor=0, head=1)
+    return StoredWebhook(owner=scope, config=config, number=1, version="1.0", revision=1, cursor=0, head=1)
 
 
 def line_of(places: int, *, several: bool = False, **quota: int) -> FairQueue:
@@ -40,7 +40,7 @@ def hosts(webhooks: list[StoredWebhook]) -> list[str]:
 
 
 def owners(webhooks: list[StoredWebhook]) -> Counter[str]:
-    return Counter(one.scope.id for one in webhooks)
+    return Counter(one.owner.id for one in webhooks)
 
 
 def prove(line: FairQueue, *receivers: str, owner: str = "", accepted: bool = True) -> None:

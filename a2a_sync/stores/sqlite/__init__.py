@@ -136,7 +136,7 @@ class SQLiteStore:
 
     def start_run(
         self,
-        scope: Owner,
+        owner: Owner,
         request: RunRequest,
         events: Sequence[LogEvent],
         *,
@@ -149,11 +149,11 @@ class SQLiteStore:
         webhook = None if request.webhook is None else WebhookRow(request.webhook)
 
         def work(connection: sqlite3.Connection) -> tuple[HeadRow, tuple[str, ...]]:
-            sends.refuse_known(connection, self._sql, scope, request.key)
+            sends.refuse_known(connection, self._sql, owner, request.key)
             if create:
-                old = HeadRow.new(scope.tenant, scope.id, request)
+                old = HeadRow.new(owner.tenant, owner.id, request)
             else:
-                old = self._startable(connection, scope, request.task_id)
+                old = self._startable(connection, owner, request.task_id)
             body = request_row.body(old.version)
             new = _refuse_large(batch.advance(old, token.value, body), quota.max_task_bytes)
             if create:
@@ -165,18 +165,18 @@ class SQLiteStore:
             sends.keep(connection, self._sql, request.key, old, new)
             if webhook is not None:
                 webhook.put(connection, self._sql, new.key, old.version)
-            return new, self._retention.evict_surplus(connection, owner, quota, create=create)
+            return new, self._retention.evict_surplus(connection, account, quota, create=create)
 
-        owner = quota_owner(scope.id)
-        row, evicted = self._retention.start_with_eviction(owner, lambda: self._database.write(work))
+        account = quota_owner(owner.id)
+        row, evicted = self._retention.start_with_eviction(account, lambda: self._database.write(work))
         head = row.head(batch.change.status)
         return StartedRun(
             token=token, head=head, entries=batch.entries, before=TaskState(batch.before), evicted=evicted
         )
 
-    def sent(self, scope: Owner, key: str) -> SentRun | None:
+    def sent(self, owner: Owner, key: str) -> SentRun | None:
         """See `TaskStore.sent`."""
-        return self._database.read(lambda connection: sends.find(connection, self._sql, scope, key))
+        return self._database.read(lambda connection: sends.find(connection, self._sql, owner, key))
 
     def append(
         self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, max_task_bytes: int | None = None
@@ -202,19 +202,19 @@ class SQLiteStore:
         head = adopted.head(batch.change.status)
         return StartedRun(token=token, head=head, entries=batch.entries, before=TaskState(batch.before))
 
-    def interrupt(self, scope: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
+    def interrupt(self, owner: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """See `TaskStore.interrupt`."""
 
         def open_(row: HeadRow | None) -> HeadRow:
-            return _refuse_ended(_owned(row, scope, task_id))
+            return _refuse_ended(_owned(row, owner, task_id))
 
         return self._append(task_id, events, open_, None)
 
-    def delete(self, scope: Owner, task_id: str) -> None:
+    def delete(self, owner: Owner, task_id: str) -> None:
         """See `TaskStore.delete`."""
 
         def work(connection: sqlite3.Connection) -> None:
-            self._retention.remove(connection, _owned(self._row(connection, task_id), scope, task_id))
+            self._retention.remove(connection, _owned(self._row(connection, task_id), owner, task_id))
 
         self._database.write(work)
 
@@ -237,8 +237,8 @@ class SQLiteStore:
         self._database.write(work, check_file=token is None or batch.change.ends)
         return batch.entries
 
-    def _startable(self, connection: sqlite3.Connection, scope: Owner, task_id: str) -> HeadRow:
-        row = _refuse_ended(_owned(self._row(connection, task_id), scope, task_id))
+    def _startable(self, connection: sqlite3.Connection, owner: Owner, task_id: str) -> HeadRow:
+        row = _refuse_ended(_owned(self._row(connection, task_id), owner, task_id))
         if row.token is not None:
             raise TaskBusy(f"a run on task {task_id} goes on")
         return row
@@ -267,10 +267,10 @@ class SQLiteStore:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def head(self, scope: Owner, task_id: str) -> TaskHead:
+    def head(self, owner: Owner, task_id: str) -> TaskHead:
         """See `TaskStore.head`."""
         row = self._database.read(lambda connection: self._row(connection, task_id))
-        return _owned(row, scope, task_id).head()
+        return _owned(row, owner, task_id).head()
 
     def versions(self, task_ids: Collection[str]) -> dict[str, TaskVersion]:
         """See `TaskStore.versions`."""
@@ -283,11 +283,11 @@ class SQLiteStore:
 
         return {task_id: TaskVersion(version, bool(held)) for task_id, version, held in self._database.read(work)}
 
-    def request(self, scope: Owner, task_id: str) -> RunRequest | None:
+    def request(self, owner: Owner, task_id: str) -> RunRequest | None:
         """See `TaskStore.request`."""
 
         def work(connection: sqlite3.Connection) -> RunRequest | None:
-            row = _owned(self._row(connection, task_id), scope, task_id)
+            row = _owned(self._row(connection, task_id), owner, task_id)
             if row.token is None:
                 return None
             body = self._body(connection, row.key, 0)
@@ -298,7 +298,7 @@ class SQLiteStore:
 
     def load(
         self,
-        scope: Owner,
+        owner: Owner,
         task_id: str,
         *,
         history: int | None = None,
@@ -309,7 +309,7 @@ class SQLiteStore:
         """See `TaskStore.load`."""
 
         def work(connection: sqlite3.Connection) -> Reading:
-            row = _owned(self._row(connection, task_id), scope, task_id)
+            row = _owned(self._row(connection, task_id), owner, task_id)
             if refuse_above is not None and row.bytes > refuse_above:
                 raise LargeResult(row.bytes)
             return Reading.of(connection, self._sql, row, history, artifacts, max_bytes)
@@ -321,12 +321,12 @@ class SQLiteStore:
         return StoredTask(task=task, version=reading.row.version, running=reading.row.token is not None)
 
     def log(
-        self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+        self, owner: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
     ) -> LogPage:
         """See `TaskStore.log`."""
 
         def work(connection: sqlite3.Connection) -> tuple[HeadRow, Sequence[tuple[int, bytes]]]:
-            row = _owned(self._row(connection, task_id), scope, task_id)
+            row = _owned(self._row(connection, task_id), owner, task_id)
             span = (place(row.key, min(max(after, 0), row.version)), place(row.key, row.version))
             found = connection.execute(self._sql.log, (*span, limit))
             return row, found.fetchall() if max_bytes is None or row.bytes <= max_bytes else _within(found, max_bytes)
@@ -340,12 +340,12 @@ class SQLiteStore:
             compacted=row.compacted,
         )
 
-    def list(self, scope: Owner, query: TaskQuery) -> TaskPage:
+    def list(self, owner: Owner, query: TaskQuery) -> TaskPage:
         """See `TaskStore.list`."""
 
         def work(connection: sqlite3.Connection) -> tuple[Sequence[Reading], bool, int]:
-            total = self._total(connection, scope, query)
-            found = self._page(connection, scope, query, total)
+            total = self._total(connection, owner, query)
+            found = self._page(connection, owner, query, total)
             if query.refuse_above is not None:
                 self._refuse_large_page(connection, found[: query.size], query, query.refuse_above)
             page = Reading.page(connection, self._sql, found, query)
@@ -376,8 +376,8 @@ class SQLiteStore:
     def _current(self, connection: sqlite3.Connection, token: RunToken) -> HeadRow:
         return _held(token, self._row(connection, token.task_id))
 
-    def _key(self, connection: sqlite3.Connection, scope: Owner, task_id: str) -> int:
-        return _owned(self._row(connection, task_id), scope, task_id).key
+    def _key(self, connection: sqlite3.Connection, owner: Owner, task_id: str) -> int:
+        return _owned(self._row(connection, task_id), owner, task_id).key
 
     def _body(self, connection: sqlite3.Connection, key: int, number: int) -> bytes:
         body: bytes = connection.execute(self._sql.entry, (place(key, number),)).fetchone()[0]
@@ -397,10 +397,10 @@ class SQLiteStore:
 
     # -- listing ------------------------------------------------------------------------------------------------------
 
-    def _page(self, connection: sqlite3.Connection, scope: Owner, query: TaskQuery, total: int) -> Sequence[HeadRow]:
+    def _page(self, connection: sqlite3.Connection, owner: Owner, query: TaskQuery, total: int) -> Sequence[HeadRow]:
         """The rows of the page and one more. A small context is sorted; a large one is filtered in order of time."""
         few = query.context_id and total <= _SORTED_AT_ONCE
-        where, values = _filter(scope, query)
+        where, values = _filter(owner, query)
         if query.after is not None:
             where += " AND (status_ms, id) < (?, ?)"
             values += query.after
@@ -411,15 +411,15 @@ class SQLiteStore:
         limit = min(query.size + 1, total)
         return [HeadRow._make(row) for row in connection.execute(statement, (*values, limit))]
 
-    def _total(self, connection: sqlite3.Connection, scope: Owner, query: TaskQuery) -> int:
+    def _total(self, connection: sqlite3.Connection, owner: Owner, query: TaskQuery) -> int:
         if query.context_id or query.since_ms is not None:
-            where, values = _filter(scope, query)
+            where, values = _filter(owner, query)
             table = self._sql.by_context if query.context_id else self._sql.by_time
             found = connection.execute(f"SELECT count(*) FROM {table} WHERE {where}", values).fetchone()
         elif query.state is not None:
-            found = connection.execute(self._sql.in_state, (*scope, query.state.value)).fetchone()
+            found = connection.execute(self._sql.in_state, (*owner, query.state.value)).fetchone()
         else:
-            found = connection.execute(self._sql.in_scope, scope).fetchone()
+            found = connection.execute(self._sql.in_scope, owner).fetchone()
         return found[0] or 0 if found else 0
 
 
@@ -450,8 +450,8 @@ def _held(token: RunToken, row: HeadRow | None) -> HeadRow:
     return row
 
 
-def _owned(row: HeadRow | None, scope: Owner, task_id: str) -> HeadRow:
-    if row is None or (row.tenant, row.owner) != scope:
+def _owned(row: HeadRow | None, owner: Owner, task_id: str) -> HeadRow:
+    if row is None or (row.tenant, row.owner) != owner:
         raise not_found(task_id)
     return row
 
@@ -468,8 +468,8 @@ def _refuse_large(row: HeadRow, most: int | None) -> HeadRow:
     return row
 
 
-def _filter(scope: Owner, query: TaskQuery) -> tuple[str, tuple[object, ...]]:
-    terms: list[tuple[str, object]] = [("tenant = ?", scope.tenant), ("owner = ?", scope.id)]
+def _filter(owner: Owner, query: TaskQuery) -> tuple[str, tuple[object, ...]]:
+    terms: list[tuple[str, object]] = [("tenant = ?", owner.tenant), ("owner = ?", owner.id)]
     if query.context_id:
         terms.append(("context = ?", query.context_id))
     if query.state is not None:

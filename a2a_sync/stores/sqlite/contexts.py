@@ -21,23 +21,23 @@ class SQLiteContexts:
         self._sql = sql
         self._held = held
 
-    def state(self, scope: Owner, context_id: str, name: str = STATE) -> StoredState:
+    def state(self, owner: Owner, context_id: str, name: str = STATE) -> StoredState:
         """See `Contexts.state`."""
-        return self._database.read(lambda connection: self._find(connection, scope, context_id, name))
+        return self._database.read(lambda connection: self._find(connection, owner, context_id, name))
 
     def set_state(self, token: RunToken, body: bytes, *, expected: int, name: str = STATE) -> None:
         """See `Contexts.set_state`."""
 
         def work(connection: sqlite3.Connection) -> None:
             row = self._held(connection, token)
-            scope = Owner(row.tenant, row.owner)
-            current = self._find(connection, scope, row.context, name)
+            owner = Owner(row.tenant, row.owner)
+            current = self._find(connection, owner, row.context, name)
             if current.version != expected:
                 raise StateConflict(current)
-            connection.execute(self._sql.put_state, (*scope, row.context, name, expected + 1, body))
+            connection.execute(self._sql.put_state, (*owner, row.context, name, expected + 1, body))
 
         self._database.write(work)
 
-    def _find(self, connection: sqlite3.Connection, scope: Owner, context_id: str, name: str) -> StoredState:
-        row = connection.execute(self._sql.state, (*scope, context_id, name)).fetchone()
+    def _find(self, connection: sqlite3.Connection, owner: Owner, context_id: str, name: str) -> StoredState:
+        row = connection.execute(self._sql.state, (*owner, context_id, name)).fetchone()
         return StoredState() if row is None else StoredState(*row)

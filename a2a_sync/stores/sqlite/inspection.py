@@ -39,7 +39,8 @@ class SQLiteInspection:
             "key < ?": query.before,
         }
         given = {term: value for term, value in terms.items() if value is not None}
-        statement = self._sql.summaries.format(" AND ".join(given) or "1")
+        where = f"WHERE {' AND '.join(given)}" if given else ""
+        statement = f"{self._sql.summaries} {where} ORDER BY key DESC LIMIT ?"
         return tuple(map(_summary, self._read(statement, (*given.values(), query.size))))
 
     def size(self) -> int:

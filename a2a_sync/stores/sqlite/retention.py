@@ -18,7 +18,7 @@ from a2a_sync.stores.sqlite.reading import Reading
 from a2a_sync.stores.sqlite.schema import Statements, place
 
 #: At most this many tasks are evicted when a task is created; a lowered bound is reached gradually.
-_FORGET_AT_ONCE = 2
+_EVICTED_AT_ONCE = 2
 #: The number of owners whose tasks are compared when the store is full.
 _RANKED_AT_ONCE = 100
 #: About this many rows are deleted or changed in one transaction, as other writers wait for it.
@@ -61,12 +61,12 @@ class Retention:
         if tasks >> rank:
             connection.execute(self._sql.set_rank, (rank + 1, owner))
         if create and quota.max_tasks is not None:
-            for _ in range(min(tasks - quota.max_tasks, _FORGET_AT_ONCE)):
+            for _ in range(min(tasks - quota.max_tasks, _EVICTED_AT_ONCE)):
                 evicted += self._evict(connection, owner)
         if quota.max_bytes is not None and stored > quota.max_bytes:
             evicted += self._evict_bytes(connection, owner, stored - quota.max_bytes)
         if create:
-            for _ in range(min(everywhere - len(evicted) - self._max_tasks, _FORGET_AT_ONCE)):
+            for _ in range(min(everywhere - len(evicted) - self._max_tasks, _EVICTED_AT_ONCE)):
                 evicted += self._evict_of_largest(connection)
         return _waiting(evicted) if evicted else ()
 
@@ -127,7 +127,7 @@ class Retention:
 
     def _evict(self, connection: sqlite3.Connection, owner: str) -> list[HeadRow]:
         """Evict the next task of an owner; an empty list where all its tasks have a run."""
-        row = connection.execute(self._sql.to_forget, (owner,)).fetchone()
+        row = connection.execute(self._sql.next_to_evict, (owner,)).fetchone()
         if row is None:
             return []
         evicted = HeadRow._make(row)
@@ -143,14 +143,14 @@ class Retention:
 
     def sweep(self, expiry: Expiry, limit: int) -> SweepResult:
         """See `TaskStore.sweep`. A write transaction begins only if there is something to change."""
-        self._set_right(expiry.now)
+        self._clamp_end_times(expiry.now)
         ended, more_ended, _ = self._remove_expired(True, expiry.ended, limit)
         waiting, more_waiting, evicted = self._remove_expired(False, expiry.waiting, limit)
         compacted, more_logs = self._compact_expired(expiry.replay, limit)
         more = more_ended or more_waiting or more_logs
         return SweepResult(removed=ended + waiting, compacted=compacted, more=more, evicted=evicted)
 
-    def _set_right(self, now: int | None) -> None:
+    def _clamp_end_times(self, now: int | None) -> None:
         for ended in (True, False):
             wrong = (ended, now, _ROWS_AT_ONCE)
             if now is not None and self._database.read(lambda c: c.execute(self._sql.ahead, wrong).fetchone()):  # noqa: B023

@@ -325,153 +325,155 @@ def prepare(connection: sqlite3.Connection, prefix: str) -> None:
     connection.execute(f"INSERT OR REPLACE INTO {prefix}meta VALUES ('schema', ?)", (VERSION,))
 
 
+_WEBHOOKS = f"SELECT {WEBHOOK} FROM {{p}}webhooks AS hook JOIN {{p}}tasks AS task ON task.key = hook.task"
+_ALIVE = "(SELECT id FROM {p}workers WHERE beat >= 0)"
+_FREE = f"hook.holder IS NULL OR substr(hook.holder, 1, instr(hook.holder, '.') - 1) NOT IN {_ALIVE}"
+_OWN = "task = (SELECT key FROM {p}tasks WHERE id = ?) AND id = ?"
+_ACCOUNTS = "FROM {p}counts AS account INDEXED BY {p}accounts_by_rank"
+_RESTING = (
+    f"{_ACCOUNTS} CROSS JOIN {{p}}tasks AS task INDEXED BY {{p}}tasks_to_forget"
+    f" ON {_caller('task.owner')} = account.owner WHERE account.state = '*' AND token IS NULL AND ended = ?"
+)
+
+
 class Statements:
-    """The constant statements of one store, with its table prefix.
+    """The statements over the tables of one store, with its table prefix.
 
     Raises:
         ValueError: the prefix is not valid in a table name.
     """
 
+    head = f"SELECT {HEAD} FROM {{p}}tasks WHERE id = ?"
+    versions = "SELECT id, version, token IS NOT NULL FROM {p}tasks WHERE id IN"
+    summaries = (
+        "SELECT key, tenant, owner, id, context, state, status_ms, created_ms, version, bytes, token FROM {p}tasks"
+    )
+    all_counts = "SELECT tenant, owner, state, n FROM {p}counts WHERE state > '*' AND n > 0"
+    create = (
+        "INSERT INTO {p}tasks (id, tenant, owner, context, state, ended, status_ms, status, version, message,"
+        " artifacts, metadata, token, compacted, bytes, counted, created_ms, rest_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    )
+    extend = "UPDATE {p}tasks SET version = ?, message = ?, artifacts = ?, bytes = ? WHERE key = ?"
+    change = (
+        "UPDATE {p}tasks SET version = ?, message = ?, artifacts = ?, bytes = ?, counted = ?, state = ?, ended = ?,"
+        " status_ms = ?, status = ?, metadata = ?, token = ?, rest_ms = ? WHERE key = ?"
+    )
+    put = "INSERT INTO {p}entries (place, kind, previous, body) VALUES (?, ?, ?, ?)"
+    put_request = f"INSERT OR REPLACE INTO {{p}}entries (place, kind, body) VALUES (?, {REQUEST}, ?)"
+    put_snapshot = (
+        "INSERT OR REPLACE INTO {p}snapshots SELECT key, ?, ?, ? FROM {p}tasks WHERE id = ? AND key = ?"
+        " AND compacted <= ?"
+    )
+    sent = (
+        "SELECT task.id, send.number, send.fingerprint FROM {p}sends AS send JOIN {p}tasks AS task"
+        " ON task.key = send.task WHERE send.digest = ?"
+    )
+    put_send = "INSERT INTO {p}sends (digest, task, number, fingerprint) VALUES (?, ?, ?, ?)"
+    mark_send = "UPDATE {p}entries SET send = ? WHERE place = ?"
+    delete_sends = (
+        "DELETE FROM {p}sends WHERE digest IN"
+        " (SELECT send FROM {p}entries WHERE place >= ? AND place <= ? AND send IS NOT NULL)"
+    )
+    delete_task = "DELETE FROM {p}tasks WHERE key = ?"
+    delete_entries = "DELETE FROM {p}entries WHERE place >= ? AND place <= ?"
+    delete_snapshot = "DELETE FROM {p}snapshots WHERE task = ?"
+    webhooks = f"{_WEBHOOKS} WHERE hook.task = ? ORDER BY hook.number"
+    due_webhooks = (
+        f"{_WEBHOOKS} WHERE hook.open = 1 AND hook.due_ms <= ? AND hook.cursor < task.version AND ({_FREE})"
+        " ORDER BY row_number() OVER (PARTITION BY task.owner ORDER BY hook.due_ms), hook.due_ms LIMIT ?"
+    )
+    claimable_webhook = (
+        f"{_WEBHOOKS} WHERE task.id = ? AND hook.id = ? AND hook.open = 1 AND hook.cursor < task.version"
+        f" AND (hook.holder = ? OR {_FREE})"
+    )
+    claim_webhook = f"UPDATE {{p}}webhooks SET holder = ? WHERE {_OWN}"
+    release_webhooks = "UPDATE {p}webhooks SET holder = NULL WHERE open = 1 AND holder = ?"
+    settle_webhook = (
+        f"UPDATE {{p}}webhooks SET cursor = ?, tries = ?, due_ms = ?, disabled = ?, holder = ?, open = ? = '' AND NOT"
+        f" EXISTS (SELECT 1 FROM {{p}}tasks AS own WHERE own.key = task AND own.ended AND own.version <= ?)"
+        f" WHERE {_OWN} AND revision = ? AND holder = ?"
+    )
+    add_webhook = (
+        "INSERT INTO {p}webhooks (number, task, id, body, version, revision, cursor, tries, due_ms, disabled, open)"
+        " SELECT ifnull(max(number), 0) + 1, ?, ?, ?, ?, 1, ?, 0, 0, '', 1 FROM {p}webhooks WHERE task = ?"
+    )
+    set_webhook = (
+        "UPDATE {p}webhooks SET body = ?, version = ?, revision = revision + 1, tries = 0, due_ms = 0, disabled = '',"
+        " open = 1 WHERE task = ? AND id = ?"
+    )
+    delete_webhook = "DELETE FROM {p}webhooks WHERE task = ? AND id = ?"
+    delete_webhooks = "DELETE FROM {p}webhooks WHERE task = ?"
+    state = "SELECT body, version FROM {p}states WHERE tenant = ? AND owner = ? AND context = ? AND name = ?"
+    put_state = (
+        "INSERT INTO {p}states (tenant, owner, context, name, version, body) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (tenant, owner, context, name) DO UPDATE SET version = excluded.version, body = excluded.body"
+    )
+    # Executed after the task was deleted.
+    delete_state = (
+        "DELETE FROM {p}states AS state WHERE tenant = ? AND owner = ? AND context = ? AND NOT EXISTS"
+        " (SELECT 1 FROM {p}tasks AS task INDEXED BY {p}tasks_by_context WHERE task.tenant = state.tenant"
+        " AND task.owner = state.owner AND task.context = state.context)"
+    )
+    next_to_evict = (
+        f"SELECT {HEAD} FROM {{p}}tasks INDEXED BY {{p}}tasks_to_forget WHERE {_caller('owner')} = ? AND token IS NULL"
+        " ORDER BY ended DESC, rest_ms LIMIT 1"
+    )
+    account = (
+        "SELECT account.n, account.stored, account.rank, total.n FROM {p}counts AS account, {p}counts AS total"
+        " WHERE account.tenant = '' AND account.owner = ? AND account.state = '*'"
+        " AND total.tenant = '' AND total.owner = '' AND total.state = ''"
+    )
+    highest_rank = f"SELECT max(rank) {_ACCOUNTS} WHERE state = '*'"
+    accounts_of_rank = f"SELECT owner, n {_ACCOUNTS} WHERE state = '*' AND rank = ? ORDER BY since_ms LIMIT ?"
+    set_rank = "UPDATE {p}counts SET rank = ? WHERE tenant = '' AND owner = ? AND state = '*'"
+    expired = f"SELECT {_TASK_HEAD} {_RESTING} AND rest_ms < ? LIMIT ?"
+    ahead = f"SELECT key {_RESTING} AND rest_ms > ? LIMIT ?"
+    clamp_end_time = f"UPDATE {{p}}tasks SET rest_ms = ? WHERE key IN ({ahead})"
+    compactable = (
+        f"SELECT {HEAD} FROM {{p}}tasks INDEXED BY {{p}}tasks_to_compact WHERE token IS NULL"
+        f" AND version - compacted >= {COMPACT_FROM} AND rest_ms < ? AND NOT EXISTS (SELECT 1 FROM {{p}}webhooks AS hook"
+        f" WHERE hook.task = {{p}}tasks.key AND hook.open = 1 AND hook.cursor < {{p}}tasks.version)"
+        " ORDER BY rest_ms LIMIT ?"
+    )
+    compact = (
+        "UPDATE {p}tasks SET compacted = version, bytes = ?1, counted = ?1 WHERE key = ?2 AND id = ?3 AND version = ?4"
+        " AND token IS NULL"
+    )
+    kept_bytes = (
+        f"SELECT ifnull(sum(length(body)), 0) FROM {{p}}entries WHERE place >= ? AND place <= ? AND kind = {MESSAGE}"
+    )
+    delete_all_but_messages = f"DELETE FROM {{p}}entries WHERE place >= ? AND place <= ? AND kind <> {MESSAGE}"
+    entry = "SELECT body FROM {p}entries WHERE place = ?"
+    log = "SELECT place, body FROM {p}entries WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
+    artifacts = f"SELECT body FROM {{p}}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT} ORDER BY place"
+    messages = (
+        "WITH RECURSIVE found (place, previous, wanted) AS (SELECT place, previous, ? FROM {p}entries"
+        " WHERE place = ? UNION ALL SELECT entry.place, entry.previous, wanted - 1 FROM found"
+        " JOIN {p}entries AS entry ON entry.place = found.previous WHERE wanted <> 1)"
+        " SELECT entry.body FROM {p}entries AS entry JOIN found USING (place) ORDER BY place"
+    )
+    message_sizes = messages.replace("SELECT entry.body", "SELECT length(entry.body)") + " DESC"
+    snapshot_size = "SELECT number, length(body) FROM {p}snapshots WHERE task = ?"
+    artifacts_size = (
+        f"SELECT ifnull(sum(length(body)), 0) FROM {{p}}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT}"
+    )
+    snapshot = "SELECT number, covered, body FROM {p}snapshots WHERE task = ?"
+    in_scope = "SELECT sum(n) FROM {p}counts WHERE tenant = ? AND owner = ? AND state > '*'"
+    in_state = "SELECT n FROM {p}counts WHERE tenant = ? AND owner = ? AND state = ?"
+    beat = "INSERT INTO {p}workers VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET beat = max(beat, 0) + 1"
+    leave = "UPDATE {p}workers SET beat = -1 WHERE id = ?"
+    beats = "SELECT id, beat FROM {p}workers"
+    holds = "SELECT 1 FROM {p}tasks WHERE id = ? AND token = ?"
+    deregister = "DELETE FROM {p}workers WHERE id = ?"
+    # Executed only when a worker has died, so there is no index for it.
+    held = "SELECT tenant, owner, id, token FROM {p}tasks WHERE token >= ? || '.' AND token < ? || '/'"
+    by_time = "{p}tasks INDEXED BY {p}tasks_by_time"
+    by_context = "{p}tasks INDEXED BY {p}tasks_by_context"
+
     def __init__(self, prefix: str) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*|", prefix):
             raise ValueError(f"prefix must be letters, digits and underscores, not {prefix!r}")
-        p = prefix
-        self.head = f"SELECT {HEAD} FROM {p}tasks WHERE id = ?"
-        self.versions = f"SELECT id, version, token IS NOT NULL FROM {p}tasks WHERE id IN"
-        self.summaries = (
-            "SELECT key, tenant, owner, id, context, state, status_ms, created_ms, version, bytes, token"
-            f" FROM {p}tasks WHERE {{}} ORDER BY key DESC LIMIT ?"
-        )
-        self.all_counts = f"SELECT tenant, owner, state, n FROM {p}counts WHERE state > '*' AND n > 0"
-        self.create = (
-            f"INSERT INTO {p}tasks (id, tenant, owner, context, state, ended, status_ms, status, version, message,"
-            " artifacts, metadata, token, compacted, bytes, counted, created_ms, rest_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        )
-        self.extend = f"UPDATE {p}tasks SET version = ?, message = ?, artifacts = ?, bytes = ? WHERE key = ?"
-        self.change = (
-            f"UPDATE {p}tasks SET version = ?, message = ?, artifacts = ?, bytes = ?, counted = ?, state = ?, ended = ?,"
-            " status_ms = ?, status = ?, metadata = ?, token = ?, rest_ms = ? WHERE key = ?"
-        )
-        self.put = f"INSERT INTO {p}entries (place, kind, previous, body) VALUES (?, ?, ?, ?)"
-        self.put_request = f"INSERT OR REPLACE INTO {p}entries (place, kind, body) VALUES (?, {REQUEST}, ?)"
-        self.put_snapshot = (
-            f"INSERT OR REPLACE INTO {p}snapshots SELECT key, ?, ?, ? FROM {p}tasks WHERE id = ? AND key = ?"
-            " AND compacted <= ?"
-        )
-        self.sent = (
-            f"SELECT task.id, send.number, send.fingerprint FROM {p}sends AS send JOIN {p}tasks AS task"
-            " ON task.key = send.task WHERE send.digest = ?"
-        )
-        self.put_send = f"INSERT INTO {p}sends (digest, task, number, fingerprint) VALUES (?, ?, ?, ?)"
-        self.mark_send = f"UPDATE {p}entries SET send = ? WHERE place = ?"
-        self.delete_sends = (
-            f"DELETE FROM {p}sends WHERE digest IN"
-            f" (SELECT send FROM {p}entries WHERE place >= ? AND place <= ? AND send IS NOT NULL)"
-        )
-        self.delete_task = f"DELETE FROM {p}tasks WHERE key = ?"
-        self.delete_entries = f"DELETE FROM {p}entries WHERE place >= ? AND place <= ?"
-        self.delete_snapshot = f"DELETE FROM {p}snapshots WHERE task = ?"
-        webhooks = f"SELECT {WEBHOOK} FROM {p}webhooks AS hook JOIN {p}tasks AS task ON task.key = hook.task"
-        alive = f"(SELECT id FROM {p}workers WHERE beat >= 0)"
-        free = f"hook.holder IS NULL OR substr(hook.holder, 1, instr(hook.holder, '.') - 1) NOT IN {alive}"
-        own = f"task = (SELECT key FROM {p}tasks WHERE id = ?) AND id = ?"
-        self.webhooks = f"{webhooks} WHERE hook.task = ? ORDER BY hook.number"
-        self.due_webhooks = (
-            f"{webhooks} WHERE hook.open = 1 AND hook.due_ms <= ? AND hook.cursor < task.version AND ({free})"
-            " ORDER BY row_number() OVER (PARTITION BY task.owner ORDER BY hook.due_ms), hook.due_ms LIMIT ?"
-        )
-        self.free_webhook = (
-            f"{webhooks} WHERE task.id = ? AND hook.id = ? AND hook.open = 1 AND hook.cursor < task.version"
-            f" AND (hook.holder = ? OR {free})"
-        )
-        self.hold_webhook = f"UPDATE {p}webhooks SET holder = ? WHERE {own}"
-        self.release_webhooks = f"UPDATE {p}webhooks SET holder = NULL WHERE open = 1 AND holder = ?"
-        self.settle_webhook = (
-            f"UPDATE {p}webhooks SET cursor = ?, tries = ?, due_ms = ?, disabled = ?, holder = ?, open = ? = '' AND NOT"
-            f" EXISTS (SELECT 1 FROM {p}tasks AS own WHERE own.key = task AND own.ended AND own.version <= ?)"
-            f" WHERE {own} AND revision = ? AND holder = ?"
-        )
-        self.add_webhook = (
-            f"INSERT INTO {p}webhooks (number, task, id, body, version, revision, cursor, tries, due_ms, disabled, open)"
-            f" SELECT ifnull(max(number), 0) + 1, ?, ?, ?, ?, 1, ?, 0, 0, '', 1 FROM {p}webhooks WHERE task = ?"
-        )
-        self.set_webhook = (
-            f"UPDATE {p}webhooks SET body = ?, version = ?, revision = revision + 1, tries = 0, due_ms = 0, disabled = '',"
-            " open = 1 WHERE task = ? AND id = ?"
-        )
-        self.delete_webhook = f"DELETE FROM {p}webhooks WHERE task = ? AND id = ?"
-        self.delete_webhooks = f"DELETE FROM {p}webhooks WHERE task = ?"
-        self.state = f"SELECT body, version FROM {p}states WHERE tenant = ? AND owner = ? AND context = ? AND name = ?"
-        self.put_state = (
-            f"INSERT INTO {p}states (tenant, owner, context, name, version, body) VALUES (?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT (tenant, owner, context, name) DO UPDATE SET version = excluded.version, body = excluded.body"
-        )
-        # Executed after the task was deleted.
-        self.delete_state = (
-            f"DELETE FROM {p}states AS state WHERE tenant = ? AND owner = ? AND context = ? AND NOT EXISTS"
-            f" (SELECT 1 FROM {p}tasks AS task INDEXED BY {p}tasks_by_context WHERE task.tenant = state.tenant"
-            " AND task.owner = state.owner AND task.context = state.context)"
-        )
-        self.to_forget = (
-            f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_forget WHERE {_caller('owner')} = ? AND token IS NULL"
-            " ORDER BY ended DESC, rest_ms LIMIT 1"
-        )
-        self.account = (
-            f"SELECT account.n, account.stored, account.rank, total.n FROM {p}counts AS account, {p}counts AS total"
-            " WHERE account.tenant = '' AND account.owner = ? AND account.state = '*'"
-            " AND total.tenant = '' AND total.owner = '' AND total.state = ''"
-        )
-        accounts = f"FROM {p}counts AS account INDEXED BY {p}accounts_by_rank"
-        self.highest_rank = f"SELECT max(rank) {accounts} WHERE state = '*'"
-        self.accounts_of_rank = f"SELECT owner, n {accounts} WHERE state = '*' AND rank = ? ORDER BY since_ms LIMIT ?"
-        self.set_rank = f"UPDATE {p}counts SET rank = ? WHERE tenant = '' AND owner = ? AND state = '*'"
-        resting = (
-            f"{accounts} CROSS JOIN {p}tasks AS task INDEXED BY {p}tasks_to_forget"
-            f" ON {_caller('task.owner')} = account.owner WHERE account.state = '*' AND token IS NULL AND ended = ?"
-        )
-        self.expired = f"SELECT {_TASK_HEAD} {resting} AND rest_ms < ? LIMIT ?"
-        self.ahead = f"SELECT key {resting} AND rest_ms > ? LIMIT ?"
-        self.clamp_end_time = f"UPDATE {p}tasks SET rest_ms = ? WHERE key IN ({self.ahead})"
-        self.compactable = (
-            f"SELECT {HEAD} FROM {p}tasks INDEXED BY {p}tasks_to_compact WHERE token IS NULL"
-            f" AND version - compacted >= {COMPACT_FROM} AND rest_ms < ? AND NOT EXISTS (SELECT 1 FROM {p}webhooks AS hook"
-            f" WHERE hook.task = {p}tasks.key AND hook.open = 1 AND hook.cursor < {p}tasks.version)"
-            " ORDER BY rest_ms LIMIT ?"
-        )
-        self.compact = (
-            f"UPDATE {p}tasks SET compacted = version, bytes = ?1, counted = ?1 WHERE key = ?2 AND id = ?3 AND version = ?4"
-            " AND token IS NULL"
-        )
-        self.kept_bytes = (
-            f"SELECT ifnull(sum(length(body)), 0) FROM {p}entries WHERE place >= ? AND place <= ? AND kind = {MESSAGE}"
-        )
-        self.delete_all_but_messages = f"DELETE FROM {p}entries WHERE place >= ? AND place <= ? AND kind <> {MESSAGE}"
-        self.entry = f"SELECT body FROM {p}entries WHERE place = ?"
-        self.log = f"SELECT place, body FROM {p}entries WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
-        self.artifacts = (
-            f"SELECT body FROM {p}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT} ORDER BY place"
-        )
-        self.messages = (
-            f"WITH RECURSIVE found (place, previous, wanted) AS (SELECT place, previous, ? FROM {p}entries"
-            f" WHERE place = ? UNION ALL SELECT entry.place, entry.previous, wanted - 1 FROM found"
-            f" JOIN {p}entries AS entry ON entry.place = found.previous WHERE wanted <> 1)"
-            f" SELECT entry.body FROM {p}entries AS entry JOIN found USING (place) ORDER BY place"
-        )
-        self.message_sizes = self.messages.replace("SELECT entry.body", "SELECT length(entry.body)") + " DESC"
-        self.snapshot_size = f"SELECT number, length(body) FROM {p}snapshots WHERE task = ?"
-        self.artifacts_size = (
-            f"SELECT ifnull(sum(length(body)), 0) FROM {p}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT}"
-        )
-        self.snapshot = f"SELECT number, covered, body FROM {p}snapshots WHERE task = ?"
-        self.in_scope = f"SELECT sum(n) FROM {p}counts WHERE tenant = ? AND owner = ? AND state > '*'"
-        self.in_state = f"SELECT n FROM {p}counts WHERE tenant = ? AND owner = ? AND state = ?"
-        self.beat = f"INSERT INTO {p}workers VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET beat = max(beat, 0) + 1"
-        self.leave = f"UPDATE {p}workers SET beat = -1 WHERE id = ?"
-        self.beats = f"SELECT id, beat FROM {p}workers"
-        self.holds = f"SELECT 1 FROM {p}tasks WHERE id = ? AND token = ?"
-        self.dismiss = f"DELETE FROM {p}workers WHERE id = ?"
-        # Executed only when a worker has died, so there is no index for it.
-        self.held = f"SELECT tenant, owner, id, token FROM {p}tasks WHERE token >= ? || '.' AND token < ? || '/'"
-        self.by_time = f"{p}tasks INDEXED BY {p}tasks_by_time"
-        self.by_context = f"{p}tasks INDEXED BY {p}tasks_by_context"
+        for name, statement in vars(Statements).items():
+            if not name.startswith("_"):
+                setattr(self, name, statement.format(p=prefix))

@@ -11,19 +11,19 @@ from a2a_sync.stores.rows import HeadRow
 from a2a_sync.stores.sqlite.schema import Statements, place
 
 
-def find(connection: sqlite3.Connection, sql: Statements, scope: Owner, key: str) -> SentRun | None:
+def find(connection: sqlite3.Connection, sql: Statements, owner: Owner, key: str) -> SentRun | None:
     """The send of this owner with this key; None where there was none."""
-    row = connection.execute(sql.sent, (rows.send_digest(scope, key),)).fetchone()
+    row = connection.execute(sql.sent, (rows.send_digest(owner, key),)).fetchone()
     return None if row is None else SentRun._make(row)
 
 
-def refuse_known(connection: sqlite3.Connection, sql: Statements, scope: Owner, key: SendKey | None) -> None:
+def refuse_known(connection: sqlite3.Connection, sql: Statements, owner: Owner, key: SendKey | None) -> None:
     """Check that the idempotency key is new.
 
     Raises:
         AlreadySent: the owner has a send with this key.
     """
-    known = None if key is None else find(connection, sql, scope, key.key)
+    known = None if key is None else find(connection, sql, owner, key.key)
     if known is not None:
         raise AlreadySent(known)
 

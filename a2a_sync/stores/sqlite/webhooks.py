@@ -24,31 +24,31 @@ class SQLiteWebhooks:
         self._sql = sql
         self._key_of = key_of
 
-    def put(self, scope: Owner, webhook: Webhook, *, most: int) -> None:
+    def put(self, owner: Owner, webhook: Webhook, *, most: int) -> None:
         """See `Webhooks.put`."""
         row = WebhookRow(webhook)
 
         def work(connection: sqlite3.Connection) -> None:
-            key = self._key_of(connection, scope, webhook.config.task_id)
+            key = self._key_of(connection, owner, webhook.config.task_id)
             added = row.put(connection, self._sql, key, SNAPSHOT)
             if added and len(connection.execute(self._sql.webhooks, (key,)).fetchall()) > most:
                 raise TooManyWebhooks
 
         self._database.write(work)
 
-    def of_task(self, scope: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
+    def of_task(self, owner: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
         """See `Webhooks.of_task`."""
 
         def work(connection: sqlite3.Connection) -> list[Sequence[Any]]:
-            return connection.execute(self._sql.webhooks, (self._key_of(connection, scope, task_id),)).fetchall()
+            return connection.execute(self._sql.webhooks, (self._key_of(connection, owner, task_id),)).fetchall()
 
         return tuple(map(_stored, self._database.read(work)))
 
-    def delete(self, scope: Owner, task_id: str, webhook_id: str) -> None:
+    def delete(self, owner: Owner, task_id: str, webhook_id: str) -> None:
         """See `Webhooks.delete`."""
 
         def work(connection: sqlite3.Connection) -> None:
-            key = self._key_of(connection, scope, task_id)
+            key = self._key_of(connection, owner, task_id)
             connection.execute(self._sql.delete_webhook, (key, webhook_id))
 
         self._database.write(work)
@@ -66,13 +66,13 @@ class SQLiteWebhooks:
         mark = (webhook.task_id, webhook.id, holder)
 
         def find(connection: sqlite3.Connection) -> Sequence[Any] | None:
-            found: Sequence[Any] | None = connection.execute(self._sql.free_webhook, mark).fetchone()
+            found: Sequence[Any] | None = connection.execute(self._sql.claimable_webhook, mark).fetchone()
             return found
 
         def work(connection: sqlite3.Connection) -> Sequence[Any] | None:
             found = find(connection)
             if found is not None:
-                connection.execute(self._sql.hold_webhook, (holder, webhook.task_id, webhook.id))
+                connection.execute(self._sql.claim_webhook, (holder, webhook.task_id, webhook.id))
             return found
 
         # Read first: of several processes that try to claim it, most need no write lock.
@@ -114,7 +114,7 @@ class WebhookRow:
 def _stored(row: Sequence[Any]) -> StoredWebhook:
     tenant, owner, head, body, number, version, revision, cursor, tries, due_ms, disabled, open_, holder = row
     return StoredWebhook(
-        scope=Owner(tenant, owner),
+        owner=Owner(tenant, owner),
         config=rows.load_webhook(body),
         number=number,
         version=version,

@@ -82,4 +82,4 @@ class SQLiteWorkers:
 
     def deregister(self, worker: str) -> None:
         """See `Workers.deregister`."""
-        self._database.write(lambda connection: connection.execute(self._sql.dismiss, (worker,)))
+        self._database.write(lambda connection: connection.execute(self._sql.deregister, (worker,)))

@@ -81,7 +81,7 @@ class Webhooks:
         )
         store.webhooks.put(MINE, hook, most=10)
         (stored,) = store.webhooks.of_task(MINE, task_id)
-        assert (stored.config, stored.version, stored.scope) == (hook.config, "0.3", MINE)
+        assert (stored.config, stored.version, stored.owner) == (hook.config, "0.3", MINE)
         assert (stored.cursor, stored.tries, stored.due_ms, stored.disabled) == (SNAPSHOT, 0, 0, "")
         assert (stored.task_id, stored.id) == (task_id, "w")
 
