@@ -144,14 +144,17 @@ class Batch:
             size if count or state != row.state else row.counted,
         )
 
-    def rows(self, old: HeadRow) -> Iterator[tuple[int, int, int | None, bytes]]:
-        """Number, kind, number of the previous message (of messages) and body of each new entry, after `advance`."""
+    def rows(self, old: HeadRow, offset: int = 0) -> Iterator[tuple[int, int, int | None, bytes]]:
+        """Number, kind, number of the previous message (of messages) and body of each new entry, after `advance`.
+
+        `offset` is added to the numbers.
+        """
         message = old.message
         for entry, body in zip(self.entries, self._bodies, strict=True):
             kind, previous = _kind(entry.event), None
             if kind == MESSAGE:
-                previous, message = message or None, entry.number
-            yield entry.number, kind, previous, body
+                previous, message = offset + message if message else None, entry.number
+            yield offset + entry.number, kind, previous, body
 
 
 def _kind(event: LogEvent) -> int:

@@ -161,7 +161,7 @@ class SQLiteStore:
             else:
                 self._update(connection, old, new)
             connection.execute(self._sql.put_request, (place(new.key, 0), body))
-            connection.executemany(self._sql.put, schema.entry_rows(batch, old, new.key))
+            connection.executemany(self._sql.put, batch.rows(old, place(new.key, 0)))
             sends.keep(connection, self._sql, request.key, old, new)
             if webhook is not None:
                 webhook.put(connection, self._sql, new.key, old.version)
@@ -195,7 +195,7 @@ class SQLiteStore:
             new = batch.advance(row, token.value, body)
             self._update(connection, row, new)
             connection.execute(self._sql.put_request, (place(new.key, 0), body))
-            connection.executemany(self._sql.put, schema.entry_rows(batch, row, new.key))
+            connection.executemany(self._sql.put, batch.rows(row, place(new.key, 0)))
             return new
 
         adopted = self._database.write(work)
@@ -231,7 +231,7 @@ class SQLiteStore:
         def work(connection: sqlite3.Connection) -> None:
             old = judge(self._row(connection, task_id))
             self._update(connection, old, _refuse_large(batch.advance(old, token), max_bytes))
-            connection.executemany(self._sql.put, schema.entry_rows(batch, old, old.key))
+            connection.executemany(self._sql.put, batch.rows(old, place(old.key, 0)))
 
         # A response is sent when the run ends or is interrupted.
         self._database.write(work, check_file=token is None or batch.change.ends)

@@ -25,11 +25,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
 
 from a2a_sync.errors import StoreError
 from a2a_sync.stores.base import COMPACT_FROM
-from a2a_sync.stores.rows import ARTIFACT, HEAD, MESSAGE, REQUEST, Batch, HeadRow
+from a2a_sync.stores.rows import ARTIFACT, HEAD, MESSAGE, REQUEST
 
 #: Incremented with every change to the tables, together with an upgrade in `_SINCE`.
 VERSION = 5
@@ -276,12 +275,6 @@ _SINCE = {
 def place(key: int, number: int) -> int:
     """The primary key in ``entries`` of entry `number` of the task with this key."""
     return key << _NUMBER_BITS | number
-
-
-def entry_rows(batch: Batch, old: HeadRow, key: int) -> Iterator[tuple[int, int, int | None, bytes]]:
-    """The rows of ``entries`` of a batch for the task with this key."""
-    for number, kind, previous, body in batch.rows(old):
-        yield place(key, number), kind, None if previous is None else place(key, previous), body
 
 
 def number(place: int) -> int:
