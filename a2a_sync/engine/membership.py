@@ -17,6 +17,7 @@ from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.gevent import on_native_thread, original
 from a2a_sync.engine.components import Component
+from a2a_sync.errors import OverloadedError
 from a2a_sync.stores.base import HeldRun, Workers
 from a2a_sync.telemetry.logs import get_logger
 
@@ -129,6 +130,9 @@ class WorkerMembership(Component):
         for run in runs:
             try:
                 self._on_lost(run._replace(left=left))
+            except OverloadedError as error:
+                logger.info("a lost run waits: %s", error, extra={"task_id": run.token.task_id})
+                complete = False
             except Exception:
                 logger.exception("a lost run could not be taken over", extra={"task_id": run.token.task_id})
                 complete = False

@@ -27,6 +27,7 @@ from a2a_sync import (
 )
 from a2a_sync.engine.membership import WorkerMembership
 from a2a_sync.engine.stamp import status_event
+from a2a_sync.errors import OverloadedError
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import HeldRun, Owner, RunRevoked
 from a2a_sync.types import new_id
@@ -74,6 +75,28 @@ def test_the_runs_of_a_worker_that_stopped_beating_are_lost(stores: Callable[[],
     finally:
         leases.close()
     assert dying.workers.id not in watcher.workers.beats()
+
+
+def test_a_lost_run_without_a_free_thread_is_offered_again_and_is_no_error(
+    stores: Callable[[], SQLiteStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    dying, watcher = stores(), stores()
+    dying.workers.beat()
+    held = running_task(dying)
+    offered: queue.Queue[HeldRun] = queue.Queue()
+
+    def refuse_once(run: HeldRun) -> None:
+        offered.put(run)
+        if offered.qsize() == 1:
+            raise OverloadedError("all threads are taken")
+
+    leases = watching(watcher, refuse_once)
+    try:
+        eventually(lambda: offered.qsize() == 2, "the second offer")
+    finally:
+        leases.close()
+    assert list(offered.queue) == [held, held]
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_worker_that_beats_keeps_its_runs(stores: Callable[[], SQLiteStore]) -> None:

@@ -16,9 +16,18 @@ from a2a_sync.types import Role, TaskState, new_id
 
 
 class TestMemoryStore(StoreContract):
+    # Its data end with it. These tests are not collected, because none may be skipped here.
+    test_everything_stored_is_there_after_close_and_reopen = None
+    test_a_run_goes_on_after_close_and_reopen = None
+    test_ids_and_positions_are_not_used_again = None
+
     @pytest.fixture
     def make_store(self):
         return MemoryStore
+
+    @pytest.mark.parametrize("part", ["contexts", "webhooks", "inspection"])
+    def test_the_store_has_the_part(self, make_store, part):
+        super().test_the_store_has_the_part(make_store, part)
 
 
 def test_a_memory_store_is_not_shared_and_refuses_a_bound_of_nothing():
