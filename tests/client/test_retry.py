@@ -198,8 +198,8 @@ def test_an_answer_that_takes_too_long_is_asked_for_again() -> None:
     with talking(
         steps(silent, silent, silent, results({"task": DONE})),
         streaming=False,
-        timeout=Timeout(read=0.1),
-        retry=Retry(max_elapsed=0.25, initial_backoff=0.01, max_backoff=0.05),
+        timeout=Timeout(read=0.5),
+        retry=Retry(max_elapsed=1.2, initial_backoff=0.01, max_backoff=0.05),
     ) as (server, client):
         task = client.send("hi")
 
