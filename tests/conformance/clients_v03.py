@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -112,11 +113,13 @@ def streams_end(lab: Lab) -> None:
     ):
         held.clear()
         with staged(parts={"SendStreamingMessage": part}) as stage, lab.client(_at(stage).url) as client:
+            began = time.monotonic()
             with client.stream("hi") as events:
                 assert len(list(events)) == 2
             assert events.task is not None
             assert events.task.state is state
-            # The client has not waited for the agent's cancel.
+            # The client has waited neither for the end of the connection nor for a limit of its own.
+            assert time.monotonic() - began < TIMEOUT / 2
             assert False not in left
             held.set()
             # If the stream had no response, the client may request only the stored task.
