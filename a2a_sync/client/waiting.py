@@ -135,13 +135,13 @@ def _read_until_paused(stream: TaskStream, *, skip_first: bool = False) -> Task 
     return stream.result
 
 
-def pages(read: Callable[[str], _Page], token: str = "") -> Iterator[_Page]:
-    """The pages of a list, from that of `token` to the last one; `read` requests a page by its token.
+def pages(read: Callable[[str], _Page], begin: str = "") -> Iterator[_Page]:
+    """The pages of a list, from that of the token `begin` to the last one; `read` requests a page by its token.
 
     Raises:
         MalformedResponseError: there are more than `MAX_PAGES` pages, or a token is too long.
     """
-    seen = {hash(""), hash(token)}
+    token, seen = begin, {hash(""), hash(begin)}
     for _ in range(MAX_PAGES):
         page = read(token)
         yield page
