@@ -250,7 +250,7 @@ def test_several_workers_with_a_memory_store_are_refused(options: list[str]) -> 
 def test_threads_start_in_the_workers_and_tasks_are_shared(serve: Serve, preload: bool) -> None:
     with serve(*(["--preload"] if preload else []), workers=2) as server:
         assert len(os.listdir(f"/proc/{server.pid}/task")) == 1
-        opened = {os.readlink(entry.path) for entry in os.scandir(f"/proc/{server.pid}/fd")}
+        opened = {os.readlink(path) for path in Path(f"/proc/{server.pid}/fd").iterdir()}
         assert not [name for name in opened if "tasks.db" in name]
         infos = worker_infos(server, 2)
         assert {one["loaded_in"] for one in infos.values()} == ({server.pid} if preload else set(infos))

@@ -19,6 +19,7 @@ from a2a_sync import A2AApp, Agent, Client, MemoryStore, TaskState
 from a2a_sync.engine.bridge import ChangePoll
 from a2a_sync.stores.base import Owner, PubSub, TaskBatch
 from a2a_sync.stores.inprocess import InProcessPubSub
+from a2a_sync.stores.sqlite import pubsub as pubsub_module
 from a2a_sync.stores.sqlite.pubsub import UnixSocketPubSub, sockets_folder
 from tests.engine import TIMEOUT, Background, Gate, collect, in_child
 
@@ -203,6 +204,29 @@ def test_the_socket_of_a_dead_process_is_removed_and_costs_no_message(folder: Pa
         sender.publish(batch("task-1"))
         assert received.next() == "task-1"
         assert not dead.exists()
+
+
+def test_a_socket_that_is_removed_while_the_folder_is_read_costs_no_message(
+    folder: Path, received: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaving = [folder / f"1-leaving-{number}" for number in range(3)]
+    is_socket = pubsub_module._is_socket
+
+    def leave_first(entry: os.DirEntry[str]) -> bool:
+        for path in leaving:
+            path.unlink(missing_ok=True)
+        return is_socket(entry)
+
+    with closing(UnixSocketPubSub(folder)) as sender:
+        sender.publish(batch("task-1"))
+        assert received.next() == "task-1"
+        for path in leaving:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+                other.bind(str(path))
+        monkeypatch.setattr(pubsub_module, "_is_socket", leave_first)
+        sender.publish(batch("task-2"))
+        assert received.next() == "task-2"
+    assert not any(path.exists() for path in leaving)
 
 
 def test_a_process_that_reads_no_messages_blocks_no_sender(folder: Path) -> None:

@@ -145,7 +145,8 @@ class UnixSocketPubSub:
         try:
             changed = os.stat(self._folder).st_mtime_ns
             if changed != self._seen:
-                self._others = tuple(e.path for e in os.scandir(self._folder) if e.path != self._own and _is_socket(e))
+                with os.scandir(self._folder) as entries:
+                    self._others = tuple(e.path for e in entries if e.path != self._own and _is_socket(e))
                 # File times are coarse: two changes in quick succession may have the same time.
                 self._seen = changed if time.time_ns() - changed > _SETTLED_NS else -1
         except OSError:
@@ -194,7 +195,10 @@ def _check_private(folder: Path) -> None:
 
 
 def _is_socket(entry: os.DirEntry[str]) -> bool:
-    return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False  # its process removed it after the folder was read; the other sockets still count
 
 
 def _ignore(task_id: str, batch: TaskBatch | None) -> None:
