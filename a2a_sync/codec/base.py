@@ -31,11 +31,19 @@ _UNIONS: dict[Any, str] = {
 }
 
 
-class TableCodec:
-    """A codec made of tables; see `Codec` for the contract.
+class Codec:
+    """The codec of one version, in both directions: clients and servers use the same object. Thread-safe.
 
-    `kinds` maps each type of the model, unions included, to the kind that reads and writes it; `methods` maps
-    operations to names. The second way of writing a version has a `dialect`.
+    Values are those of `jsontext.loads` and `jsontext.dumps`. Requests are decoded strictly: an error is an
+    `InvalidParamsError`, which names the member. Results, events and cards of a peer are decoded leniently: a missing
+    member gets its default, an unknown one is ignored. A value that cannot be decoded raises `DecodeError`, a
+    ValueError, which the caller converts to an error of the transport.
+
+    Parameters:
+        version: ``"1.0"``: the value of the A2A-Version header.
+        kinds: the kind that reads and writes each type of the model, unions included.
+        methods: the names of the operations. No name is used in two versions.
+        dialect: the name of a second way of writing a version.
     """
 
     def __init__(
@@ -45,12 +53,14 @@ class TableCodec:
         self._encoding = version + dialect
         self._kinds = kinds
         self._methods = methods
+        #: The operations of this version by the names of their methods.
         self.operations = {method: operation for operation, method in methods.items()}
         self._dump_event = kinds[t.StreamResponse].dump or _identity
 
     # -- methods --
 
     def method(self, operation: AnyOperation) -> str:
+        """The name of `operation` in this version; raises `UnsupportedOperationError` if there is none."""
         try:
             return self._methods[operation]
         except KeyError:
@@ -59,6 +69,12 @@ class TableCodec:
     # -- objects --
 
     def load(self, cls: Any, value: Any, strict: bool = True) -> Any:
+        """An object of any type of the model (`AgentCard`, `Message`, the union `Part` …).
+
+        Raises:
+            InvalidParamsError: `strict`, and the value does not fit.
+            DecodeError: not `strict`, and the value does not fit.
+        """
         try:
             loaded = self._kinds[cls].load(value, strict)
             if loaded is None:
@@ -71,34 +87,51 @@ class TableCodec:
         return loaded
 
     def dump(self, obj: Any) -> Any:
+        """The JSON of any object of the model.
+
+        Raises:
+            ValueError: it holds a timestamp without a time zone.
+        """
         dump = self._kinds[type(obj)].dump
         return obj if dump is None else dump(obj)
 
     # -- requests, results and events --
 
     def load_request(self, operation: AnyOperation, params: Any) -> Any:
+        """The request of `operation`; raises `InvalidParamsError`. Ranges (page sizes …) are not checked here."""
         return self.load(operation.request, params)
 
     def dump_request(self, operation: AnyOperation, request: Any) -> Any:
+        """The params of `request`."""
         return self.dump(request)
 
     def load_result(self, operation: AnyOperation, value: Any) -> Any:
+        """The result of `operation`, None where it has none; raises `DecodeError`."""
         return None if operation.response is None else self.load(operation.response, value, strict=False)
 
     def dump_result(self, operation: AnyOperation, result: Any) -> Any:
+        """The JSON of a result; for ListTasks, without members that the given tasks do not have."""
         dump = None if operation.response is None else self._kinds[operation.response].dump
         return None if dump is None else dump(result)
 
     def load_event(self, value: Any) -> Any:
+        """One element of a stream: a Task, a Message or an update event; raises `DecodeError`."""
         return self.load(t.StreamResponse, value, strict=False)
 
     def dump_event(self, event: t.StreamResponse) -> Any:
+        """The JSON of one element of a stream."""
         return self._dump_event(event)
 
     def ends_stream(self, value: Any) -> bool:
+        """Whether the JSON of an element of a stream marks it as the last one. Not all versions have such a mark."""
         return False
 
     def encode_item(self, item: StreamItem | Entry) -> bytes:
+        """The bytes of an element of a stream, encoded once per version and stored in ``item.encoded``.
+
+        Raises:
+            ValueError: it holds a value that JSON does not have.
+        """
         encoded = item.encoded.get(self._encoding)
         if encoded is None:
             written = dumps(self._dump_event(item.event), max_depth=MAX_EVENT_DEPTH)
@@ -106,14 +139,17 @@ class TableCodec:
         return encoded
 
     def encode_end(self, item: StreamItem) -> bytes | None:
+        """The bytes that repeat an element and mark it as the last one; None if the version has no such mark."""
         return None
 
     # -- errors --
 
     def dump_error(self, error: AgentError) -> dict[str, Any]:
+        """The error object of JSON-RPC: code, message, and an array of details that begins with an ErrorInfo."""
         return {"code": error.jsonrpc_code, "message": error.message, "data": error_details(error)}
 
     def load_error(self, value: Any) -> AgentError:
+        """The error for an error object. Never raises: malformed values result in an `AgentError`."""
         if not isinstance(value, Mapping):
             return AgentError(_text(value))
         code = value.get("code")

@@ -12,7 +12,7 @@ from typing import Any
 from a2a_sync import card as c
 from a2a_sync import types as t
 from a2a_sync.codec import members as m
-from a2a_sync.codec.base import TableCodec
+from a2a_sync.codec.base import Codec
 from a2a_sync.codec.fields import (
     BASE64,
     FLAG,
@@ -292,9 +292,7 @@ KINDS: dict[Any, Kind] = {
 METHODS: Mapping[AnyOperation, str] = {operation: operation.name for operation in OPERATIONS.values()}
 
 
-def derive(
-    version: str, names: Mapping[tuple[type, str], str], methods: Mapping[AnyOperation, str] = METHODS
-) -> TableCodec:
+def derive(version: str, names: Mapping[tuple[type, str], str], methods: Mapping[AnyOperation, str] = METHODS) -> Codec:
     """The codec of a later 1.x version, which differs from 1.0 in names on the wire.
 
     Parameters:
@@ -302,7 +300,7 @@ def derive(
         names: the new names of members, by dataclass and attribute; see `renamed`.
         methods: the method names of JSON-RPC by operation.
     """
-    return TableCodec(version, {cls: renamed(kind, names) for cls, kind in KINDS.items()}, methods)
+    return Codec(version, {cls: renamed(kind, names) for cls, kind in KINDS.items()}, methods)
 
 
-CODEC = TableCodec("1.0", KINDS, METHODS)
+CODEC = Codec("1.0", KINDS, METHODS)

@@ -21,7 +21,7 @@ from a2a_sync.bindings import jsonrpc
 from a2a_sync.bindings.sse import BlockSource
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import v03
-from a2a_sync.codec.base import TableCodec
+from a2a_sync.codec.base import Codec
 from a2a_sync.engine import run
 from a2a_sync.engine.hub import EventHub, TaskEventStream
 from a2a_sync.errors import UnsupportedOperationError
@@ -184,7 +184,7 @@ def written(change: Callable[[Any, dict[str, Any]], Any]) -> Callable[[], Change
     def dump(original: Any, self: Any, obj: Any) -> Any:
         return change(obj, dict(original(self, obj)))
 
-    return around(TableCodec, "dump", dump)
+    return around(Codec, "dump", dump)
 
 
 def read(cls: type, **members: Any) -> Callable[[], Change]:
@@ -194,7 +194,7 @@ def read(cls: type, **members: Any) -> Callable[[], Change]:
         found = original(self, *arguments)
         return replace(found, **members) if isinstance(found, cls) else found
 
-    return around(TableCodec, "load", load)
+    return around(Codec, "load", load)
 
 
 def without_kind(obj: Any, value: dict[str, Any]) -> Any:
@@ -321,12 +321,12 @@ MUTANTS: dict[str, Mutant] = {
     # -- JSON --
     "a method has no name": Mutant("C2", one_name_less),
     "ids of answers are text": Mutant("C9", around(jsonrpc, "write_result", id_as_text)),
-    "codes of errors are alike": Mutant("C10", around(TableCodec, "dump_error", one_code)),
+    "codes of errors are alike": Mutant("C10", around(Codec, "dump_error", one_code)),
     "ids of tasks are not read": Mutant("C11", read(types.Message, task_id="")),
     "what is absent is null": Mutant("C12", written(with_nulls)),
     "line ends other than LF are none": Mutant("C24", replaced(BlockSource, "_normalise", lambda self, data: data)),
     "parts do not say their kind": Mutant("D1", written(without_kind)),
-    "parts are read backwards": Mutant("D3", around(TableCodec, "load", parts_backwards)),
+    "parts are read backwards": Mutant("D3", around(Codec, "load", parts_backwards)),
     "roles are written large": Mutant("D5", written(with_upper_case_roles)),
     "descriptions are not read": Mutant("D9", read(types.Artifact, description="")),
     "no event is final": Mutant("D10", written(never_final)),
@@ -334,7 +334,7 @@ MUTANTS: dict[str, Mutant] = {
     "metadata of a part are not written": Mutant("D26", written(mere_text)),
     "canceled is written with two l": Mutant("B19", written(with_cancelled_spelt_british)),
     "final is not read": Mutant("C31", read(types.TaskStatusUpdateEvent, final=None)),
-    "stateTransitionHistory is not read": Mutant("C31", around(TableCodec, "load", without_state_transition_history)),
+    "stateTransitionHistory is not read": Mutant("C31", around(Codec, "load", without_state_transition_history)),
     # -- transport --
     "events have no numbers": Mutant("E3", around(streaming, "frame", numberless)),
     "streams are not called so": Mutant("E6", replaced(exchange, "STREAM_HEADERS", [("Content-Type", "text/plain")])),

@@ -13,7 +13,7 @@ from typing import Any
 
 from a2a_sync import operations as op
 from a2a_sync import types as t
-from a2a_sync.codec.base import TableCodec
+from a2a_sync.codec.base import Codec
 from a2a_sync.codec.fields import TEXT, Kind
 from a2a_sync.codec.members import METADATA
 from a2a_sync.codec.records import Member, Record, required
@@ -61,7 +61,7 @@ METHODS: dict[op.AnyOperation, str] = {
 }
 
 
-class V03Codec(TableCodec):
+class V03Codec(Codec):
     """The common part of the dialects of 0.3; see `Codec`."""
 
     def dump_error(self, error: AgentError) -> dict[str, Any]:
