@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from a2a_sync.client.arguments import CallOptions
-from a2a_sync.client.chat import Chat
-from a2a_sync.client.client import Client
+from a2a_sync.client.client import Chat, Client
 from a2a_sync.client.deadlines import Timeout
 from a2a_sync.client.retry import Retry
 from a2a_sync.client.stream import TaskStream

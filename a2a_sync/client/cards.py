@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from a2a_sync import jsontext, urls
@@ -103,11 +104,7 @@ def fetch_card(get: Callable[[str], Page], url: str, verify: VerifyCard | None =
     tried: dict[str, str] = {}
     for one in card_urls(url):
         page = get(one)
-        if page.status == 200:
-            found = read_card(page.body, one, verify)
-        else:
-            text = error_text(page.body, page.headers.get("Content-Type", ""))
-            found = f"HTTP {page.status}" + (text and f": {text}")
+        found = _card_in(page, one, verify)
         if isinstance(found, AgentCard):
             return found, CacheEntry.from_headers(one, page.headers)
         tried[urls.parse(one).without_query] = found
@@ -117,6 +114,13 @@ def fetch_card(get: Callable[[str], Page], url: str, verify: VerifyCard | None =
         tried = {", ".join(tried): reasons[0]}
     listed = "; ".join(f"{one}: {reason}" for one, reason in tried.items())
     raise CardNotFoundError(f"no agent card found; tried {listed}", phase="card", agent=urls.parse(url).without_query)
+
+
+def _card_in(page: Page, url: str, verify: VerifyCard | None) -> AgentCard | str:
+    if page.status == 200:
+        return read_card(page.body, url, verify)
+    text = error_text(page.body, page.headers.get("Content-Type", ""))
+    return f"HTTP {page.status}" + (text and f": {text}")
 
 
 def read_card(body: bytes, url: str, verify: VerifyCard | None) -> AgentCard | str:
@@ -174,42 +178,43 @@ def with_absolute_urls(card: AgentCard, base: str = "") -> AgentCard:
     return replace(card, supported_interfaces=tuple(interfaces))
 
 
-class RefreshedCard(NamedTuple):
-    """The result of a refresh: the new card, or None if it is unchanged, and how long it may be used."""
-
-    card: AgentCard | None
-    cache_entry: CacheEntry
-
-
 def refresh_card(
     http: HttpTransport,
+    known: AgentCard,
     cache_entry: CacheEntry,
     version: str,
     card_trust: CardTrust | None,
     deadline: Deadline,
-) -> RefreshedCard | None:
-    """Request a card again, with its ETag; None if no usable card was returned. Blocks for `REFRESH_TIMEOUT` at most."""
+) -> tuple[AgentCard, CacheEntry] | None:
+    """Request the card again, with its ETag; the card, which is `known` if it is unchanged, and how long it may be used.
+
+    None if no usable card was returned. Blocks for `REFRESH_TIMEOUT` at most.
+
+    Parameters:
+        http: the transport to the agent.
+        known: the card as it was read last.
+        cache_entry: where it was found, and its ETag.
+        version: the protocol version that is asked for.
+        card_trust: verifies the card.
+        deadline: the limit of the call that waits for it.
+    """
+    deadline = min(deadline, Deadline.after(REFRESH_TIMEOUT))
+    verify = None if card_trust is None else partial(card_trust.verify, deadline=deadline)
     headers = {"Accept": "application/json", VERSION: version}
     if cache_entry.etag:
         headers["If-None-Match"] = cache_entry.etag
-    deadline = min(deadline, Deadline.after(REFRESH_TIMEOUT))
-
-    def verify(document: dict[str, Any]) -> AgentCard:
-        return load_card(document) if card_trust is None else card_trust.verify(document, deadline)
-
-    url = cache_entry.url
+    url, context = cache_entry.url, ErrorContext("card", http.agent)
     try:
-        page = http.get(url, headers=headers, error_context=ErrorContext("card", http.agent), deadline=deadline)
+        page = http.get(url, headers=headers, error_context=context, deadline=deadline)
         if page.status == 304 and cache_entry.etag:
-            entry = CacheEntry.from_headers(url, {"ETag": cache_entry.etag, **page.headers})
-            return RefreshedCard(None, entry)
-        found = read_card(page.body, url, verify) if page.status == 200 else f"HTTP {page.status}"
+            return known, CacheEntry.from_headers(url, {"ETag": cache_entry.etag, **page.headers})
+        found = _card_in(page, url, verify)
     except (AgentError, TransportError, ValueError) as error:
         found = str(error)
-    if isinstance(found, str):
-        logger.info("the card of %s could not be refreshed (%s); the previous one stays in use", http.agent, found)
-        return None
-    return RefreshedCard(found, CacheEntry.from_headers(url, page.headers))
+    if isinstance(found, AgentCard):
+        return found, CacheEntry.from_headers(url, page.headers)
+    logger.info("the card of %s could not be refreshed (%s); the previous one stays in use", http.agent, found)
+    return None
 
 
 # -- signatures ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The client: the operations of the protocol as plain, blocking calls.
 
-Each operation is a `Call` over a `Link`, which knows the transport. Operations that need several calls are in `waiting`, retries
-in `retry`, and the events of a task in `stream`.
+Each operation is a `Call` over a `Link`, which knows the transport. A `Chat` is a conversation over a client. Operations that
+need several calls are in `waiting`, retries in `retry`, and the events of a task in `stream`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
 
 from a2a_sync import operations as op
@@ -20,6 +20,8 @@ from a2a_sync.card import AgentCapabilities, AgentCard, AgentInterface
 from a2a_sync.client import waiting
 from a2a_sync.client.arguments import (
     CallOptions,
+    SendOptions,
+    StreamOptions,
     as_message,
     as_push_config,
     check_extensions,
@@ -35,7 +37,6 @@ from a2a_sync.client.cards import (
     usable_interfaces,
     with_absolute_urls,
 )
-from a2a_sync.client.chat import Chat
 from a2a_sync.client.deadlines import Deadline, Timeout
 from a2a_sync.client.link import Link, SharedResources, http_link, local_link
 from a2a_sync.client.local import LocalAgent
@@ -45,7 +46,9 @@ from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.gevent import run_on_gevent_hub
 from a2a_sync.errors import (
     AgentError,
+    HTTPStatusError,
     MalformedResponseError,
+    MethodNotFoundError,
     TransportError,
     UnsafeURLError,
     UnsupportedOperationError,
@@ -677,16 +680,13 @@ class Client(Closes):
         # Other threads use the old card meanwhile; after a failure all do until the interval has passed.
         expires_at = time.monotonic() + _CARD_RETRY_INTERVAL
         link = self._link = replace(old, cache_entry=old.cache_entry._replace(expires_at=expires_at))
-        found = refresh_card(
-            self._http, old.cache_entry, self._interface_filter.version or "1.0", self._card_trust, deadline
-        )
+        version = self._interface_filter.version or "1.0"
+        found = refresh_card(self._http, old.card, old.cache_entry, version, self._card_trust, deadline)
         if found is None:
             return link
+        card, entry = found
         try:
-            if found.card is None or found.card == old.card:
-                new = replace(old, cache_entry=found.cache_entry)
-            else:
-                new = self._make_link(found.card, deadline, found.cache_entry)
+            new = replace(old, cache_entry=entry) if card == old.card else self._make_link(card, deadline, entry)
         except (AgentError, TransportError, ValueError) as error:
             logger.info("the new card of %s cannot be used (%s); the previous one stays in use", old.agent, error)
             return link
@@ -724,6 +724,89 @@ class Client(Closes):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._http.agent if self._http is not None else self._target!r})"
+
+
+class Chat:
+    """Messages of one context, sent one after the other; made by `Client.chat`. For one thread at a time.
+
+    A message continues the last task only while that task waits for input; otherwise it starts a new task in the same context
+    (a task that has ended is never continued, spec 3.4.3). A conversation that is resumed by its id first asks the agent
+    whether the newest task of the context waits for input, if the agent can list tasks.
+    """
+
+    def __init__(self, client: Client, context_id: str = "") -> None:
+        self._client = client
+        self._context_id = context_id
+        self._task_id = ""
+        self._task_known = not context_id
+        self._stream: TaskStream | None = None
+
+    def send(self, message: Content, **options: Unpack[SendOptions]) -> Task | Message:
+        """`Client.send` in this conversation, with the same options and errors."""
+        task_id, context_id = self._next_ids(options)
+        result = self._client.send(message, task_id=task_id, context_id=context_id, **options)
+        self._remember(result)
+        return result
+
+    def stream(self, message: Content, **options: Unpack[StreamOptions]) -> TaskStream:
+        """`Client.stream` in this conversation. Read it to its end (or pause) before the next message."""
+        task_id, context_id = self._next_ids(options)
+        self._stream = self._client.stream(message, task_id=task_id, context_id=context_id, **options)
+        return self._stream
+
+    @property
+    def context_id(self) -> str:
+        """The id of the conversation; empty until the agent has named it."""
+        self._remember_stream()
+        return self._context_id
+
+    @property
+    def task_id(self) -> str:
+        """The id of the task that waits for the next message; empty if none waits."""
+        self._remember_stream()
+        return self._task_id
+
+    def _next_ids(self, options: StreamOptions) -> tuple[str | None, str | None]:
+        """The ids of task and context for the next message."""
+        self._remember_stream()
+        if not self._task_known:
+            shared = {key: value for key, value in options.items() if key in CallOptions.__optional_keys__}
+            self._task_id = self._find_waiting_task(cast(CallOptions, shared))
+            self._task_known = True
+        return self._task_id or None, self._context_id or None
+
+    def _find_waiting_task(self, options: CallOptions) -> str:
+        """The id of the newest task of the context if it waits for input, else ``""``."""
+        try:
+            tasks = self._client.list_tasks(context_id=self._context_id, page_size=1, **options).tasks
+        except (UnsupportedOperationError, MethodNotFoundError):
+            # Protocol 0.3 cannot list tasks, and not every agent stores tasks.
+            return ""
+        except HTTPStatusError as error:
+            if error.status_code not in (404, 405, 501):
+                raise
+            return ""
+        newest = next(iter(tasks), None)
+        if newest is None or newest.context_id != self._context_id or not newest.state.interrupted:
+            return ""
+        return newest.id
+
+    def _remember_stream(self) -> None:
+        """Store the ids that the last stream has brought."""
+        stream = self._stream
+        if stream is None:
+            return
+        if stream.result is not None:
+            self._remember(stream.result)
+        if stream.closed:
+            self._stream = None
+
+    def _remember(self, result: Task | Message) -> None:
+        self._context_id = result.context_id or self._context_id
+        self._task_id = result.id if isinstance(result, Task) and result.state.interrupted else ""
+
+    def __repr__(self) -> str:
+        return f"Chat(context_id={self.context_id!r}, task_id={self.task_id!r})"
 
 
 def _send_key(link: Link, given: str | None) -> str:
