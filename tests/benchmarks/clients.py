@@ -14,8 +14,11 @@ CALLERS = Path(__file__).parent / "callers"
 
 
 def _seconds(environment: str, *arguments: str) -> float:
+    # Installed packages have byte code; a variable of the shell must not make this library compile its own at each start.
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.run(
         [environments.python(environment), *arguments],
+        env=variables,
         check=True,
         stdout=subprocess.PIPE,
         text=True,

@@ -58,6 +58,23 @@ def send(note: Callable[[dict[str, Any]], None] | None = None) -> Exchange:
     return Exchange(request, check)
 
 
+def notified(urls: list[str]) -> Callable[[], Exchange]:
+    """Blocking sends whose tasks notify these receivers in turn."""
+    ring = itertools.cycle(urls)
+
+    def ask() -> Exchange:
+        configuration = {"taskPushNotificationConfig": {"url": next(ring)}}
+        number, request = _post("SendMessage", {"message": _message("a question"), "configuration": configuration})
+
+        def check(body: bytearray) -> None:
+            state = _result(number, body)["task"]["status"]["state"]
+            _expect(state == _COMPLETED, "the task is not completed", body)
+
+        return Exchange(request, check)
+
+    return ask
+
+
 def echo(size: int) -> Callable[[], Exchange]:
     """Blocking sends of a text of `size` bytes."""
     text = "abcdefghijklmnopqrstuvwxyz 0123456789 " * (size // 38)
@@ -92,13 +109,15 @@ def stream(chunks: int) -> Callable[[], Exchange]:
 
 
 def _follow(number: int, body: bytearray) -> tuple[str, str]:
-    """The text of a stream's artifact events, and the last state."""
-    text, state = [], ""
+    """The text of the artifact that a stream's events make, and the last state."""
+    text: list[str] = []
+    state = ""
     for line in body.split(b"\n"):
         if line.startswith(b"data:"):
             event = _result(number, line[5:])
-            if "artifactUpdate" in event:
-                text.append(_text(event["artifactUpdate"]["artifact"]))
+            if update := event.get("artifactUpdate"):
+                # An event that does not append has the artifact so far.
+                text = [*(text if update.get("append") else ()), _text(update["artifact"])]
             else:
                 state = next(iter(event.values()))["status"]["state"]
     return "".join(text), state

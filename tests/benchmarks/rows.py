@@ -19,8 +19,8 @@ from tests.benchmarks.load import Exchange, Sample, drive
 from tests.benchmarks.servers import Server, Setup
 
 ROUNDS = 7
-CHUNKS = 10
-MANY, FEW = 100_000, 1_000
+CHUNKS, TOKENS = 10, 2_000
+MILLION, MANY, FEW = 1_000_000, 100_000, 1_000
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,14 @@ def load(server: Server, ask: Callable[[], Exchange], **bounds: Any) -> Callable
 def throughput(name: str, ours: list[Sample], theirs: list[Sample], bounds: dict[str, Any], size: int = 0) -> Row:
     """A row of responses per second, or of megabytes per second if `size` is the size of a response.
 
-    The ratio of processor times is printed as well: it is equal on an idle machine and more stable on a busy one.
+    The processor time of the servers per response is printed as well: its ratio is equal on an idle machine and more stable
+    on a busy one.
     """
     scale, unit = (size / 1e6, "MB a second") if size else (1, "a second")
     rates = [[sample.rate * scale for sample in samples] for samples in (ours, theirs)]
+    times = " : ".join(_shown(statistics.median(sample.cpu * 1e3 for sample in samples)) for samples in (ours, theirs))
     by_cpu = ratio((sample.cpu for sample in theirs), (sample.cpu for sample in ours))
-    return row(name, *rates, f"{unit}; {by_cpu:.2f} by processor time", bounds)
+    return row(name, *rates, f"{unit}; CPU {times} ms, {by_cpu:.2f}", bounds)
 
 
 def running(stack: ExitStack, *setups: Setup, timeout: float = 60.0) -> Iterator[Server]:
@@ -102,10 +104,10 @@ def send() -> Iterator[Row]:
             *(load(s, exchanges.send) for s in running(stack, servers.MEMORY, servers.SDK, servers.FLOOR))
         )
         ours, sdk, floor = taken
-        yield throughput("blocking send, memory / a2a-sdk", ours, sdk, at_least(4.5, 6))
-        yield throughput("blocking send, memory / bare gthread", ours, floor, at_least(None, 0.55))
+        yield throughput("blocking send, memory / a2a-sdk", ours, sdk, at_least(5.5, 6.5))
+        yield throughput("blocking send, memory / bare gthread", ours, floor, at_least(0.52, 0.6))
         p99s = [[sample.p99 * 1e3 for sample in samples] for samples in (ours, sdk)]
-        yield row("its p99 / a2a-sdk", *p99s, "ms", at_most(0.3, 0.15))
+        yield row("its p99 / a2a-sdk", *p99s, "ms", at_most(0.2, 0.15))
 
 
 def sqlite() -> Iterator[Row]:
@@ -113,8 +115,8 @@ def sqlite() -> Iterator[Row]:
     with ExitStack() as stack:
         setups = (servers.SQLITE, servers.SDK, servers.SDK_SQLITE)
         ours, sdk, on_sqlite = alternate(*(load(s, exchanges.send) for s in running(stack, *setups)), rounds=5)
-        yield throughput("blocking send, SQLite / a2a-sdk in memory", ours, sdk, at_least(3, 4))
-        yield throughput("… / a2a-sdk on SQLite", ours, on_sqlite, at_least(None, 20))
+        yield throughput("blocking send, SQLite / a2a-sdk in memory", ours, sdk, at_least(3.5, 4))
+        yield throughput("… / a2a-sdk on SQLite", ours, on_sqlite, at_least(22, 28))
 
 
 def stream() -> Iterator[Row]:
@@ -122,11 +124,28 @@ def stream() -> Iterator[Row]:
     with ExitStack() as stack:
         started = list(running(stack, servers.MEMORY, servers.SDK, servers.FASTA))
         ours, sdk, fasta = alternate(*(load(s, exchanges.stream(CHUNKS)) for s in started))
-        yield throughput("streamed send / a2a-sdk", ours, sdk, at_least(4, 5.5))
-        yield throughput("streamed send / fasta2a", ours, fasta, at_least(1.3, 1.8))
+        yield throughput("streamed send / a2a-sdk", ours, sdk, at_least(6, 8))
+        yield throughput("streamed send / fasta2a", ours, fasta, at_least(2, 2.5))
         ours, sdk = alternate(*(load(s, exchanges.stream(CHUNKS), connections=1, seconds=0.5) for s in started[:2]))
         firsts = [[sample.first * 1e3 for sample in samples] for samples in (ours, sdk)]
-        yield row("first event at low load / a2a-sdk", *firsts, "ms", at_most(0.5, 0.3))
+        yield row("first event at low load / a2a-sdk", *firsts, "ms", at_most(0.3, 0.25))
+    with ExitStack() as stack:
+        started = list(running(stack, servers.SQLITE, servers.MEMORY))
+        durable, ours = alternate(*(load(s, exchanges.stream(CHUNKS)) for s in started))
+        yield throughput("streamed send, SQLite / the same in memory", durable, ours, at_least(0.6, 0.8))
+
+
+def tokens() -> Iterator[Row]:
+    """Streams of 2,000 chunks at full speed, one at a time, in chunks per second."""
+    with ExitStack() as stack:
+        steps = [
+            partial(drive, server.port, exchanges.stream(TOKENS), connections=1, exchanges=2)
+            for server in running(stack, servers.MEMORY, servers.SDK, servers.SQLITE)
+        ]
+        ours, sdk, durable = alternate(*steps, rounds=5)
+        rates = [[TOKENS / sample.p50 for sample in samples] for samples in (ours, sdk, durable)]
+        yield row(f"{TOKENS:,} chunks at full speed / a2a-sdk", *rates[:2], "chunks a second", at_least(3, None))
+        yield row("… SQLite / memory", rates[2], rates[0], "chunks a second", at_least(0.6, None))
 
 
 def echo() -> Iterator[Row]:
@@ -138,7 +157,7 @@ def echo() -> Iterator[Row]:
                 for s in running(stack, servers.MEMORY, servers.SDK)
             ]
             ours, sdk = alternate(*steps, rounds=5)
-            yield throughput(f"echo of {size // 1_000_000} MB / a2a-sdk", ours, sdk, at_least(3, 4.5), size)
+            yield throughput(f"echo of {size // 1_000_000} MB / a2a-sdk", ours, sdk, at_least(4.5, 5), size)
 
 
 # -- reads --------------------------------------------------------------------------------------------------------------
@@ -149,9 +168,9 @@ def reads() -> Iterator[Row]:
     with ExitStack() as stack:
         started = list(running(stack, servers.MEMORY, servers.SDK))
         ours, sdk = alternate(*(load(s, exchanges.get(_some_tasks(s))) for s in started))
-        yield throughput("GetTask / a2a-sdk", ours, sdk, at_least(0.8, 1.2))
+        yield throughput("GetTask / a2a-sdk", ours, sdk, at_least(1.5, 2))
         ours, sdk = alternate(*(load(s, exchanges.card) for s in started))
-        yield throughput("card / a2a-sdk", ours, sdk, at_least(1, 2))
+        yield throughput("card / a2a-sdk", ours, sdk, at_least(2.5, 3))
 
 
 def _some_tasks(server: Server, count: int = 64) -> list[dict[str, Any]]:
@@ -171,7 +190,7 @@ def pages() -> Iterator[Row]:
         ]
         mine, theirs = ([sample.p50 * 1e3 for sample in taken] for taken in alternate(*steps, rounds=5))
         name = f"ListTasks page with {MANY:,} tasks, SQLite / a2a-sdk in memory"
-        yield row(name, mine, theirs, "ms", at_most(0.2, 0.05))
+        yield row(name, mine, theirs, "ms", at_most(0.02, 0.01))
 
 
 def gunicorn_with(count: int, **variables: str) -> Setup:
@@ -194,7 +213,7 @@ def turns() -> Iterator[Row]:
                 rounds=300,
             )
             mine, theirs = ([statistics.median(sample.p50 * 1e3 for sample in taken)] for taken in (late, first))
-            yield row(f"turn 1,000 / turn 1, {name}", mine, theirs, "ms", at_most(1.3, 1.05))
+            yield row(f"turn 1,000 / turn 1, {name}", mine, theirs, "ms", at_most(1.05, 1.02))
 
 
 def history() -> Iterator[Row]:
@@ -206,7 +225,7 @@ def history() -> Iterator[Row]:
             one(exchanges=500, limit=120)
             steps.append(partial(one, exchanges=3))
         mine, theirs = ([sample.p50 * 1e3 for sample in taken] for taken in alternate(*steps))
-        yield row("turn 500 with its full history / a2a-sdk", mine, theirs, "ms", at_most(None, 0.25))
+        yield row("turn 500 with its full history / a2a-sdk", mine, theirs, "ms", at_most(0.35, 0.25))
 
 
 def chunks() -> Iterator[Row]:
@@ -215,7 +234,7 @@ def chunks() -> Iterator[Row]:
     with Server(servers.SQLITE) as server:
         steps = [partial(drive, server.port, exchanges.stream(n), connections=1, exchanges=1) for n in (many, few)]
         long, short = ([sample.p50 for sample in taken] for taken in alternate(*steps, rounds=3))
-        yield row(f"artifact of {many:,} / {few:,} chunks, SQLite", long, short, "s", at_most(6, 4.2))
+        yield row(f"artifact of {many:,} / {few:,} chunks, SQLite", long, short, "s", at_most(4.2, 4))
 
 
 def stored() -> Iterator[Row]:
@@ -225,7 +244,33 @@ def stored() -> Iterator[Row]:
             setups = [gunicorn_with(count, STORE=url) for count in (MANY, FEW)]
             steps = [load(s, exchanges.send, connections=4, seconds=0.7) for s in running(stack, *setups, timeout=150)]
             many, few = ([sample.p50 * 1e3 for sample in taken] for taken in alternate(*steps))
-            yield row(f"send with {MANY:,} / {FEW:,} tasks stored, {name}", many, few, "ms", at_most(1.2, 1.05))
+            yield row(f"send with {MANY:,} / {FEW:,} tasks stored, {name}", many, few, "ms", at_most(1.05, 1.02))
+
+
+def million() -> Iterator[Row]:
+    """Sends with a million stored tasks on SQLite. Storing them takes ten minutes, so it is measured only when named."""
+    with ExitStack() as stack:
+        url = "sqlite:///{folder}/ours.db"
+        setups = [gunicorn_with(count, STORE=url, MAX_TASKS=str(2 * MILLION)) for count in (MILLION, FEW)]
+        started = running(stack, *setups, timeout=1800)
+        steps = [load(s, exchanges.send, connections=4, seconds=0.7) for s in started]
+        many, few = ([sample.p50 * 1e3 for sample in taken] for taken in alternate(*steps))
+        yield row(f"send with {MILLION:,} / {FEW:,} tasks stored, SQLite", many, few, "ms", at_most(1.15, 1.05))
+
+
+# -- several processes --------------------------------------------------------------------------------------------------
+
+
+def workers() -> Iterator[Row]:
+    """Sends to two and to four workers, one per core, with tasks in one SQLite file.
+
+    The generator uses a part of the last core. The ratio of processor times is without it, and without waits for the file.
+    """
+    with ExitStack() as stack:
+        setups = (servers.pinned(1), servers.pinned(2), servers.pinned(4))
+        one, two, four = alternate(*(load(s, exchanges.send, connections=32) for s in running(stack, *setups)))
+        yield throughput("two workers, SQLite, sends / one", two, one, at_least(1.8, 1.9))
+        yield throughput("four workers, SQLite, sends / one", four, one, at_least(None, None))
 
 
 # -- memory -------------------------------------------------------------------------------------------------------------
@@ -242,7 +287,7 @@ def memory() -> Iterator[Row]:
             base = server.memory()
             fill(exchanges=after - before)
             each.append([(server.memory() - base) / (after - before) / 1024])
-        yield row("memory per stored task / a2a-sdk", *each, "KB", at_most(1, 0.8))
+        yield row("memory per stored task / a2a-sdk", *each, "KB", at_most(0.8, 0.6))
 
 
 def held() -> Iterator[Row]:
@@ -256,9 +301,9 @@ def held() -> Iterator[Row]:
             ("gevent", servers.gunicorn(servers.OURS, worker="gevent", RUNS=str(count + 50))),
         )
     }
-    for name, goal in (("gthread", None), ("gevent", 0.4)):
+    for name, must, goal in (("gthread", 0.5, 0.4), ("gevent", 0.35, 0.3)):
         shown = f"{count:,} streams on {name} / a2a-sdk, memory each"
-        yield row(shown, [per_stream[name]], [per_stream["sdk"]], "KB", at_most(0.75, goal))
+        yield row(shown, [per_stream[name]], [per_stream["sdk"]], "KB", at_most(must, goal))
 
 
 def _held_each(setup: Setup, count: int, silent: float = 6.0) -> float:
@@ -288,16 +333,16 @@ def imports() -> Iterator[Row]:
     for _ in range(9):
         for times, measure in zip(pairs, (server, sdk, client, requests), strict=True):
             times.append(measure() * 1e3)
-    yield row("import of the server half / a2a-sdk", pairs[0], pairs[1], "ms", at_most(0.4, 0.3))
-    yield row("import of the client half / requests", pairs[2], pairs[3], "ms", at_most(1.3, 1.1))
+    yield row("import of the server half / a2a-sdk", pairs[0], pairs[1], "ms", at_most(0.3, 0.25))
+    yield row("import of the client half / requests", pairs[2], pairs[3], "ms", at_most(1.1, 1.05))
 
 
 def clients() -> Iterator[Row]:
     """Processor time of a client's call, against a bare server."""
     with Server(servers.FLOOR) as server:
         for name, text, bounds in (
-            ("send", "a short question", at_most(0.9, 0.7)),
-            ("streamed send", f"stream:{CHUNKS}", at_most(0.6, 0.4)),
+            ("send", "a short question", at_most(0.6, 0.5)),
+            ("streamed send", f"stream:{CHUNKS}", at_most(0.4, 0.3)),
         ):
             mine, theirs = [], []
             for _ in range(5):
@@ -309,6 +354,7 @@ def clients() -> Iterator[Row]:
 SUITES: dict[str, Callable[[], Iterator[Row]]] = {
     suite.__name__: suite
     for suite in (
-        send, sqlite, stream, echo, reads, pages, turns, history, chunks, stored, memory, held, imports, clients,
+        send, sqlite, stream, tokens, echo, reads, pages, turns, history, chunks, stored, workers, memory, held,
+        imports, clients, million,
     )
 }  # fmt: skip

@@ -20,17 +20,22 @@ from tests.benchmarks.exchanges import card
 from tests.benchmarks.load import Exchange, Sample, drive
 
 AGENTS = Path(__file__).parent / "agents"
+OURS = "ours:app"
 _CORES = sorted(os.sched_getaffinity(0))
 SERVER_CORE, GENERATOR_CORE = _CORES[0], _CORES[-1]
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The command of an agent: environment (a name of `environments`), command after its Python, variables."""
+    """The command of an agent: environment (a name of `environments`), command after its Python, variables.
+
+    It runs on the server's core, or with `all_cores` where its workers pin themselves.
+    """
 
     environment: str
     command: tuple[str, ...]
     variables: dict[str, str] = field(default_factory=dict)
+    all_cores: bool = False
 
 
 def gunicorn(app: str, *, threads: int = 16, worker: str = "gthread", **variables: str) -> Setup:
@@ -40,12 +45,17 @@ def gunicorn(app: str, *, threads: int = 16, worker: str = "gthread", **variable
     return Setup("ours", (*command, *limits, *(("--threads", str(threads)) if worker == "gthread" else ())), variables)
 
 
+def pinned(workers: int) -> Setup:
+    """So many workers with the settings of this library, which pin each to a core, on one SQLite file."""
+    command = ("-m", "gunicorn", "-c", "python:a2a_sync.gunicorn", OURS, "--workers", str(workers), "--threads", "40")
+    return Setup("ours", (*command, "--log-level", "error"), {"STORE": "sqlite:///{folder}/ours.db"}, all_cores=True)
+
+
 def uvicorn(environment: str, app: str, **variables: str) -> Setup:
     """An ASGI agent on one uvicorn process with defaults."""
     return Setup(environment, ("-m", "uvicorn", app, "--log-level", "error", "--no-access-log"), variables)
 
 
-OURS = "ours:app"
 MEMORY = gunicorn(OURS)
 SQLITE = gunicorn(OURS, STORE="sqlite:///{folder}/ours.db")
 FLOOR = gunicorn("floor:app")
@@ -70,12 +80,14 @@ class Server:
             [environments.python(setup.environment), *setup.command, *address],
             cwd=AGENTS,
             env={**os.environ, **variables, "PORT": str(self.port)},
+            preexec_fn=lambda: os.sched_setaffinity(0, _CORES),
             stdout=self._log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         # Inherited by its threads and workers.
-        os.sched_setaffinity(self._process.pid, {SERVER_CORE})
+        if not setup.all_cores:
+            os.sched_setaffinity(self._process.pid, {SERVER_CORE})
         try:
             self._await(timeout)
         except BaseException:

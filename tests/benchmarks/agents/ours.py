@@ -1,7 +1,7 @@
 """The echo agent on this library: ``gunicorn ours:app``.
 
 Environment: STORE (a store URL; in memory by default), FILL (the number of finished tasks to store before serving), RUNS
-(the limit of concurrent runs and streams).
+(the limit of concurrent runs and streams), MAX_TASKS (those that the store keeps), PUSH (send push notifications, to any URL).
 """
 
 import os
@@ -12,7 +12,9 @@ from dataclasses import replace
 from a2a_sync import A2AApp, Agent, AgentSkill, InputRequired, Limits, MemoryStore, Message, RequestContext
 from a2a_sync.engine.run import status_event
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores import open_store
+from a2a_sync.outbound.urlguard import URLGuard
+from a2a_sync.push.options import PushOptions
+from a2a_sync.stores import SQLiteStore, open_store
 from a2a_sync.stores.base import Owner, TaskStore
 from a2a_sync.types import Artifact, Role, TaskArtifactUpdateEvent, TaskState, TextPart, new_id
 
@@ -65,7 +67,12 @@ def fill(store: TaskStore, count: int) -> None:
 
 
 runs = int(os.environ.get("RUNS", "64"))
-url = os.environ.get("STORE")
-store = open_store(url) if url else MemoryStore(max_tasks=1_000_000)
+url, most = os.environ.get("STORE", ""), int(os.environ.get("MAX_TASKS", "1000000"))
+if url.startswith("sqlite:///"):
+    store: TaskStore = SQLiteStore(url.removeprefix("sqlite:///"), max_tasks=most)
+else:
+    store = open_store(url) if url else MemoryStore(max_tasks=most)
 fill(store, int(os.environ.get("FILL", "0")))
-app = A2AApp(Echo(), store=store, limits=Limits(max_concurrent_runs=runs, max_open_streams=max(runs, 1000)))
+limits = Limits(max_concurrent_runs=runs, max_open_streams=max(runs, 1000))
+push = PushOptions(url_guard=URLGuard(allow=["127.0.0.1"])) if os.environ.get("PUSH") else False
+app = A2AApp(Echo(), store=store, limits=limits, push=push)
