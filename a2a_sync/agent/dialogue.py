@@ -24,6 +24,11 @@ logger = get_logger(__name__)
 MARK = "urn:a2a-sync:ask:1"
 YES = ("yes", "y", "yeah", "yep", "ok", "okay", "sure", "true")
 NO = ("no", "n", "nope", "nah", "false")
+#: What makes the words of an agreement something else: "not ok", "I'm not sure", "yes, but only the first", "is that true?".
+_RESERVATION = re.compile(
+    r"\b(?:not|never|cannot|(?:do|does|did|is|was|would|should|ca|wo)nt|stop|cancel|abort|wait|unsure"
+    r"|but|if|only|unless|except)\b|n['\u2019]t\b|\?"
+)
 
 
 class AskError(A2AError, RuntimeError):
@@ -134,10 +139,15 @@ def current_flow_id() -> object:
 
 
 def yes_or_no(text: str, yes: Iterable[str] = YES, no: Iterable[str] = NO) -> bool | None:
-    """True or False if `text` contains a word of `yes` or of `no`; None if it contains neither or both."""
-    words = set(re.findall(r"\w+", text.casefold()))
+    """True or False if `text` contains a word of `yes` or of `no`; None if it contains neither or both.
+
+    Also None if a text that agrees is a question, or has an English word of negation or restriction ("not", "but", "only"):
+    what it agrees to is not certain.
+    """
+    folded = text.casefold()
+    words = set(re.findall(r"\w+", folded))
     agrees, declines = (any(word.casefold() in words for word in side) for side in (yes, no))
-    return None if agrees == declines else agrees
+    return None if agrees == declines or (agrees and _RESERVATION.search(folded)) else agrees
 
 
 def chosen_option(text: str, options: Sequence[str]) -> str | None:

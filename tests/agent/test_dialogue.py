@@ -547,6 +547,16 @@ def test_options_that_cannot_be_distinguished_are_refused(serve, options, caplog
         ("yes and no", None),
         ("yesterday", None),
         ("", None),
+        ("not ok", None),
+        ("I'm not sure", None),
+        ("Don\u2019t! That is okay for others", None),
+        ("it isnt ok", None),
+        ("OK, stop", None),
+        ("yes, but only the first one", None),
+        ("sure, if it is free", None),
+        ("is that true?", None),
+        ("no, do not", False),
+        ("No, but thanks", False),
     ],
 )
 def test_yes_and_no_are_heard_by_their_words(text: str, meaning: bool | None) -> None:
