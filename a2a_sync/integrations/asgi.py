@@ -77,13 +77,17 @@ class ASGIApp:
         self._pool.close()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        bridge = Bridge(asyncio.get_running_loop(), send, self._app.limits)
-        if not self._start(bridge, scope):
-            await _refuse(send)
-            return
+        bridge = Bridge(asyncio.get_running_loop(), scope, send, self._app.limits)
         listener = asyncio.create_task(bridge.listen(receive))
         try:
+            if not await bridge.receive():
+                return
+            if not self._start(bridge, scope):
+                await _refuse(send)
+                return
             await bridge.ended.wait()
+            if bridge.error is None:
+                await bridge.finish()
         finally:
             bridge.leave()
             listener.cancel()

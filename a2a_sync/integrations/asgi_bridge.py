@@ -1,23 +1,26 @@
 """One request between an event loop and a thread: its body, the chunks of its response, the disconnect of its client.
 
 A WSGI application under an ASGI server has to react to ``http.disconnect``, or the stream of a disconnected client
-would occupy its thread forever.
+would occupy its thread forever. Bodies and responses of up to 1 MiB wait on the loop for a slow client, not on a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import io
 import math
 import queue
 import threading
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from a2a_sync.limits import Limits
+from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.wsgi.connection import ABORT, unsent_responses
 
 logger = get_logger(__name__)
 
@@ -26,8 +29,15 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-#: The most bytes of a body that are received before the thread reads them.
+#: The most bytes of a large body that are received before its thread reads them.
 _AHEAD = 256 * 1024
+#: The most bytes of bodies that are received without a thread; above it the oldest of them is given up.
+_MAX_RECEIVED_BYTES = 64 * 1024 * 1024
+#: Responses are sent in pieces of this many bytes: a server keeps the piece that a client does not read.
+_PIECE = 64 * 1024
+
+
+_LEFT = "a client disconnected before the end of its response, or did not read it"
 
 
 class _ClientLeft(Exception):
@@ -35,20 +45,30 @@ class _ClientLeft(Exception):
 
 
 class Bridge:
-    """One request. Created on the loop; `listen` and `leave` are called there, `serve` and `run` on the thread.
+    """One request. Created on the loop; `listen`, `receive`, `finish` and `leave` are called there, `serve` and `run` on the thread.
 
     ``ended`` is set when the thread has finished; ``error`` is then the exception of the application, or None.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, send: Send, limits: Limits) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, scope: Scope, send: Send, limits: Limits) -> None:
         self.ended = asyncio.Event()
         self.error: BaseException | None = None
-        self.body = Body(loop, limits.body_idle_timeout, limits.body_timeout)
+        length = _length(scope.get("headers", ()))
+        self.body = Body(
+            loop,
+            limits.body_idle_timeout,
+            limits.body_timeout,
+            ahead=SMALL_BYTES if length is None or length <= SMALL_BYTES else _AHEAD,
+        )
+        #: The whole body is large: a thread reads it, if the application admits it.
+        self._large = length is not None and length > SMALL_BYTES
         self._loop = loop
         self._send = send
         self._write_deadline = limits.write_timeout
         self._gone = threading.Event()
         self._sending: asyncio.Task[Any] | None = None
+        #: A complete response that the loop sends when the thread has finished.
+        self._rest: list[Message] = []
 
     # -- on the loop --
 
@@ -59,6 +79,35 @@ class Bridge:
                 await self.body.feed(message.get("body", b""), last=not message.get("more_body", False))
         finally:
             self.leave()
+
+    async def receive(self) -> bool:
+        """Wait for the body, or for the beginning of a large one; False: the client has disconnected."""
+        if not self._large:
+            await self.body.wait()
+        return not self._gone.is_set()
+
+    async def finish(self) -> None:
+        """Send what the thread has left to send."""
+        if not self._rest or self._gone.is_set():
+            return
+        self._sending = sending = asyncio.create_task(self._send_rest())
+        unsent_responses.add(self, sum(len(message.get("body", b"")) for message in self._rest))
+        try:
+            await asyncio.wait({sending})
+        finally:
+            self._sending = None
+            sending.cancel()
+            unsent_responses.remove(self)
+        if sending.cancelled() or isinstance(sending.exception(), OSError):
+            logger.info(_LEFT)
+        else:
+            sending.result()
+
+    async def _send_rest(self) -> None:
+        for message in self._rest:
+            # TimeoutError is an OSError.
+            await asyncio.wait_for(self._send(message), self._write_deadline)
+            unsent_responses.progress(self)
 
     def leave(self) -> None:
         """Cancel a send in progress, because the client has disconnected or the request has ended."""
@@ -82,12 +131,19 @@ class Bridge:
         """Whether the client has disconnected."""
         return self._gone.is_set()
 
+    def abort(self) -> None:
+        """Stop sending: other clients need the memory. From any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self.leave)
+        except RuntimeError:
+            pass  # the loop has stopped
+
     def serve(self, respond: Callable[[], None]) -> None:
         """Call `respond`, store its exception in ``error``, and notify the loop at the end."""
         try:
             respond()
         except _ClientLeft:
-            logger.info("a client disconnected before the end of its response, or did not read it")
+            logger.info(_LEFT)
         except Exception as error:
             self.error = error
         finally:
@@ -97,7 +153,7 @@ class Bridge:
                 pass  # the loop has stopped
 
     def run(self, app: Callable[..., Any], environ: dict[str, Any]) -> None:
-        """Call the WSGI application and send its response."""
+        """Call the WSGI application and send its response, or leave it to the loop if it is complete and not large."""
         head: list[Message] = []
 
         def start_response(
@@ -107,20 +163,29 @@ class Bridge:
             head[:] = [{"type": "http.response.start", "status": int(status[:3]), "headers": encoded}]
             return _no_write
 
+        environ[ABORT] = self.abort
         chunks = app(environ, start_response)
+        send = self._send_message
         try:
             for chunk in chunks:
                 if head:
-                    self._send_message(head.pop())
-                if chunk:
-                    self._send_message({"type": "http.response.body", "body": chunk, "more_body": True})
+                    send = self._sender(head[0], environ["REQUEST_METHOD"])
+                    send(head.pop())
+                for start in range(0, len(chunk), _PIECE):
+                    send({"type": "http.response.body", "body": chunk[start : start + _PIECE], "more_body": True})
             if head:
-                self._send_message(head.pop())
-            self._send_message({"type": "http.response.body", "body": b""})
+                send = self._sender(head[0], environ["REQUEST_METHOD"])
+                send(head.pop())
+            send({"type": "http.response.body", "body": b""})
         finally:
             close = getattr(chunks, "close", None)
             if close is not None:
                 close()
+
+    def _sender(self, head: Message, method: str) -> Callable[[Message], None]:
+        length = _length(head["headers"])
+        empty = method == "HEAD" or head["status"] in (204, 304)
+        return self._rest.append if empty or (length is not None and length <= SMALL_BYTES) else self._send_message
 
     def _send_message(self, message: Message) -> None:
         """Send on the loop and wait until it is sent, so that a slow client blocks only its own thread."""
@@ -140,13 +205,26 @@ class Bridge:
             raise _ClientLeft from error
 
 
-class Body(io.RawIOBase):
-    """The source of ``wsgi.input``: a body that the loop receives. Of an unread body, only the beginning is received."""
+def _length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+    """The value of ``Content-Length``; None where there is none, or no number."""
+    value = next((value for name, value in headers if name.lower() == b"content-length"), b"")
+    return int(value) if value.isdigit() and len(value) < 20 else None
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, idle_timeout: float, most: float = math.inf) -> None:
+
+class Body(io.RawIOBase):
+    """The source of ``wsgi.input``: a body that the loop receives. Of an unread body, the first `ahead` bytes are received."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, idle_timeout: float, most: float = math.inf, *, ahead: int = _AHEAD
+    ) -> None:
         self._loop = loop
         self._idle_timeout = idle_timeout
         self._until = time.monotonic() + most
+        self._ahead = ahead
+        #: Set when a thread should read the body: it is complete, or there will be no more of it before that.
+        self._arrived = asyncio.Event()
+        self._stalled = False
+        self._received_at = time.monotonic()
         self._pieces: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._unread = 0
         self._may_receive = asyncio.Event()
@@ -157,22 +235,47 @@ class Body(io.RawIOBase):
 
     async def feed(self, data: bytes, *, last: bool) -> None:
         """Append received bytes; wait while too many bytes of the body are unread."""
+        self._received_at = time.monotonic()
         if data:
             self._unread += len(data)
             self._pieces.put(data)
+            _waiting.grow(self, len(data))
         if last:
             self.end()
-        elif self._unread > _AHEAD:
+        elif self._unread > self._ahead:
+            self._arrived.set()
             self._may_receive.clear()
             await self._may_receive.wait()
 
     def end(self) -> None:
         """Mark the body as ended: it is complete, or the client has disconnected."""
         self._pieces.put(None)
+        self._arrived.set()
+
+    async def wait(self) -> None:
+        """Wait until a thread should read the body: it has arrived, or is as large as it may be before; or it stalls."""
+        if self._arrived.is_set():
+            return
+        _waiting.add(self, self._unread)
+        try:
+            while not self._arrived.is_set():
+                left = min(self._received_at + self._idle_timeout, self._until) - time.monotonic()
+                if left <= 0:
+                    self.give_up()
+                    return
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._arrived.wait(), left)
+        finally:
+            _waiting.remove(self)
+
+    def give_up(self) -> None:
+        """Let the next read fail, as of a client that stalls."""
+        self._stalled = True
+        self._arrived.set()
 
     def _was_read(self, size: int) -> None:
         self._unread -= size
-        if self._unread <= _AHEAD:
+        if self._unread <= self._ahead:
             self._may_receive.set()
 
     # -- on the thread --
@@ -196,6 +299,8 @@ class Body(io.RawIOBase):
         if self._ended:
             return
         try:
+            if self._stalled:
+                raise queue.Empty
             piece = self._pieces.get(timeout=max(0.0, min(self._idle_timeout, self._until - time.monotonic())))
         except queue.Empty:
             raise OSError("the client sends no body, or too slowly") from None
@@ -203,6 +308,37 @@ class Body(io.RawIOBase):
         self._left = piece or b""
         if piece:
             self._loop.call_soon_threadsafe(self._was_read, len(piece))
+
+
+class _WaitingBodies:
+    """The bodies of this process that are received without a thread, and their bytes. Called on the loop."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[Body, int] = {}
+        self._total = 0
+
+    def add(self, body: Body, size: int) -> None:
+        """Count `body`, of which `size` bytes were received."""
+        self._bytes[body] = 0
+        self.grow(body, size)
+
+    def grow(self, body: Body, size: int) -> None:
+        """Count `size` more bytes, and give up the oldest bodies where there are too many."""
+        if body not in self._bytes:
+            return
+        self._bytes[body] += size
+        self._total += size
+        while self._total > _MAX_RECEIVED_BYTES:
+            oldest = next(iter(self._bytes))
+            self.remove(oldest)
+            oldest.give_up()
+
+    def remove(self, body: Body) -> None:
+        """A thread reads the body, or nothing does. Idempotent."""
+        self._total -= self._bytes.pop(body, 0)
+
+
+_waiting = _WaitingBodies()
 
 
 def path_below_root(scope: Scope) -> str:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from a2a_sync.auth.request import PeerCertificate
 from a2a_sync.concurrency.fork import renew_in_child
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 RESET = struct.pack("ii", 1, 0)
 _SOCKET_KEYS = ("gunicorn.socket", "werkzeug.socket")
 _GONE_KEYS = ("a2a_sync.gone", "waitress.client_disconnected")
+#: The key under which a server without a socket puts the function that ends the connection; its writes wait for the client.
+ABORT = "a2a_sync.abort"
 #: The key in the environ of a request whose body was read to its end.
 BODY_READ = "a2a_sync.body_read"
 #: A response is written in pieces of this many bytes, each with a time limit of its own.
@@ -81,6 +83,7 @@ class Connection:
     """The client's connection during one request. `stopping` returns whether the app is closed."""
 
     __slots__ = (
+        "_abort",
         "_client_gone",
         "_closes_after",
         "_limited",
@@ -97,13 +100,19 @@ class Connection:
         self._client_gone: Callable[[], bool] | None = _first(environ, _GONE_KEYS)
         host_stops: Callable[[], bool] | None = environ.get("a2a_sync.stopping")
         self._stopping = stopping if host_stops is None else lambda: stopping() or host_stops()
+        self._abort: Callable[[], None] | None = environ.get(ABORT)
         shown = self._socket is not None
-        #: A write blocks until the client has read: the server shows its socket and does not buffer.
-        self.waits_for_writes = shown and not self._shows("buffers_writes")
+        #: A write blocks until the client has read: the server shows its socket and does not buffer, or puts `ABORT`.
+        self.waits_for_writes = self._abort is not None or (shown and not self._shows("buffers_writes"))
         #: A read may wait for the client: the server shows its socket and has not received the whole request.
         self.waits_for_reads = shown and not self._shows("received")
         self._limited = False
         self._timeout_before: float | None = None
+
+    @property
+    def has_socket(self) -> bool:
+        """The server shows the socket of the connection."""
+        return self._socket is not None
 
     def limit_body(
         self, environ: WSGIEnvironment, body: Iterable[bytes], seconds: float, on_read: Callable[[], None] | None = None
@@ -162,6 +171,8 @@ class Connection:
 
     def abort(self) -> None:
         """Reset the connection; what is still on its way is lost. From any thread."""
+        if self._abort is not None:
+            self._abort()
         if self._socket is not None:
             try:
                 # Closing resets it then: what the client has not read would stay in the memory of the system.
@@ -202,8 +213,14 @@ class Connection:
             return False
 
 
+class Abortable(Protocol):
+    """A connection that can be ended from any thread."""
+
+    def abort(self) -> None: ...
+
+
 class UnsentResponses:
-    """The large responses of this process that wait for their clients, each on a thread or greenlet of its own."""
+    """The large responses of this process that wait for their clients, in memory."""
 
     def __init__(self) -> None:
         self.renew()
@@ -213,10 +230,10 @@ class UnsentResponses:
         """In a forked child: the responses are the parent's."""
         self._lock = threading.Lock()
         #: Bytes by connection; the connection that has read nothing for longest is first.
-        self._bytes: OrderedDict[Connection, int] = OrderedDict()
+        self._bytes: OrderedDict[Abortable, int] = OrderedDict()
         self._total = 0
 
-    def add(self, connection: Connection, size: int) -> None:
+    def add(self, connection: Abortable, size: int) -> None:
         """Count a response, and abort other connections where there are too many bytes."""
         with self._lock:
             self._bytes[connection] = size
@@ -229,19 +246,19 @@ class UnsentResponses:
         for stalled in surplus:
             stalled.abort()
 
-    def progress(self, connection: Connection) -> None:
+    def progress(self, connection: Abortable) -> None:
         """The client has read a piece."""
         with self._lock:
             if connection in self._bytes:
                 self._bytes.move_to_end(connection)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: Abortable) -> None:
         """The response was written, or could not be."""
         with self._lock:
             self._total -= self._bytes.pop(connection, 0)
 
 
-_unsent = UnsentResponses()
+unsent_responses = UnsentResponses()
 
 
 class LimitedBody:
@@ -272,17 +289,17 @@ class LimitedBody:
         self._connection.limit(self._seconds)
         for data in self._body:
             if len(data) > _PIECE:
-                _unsent.add(self._connection, len(data))
+                unsent_responses.add(self._connection, len(data))
             for start in range(0, len(data), _PIECE):
                 if start:
-                    _unsent.progress(self._connection)
+                    unsent_responses.progress(self._connection)
                 self._written_at = time.monotonic()
                 yield data if len(data) <= _PIECE else data[start : start + _PIECE]
             self._written_at = None
             self._was_read()
 
     def _was_read(self) -> None:
-        _unsent.remove(self._connection)
+        unsent_responses.remove(self._connection)
         on_read, self._on_read = self._on_read, None
         if on_read is not None:
             on_read()
@@ -300,7 +317,7 @@ class LimitedBody:
             if since is not None and time.monotonic() - since >= self._seconds * 0.9:
                 # A server that closes connections gracefully would wait for this client once more.
                 self._connection.abort()
-            elif has_body(self._environ) and not self._environ.get(BODY_READ):
+            elif self._connection.has_socket and has_body(self._environ) and not self._environ.get(BODY_READ):
                 self._finish_input()
 
     def _finish_input(self) -> None:

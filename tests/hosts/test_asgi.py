@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Limits
+from a2a_sync.integrations import asgi_bridge
 from a2a_sync.integrations.asgi import ASGIApp, Dispatcher
+from a2a_sync.wsgi import connection
 from tests.engine import TIMEOUT, eventually
 from tests.hosts.sites import HostedAgent
 from tests.wsgi import CARD, HOST, JSON_HEADERS, message, rpc
@@ -354,6 +356,107 @@ def test_a_client_that_leaves_while_it_is_being_sent_to_is_not_waited_for(make: 
         return await Server(app, sending("user")).run()
 
     assert run(main()).text == "anonymous"
+
+
+class Stalling(Server):
+    """A client that sends the beginning of its body only."""
+
+    async def receive(self) -> Message:
+        if self.received:
+            await self.left.wait()
+            return {"type": "http.disconnect"}
+        self.received += 1
+        return {"type": "http.request", "body": b'{"jsonrpc"', "more_body": True}
+
+
+@pytest.mark.parametrize("add", [{}, {"content-length": "1000"}], ids=["chunked", "with a length"])
+def test_clients_that_stall_within_their_bodies_hold_no_thread(
+    add: dict[str, str], make: Callable[..., ASGIApp]
+) -> None:
+    app = make(threads=1)
+
+    async def main() -> Server:
+        stalling = [Stalling(app, add=add) for _ in range(20)]
+        running = [asyncio.create_task(server.run()) for server in stalling]
+        while not all(server.received for server in stalling):
+            await asyncio.sleep(0)
+        answered = await Server(app, sending("user")).run()
+        for server in stalling:
+            server.left.set()
+        await asyncio.gather(*running)
+        assert [server.sent for server in stalling] == [[]] * 20
+        return answered
+
+    assert run(main()).text == "anonymous"
+
+
+def test_bodies_without_a_thread_are_bounded_together(
+    make: Callable[..., ASGIApp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asgi_bridge, "_MAX_RECEIVED_BYTES", 25)
+    app = make()
+
+    async def main() -> list[int]:
+        stalling = [Stalling(app) for _ in range(3)]
+        running = [asyncio.create_task(server.run()) for server in stalling]
+        # 30 bytes: the oldest is answered, and the others wait.
+        await running[0]
+        sent = [len(server.sent) for server in stalling]
+        for server in stalling:
+            server.left.set()
+        await asyncio.gather(*running)
+        assert json.loads(stalling[0].body)["error"]["code"] == -32700
+        return sent
+
+    assert run(main())[1:] == [0, 0]
+
+
+@pytest.mark.parametrize("method", ["POST", "HEAD", "OPTIONS", "GET"])
+def test_a_client_that_does_not_read_a_response_holds_no_thread(method: str, make: Callable[..., ASGIApp]) -> None:
+    app = make(threads=1, write_timeout=3600)
+
+    async def main() -> Server:
+        first = Server(app, sending("user"), method=method, path="/" if method == "POST" else CARD)
+        first.refuse = never
+        running = asyncio.create_task(first.run())
+        await first.begun.wait()
+        # The thread is free a moment after it has left the response to the loop.
+        while (second := await Server(app, sending("user")).run()).status == 503:
+            await asyncio.sleep(0)
+        assert not running.done()
+        first.left.set()
+        await running
+        return second
+
+    assert run(main()).text == "anonymous"
+
+
+def test_large_responses_that_are_not_read_are_bounded_together(
+    make: Callable[..., ASGIApp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_MAX_UNSENT_BYTES", 6_000_000)
+    app = make(threads=8, write_timeout=3600)
+
+    async def main() -> int:
+        # Each response has 4 MB: the text is in the artifact and in the history.
+        servers = [Server(app, sending("echo " + "x" * 2_000_000)) for _ in range(2)]
+        for server in servers:
+            server.refuse = never
+        running = [asyncio.create_task(server.run()) for server in servers]
+        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for server in servers:
+            server.left.set()
+        await asyncio.gather(*running)
+        return len(done)
+
+    assert run(main()) == 1
+
+
+def test_a_large_response_is_sent_in_pieces(make: Callable[..., ASGIApp]) -> None:
+    server = run(Server(make(), sending("echo " + "x" * 2_000_000)).run())
+    assert server.text == "echo: " + "x" * 2_000_000
+    assert server.complete
+    assert max(len(message.get("body", b"")) for message in server.sent) <= 64 * 1024
 
 
 def test_requests_beyond_the_threads_are_refused_with_a_hint(make: Callable[..., ASGIApp]) -> None:
