@@ -165,7 +165,7 @@ class Bridge:
 
         environ[ABORT] = self.abort
         chunks = app(environ, start_response)
-        send = self._send_message
+        send: Callable[[Message], None] = self._send_message
         try:
             for chunk in chunks:
                 if head:
