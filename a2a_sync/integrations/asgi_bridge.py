@@ -20,7 +20,7 @@ from typing import Any
 from a2a_sync.limits import Limits
 from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.logs import get_logger
-from a2a_sync.wsgi.connection import ABORT, unsent_responses
+from a2a_sync.wsgi.connection import unsent_responses
 
 logger = get_logger(__name__)
 
@@ -163,7 +163,6 @@ class Bridge:
             head[:] = [{"type": "http.response.start", "status": int(status[:3]), "headers": encoded}]
             return _no_write
 
-        environ[ABORT] = self.abort
         chunks = app(environ, start_response)
         send: Callable[[Message], None] = self._send_message
         try:
@@ -203,6 +202,17 @@ class Bridge:
         except (OSError, concurrent.futures.CancelledError) as error:
             # Includes TimeoutError; the send then continues until `leave` cancels it.
             raise _ClientLeft from error
+
+
+class Client:
+    """The client of a request, as the app sees it: called, it returns whether it has disconnected."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.abort = bridge.abort
+        self._gone = bridge.gone
+
+    def __call__(self) -> bool:
+        return self._gone()
 
 
 def _length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
@@ -371,7 +381,7 @@ def environ_of(scope: Scope, bridge: Bridge) -> dict[str, Any]:
         # ASGI has no value for the number of processes.
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
-        "a2a_sync.gone": bridge.gone,
+        "a2a_sync.gone": Client(bridge),
     }
     for name, value in scope.get("headers", ()):
         _add_header(environ, name.decode("latin-1"), value.decode("latin-1"))

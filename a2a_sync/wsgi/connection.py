@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 RESET = struct.pack("ii", 1, 0)
 _SOCKET_KEYS = ("gunicorn.socket", "werkzeug.socket")
 _GONE_KEYS = ("a2a_sync.gone", "waitress.client_disconnected")
-#: The key under which a server without a socket puts the function that ends the connection; its writes wait for the client.
-ABORT = "a2a_sync.abort"
 #: The key in the environ of a request whose body was read to its end.
 BODY_READ = "a2a_sync.body_read"
 #: A response is written in pieces of this many bytes, each with a time limit of its own.
@@ -100,9 +98,10 @@ class Connection:
         self._client_gone: Callable[[], bool] | None = _first(environ, _GONE_KEYS)
         host_stops: Callable[[], bool] | None = environ.get("a2a_sync.stopping")
         self._stopping = stopping if host_stops is None else lambda: stopping() or host_stops()
-        self._abort: Callable[[], None] | None = environ.get(ABORT)
+        #: Of a server without a socket, whose writes wait for the client.
+        self._abort: Callable[[], None] | None = getattr(self._client_gone, "abort", None)
         shown = self._socket is not None
-        #: A write blocks until the client has read: the server shows its socket and does not buffer, or puts `ABORT`.
+        #: A write blocks until the client has read: the server shows its socket and does not buffer, or shows `abort`.
         self.waits_for_writes = self._abort is not None or (shown and not self._shows("buffers_writes"))
         #: A read may wait for the client: the server shows its socket and has not received the whole request.
         self.waits_for_reads = shown and not self._shows("received")
