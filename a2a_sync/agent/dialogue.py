@@ -22,6 +22,8 @@ logger = get_logger(__name__)
 #: The metadata key: in a question, of its ``number`` in the dialogue and its ``options``; in a task, of the number of
 #: the last question.
 MARK = "urn:a2a-sync:ask:1"
+#: The metadata key of the questions of a bridge: their ids, and the artifact that the answer continues.
+INTERRUPT = "urn:a2a-sync:interrupt:1"
 YES = ("yes", "y", "yeah", "yep", "ok", "okay", "sure", "true")
 NO = ("no", "n", "nope", "nah", "false")
 #: What makes the words of an agreement something else: "not ok", "I'm not sure", "yes, but only the first", "is that true?".
@@ -108,6 +110,12 @@ class Dialogue:
 def asks(metadata: Metadata) -> bool:
     """Whether a handler of the task with this metadata has asked a question."""
     return MARK in metadata
+
+
+def question_id(message: Message | None) -> str:
+    """The id of a status message that is a question of `ask` or of a bridge; ``""`` of any other."""
+    asked = message is not None and (MARK in message.metadata or INTERRUPT in message.metadata)
+    return message.message_id if message is not None and asked else ""
 
 
 def _number(message: Message) -> int:

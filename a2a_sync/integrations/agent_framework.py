@@ -23,6 +23,7 @@ from a2a_sync.integrations.bridge import (
     Text,
     Turn,
     Usage,
+    is_web_file,
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
@@ -83,7 +84,7 @@ class AgentFrameworkBridge(Bridge):
 
 
 def _content(part: Part) -> Any:
-    if not isinstance(part, FilePart):
+    if not isinstance(part, FilePart) or not is_web_file(part):
         return Content.from_text(text_of(part))
     if part.raw is not None:
         return Content.from_data(part.raw, media_type=part.media_type or "application/octet-stream")

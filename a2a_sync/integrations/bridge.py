@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, TypeAlias, get_args
 
 from a2a_sync.agent.asynchronous import iterate
-from a2a_sync.agent.dialogue import yes_or_no
+from a2a_sync.agent.dialogue import INTERRUPT, yes_or_no
 from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.card import AgentCard, Skills, as_skills
 from a2a_sync.concurrency.background import Periodic
@@ -61,8 +61,7 @@ __all__ = [
     "Usage",
 ]
 
-#: The key of the metadata of a question, and of the usage in the metadata of a task.
-INTERRUPT = "urn:a2a-sync:interrupt:1"
+#: The key of the usage in the metadata of a task.
 USAGE = "urn:a2a-sync:usage:1"
 
 
@@ -228,6 +227,16 @@ def text_of(part: Part) -> str:
     if isinstance(part, TextPart):
         return part.text
     return dumps(part.data).decode() if isinstance(part, DataPart) else part.url or ""
+
+
+def is_web_file(part: Part) -> bool:
+    """`part` is a file with content, or with a URL of http or https.
+
+    Providers of models read other URLs (``gs:``, ``s3:``) with the credentials of the agent.
+    """
+    return isinstance(part, FilePart) and (
+        part.raw is not None or (part.url or "").lower().startswith(("http://", "https://"))
+    )
 
 
 def _listed(body: bytes | None) -> list[Any]:

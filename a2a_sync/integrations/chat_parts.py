@@ -22,6 +22,8 @@ MARK = "urn:a2a-sync:chat:1"
 NO_DIFFERENCE: JSON = {"set": {}, "add": {}, "drop": []}
 #: The names of audio formats in chat messages, with their media types.
 _AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
+#: The schemes of images that models are given by URL: others are read with the credentials of the agent, or its files.
+_IMAGE_SCHEMES = ("http://", "https://", "data:")
 _Marked = TypeVar("_Marked", bound=TextPart | FilePart | DataPart | Message)
 
 
@@ -54,7 +56,7 @@ def piece_of(part: Part) -> dict[str, Any]:
     if isinstance(part, DataPart):
         return {"type": "text", "text": dumps(part.data).decode()}
     kind, _, subtype = part.media_type.partition("/")
-    if kind == "image":
+    if kind == "image" and (part.raw is not None or (part.url or "").lower().startswith(_IMAGE_SCHEMES)):
         return {"type": "image_url", "image_url": {"url": _file_url(part)}}
     if part.raw is None:
         return {"type": "text", "text": f"{part.filename}: {part.url}" if part.filename else part.url}

@@ -123,15 +123,16 @@ def _dumped(messages: list[Any]) -> list[Any]:
 
 
 def _block(part: Part) -> Any:
-    if not isinstance(part, FilePart):
+    if not isinstance(part, FilePart) or part.raw is None:
+        # LlamaIndex fetches the URLs of its blocks itself, from any address that it can reach.
         return TextBlock(text=text_of(part))
     kind = part.media_type.partition("/")[0]
-    data = None if part.raw is None else base64.b64encode(part.raw)
+    data = base64.b64encode(part.raw)
     if kind == "image":
-        return ImageBlock(image=data, url=part.url, image_mimetype=part.media_type)
+        return ImageBlock(image=data, image_mimetype=part.media_type)
     if kind == "audio":
-        return AudioBlock(audio=data, url=part.url)
-    return DocumentBlock(data=data, url=part.url, title=part.filename or None, document_mimetype=part.media_type)
+        return AudioBlock(audio=data)
+    return DocumentBlock(data=data, title=part.filename or None, document_mimetype=part.media_type)
 
 
 def _reported(event: Any, step: str) -> Iterator[BridgeEvent]:

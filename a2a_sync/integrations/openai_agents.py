@@ -22,6 +22,7 @@ from a2a_sync.integrations.bridge import (
     Text,
     Turn,
     Usage,
+    is_web_file,
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
@@ -105,7 +106,7 @@ class OpenAIAgentsBridge(Bridge):
 
 
 def _content(part: Part) -> dict[str, Any]:
-    if not isinstance(part, FilePart):
+    if not isinstance(part, FilePart) or not is_web_file(part):
         return {"type": "input_text", "text": text_of(part)}
     url = part.url
     if part.raw is not None:

@@ -23,6 +23,7 @@ from a2a_sync.integrations.bridge import (
     Text,
     Turn,
     Usage,
+    is_web_file,
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
@@ -102,7 +103,7 @@ class PydanticAIBridge(Bridge):
 
 
 def _content(part: Part) -> Any:
-    if not isinstance(part, FilePart):
+    if not isinstance(part, FilePart) or not is_web_file(part):
         return text_of(part)
     if part.raw is not None:
         return messages.BinaryContent(data=part.raw, media_type=part.media_type or "application/octet-stream")

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from a2a_sync import operations as op
+from a2a_sync.agent.dialogue import question_id
 from a2a_sync.agent.mediatypes import InputMediaTypes
 from a2a_sync.card import AgentCapabilities
 from a2a_sync.engine.hub import PolledStream, SingleItemStream, Waiter
@@ -69,6 +70,9 @@ from a2a_sync.types import (
     TaskState,
     new_id,
 )
+
+#: Messages among which one that is sent again is looked for: those of the newest run.
+_LATEST_MESSAGES = 3
 
 
 class RequestHandler:
@@ -140,13 +144,13 @@ class RequestHandler:
         key = context.key
         sent = self._sent(scope, key) if request.message.task_id else None
         if sent is None:
-            run_request, create = self._run_request(scope, request, context, key)
+            run_request, head = self._run_request(scope, request, context, key)
             run_on = RunOn.CALLER if self._runs.on_run_thread() and not at_once else RunOn.POOL
             if run_on is RunOn.CALLER and context.deadline is not None:
                 # If the run occupied the caller's thread, the call could not end at its deadline.
                 run_on = RunOn.POOL_OR_CALLER
             with Waiter(self._hub, run_request.task_id) as waiter:
-                started = self._start(scope, run_request, create, context, wait=not at_once, run_on=run_on)
+                started = self._start(scope, run_request, head, context, wait=not at_once, run_on=run_on)
                 if isinstance(started, Message):
                     return started
                 if isinstance(started, StartedRun):
@@ -170,12 +174,12 @@ class RequestHandler:
         key = context.key
         sent = self._sent(scope, key) if request.message.task_id else None
         if sent is None:
-            run_request, create = self._run_request(scope, request, context, key)
-            before = None if create else self._stored(scope, run_request.task_id, history, context)
+            run_request, head = self._run_request(scope, request, context, key)
+            before = None if head is None else self._stored(scope, run_request.task_id, history, context)
             subscription = self._streams.listen(run_request.task_id)
             run_on = RunOn.POOL_OR_CALLER if self._runs.on_run_thread() else RunOn.POOL
             try:
-                started = self._start(scope, run_request, create, context, wait=True, run_on=run_on)
+                started = self._start(scope, run_request, head, context, wait=True, run_on=run_on)
                 if isinstance(started, StartedRun):
                     return self._streams.of_run(scope, started, before, subscription, history)
             except BaseException:
@@ -209,11 +213,10 @@ class RequestHandler:
 
     def _run_request(
         self, scope: Owner, request: SendMessageRequest, context: CallContext, key: SendKey | None
-    ) -> tuple[RunRequest, bool]:
-        """The run that `request` asks for, with task and context ids in its message, and whether the task is new."""
-        message = request.message
-        create = not message.task_id
-        if create:
+    ) -> tuple[RunRequest, TaskHead | None]:
+        """The run that `request` asks for, with task and context ids in its message, and its task; None if that is new."""
+        message, head = request.message, None
+        if not message.task_id:
             task_id = self._store.new_task_id(scope)
             message = replace(message, task_id=task_id, context_id=message.context_id or new_id())
         else:
@@ -222,7 +225,7 @@ class RequestHandler:
             message = replace(message, context_id=head.context_id)
         configuration, webhook = request.configuration, None
         if configuration is not None and (config := configuration.task_push_notification_config) is not None:
-            webhook = self._push.of_send(scope, config, context, message.task_id, create=create)
+            webhook = self._push.of_send(scope, config, context, message.task_id, create=head is None)
             # It holds credentials, which runs do not need.
             configuration = replace(configuration, task_push_notification_config=None)
         headers = {name: context.headers[name] for name in self._headers if name in context.headers}
@@ -239,7 +242,7 @@ class RequestHandler:
             key=key,
             webhook=webhook,
         )
-        return run_request, create
+        return run_request, head
 
     @staticmethod
     def _check_continues(message: Message, head: TaskHead) -> None:
@@ -248,17 +251,53 @@ class RequestHandler:
         if message.context_id and message.context_id != head.context_id:
             raise InvalidParamsError.at("message.contextId", "differs from the context of the task")
 
+    def _check_new(self, scope: Owner, request: RunRequest, head: TaskHead) -> None:
+        """A message that is sent again must not answer the question that it has led to."""
+        if not question_id(head.status.message):
+            return
+        message = request.message
+        latest = self._store.load(scope, head.id, history=_LATEST_MESSAGES, artifacts=False).task.history
+        if any((one.message_id, one.parts) == (message.message_id, message.parts) for one in latest):
+            self._refuse_answer(
+                scope,
+                head.id,
+                request.key,
+                "The task has received this message, with this messageId, and has asked a question since",
+            )
+
+    def _check_still_answers(self, scope: Owner, request: RunRequest, before: TaskHead, now: TaskHead) -> None:
+        """A message that waited for a run cannot answer what this run has asked: its sender had not seen the question."""
+        asked = question_id(now.status.message)
+        if asked and asked != question_id(before.status.message):
+            self._refuse_answer(scope, now.id, request.key, "The task has asked a question since this message was sent")
+
+    def _refuse_answer(self, scope: Owner, task_id: str, key: SendKey | None, why: str) -> NoReturn:
+        sent = self._sent(scope, key)
+        if sent is not None:
+            raise AlreadySent(sent)
+        raise UnsupportedOperationError(
+            f"{why}; read it, then send the answer as another message", metadata={"taskId": task_id}
+        )
+
     def _start(
-        self, scope: Owner, request: RunRequest, create: bool, context: CallContext, *, wait: bool, run_on: RunOn
+        self,
+        scope: Owner,
+        request: RunRequest,
+        head: TaskHead | None,
+        context: CallContext,
+        *,
+        wait: bool,
+        run_on: RunOn,
     ) -> StartedRun | SentRun | Message:
         """Start a run, or return the one that an earlier attempt of this send has started."""
         try:
             # A direct answer is not stored, so a retry of the send with the same key could not return it.
-            if create and self._direct and request.key is None:
+            if head is None and self._direct and request.key is None:
                 return self._runs.start_direct_run(scope, request, run_on=run_on)
-            if create:
+            if head is None:
                 return self._runs.start_run(scope, request, create=True, run_on=run_on)
-            return self._start_when_free(scope, request, context, wait=wait, run_on=run_on)
+            self._check_new(scope, request, head)
+            return self._start_when_free(scope, request, head, context, wait=wait, run_on=run_on)
         except AlreadySent as known:
             return known.run
         except OverloadedError:
@@ -268,23 +307,29 @@ class RequestHandler:
             return sent
 
     def _start_when_free(
-        self, scope: Owner, request: RunRequest, context: CallContext, *, wait: bool, run_on: RunOn
+        self, scope: Owner, request: RunRequest, head: TaskHead, context: CallContext, *, wait: bool, run_on: RunOn
     ) -> StartedRun:
         wait = wait and not self._runs.waits_for_itself(request.task_id)
         deadline = time.monotonic() + (self._limits.busy_task_timeout if wait else 0.0)
+        before = head
         while True:
             with Waiter(self._hub, request.task_id, ended=True) as waiter:
+                if head.running:
+                    head = self._store.head(scope, request.task_id)
+                    self._check_still_answers(scope, request, before, head)
                 try:
-                    return self._runs.start_run(scope, request, create=False, run_on=run_on)
+                    if not head.running:
+                        return self._runs.start_run(scope, request, create=False, run_on=run_on)
                 except TaskEnded:
                     raise task_ended(request.task_id, self._store.head(scope, request.task_id).status.state) from None
                 except TaskBusy:
-                    if (left := deadline - time.monotonic()) <= 0:
-                        raise UnsupportedOperationError(
-                            "The task is busy with an earlier message; try again when it has paused",
-                            metadata={"taskId": request.task_id},
-                            retry_after=1.0,
-                        ) from None
+                    head = replace(head, running=True)
+                if (left := deadline - time.monotonic()) <= 0:
+                    raise UnsupportedOperationError(
+                        "The task is busy with an earlier message; try again when it has paused",
+                        metadata={"taskId": request.task_id},
+                        retry_after=1.0,
+                    )
                 waiter.wait(min(left, self._check_interval(context)))
             _leave_if_gone(context)
 

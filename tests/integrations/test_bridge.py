@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Artifact, Client, DataPart, FilePart, PublicError, Role, Task, TaskState, TextPart
+from a2a_sync.agent.dialogue import INTERRUPT
 from a2a_sync.integrations.bridge import (
-    INTERRUPT,
     USAGE,
     Ask,
     Bridge,

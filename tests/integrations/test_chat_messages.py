@@ -305,3 +305,9 @@ def test_an_agent_makes_a_prompt_of_its_history() -> None:
         {"role": "assistant", "content": "hello"},
         {"role": "user", "content": "again"},
     ]
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/secret.png", "s3://bucket/secret", "file:///etc/passwd", "/etc/passwd"])
+def test_only_web_addresses_of_images_reach_a_model_as_images(url: str) -> None:
+    (chat,) = to_chat_messages(Message(role=Role.USER, parts=(FilePart(url=url, media_type="image/png"),)))
+    assert chat["content"] == [{"type": "text", "text": url}]

@@ -286,6 +286,51 @@ def test_a_message_to_a_busy_task_waits_and_then_runs(serve):
     ]
 
 
+def paying(gate, paid):
+    def pay(message, context):
+        if context.confirm("Pay 10?"):
+            paid.append(10)
+        gate.block()
+        if context.confirm("Pay 1000?"):
+            paid.append(1000)
+        return "done"
+
+    return pay
+
+
+def test_a_message_that_waited_does_not_answer_a_question_asked_since(serve):
+    gate, paid = Gate(), []
+    served = serve(paying(gate, paid))
+    task_id = served.send("go").id
+    first = served.in_background("yes", task_id=task_id)
+    gate.wait()
+    second = served.in_background("yes", task_id=task_id)
+    eventually(lambda: len(served.app._engine.hub._listeners.get(task_id, ())) >= 2)
+    gate.open.set()
+    assert first.result().status.message.text.startswith("Pay 1000?")
+    with pytest.raises(UnsupportedOperationError, match="asked a question since"):
+        second.result()
+    assert paid == [10]
+    served.send("yes", task_id=task_id)
+    assert paid == [10, 10, 1000]
+
+
+def test_a_message_that_is_sent_again_does_not_answer_the_question_it_has_led_to(serve):
+    gate, paid = Gate(), []
+    gate.open.set()
+    served = serve(paying(gate, paid))
+    task_id = served.send("go").id
+    request = served.request("yes", task_id=task_id)
+    served.call(op.SEND_MESSAGE, request)
+    with pytest.raises(UnsupportedOperationError, match="has received this message"):
+        served.call(op.SEND_MESSAGE, request)
+    with pytest.raises(UnsupportedOperationError, match="has received this message"):
+        served.call(op.SEND_STREAMING_MESSAGE, request)
+    assert paid == [10]
+    other = replace(request, message=replace(request.message, parts=(TextPart("no"),)))
+    assert served.call(op.SEND_MESSAGE, other).state is TaskState.COMPLETED
+
+
 def test_it_gets_the_answer_to_its_own_message_not_to_the_one_before(serve):
     """The end of the run before wakes all waiting calls; that must not be taken for the answer."""
     for _ in range(5):
