@@ -81,6 +81,8 @@ class RunPort(Protocol):
 
     def keep_state(self, body: bytes, expected: int, name: str = STATE) -> None: ...
 
+    def lock_values(self) -> Callable[[], None]: ...
+
 
 class RequestContext:
     """One run of an agent: its request, its task, and methods to answer while it runs.
@@ -236,6 +238,7 @@ class RequestContext:
             self._state = State(
                 lambda: on_hub(lambda: require(run.store.contexts, "contexts").state(run.scope, self.context_id)),
                 lambda body, expected: on_hub(lambda: run.keep_state(body, expected)),
+                self._lock_values,
             )
         return self._state
 
@@ -260,7 +263,12 @@ class RequestContext:
         return Memory(
             lambda: on_hub(lambda: require(run.store.contexts, "contexts").state(run.scope, self.context_id, name)),
             lambda body, expected: on_hub(lambda: run.keep_state(body, expected, name)),
+            self._lock_values,
         )
+
+    def _lock_values(self) -> Callable[[], None]:
+        release = self._on_hub(self._run.lock_values)
+        return lambda: self._on_hub(release)
 
     # -- asking --
 

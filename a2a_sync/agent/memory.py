@@ -1,17 +1,26 @@
 """`Memory`: bytes that the store keeps between runs, for a whole context or for one task until it ends.
 
-The module is independent of stores and runs; a `Memory` receives two functions for reading and writing.
+The module is independent of stores and runs; a `Memory` receives functions for reading, writing and locking.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 from a2a_sync.errors import StoreError
 from a2a_sync.stores.base import StateConflict, StoredState
 
+_T = TypeVar("_T")
+
+#: Waits until no other run of the owner changes a large value; the returned function ends it.
+Lock: TypeAlias = Callable[[], Callable[[], None]]
+
 #: Attempts to write a change while other runs change the value.
 _TRIES = 1000
+#: Larger values are changed by one run of an owner at a time: each attempt reads and writes all of it.
+_SMALL_BYTES = 16 * 1024
 
 
 class Memory:
@@ -24,9 +33,12 @@ class Memory:
     - `StoreError`: the store failed.
     """
 
-    def __init__(self, read: Callable[[], StoredState], write: Callable[[bytes, int], None]) -> None:
+    def __init__(
+        self, read: Callable[[], StoredState], write: Callable[[bytes, int], None], lock: Lock = lambda: lambda: None
+    ) -> None:
         self._read = read
         self._write = write
+        self._lock = lock
 
     def get(self) -> bytes | None:
         """The stored bytes; None where nothing, or the empty value, was stored."""
@@ -41,19 +53,38 @@ class Memory:
 
         The function is called again if another run has changed the value meanwhile, so it must have no side effects.
         """
-        current = self._read()
+        return change_value(self._read, self._lock, partial(self._attempt, function))
+
+    def _attempt(self, function: Callable[[bytes | None], bytes | None], current: StoredState) -> bytes | None:
+        old = _bytes_of(current)
+        new = function(old) or None
+        if new != old:
+            self._write(new or b"", current.version)
+        return new
+
+
+def change_value(read: Callable[[], StoredState], lock: Lock, attempt: Callable[[StoredState], _T]) -> _T:
+    """Call `attempt` with the stored value until it meets no change of another run, and return its result.
+
+    `lock` keeps the runs of one owner from repeating the attempts with large values for each other.
+
+    Raises:
+        StoreError: each attempt met one.
+    """
+    current, release = read(), None
+    try:
         for _ in range(_TRIES):
-            old = _bytes_of(current)
-            new = function(old) or None
-            if new == old:
-                return new
+            if release is None and len(current.body) > _SMALL_BYTES:
+                release = lock()
+                current = read()
             try:
-                self._write(new or b"", current.version)
+                return attempt(current)
             except StateConflict as conflict:
                 current = conflict.current
-            else:
-                return new
-        raise StoreError("the memory of the context was changed by other runs at each attempt to write it")
+        raise StoreError("the value of the context was changed by other runs at each attempt to write it")
+    finally:
+        if release is not None:
+            release()
 
 
 def _bytes_of(stored: StoredState) -> bytes | None:

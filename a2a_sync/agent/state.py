@@ -1,24 +1,23 @@
 """The state that the runs of a context share: a small JSON object, read once and changed atomically.
 
 Concurrent changes are serialised: the second run retries with the result of the first. The module is independent of
-stores and runs; a `State` receives two functions for reading and writing.
+stores and runs; a `State` receives functions for reading, writing and locking.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from a2a_sync.errors import StoreError
+from a2a_sync.agent.memory import Lock, change_value
 from a2a_sync.jsontext import dumps
-from a2a_sync.stores.base import StateConflict, StoredState
+from a2a_sync.stores.base import StoredState
 from a2a_sync.types import JSON
 
 _T = TypeVar("_T")
 
-#: Attempts to write a change while other runs change the state.
-_MAX_ATTEMPTS = 1000
 _MISSING = object()
 
 
@@ -40,9 +39,12 @@ class State(MutableMapping[str, JSON]):
     - `StoreError`: the store failed.
     """
 
-    def __init__(self, read: Callable[[], StoredState], write: Callable[[bytes, int], None]) -> None:
+    def __init__(
+        self, read: Callable[[], StoredState], write: Callable[[bytes, int], None], lock: Lock = lambda: lambda: None
+    ) -> None:
         self._read = read
         self._write = write
+        self._lock = lock
         self._snapshot: _Snapshot | None = None
 
     def change(self, function: Callable[[dict[str, JSON]], _T]) -> _T:
@@ -50,22 +52,18 @@ class State(MutableMapping[str, JSON]):
 
         The function is called again if another run has changed the state meanwhile, so it must have no side effects.
         """
-        current = self._read()
-        for _ in range(_MAX_ATTEMPTS):
-            value = json.loads(current.body)
-            result = function(value)
-            body = _encoded(value)
-            if body == current.body:
-                self._snapshot = _Snapshot(current.version, _frozen(value))
-                return result
-            try:
-                self._write(body, current.version)
-            except StateConflict as conflict:
-                current = conflict.current
-            else:
-                self._snapshot = _Snapshot(current.version + 1, _frozen(json.loads(body)))
-                return result
-        raise StoreError("the state of the context was changed by other runs at each attempt to write it")
+        return change_value(self._read, self._lock, partial(self._attempt, function))
+
+    def _attempt(self, function: Callable[[dict[str, JSON]], _T], current: StoredState) -> _T:
+        value = json.loads(current.body)
+        result = function(value)
+        body = _encoded(value)
+        if body == current.body:
+            self._snapshot = _Snapshot(current.version, _frozen(value))
+        else:
+            self._write(body, current.version)
+            self._snapshot = _Snapshot(current.version + 1, _frozen(json.loads(body)))
+        return result
 
     # -- as a mapping --
 

@@ -152,3 +152,6 @@ class _CancelPort:
                 "a cancel handler cannot change the state of the context: the task has no run in this process"
             )
         self._run.keep_state(body, expected, name)
+
+    def lock_values(self) -> Callable[[], None]:
+        return self._run.lock_values() if self._run is not None else lambda: None

@@ -20,6 +20,7 @@ from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, on_native_thread
+from a2a_sync.concurrency.keyedlocks import KeyedLocks
 from a2a_sync.engine.around import close_database_connections
 from a2a_sync.engine.chunks import MAX_QUEUED, ChunkWriter, is_text_chunk
 from a2a_sync.engine.hub import EventHub
@@ -28,7 +29,7 @@ from a2a_sync.engine.stopping import StopSignal
 from a2a_sync.errors import AgentError, OverloadedError, PublicError, RequestTooLargeError, TaskNotFoundError
 from a2a_sync.lifecycle import Entry, LogEvent, check, end_run
 from a2a_sync.limits import Limits
-from a2a_sync.operations import RunRequest
+from a2a_sync.operations import RunRequest, quota_owner
 from a2a_sync.stores.base import (
     STATE,
     Owner,
@@ -49,6 +50,9 @@ from a2a_sync.telemetry.tracing import traced
 from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 logger = get_logger(__name__)
+
+#: How long a run waits for others of its owner to change large values, in seconds; then it does so beside them.
+_LOCK_TIMEOUT = 5.0
 
 #: The run whose code is executed here; a blocking in-process send reads it.
 current_run: contextvars.ContextVar[Run | None] = contextvars.ContextVar("a2a_sync_run", default=None)
@@ -74,6 +78,7 @@ class Run:
         quota: StoreQuota,
         on_over: Callable[[Run], None],
         chunk_writer: ChunkWriter,
+        value_locks: KeyedLocks,
         limits: Limits,
         debug: bool = False,
     ) -> None:
@@ -101,6 +106,7 @@ class Run:
         #: before `_lock`, which is not held while queued chunks are stored: the handler queues further ones meanwhile.
         self._append_lock = threading.RLock()
         self._chunk_writer = chunk_writer
+        self._value_locks = value_locks
         self._queued: list[LogEvent] = []
         self._flush_scheduled = False
         #: Why queued chunks could not be stored; raised by the next `emit`.
@@ -291,6 +297,10 @@ class Run:
         except RunRevoked:
             self.token_lost()
             raise TaskCancelled(self.request.task_id) from None
+
+    def lock_values(self) -> Callable[[], None]:
+        """Wait until no other run of the owner in this process changes a large value; the returned function ends it."""
+        return self._value_locks.acquire(quota_owner(self.scope.id), _LOCK_TIMEOUT)
 
     # -- on the thread of the run --
 

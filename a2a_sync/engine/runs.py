@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.keyedlocks import KeyedLocks
 from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.engine.cancelling import CancelHandlers, empty_message
@@ -82,6 +83,7 @@ class RunManager(Component):
         self._cancels = CancelHandlers(store, limits, quotas)
         self._watchdog = Watchdog(limits)
         self._chunk_writer = ChunkWriter()
+        self._value_locks = KeyedLocks()
         self._executor_of = executor_of
         #: Agents that accept no more runs.
         self._draining_agents: list[AgentSpec] = []
@@ -229,6 +231,7 @@ class RunManager(Component):
             quota=self._quota,
             on_over=self._deregister,
             chunk_writer=self._chunk_writer,
+            value_locks=self._value_locks,
             limits=self._limits,
             debug=self._debug,
         )

@@ -71,6 +71,37 @@ def test_a_value_that_stays_as_it_is_is_not_written() -> None:
     assert shelf.writes == 1
 
 
+@pytest.mark.parametrize("name", ["memory", "state"])
+def test_runs_of_one_owner_change_a_large_value_once_each(name: str, serve: Callable[..., Served]) -> None:
+    """Each attempt reads, parses and writes all of it, while the writers of other owners wait."""
+    attempts: list[bool] = []
+    large = "x" * 100_000
+    gate = Gate()
+
+    def grow(old: Any) -> Any:
+        attempts.append(True)
+        if name == "memory":
+            return (old or large.encode()) + b"."
+        old["large"] = old.get("large", large) + "."
+        return None
+
+    def handler(message: Message, context: Any) -> str:
+        if message.text == "many":
+            gate.block()
+        getattr(context, name).change(grow)
+        return "ok"
+
+    served = serve(handler)
+    served.send("first", context_id="c")
+    attempts.clear()
+    runs = [served.in_background("many", context_id="c") for _ in range(12)]
+    gate.wait()
+    gate.open.set()
+    for run in runs:
+        run.result()
+    assert len(attempts) == 12
+
+
 def test_a_value_that_others_change_all_the_time_is_an_error() -> None:
     shelf = Shelf(*[b"%d" % n for n in range(2000)])
     with pytest.raises(StoreError, match="changed by other runs"):

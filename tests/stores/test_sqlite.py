@@ -17,13 +17,14 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from a2a_sync.errors import StoreError, TaskNotFoundError
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import AlreadySent, Owner, StoredState, TaskQuery
-from a2a_sync.stores.sqlite import SQLiteStore, schema
+from a2a_sync.stores.sqlite import SQLiteStore, database, schema
 from a2a_sync.testing.storecontract import StoreContract
 from a2a_sync.testing.storecontract.making import (
     MINE,
@@ -373,7 +374,7 @@ def test_greenlets_go_on_while_one_waits_for_the_lock(path):
     program = """
         from gevent import monkey; monkey.patch_all()
         import sqlite3, sys, gevent
-        from a2a_sync.stores.sqlite import SQLiteStore, schema
+        from a2a_sync.stores.sqlite import SQLiteStore, database, schema
         from a2a_sync.testing.storecontract.making import begin, chunk
         store = SQLiteStore(sys.argv[1], busy_timeout=20)
         run = begin(store)
@@ -699,3 +700,21 @@ def test_a_new_file_can_be_read_by_its_user_only(tmp_path: Path) -> None:
     modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir() if file.is_file()}
     assert {modes[name] for name in modes if name.startswith("tasks.db")} == {0o600}
     assert {modes[name] for name in modes if name.startswith("known.db")} == {0o640}
+
+
+def test_a_long_transaction_gives_other_processes_a_turn_before_the_next(make_store, monkeypatch):
+    """They poll the lock of the file, and would lose against threads that queue for it in this process."""
+    pauses: list[float] = []
+    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pauses.append))
+    store = make_store()
+    begin(store)
+    pauses.clear()
+    monkeypatch.setattr(database, "_LONG_WRITE", 1000.0)
+    begin(store)
+    begin(store)
+    assert pauses == []
+    monkeypatch.setattr(database, "_LONG_WRITE", 0.0)
+    begin(store)
+    begin(store)
+    assert len(pauses) == 1
+    assert 0 < pauses[0] <= 0.02

@@ -31,10 +31,12 @@ class SQLiteContexts:
         def work(connection: sqlite3.Connection) -> None:
             row = self._held(connection, token)
             owner = Owner(row.tenant, row.owner)
-            current = self._find(connection, owner, row.context, name)
-            if current.version != expected:
-                raise StateConflict(current)
-            connection.execute(self._sql.put_state, (*owner, row.context, name, expected + 1, body))
+            value = (*owner, row.context, name)
+            # The value itself may be large, and other writers wait.
+            version = connection.execute(self._sql.state_version, value).fetchone()
+            if (version[0] if version is not None else 0) != expected:
+                raise StateConflict(self._find(connection, owner, row.context, name))
+            connection.execute(self._sql.put_state, (*value, expected + 1, body))
 
         self._database.write(work)
 

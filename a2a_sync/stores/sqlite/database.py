@@ -26,6 +26,8 @@ _T = TypeVar("_T")
 _IDLE = 4
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.02
+#: After a transaction that has held the file for longer, in seconds, other processes get a turn before this one's next writer.
+_LONG_WRITE = 0.02
 #: Seconds for which a fork waits for transactions, and transactions for a fork.
 _FORK_LIMIT = 5.0
 
@@ -42,6 +44,8 @@ class _Connections:
 
     def __init__(self) -> None:
         self.writing = threading.Lock()
+        #: The time before which the next writer does not begin.
+        self.pause_until = 0.0
         #: Held while `Database.write_apart` has a connection open; not patched by gevent, for native threads.
         self.apart = original("_thread", "allocate_lock")()
         self.prepared = False
@@ -153,9 +157,21 @@ class Database:
         deadline = self._deadline() if wait else 0.0
         if not connections.writing.acquire(timeout=self._busy_timeout if wait else 0):
             raise self._locked()
+        began = 0.0
+
+        def timed(connection: sqlite3.Connection) -> _T:
+            nonlocal began
+            began = time.monotonic()
+            return work(connection)
+
         try:
-            return self._attempt(connections, "BEGIN IMMEDIATE", work, deadline)
+            if wait and (pause := connections.pause_until - time.monotonic()) > 0:
+                time.sleep(pause)
+            return self._attempt(connections, "BEGIN IMMEDIATE", timed, deadline)
         finally:
+            if began and (ended := time.monotonic()) - began > _LONG_WRITE:
+                # Writers of other processes poll; without a pause they would find the file locked each time.
+                connections.pause_until = ended + _LONGEST_PAUSE
             connections.writing.release()
 
     def write_apart(self, work: Callable[[sqlite3.Connection], object]) -> None:

@@ -398,6 +398,7 @@ class Statements:
     delete_webhook = "DELETE FROM {p}webhooks WHERE task = ? AND id = ?"
     delete_webhooks = "DELETE FROM {p}webhooks WHERE task = ?"
     state = "SELECT body, version FROM {p}states WHERE tenant = ? AND owner = ? AND context = ? AND name = ?"
+    state_version = "SELECT version FROM {p}states WHERE tenant = ? AND owner = ? AND context = ? AND name = ?"
     put_state = (
         "INSERT INTO {p}states (tenant, owner, context, name, version, body) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (tenant, owner, context, name) DO UPDATE SET version = excluded.version, body = excluded.body"
