@@ -17,6 +17,7 @@ from a2a_sync.client.retry import Backoff
 from a2a_sync.errors import HTTPStatusError, InternalError, OverloadedError, StreamInterruptedError, TaskNotFoundError
 from a2a_sync.types import TaskArtifactUpdateEvent
 from tests.client.peer import TIMEOUT, Asked, Line, Peer, Script, chunk, peer, results, said, status, steps, task
+from tests.stopwatch import Stopwatch
 
 QUICK = Retry(max_elapsed=1.0, initial_backoff=0.01, max_backoff=0.05)
 
@@ -341,20 +342,20 @@ def test_an_agent_that_refuses_subscriptions_is_not_asked_twice() -> None:
 def test_a_server_that_asks_for_patience_gets_it(busy: Script) -> None:
     table = {"SendStreamingMessage": FIRST, "SubscribeToTask": steps(busy, streams_events(*REST))}
     with talking(table, retry=Retry(max_elapsed=5, initial_backoff=0.01, max_backoff=0.02)) as (_, client):
-        started = time.monotonic()
+        watch = Stopwatch()
         assert read(client.stream("go")) == WHOLE
 
-    assert 1.0 <= time.monotonic() - started < 4
+    assert watch.within(4, least=1.0)
 
 
 def test_more_patience_than_there_is_is_not_begun() -> None:
     busy = says(-32000, 429, Retry_After="60")
     with talking({"SendStreamingMessage": FIRST, "SubscribeToTask": busy}) as (server, client):
-        started = time.monotonic()
+        watch = Stopwatch()
         with pytest.raises(StreamInterruptedError, match="Retry-After: 60 s"):
             read(client.stream("go"))
 
-    assert time.monotonic() - started < QUICK.max_elapsed
+    assert watch.within(QUICK.max_elapsed)
     assert len(server.asked) == 2
 
 
@@ -366,11 +367,11 @@ def test_more_patience_than_there_is_is_not_begun() -> None:
 def test_it_gives_up_when_the_budget_is_used_up_and_says_where_it_was(lasting: Script) -> None:
     with talking({"SendStreamingMessage": FIRST, "SubscribeToTask": lasting}) as (server, client):
         stream = client.stream("go")
-        started = time.monotonic()
+        watch = Stopwatch()
         with pytest.raises(StreamInterruptedError, match="within 1 seconds") as caught:
             read(stream)
 
-    assert 0.9 < time.monotonic() - started < 4
+    assert watch.within(4, least=0.9)
     error = caught.value
     assert (error.task_id, error.last_event_id, error.agent) == ("t-1", 4, server.url + "/rpc")
     assert stream.closed
@@ -396,21 +397,21 @@ def test_an_attempt_that_hangs_counts_too() -> None:
         line.await_close()
 
     with talking({"SendStreamingMessage": FIRST, "SubscribeToTask": silent}) as (_, client):
-        started = time.monotonic()
+        watch = Stopwatch()
         with pytest.raises(StreamInterruptedError):
             read(client.stream("go"))
 
-    assert time.monotonic() - started < 4
+    assert watch.within(4)
 
 
 def test_the_overall_limit_wins() -> None:
     table = {"SendStreamingMessage": FIRST, "SubscribeToTask": hangs_up}
     with talking(table, retry=Retry(max_elapsed=60, initial_backoff=0.05, max_backoff=60)) as (_, client):
-        started = time.monotonic()
+        watch = Stopwatch()
         with pytest.raises(TransportTimeoutError) as caught:
             read(client.stream("go", timeout=0.5))
 
-    assert 0.4 < time.monotonic() - started < 3
+    assert watch.within(3, least=0.4)
     assert (caught.value.task_id, caught.value.last_event_id) == ("t-1", 4)
 
 
@@ -525,9 +526,9 @@ def test_a_server_that_does_not_end_its_stream_after_a_resumption_is_not_waited_
         line.await_close()
 
     with talking({"SendStreamingMessage": FIRST, "SubscribeToTask": stays}) as (_, client):
-        started = time.monotonic()
+        watch = Stopwatch()
         assert read(client.stream("go")) == WHOLE
-        assert time.monotonic() - started < 2
+        assert watch.within(2)
 
 
 # -- the rules ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -25,6 +24,7 @@ from a2a_sync import (
 from a2a_sync.client import retry, waiting
 from a2a_sync.errors import ConnectError, HTTPStatusError, StreamInterruptedError, UnsupportedOperationError
 from tests.client.peer import TIMEOUT, Asked, Line, Script, chunk, peer, results, said, status, steps, streams, task
+from tests.stopwatch import Stopwatch
 
 DONE = task("COMPLETED", artifacts=[{"artifactId": "a-1", "parts": [{"text": "all"}]}])
 #: As patient as these tests need.
@@ -194,12 +194,12 @@ def test_a_send_returns_when_its_task_waits_for_the_client_though_the_stream_sta
         line.await_close()
 
     with peer(script) as server, Client(server.card()) as client:
-        started = time.monotonic()
+        watch = Stopwatch()
         answer = client.send("hi")
 
     assert isinstance(answer, Task)
     assert answer.state is TaskState.AUTH_REQUIRED
-    assert time.monotonic() - started < 2
+    assert watch.within(2)
 
 
 def test_the_old_question_of_a_continued_task_is_not_taken_for_its_answer() -> None:
@@ -356,11 +356,11 @@ def test_the_overall_limit_ends_a_send_and_its_error_names_the_task() -> None:
         line.await_close()
 
     with peer(endless) as server, Client(server.card()) as client:
-        started = time.monotonic()
+        watch = Stopwatch()
         with pytest.raises(TransportTimeoutError) as caught:
             client.send("hi", timeout=0.3)
 
-    assert 0.2 < time.monotonic() - started < 2
+    assert watch.within(2, least=0.2)
     assert (caught.value.task_id, caught.value.phase) == ("t-1", "stream")
     assert isinstance(caught.value, TimeoutError)
 
@@ -434,11 +434,11 @@ def test_events_without_a_snapshot_are_not_taken_for_the_whole_task() -> None:
 
 def test_waiting_ends_at_its_limit_and_names_the_task() -> None:
     with peer({"GetTask": results(task())}) as server, Client(server.card(streaming=False)) as client:
-        started = time.monotonic()
+        watch = Stopwatch()
         with pytest.raises(TransportTimeoutError) as caught:
             client.wait("t-1", timeout=0.4)
 
-    assert 0.3 < time.monotonic() - started < 2
+    assert watch.within(2, least=0.3)
     assert (caught.value.task_id, caught.value.agent) == ("t-1", server.url + "/rpc")
 
 
@@ -453,10 +453,10 @@ def test_waiting_ends_at_its_limit_and_names_the_task() -> None:
 )
 def test_waiting_is_as_patient_as_the_agent_asks_for(later: Script) -> None:
     with peer({"GetTask": steps(later, results(DONE))}) as server, Client(server.card()) as client:
-        started = time.monotonic()
+        watch = Stopwatch()
         client.wait("t-1")
 
-    assert 0.9 < time.monotonic() - started < 3
+    assert watch.within(3, least=0.9)
 
 
 @pytest.mark.usefixtures("short_pauses")

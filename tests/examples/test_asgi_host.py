@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ import requests
 
 from a2a_sync import Client, TaskArtifactUpdateEvent
 from tests.live import LiveServer, uvicorn
+from tests.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.live
 
@@ -40,7 +40,7 @@ def test_a_stopping_server_closes_the_agent_in_its_lifespan() -> None:
     with uvicorn("examples.asgi_host.app:service", "--timeout-graceful-shutdown", "10") as server:
         with Client(server.url + "/agents/words") as client:
             client.send(TEXT)
-        began = time.monotonic()
+        watch = Stopwatch()
         assert server.terminate() in (0, -signal.SIGTERM)
-        assert time.monotonic() - began < 8
+        assert watch.within(8)
         assert "Traceback" not in server.log

@@ -18,6 +18,7 @@ import requests
 from a2a_sync import Client
 from a2a_sync.types import TaskState, new_id
 from tests.live import LiveServer, gunicorn
+from tests.stopwatch import Stopwatch
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(90)]
 
@@ -41,9 +42,9 @@ def post(server: LiveServer, method: str, text: str, *, stream: bool = False, ti
 
 def in_time(call: Callable[[], Any], seconds: float = 1.0) -> Any:
     """Call `call` and assert that it returns within `seconds`."""
-    began = time.monotonic()
+    watch = Stopwatch()
     result = call()
-    assert time.monotonic() - began < seconds
+    assert watch.within(seconds)
     return result
 
 

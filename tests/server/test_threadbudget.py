@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +13,7 @@ from a2a_sync.server import threadbudget as module
 from a2a_sync.server.threadbudget import ThreadBudget
 from a2a_sync.types import CancelTaskRequest, Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
 from tests.engine import TIMEOUT, Background, eventually, in_child
+from tests.stopwatch import Stopwatch
 
 
 def send(*, at_once: bool = False, local: bool = False) -> Call:
@@ -166,15 +166,15 @@ def test_a_waiting_call_is_refused_when_the_calls_before_it_are_slow(monkeypatch
     endpoint = Blocking(budget)
     first = endpoint.call()
     assert endpoint.inside.acquire(timeout=TIMEOUT)
-    began = time.monotonic()
+    watch = Stopwatch()
     with pytest.raises(OverloadedError):
         endpoint.guarded(send())
-    assert 0.05 < time.monotonic() - began < TIMEOUT
+    assert watch.within(TIMEOUT, least=0.05)
     # The first call has been slow by now, so no other waits for it.
-    began = time.monotonic()
+    watch = Stopwatch()
     with pytest.raises(OverloadedError):
         endpoint.guarded(send())
-    assert time.monotonic() - began < 0.05
+    assert watch.within(0.05)
     endpoint.open.set()
     assert first.result() == "done"
     assert not budget._held

@@ -34,6 +34,7 @@ from a2a_sync.stores.base import LogPage, Owner, TaskQuery
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.streaming import EventStreamBody
 from tests.scenarios.agent import ScenarioAgent
+from tests.stopwatch import Stopwatch
 from tests.wsgi import JSON_HEADERS, Frame, OpenAnswer, Peer, message, rpc
 
 pytestmark = pytest.mark.timeout(60)
@@ -339,10 +340,10 @@ def test_a_stream_with_nothing_to_say_begins_at_once(make_peer: MakePeer) -> Non
     version = all_versions(peer, task_id)
 
     with subscribe(peer, task_id, version) as answer:
-        started = time.monotonic()
+        watch = Stopwatch()
         assert answer.chunk().startswith(b":")
 
-    assert time.monotonic() - started < 5
+    assert watch.within(5)
 
 
 def all_versions(peer: Peer, task_id: str) -> int:
@@ -376,11 +377,11 @@ def test_a_stream_that_speaks_needs_no_signs_of_life(make_peer: MakePeer) -> Non
 def test_a_stream_ends_cleanly_at_the_end_of_its_life_and_the_task_goes_on(make_peer: MakePeer) -> None:
     peer = make_peer(max_stream_age=0.1)
     task_id = waiting(peer)
-    started = time.monotonic()
+    watch = Stopwatch()
 
     frames = all_frames(subscribe(peer, task_id))
 
-    assert time.monotonic() - started < 5
+    assert watch.within(5)
     assert members(frames[0]) == {"task"}
     assert all("error" not in frame.json for frame in frames if frame.field("data") is not None)
     assert state(peer, task_id) == "TASK_STATE_WORKING"
@@ -404,12 +405,12 @@ ANSWER = Message(role=Role.AGENT, parts=(TextPart("x"),))
 def test_even_a_stream_that_never_falls_silent_ends() -> None:
     limits = Limits(max_stream_age=0.2)
     body = EventStreamBody(Endless(), EventEnvelope(1), by_version("1.0"), Connection({}, lambda: False), limits)
-    started = time.monotonic()
+    watch = Stopwatch()
 
-    pieces = sum(1 for _ in itertools.takewhile(lambda _: time.monotonic() - started < 5, body))
+    pieces = sum(1 for _ in itertools.takewhile(lambda _: watch.within(5), body))
 
     assert pieces > 10
-    assert 0.15 <= time.monotonic() - started < 5
+    assert watch.within(5, least=0.15)
 
 
 # -- the end ------------------------------------------------------------------------------------------------------------

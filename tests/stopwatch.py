@@ -1,0 +1,51 @@
+"""Checks of time limits that hold on a loaded machine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+__all__ = ["Stopwatch"]
+
+_THREADS = Path("/proc/self/task")
+
+
+class Stopwatch:
+    """The time since it was made. Upper bounds leave out time in which threads of this process waited for a processor.
+
+    On an idle machine nothing is left out. Where the kernel does not count such waits (outside Linux), nothing is left
+    out either.
+    """
+
+    def __init__(self) -> None:
+        self._delays = _delays()
+        self._began = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it was made."""
+        return time.monotonic() - self._began
+
+    @property
+    def delayed(self) -> float:
+        """Seconds for which the present threads have waited for a processor since it was made, in sum."""
+        return sum(delay - self._delays.get(thread, 0) for thread, delay in _delays().items()) / 1e9
+
+    def within(self, most: float, least: float = 0.0) -> bool:
+        """Whether at least `least` seconds have passed, and at most `most` without the waits for a processor."""
+        elapsed = self.elapsed
+        return least <= elapsed and elapsed - self.delayed < most
+
+    def __repr__(self) -> str:
+        return f"<{self.elapsed:.3f} s, {self.delayed:.3f} s of waits for a processor>"
+
+
+def _delays() -> dict[str, int]:
+    """The nanoseconds that each thread has waited for a processor, by its id."""
+    found = {}
+    for folder in _THREADS.iterdir() if _THREADS.is_dir() else ():
+        try:
+            found[folder.name] = int((folder / "schedstat").read_text().split()[1])
+        except (OSError, IndexError, ValueError):
+            continue  # the thread has ended, or the kernel does not count
+    return found
