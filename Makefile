@@ -7,6 +7,8 @@ VENV_03 ?= .venv-interop-03
 VENV_FRAMEWORKS ?= .venv-frameworks
 # The JavaScript SDKs, and what the tests have seen of each peer.
 NODE_MODULES := tests/interopjs/node_modules
+# axe-core, which checks pages.
+AXE := tests/browser/node_modules
 export INTEROP_RECORDS ?= $(CURDIR)/$(VENV)/interop-records
 # Where the official kits come from: an address, or the path of a clone.
 TCK ?= https://github.com/a2aproject/a2a-tck.git
@@ -18,7 +20,7 @@ PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 SHARED = $(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Folders of tests/ that `make test` leaves out: what takes long (`make check`), and what needs other packages or commands.
 CHECKED := conformance faults hostile mutants servers typing
-APART := interop interop03 interopjs frameworks benchmarks soak
+APART := interop interop03 interopjs frameworks benchmarks soak browser
 BIN := $(VENV)/bin
 WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -30,7 +32,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .PHONY: interop interop-page interop-all interop-newest interop-03 interop-js
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 demo: $(VENV)/.stamp-base ## Serve an agent, call it, show what it does; results in demo-output/
 	@$(BIN)/python examples/demo.py demo-output
@@ -122,8 +124,17 @@ frameworks: ## Run the tests with agent frameworks: LangGraph, Pydantic AI, Open
 frameworks-tests: $(VENV)/.stamp-frameworks
 	$(PYTEST) tests/frameworks tests/test_reference.py "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]"
 
+.PHONY: console-tests
+console-tests: $(VENV)/.stamp-test $(VENV)/.stamp-browser $(AXE)/.stamp ## Run the tests of the console in Chromium (A2A_SCREENSHOTS=FOLDER keeps pictures)
+	$(PYTEST) tests/browser
+
+$(AXE)/.stamp: tests/browser/package.json tests/browser/package-lock.json $(VENV)/.stamp-node
+	@echo "Installing axe-core …"
+	@cd tests/browser && $(WITH_NODE) npm ci --silent
+	@touch $@
+
 clean: ## Remove everything that make has made
-	rm -rf $(VENV) $(VENV_03) $(VENV_FRAMEWORKS) $(NODE_MODULES) .venv-kits demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_03) $(VENV_FRAMEWORKS) $(NODE_MODULES) $(AXE) .venv-kits demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # One stamp for each set of packages: made again when the metadata change.
 $(VENV)/.stamp-venv:

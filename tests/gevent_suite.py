@@ -51,7 +51,10 @@ def _is_left_out(item: pytest.Item) -> bool:
 
 
 if __name__ == "__main__":
-    ignored = [f"--ignore=tests/{name}" for name in ("interop", "interop03", "interopjs", "frameworks", "benchmarks")]
+    ignored = [
+        f"--ignore=tests/{name}"
+        for name in ("interop", "interop03", "interopjs", "frameworks", "benchmarks", "browser")
+    ]
     # A greenlet that never yields is not interrupted by the limit of a test: its stack is printed, and the run ends.
     limits = ["-o", "faulthandler_timeout=400", "-o", "faulthandler_exit_on_timeout=true"]
     sys.exit(pytest.main(["-p", "no:cacheprovider", *limits, *ignored, *sys.argv[1:]], plugins=[Selection()]))

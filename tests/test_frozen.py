@@ -453,6 +453,7 @@ HEADERS = {
 #: Keys of the WSGI environ. ``submitted_as`` is a key of stored metadata.
 ENVIRON_KEYS = {
     "a2a_sync.body_read",
+    "a2a_sync.console_path",
     "a2a_sync.gone",
     "a2a_sync.mount",
     "a2a_sync.principal",
@@ -461,6 +462,8 @@ ENVIRON_KEYS = {
 }
 ENVIRONMENT_VARIABLES = {
     "A2A_SYNC_AUTH",
+    "A2A_SYNC_CONSOLE",
+    "A2A_SYNC_CONSOLE_KEY",
     "A2A_SYNC_DEBUG",
     "A2A_SYNC_HOOK_TOKEN",
     "A2A_SYNC_PIN_WORKERS",
@@ -493,6 +496,7 @@ LOGGERS = {
     "a2a_sync.auth",
     "a2a_sync.client",
     "a2a_sync.concurrency",
+    "a2a_sync.console",
     "a2a_sync.engine",
     "a2a_sync.integrations",
     "a2a_sync.multiagent",

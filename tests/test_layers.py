@@ -29,6 +29,7 @@ LAYERS: list[list[str]] = [
     ["push"],
     ["server"],
     ["wsgi"],
+    ["console"],
     ["multiagent"],
     ["integrations"],
     ["gunicorn", "testing"],
@@ -38,6 +39,10 @@ LAYERS: list[list[str]] = [
 #: Imports that go upwards, all inside functions or for type checkers, each with its reason.
 UPWARD: dict[tuple[str, str], str] = {
     ("agent.agent", "wsgi.app"): "`agent.start()` serves the agent: an app is made when it is called",
+    (
+        "wsgi.app",
+        "console.site",
+    ): "`console=True` puts the console in front of the app, which does not know it otherwise",
     ("types", "codec"): "`to_dict` and `from_dict` of every type use the codec of 1.0",
 }
 #: The halves meet in `operations` and below; only calls without a network join them.
@@ -49,7 +54,10 @@ RESTRICTED = {
     "requests": {"client", "testing"},
     "urllib3": {"client", "outbound", "testing"},
     "sqlite3": {"stores"},
-    "werkzeug": {"wsgi", "multiagent", "integrations", "testing"},
+    "werkzeug": {"wsgi", "console", "multiagent", "integrations", "testing"},
+    "jinja2": {"console"},
+    "markdown_it": {"console"},
+    "nh3": {"console"},
     "socket": {"wsgi", "stores", "client", "cli", "gunicorn", "outbound", "testing"},
     "sseclient": {"bindings"},
 }

@@ -17,6 +17,7 @@ COMMANDS = {
     "interopjs": "interop",
     "frameworks": "frameworks-tests",
     "benchmarks": "bench",
+    "browser": "console-tests",
     "soak": "soak",
 }
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import sys
 from importlib.util import find_spec
 
 import click
 
+from a2a_sync import A2AApp, AgentHost
 from a2a_sync.cli.target import TargetError, make_app
 
 
@@ -44,6 +46,11 @@ from a2a_sync.cli.target import TargetError, make_app
     is_flag=True,
     help="Show callers of an Agent the tracebacks of its exceptions; for development.",
 )
+@click.option(
+    "--console",
+    is_flag=True,
+    help="Serve pages for people at /console of an Agent; prints a link that logs one browser in.",
+)
 @click.option("--reload", is_flag=True, help="Restart when the code changes.")
 @click.argument("gunicorn_arguments", metavar="[-- ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
 def serve(
@@ -56,6 +63,7 @@ def serve(
     store: str | None,
     public_url: str | None,
     debug: bool,
+    console: bool,
     reload: bool,
     gunicorn_arguments: tuple[str, ...],
 ) -> None:
@@ -67,7 +75,7 @@ def serve(
     if gevent and find_spec("gevent") is None:
         raise click.UsageError("--gevent needs gevent: pip install 'a2a-sync[gevent]'")
     threads = threads or (1000 if gevent else 32)
-    _check_target(target, store, public_url, workers, debug)
+    app = _check_target(target, store, public_url, workers, debug, console)
     _check_port(host, port)
     from a2a_sync.cli import served
 
@@ -76,10 +84,15 @@ def serve(
         served.STORE: store,
         served.URL: public_url,
         served.DEBUG: "1" if debug else None,
+        served.CONSOLE: "1" if console else None,
     }
     for name in settings:
         os.environ.pop(name, None)
     os.environ.update({name: value for name, value in settings.items() if value})
+    if app.console is not None:
+        from a2a_sync.console.sessions import KEY_VARIABLE
+
+        os.environ.setdefault(KEY_VARIABLE, secrets.token_hex(32))
     command = [sys.executable, "-m", "gunicorn", "a2a_sync.cli.served:app()"]
     command += ["-c", "python:a2a_sync.cli.served_gevent" if gevent else "python:a2a_sync.cli.served"]
     command += ["--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "--workers", str(workers)]
@@ -91,15 +104,18 @@ def serve(
     os.execvp(command[0], command)  # no shell: the command is a list, and gunicorn's  # nosec B606
 
 
-def _check_target(target: str, store: str | None, url: str | None, workers: int, debug: bool) -> None:
+def _check_target(
+    target: str, store: str | None, url: str | None, workers: int, debug: bool, console: bool
+) -> A2AApp | AgentHost:
     try:
-        app = make_app(target, store=store, url=url, debug=debug)
+        app = make_app(target, store=store, url=url, debug=debug, console=console)
     except TargetError as error:
         raise click.UsageError(str(error)) from None
     if workers > 1 and app.single_process:
         raise click.UsageError(
             "several workers do not share tasks in memory; give a --store such as sqlite:///tasks.db"
         )
+    return app
 
 
 def _check_port(host: str, port: int) -> None:

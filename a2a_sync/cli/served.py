@@ -16,6 +16,7 @@ from a2a_sync.cli.target import TargetError, make_app
 from a2a_sync.gunicorn import *  # noqa: F403
 
 TARGET, STORE, URL, DEBUG = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL", "A2A_SYNC_DEBUG"
+CONSOLE = "A2A_SYNC_CONSOLE"
 
 
 _LOG_FORMAT = "%(asctime)s [%(process)d] [%(levelname)s] %(name)s: %(message)s"
@@ -31,6 +32,7 @@ def app() -> A2AApp | AgentHost:
             store=os.environ.get(STORE) or None,
             url=os.environ.get(URL) or None,
             debug=bool(os.environ.get(DEBUG)),
+            console=bool(os.environ.get(CONSOLE)),
         )
     except TargetError as error:
         sys.exit(f"Error: {error}")
@@ -49,6 +51,10 @@ def print_address(worker: Any) -> None:
         several = isinstance(worker.wsgi, AgentHost)
         what, path = ("Agents", "agents") if several else ("Agent card", "agent-card.json")
         print(f"{what}: {address(host, port)}.well-known/{path}", flush=True)
+        console = getattr(worker.wsgi, "console", None)
+        if console is not None:
+            base = address(host, port)
+            print(f"Console: {console.login_link(base) or f'{base}console/'}", flush=True)
 
 
 def address(host: str, port: int) -> str:

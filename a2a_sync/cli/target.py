@@ -53,11 +53,11 @@ def _import(name: str) -> Any:
 
 
 def make_app(
-    target: str, *, store: str | None = None, url: str | None = None, debug: bool = False
+    target: str, *, store: str | None = None, url: str | None = None, debug: bool = False, console: bool = False
 ) -> A2AApp | AgentHost:
     """The app or host that `target` names, or an app for the agent, executor or factory that it names.
 
-    `store`, `url` and `debug` are options of an app that is created here.
+    `store`, `url`, `debug` and `console` are options of an app that is created here.
 
     Raises:
         TargetError: `target` names none of these, or an app or host for which options were given.
@@ -65,15 +65,16 @@ def make_app(
     found = _resolve(target, load_target(target))
     if isinstance(found, (A2AApp, AgentHost)):
         kind = "A2AApp" if isinstance(found, A2AApp) else "AgentHost"
-        for option, value in (("--store", store), ("--url", url), ("--debug", debug or None)):
+        options = {"--store": store, "--url": url, "--debug": debug or None, "--console": console or None}
+        for option, value in options.items():
             if value is not None:
                 raise TargetError(f"{target!r} is an {kind}, which has its own settings; {option} goes with an Agent")
         return found
     card = None if callable(getattr(found, "describe", None)) else getattr(found, "card", None)
     try:
         AgentSpec.of(found).check_handler()
-        return A2AApp(found, card=card, store=store, url=url, debug=debug)
-    except (TypeError, ValueError) as error:
+        return A2AApp(found, card=card, store=store, url=url, debug=debug, console=console)
+    except (TypeError, ValueError, ImportError) as error:
         raise TargetError(str(error)) from None
 
 

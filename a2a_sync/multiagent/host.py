@@ -27,7 +27,7 @@ from a2a_sync.stores.base import PubSub, TaskStore
 from a2a_sync.wsgi.app import A2AApp, check_options, check_url
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.exchange import address_of
-from a2a_sync.wsgi.options import HTTPOptions
+from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import Origins
 from a2a_sync.wsgi.pages import HEALTH, OperatorPages, host_is_served, method_not_allowed, plain_error
 from a2a_sync.wsgi.process import Site, serve
@@ -36,10 +36,10 @@ from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
 #: The path of the list of agents of a host.
 LIST_PATH = "/.well-known/agents"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,99}")
-_RESERVED_NAMES = frozenset({"healthz", "readyz", "metrics"})
+_RESERVED_NAMES = frozenset({"console", "healthz", "readyz", "metrics"})
 #: Options that the agents of a host share.
 _SHARED_OPTIONS = frozenset(
-    {"store", "pubsub", "job_queue", "limits", "owner_quota", "push", "metrics", "url", "debug", "_mount"}
+    {"store", "pubsub", "job_queue", "limits", "owner_quota", "push", "metrics", "url", "debug", "console", "_mount"}
 )
 
 
@@ -61,6 +61,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         store, pubsub, job_queue, limits, owner_quota, push, metrics, debug: as for `A2AApp`; shared by all agents other than
             apps.
         http: as for `A2AApp`; for the host and for each agent other than apps.
+        console: as for `A2AApp`; one console for all agents.
         options: other options of `A2AApp`, for each agent; `add` can override them.
 
     Raises:
@@ -83,6 +84,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         root: str | None = None,
         http: HTTPOptions | None = None,
         debug: bool = False,
+        console: ConsoleOptions | bool = False,
         **options: Any,
     ) -> None:
         if agents is not None and not isinstance(agents, Mapping):
@@ -111,9 +113,14 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         self._operators = OperatorPages(self.not_ready_reason, metrics)
         pages = self.origins.around(self._page) if self.origins else self._page
         self._pages: WSGIApplication = pages
-        self._respond: WSGIApplication = (
-            TrustedProxies(self._answer, http.trusted_proxies) if http.trusted_proxies else self._answer
-        )
+        self._respond: WSGIApplication = self._answer
+        if console:
+            from a2a_sync.console.site import ConsoleSite
+
+            self.console = ConsoleSite(self._apps, console, http, self._url, mounted=True)
+            self._respond = self.console.around(self._respond)
+        if http.trusted_proxies:
+            self._respond = TrustedProxies(self._respond, http.trusted_proxies)
         self._vary = ", ".join([VERSION, "Host", *(ADDRESS_HEADERS if http.trusted_proxies else ())])
         self._registered = False
         for name, agent in (agents or {}).items():

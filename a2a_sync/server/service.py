@@ -6,8 +6,8 @@ either. `A2AApp` is the transport over WSGI, and a client of the same process ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from a2a_sync.agent.executor import AgentExecutor
 from a2a_sync.agent.extensions import Extension
@@ -22,7 +22,17 @@ from a2a_sync.engine.around import AroundRun, with_run_context
 from a2a_sync.engine.components import Components
 from a2a_sync.engine.hub import Observer
 from a2a_sync.errors import AgentError, VersionNotSupportedError
-from a2a_sync.operations import Call, Endpoint, Interceptor, Principal, RequestT, ResultT
+from a2a_sync.operations import (
+    GET_TASK,
+    Call,
+    CallContext,
+    Endpoint,
+    Interceptor,
+    Principal,
+    RequestT,
+    ResultT,
+    owner_of,
+)
 from a2a_sync.server.activation import Activation
 from a2a_sync.server.cards import AppCard, describe_agent, list_interfaces
 from a2a_sync.server.engine import Mount
@@ -33,10 +43,12 @@ from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.omission import omit_large_parts
 from a2a_sync.server.ownership import OwnerResolver, scope_to_owner
 from a2a_sync.server.readiness import Readiness
+from a2a_sync.stores.base import Owner
 from a2a_sync.telemetry import tracing
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger, log_context
 from a2a_sync.telemetry.tracing import traced
+from a2a_sync.types import GetTaskRequest
 
 if TYPE_CHECKING:
     from a2a_sync.signing.signer import Sign
@@ -80,6 +92,10 @@ class AgentService(Components):
     ) -> None:
         super().__init__(mount.component)
         self._work = mount.component
+        #: The name under which the agent is one of several on its engine, or ``""``.
+        self.mount_name = mount.name
+        scope = mount.around(_owner_of_call)
+        self._scope: Callable[[Any], Any] = scope if owner is None else scope_to_owner(owner, scope)
         engine = self.engine = mount.engine
         spec = AgentSpec.of(agent)
         self._check_handler = spec.check_handler
@@ -127,6 +143,16 @@ class AgentService(Components):
         return activation.around(endpoint)
 
     # -- calls --
+
+    @property
+    def secured(self) -> bool:
+        """Callers need credentials."""
+        return self._admission is not None
+
+    def owner(self, principal: Principal | None) -> Owner:
+        """The owner of the tasks that `principal` has with this agent, as the store names it."""
+        owner: Owner = self._scope(Call(GET_TASK, GetTaskRequest(id=""), CallContext(principal=principal)))
+        return owner
 
     def authenticate(self, request: AuthRequest) -> Principal | None:
         """The caller of a request, before its body is read; None where callers need no credentials and gave none.
@@ -181,6 +207,10 @@ class AgentService(Components):
         """
         self._check_handler()
         return super().start()
+
+
+def _owner_of_call(call: Call[Any, Any]) -> Any:
+    return Owner(id=owner_of(call.context))
 
 
 def _with_hooks(

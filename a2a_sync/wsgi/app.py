@@ -32,11 +32,12 @@ from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.ownership import OwnerResolver
 from a2a_sync.server.service import AgentService
 from a2a_sync.stores.base import PubSub, TaskStore
+from a2a_sync.wsgi.agentpage import agent_page, wants_page
 from a2a_sync.wsgi.bodydeadline import BodyDeadline
 from a2a_sync.wsgi.cards import CARD_PATH, KEYS_PATH, OLD_CARD_PATH, CardDocument, key_set
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.exchange import BindingService, Exchange, address_of
-from a2a_sync.wsgi.options import HTTPOptions
+from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import REFUSED, Origins
 from a2a_sync.wsgi.pages import (
     HEALTH,
@@ -97,6 +98,8 @@ class A2AApp(Site):
             it each caller owns its own tasks.
         debug: for development: a task that fails by an unexpected exception, and an internal error, show the traceback to
             the caller. Not where callers are not trusted: tracebacks contain code, paths and values.
+        console: serves pages for people at ``/console``, with the defaults (True) or with `ConsoleOptions`; needs the extra
+            ``console``.
 
     Raises:
         ValueError: a version or binding that this library does not speak, a store URL that it does not know, or a `url`
@@ -134,6 +137,7 @@ class A2AApp(Site):
         required_scopes: Scopes | None = None,
         owner: OwnerResolver | None = None,
         debug: bool = False,
+        console: ConsoleOptions | bool = False,
         _mount: Mount | None = None,
     ) -> None:
         self._url = check_url(url, slash="/")
@@ -184,6 +188,11 @@ class A2AApp(Site):
         self._registered = _mount is not None
         #: The application without what `__call__` adds; assign a wrapped one to put WSGI middleware around it.
         self.wsgi_app: WSGIApplication = self.origins.around(self._respond) if self.origins else self._respond
+        if console:
+            from a2a_sync.console.site import ConsoleSite
+
+            self.console = ConsoleSite({"agent": self}, console, http, self._url)
+            self.wsgi_app = self.console.around(self.wsgi_app)
         if http.trusted_proxies and _mount is None:
             self.wsgi_app = TrustedProxies(self.wsgi_app, http.trusted_proxies)
 
@@ -228,9 +237,29 @@ class A2AApp(Site):
         return self.wsgi_app(environ, start_response)
 
     def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        return self._respond_by(self._answer, environ, start_response)
+
+    def respond_over(
+        self, binding: BindingService, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """The response of `binding`, which this app need not serve to others; 404 where its path is none of the binding."""
+
+        def answer(environ: WSGIEnvironment, start_response: StartResponse, connection: Connection) -> Iterable[bytes]:
+            exchange = self._exchange(environ, start_response, connection)
+            body = binding.respond(exchange)
+            return exchange.respond_with(path_not_found(exchange.request)) if body is None else body
+
+        return self._respond_by(answer, environ, start_response)
+
+    def _respond_by(
+        self,
+        answer: Callable[[WSGIEnvironment, StartResponse, Connection], Iterable[bytes]],
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+    ) -> Iterable[bytes]:
         connection = Connection(environ, self._is_closed)
         try:
-            body = self._answer(environ, start_response, connection)
+            body = answer(environ, start_response, connection)
         except BaseException:
             self._engine.responses.release()
             raise
@@ -246,16 +275,10 @@ class A2AApp(Site):
         refusal = self._refusal(environ, path)
         if refusal is not None:
             response = refusal
+        elif page is None and wants_page(environ, path):
+            response = agent_page(self.agent_card(), Request(environ))
         elif page is None:
-            exchange = Exchange(
-                environ,
-                start_response,
-                connection,
-                self.limits,
-                self._service.authenticate,
-                self._body_deadline,
-                self._engine.responses,
-            )
+            exchange = self._exchange(environ, start_response, connection)
             for respond in self._bindings:
                 answer = respond(exchange)
                 if answer is not None:
@@ -266,6 +289,17 @@ class A2AApp(Site):
         else:
             response = method_not_allowed(environ["REQUEST_METHOD"], "GET, HEAD, OPTIONS")
         return response(environ, start_response)
+
+    def _exchange(self, environ: WSGIEnvironment, start_response: StartResponse, connection: Connection) -> Exchange:
+        return Exchange(
+            environ,
+            start_response,
+            connection,
+            self.limits,
+            self._service.authenticate,
+            self._body_deadline,
+            self._engine.responses,
+        )
 
     def _refusal(self, environ: WSGIEnvironment, path: str) -> WSGIApplication | None:
         """The error of a request that is refused whatever it asks for; starts what works without calls, if need be."""
@@ -301,6 +335,11 @@ class A2AApp(Site):
     def card_text(self, request: Request, address: str) -> bytes:
         """The card as a document, in the form that the request asks for; at `address`, where the app has no ``url``."""
         return self._document.text(request, self._url or address)
+
+    @property
+    def service(self) -> AgentService:
+        """The agent below HTTP."""
+        return self._service
 
     # -- without a network --
 

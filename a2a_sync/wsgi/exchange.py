@@ -76,6 +76,25 @@ def _header_name(key: str) -> str:
     return key[5:].replace("_", "-").lower()
 
 
+def headers_of(environ: WSGIEnvironment) -> dict[str, str]:
+    """The headers of a request, by name in lower case."""
+    return {_header_name(key): value for key, value in environ.items() if key.startswith("HTTP_")}
+
+
+def auth_request(environ: WSGIEnvironment, headers: Mapping[str, str]) -> AuthRequest:
+    """What authenticators see of a request with these headers."""
+    before_proxies = environ.get("werkzeug.proxy_fix.orig") or environ
+    return AuthRequest(
+        headers,
+        query_string=environ.get("QUERY_STRING", ""),
+        peer_address=environ.get("REMOTE_ADDR", ""),
+        connection_address=before_proxies.get("REMOTE_ADDR", ""),
+        principal=environ.get(PRINCIPAL),
+        certificate=lambda: peer_certificate(environ),
+        environ=environ,
+    )
+
+
 class Exchange:
     """One request, parsed once, and the means to respond to it. Used on the request's thread.
 
@@ -102,7 +121,7 @@ class Exchange:
         #: The HTTP method.
         self.method: str = environ["REQUEST_METHOD"]
         #: By name in lower case.
-        self.headers = {_header_name(key): value for key, value in environ.items() if key.startswith("HTTP_")}
+        self.headers = headers_of(environ)
         #: The media type of the body, in lower case; empty where the request does not have one.
         self.media_type = environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
         self._start_response = start_response
@@ -162,19 +181,8 @@ class Exchange:
         Raises:
             UnauthenticatedError, PermissionDeniedError: the request is refused.
         """
-        environ = self.environ
-        before_proxies = environ.get("werkzeug.proxy_fix.orig") or environ
-        request = AuthRequest(
-            self.headers,
-            query_string=environ.get("QUERY_STRING", ""),
-            peer_address=environ.get("REMOTE_ADDR", ""),
-            connection_address=before_proxies.get("REMOTE_ADDR", ""),
-            principal=environ.get(PRINCIPAL),
-            certificate=lambda: peer_certificate(environ),
-            environ=environ,
-        )
         try:
-            self._principal = self._authenticate(request)
+            self._principal = self._authenticate(auth_request(self.environ, self.headers))
         except AgentError:
             if 0 < (self.request.content_length or 0) <= _SMALL_BODY:
                 self._discard_body()

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from a2a_sync.operations import Principal
+
 #: Decides by the headers of a request, with names in lower case.
 HeaderPredicate: TypeAlias = Callable[[Mapping[str, str]], bool]
 
@@ -43,3 +45,22 @@ class HTTPOptions:
             raise ValueError(f"trusted_proxies is the number of proxies, not {self.trusted_proxies}")
         # An iterator could be read once only, and a host passes the options to each of its apps.
         object.__setattr__(self, "cors_origins", tuple(self.cors_origins))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleOptions:
+    """What a console shows: ``A2AApp(agent, auth=…, console=ConsoleOptions(operator=is_operator))``.
+
+    Parameters:
+        operator: a function of a `Principal` that returns whether the caller may see the tasks of all owners; by default no
+            caller may. Without ``auth=`` the holder of the login link may.
+
+    Raises:
+        TypeError: `operator` is no function.
+    """
+
+    operator: Callable[[Principal], bool] | None = None
+
+    def __post_init__(self) -> None:
+        if self.operator is not None and not callable(self.operator):
+            raise TypeError(f"operator takes a function of a Principal, not a {type(self.operator).__name__}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from wsgiref.types import StartResponse, WSGIEnvironment
+from typing import Protocol
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from a2a_sync.engine.components import Components
 from a2a_sync.limits import Limits
@@ -18,12 +19,24 @@ SINGLE_PROCESS = (
 )
 
 
+class Console(Protocol):
+    """The console of a site, as servers know it."""
+
+    def around(self, app: WSGIApplication) -> WSGIApplication:
+        """`app`, with the console in front of it."""
+
+    def login_link(self, base: str) -> str:
+        """A link that logs one browser in at the site with the address `base`; ``""`` where callers have credentials."""
+
+
 class Site(Components, ABC):
     """A WSGI application that serves one agent or several: a component of its server."""
 
     #: The web pages that may call; integrations check it before they do anything for a request.
     origins: Origins
     limits: Limits
+    #: The pages for people at ``/console``, where they are switched on.
+    console: Console | None = None
 
     @abstractmethod
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

@@ -1,0 +1,252 @@
+"""Whose a request for a page is: sessions of browsers, credentials of the agents' own ``auth=``, and logging in.
+
+With ``auth=`` the cookie of a browser holds the credential itself, which is put back as the header at every request: expiry and
+revocation hold as for programs, and the server keeps no sessions.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from http.cookies import SimpleCookie
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from wsgiref.types import WSGIEnvironment
+
+from werkzeug.wrappers import Request, Response
+
+from a2a_sync.card import APIKeySecurityScheme, HTTPAuthSecurityScheme, MutualTlsSecurityScheme
+from a2a_sync.console.sessions import SESSION_AGE, Sessions
+from a2a_sync.errors import AgentError
+from a2a_sync.operations import Principal
+from a2a_sync.wsgi.exchange import auth_request, headers_of
+
+if TYPE_CHECKING:
+    from a2a_sync.wsgi.app import A2AApp
+
+PREFIX = "/console"
+#: No page of the console loads anything from elsewhere, runs anything inline, or turns a string into HTML.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+#: A cookie that is larger is refused by browsers.
+_MAX_COOKIE = 3800
+#: Seconds between two login links that are printed because a browser asked for one.
+_PRINT_INTERVAL = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """The caller behind a browser, for one agent: its principal, and the headers that prove it.
+
+    ``operator``: it may see the tasks of all owners.
+    """
+
+    principal: Principal | None
+    operator: bool
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A way to log in with a form: the header that carries the credential, and its parts before it."""
+
+    name: str
+    header: str
+    prefix: str
+    user: bool = False
+
+
+class Access:
+    """Decides which callers see the pages of which agents.
+
+    Parameters:
+        agents: the apps by the name that their pages have; the mapping may change.
+        operator: returns whether a principal may see the tasks of all owners; None: no principal may.
+    """
+
+    def __init__(self, agents: Mapping[str, A2AApp], operator: Callable[[Principal], bool] | None) -> None:
+        self.agents = agents
+        self.sessions = Sessions()
+        self._operator = operator
+        self._lock = threading.Lock()
+        self._printed = -_PRINT_INTERVAL
+
+    @property
+    def has_open_agents(self) -> bool:
+        """An agent has no ``auth=``, so that its pages need a session."""
+        return any(not app.service.secured for app in list(self.agents.values()))
+
+    def viewer(self, environ: WSGIEnvironment, app: A2AApp) -> Viewer | None:
+        """The caller of a request for pages about `app`; None where it has to log in."""
+        cookies = SimpleCookie()
+        cookies.load(_cookies(environ))
+        if not app.service.secured:
+            session = cookies.get(cookie_name(environ, "session"))
+            return Viewer(None, True) if session is not None and self.sessions.admits(session.value) else None
+        kept = cookies.get(cookie_name(environ, "auth"))
+        attempts = [{}] if kept is None else [_read_credentials(kept.value, login_schemes(app)), {}]
+        for credentials in filter(lambda one: one is not None, attempts):
+            viewer = self.authenticate(environ, app, credentials or {})
+            if viewer is not None:
+                return viewer
+        return None
+
+    def authenticate(self, environ: WSGIEnvironment, app: A2AApp, credentials: Mapping[str, str]) -> Viewer | None:
+        """The caller with these headers; None where they are refused."""
+        headers = {**headers_of(environ), **credentials}
+        try:
+            principal = app.service.authenticate(auth_request(environ, headers))
+        except AgentError:
+            return None
+        operator = self._operator is not None and principal is not None and bool(self._operator(principal))
+        return Viewer(principal, operator, credentials)
+
+    # -- logging in --
+
+    def login(self, request: Request) -> Response | None:
+        """The response to a login form with valid credentials; None for others."""
+        token = request.form.get("token", "")
+        if token:
+            valid = self.has_open_agents and self.sessions.redeem(token.strip().rpartition("#")[2])
+            return self._logged_in(request, "session", self.sessions.cookie()) if valid else None
+        for app in list(self.agents.values()):
+            for scheme in login_schemes(app) if app.service.secured else ():
+                if scheme.name == request.form.get("scheme"):
+                    credentials = _credentials(scheme, request.form.get("user", ""), request.form.get("secret", ""))
+                    if self.authenticate(request.environ, app, credentials) is not None:
+                        return self._logged_in(request, "auth", _write_credentials(credentials))
+        return None
+
+    def _logged_in(self, request: Request, kind: str, value: str) -> Response:
+        if len(value) > _MAX_COOKIE:
+            return refusal(400, "These credentials are longer than a cookie may be; send them as a header instead.")
+        response = redirect(f"{request.root_path}{PREFIX}/")
+        response.set_cookie(
+            cookie_name(request.environ, kind),
+            value,
+            max_age=SESSION_AGE,
+            path=f"{request.root_path}{PREFIX}",
+            secure=request.scheme == "https",
+            httponly=True,
+            samesite="Strict",
+        )
+        return response
+
+    def log_out(self, request: Request) -> Response:
+        """Remove the cookies of this console."""
+        response = redirect(f"{request.root_path}{PREFIX}/login")
+        for kind in ("session", "auth"):
+            response.delete_cookie(cookie_name(request.environ, kind), path=f"{request.root_path}{PREFIX}")
+        return response
+
+    def print_link(self, request: Request) -> None:
+        """Print a login link to standard error: only the operator of the server sees that. Not too often."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._printed < _PRINT_INTERVAL:
+                return
+            self._printed = now
+        base = f"{request.scheme}://{request.host}{request.root_path}"
+        sys.stderr.write(f"Console: {self.login_link(base)}\n")
+        sys.stderr.flush()
+
+    def login_link(self, base: str) -> str:
+        """A link that logs one browser in, once, within ten minutes. The fragment reaches no log and no proxy.
+
+        ``""`` where all agents have ``auth=``.
+        """
+        return f"{base.rstrip('/')}{PREFIX}/login#{self.sessions.token()}" if self.has_open_agents else ""
+
+
+def refusal(status: int, message: str) -> Response:
+    """A refusal as plain text."""
+    return Response(message + "\n", status, HEADERS, content_type="text/plain; charset=utf-8")
+
+
+def redirect(path: str) -> Response:
+    """Go to `path` with GET."""
+    return Response("", 303, {**HEADERS, "Location": path}, content_type="text/plain; charset=utf-8")
+
+
+def host_of(environ: WSGIEnvironment) -> str:
+    """The host that a request names, without its port."""
+    return host_name(environ.get("HTTP_HOST", ""))
+
+
+def host_name(text: str) -> str:
+    """The host of a host and port, in lower case; ``""`` where it is malformed."""
+    try:
+        return (urlsplit(f"//{text}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def cookie_name(environ: WSGIEnvironment, kind: str) -> str:
+    """The name of a cookie. It contains the port: browsers send the cookies of one port of a host to all others."""
+    port = environ.get("HTTP_HOST", "").rpartition("]")[2].partition(":")[2]
+    return f"a2a_console_{kind}_{port if port.isascii() and port.isdigit() else ''}"
+
+
+def _cookies(environ: WSGIEnvironment) -> str:
+    """The cookies of the console in a request, and no others: one that is malformed would hide those after it."""
+    given = (part.strip() for part in environ.get("HTTP_COOKIE", "").split(";"))
+    return "; ".join(part for part in given if part.startswith("a2a_console_"))
+
+
+def without_cookies(environ: WSGIEnvironment) -> str:
+    """The cookies of a request but those of the console, which agents must not see."""
+    given = (part.strip() for part in environ.get("HTTP_COOKIE", "").split(";"))
+    return "; ".join(part for part in given if part and not part.startswith("a2a_console_"))
+
+
+def login_schemes(app: A2AApp) -> list[Scheme]:
+    """The ways to log in with a form that the card of `app` declares."""
+    found: dict[str, Scheme] = {}
+    for name, scheme in app.agent_card().security_schemes.items():
+        if isinstance(scheme, APIKeySecurityScheme):
+            if scheme.location == "header":
+                found[name] = Scheme(name, scheme.name.lower(), "")
+        elif isinstance(scheme, HTTPAuthSecurityScheme) and scheme.scheme.lower() == "basic":
+            found[name] = Scheme(name, "authorization", "Basic ", user=True)
+        elif not isinstance(scheme, MutualTlsSecurityScheme):
+            found[name] = Scheme(name, "authorization", "Bearer ")
+    return list(found.values())
+
+
+def _credentials(scheme: Scheme, user: str, secret: str) -> dict[str, str]:
+    text = secret.strip()
+    if scheme.user:
+        text = base64.b64encode(f"{user}:{secret}".encode()).decode()
+    # A line break would end the header.
+    return {scheme.header: f"{scheme.prefix}{text}"} if text.isprintable() else {}
+
+
+def _write_credentials(credentials: Mapping[str, str]) -> str:
+    text = "\n".join(f"{name}:{value}" for name, value in credentials.items())
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _read_credentials(cookie: str, schemes: Iterable[Scheme]) -> dict[str, str] | None:
+    """The headers in a cookie; None where they are none that a form can have set."""
+    try:
+        text = base64.urlsafe_b64decode(cookie + "=" * (-len(cookie) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    name, _, value = text.partition(":")
+    known = any(name == scheme.header and value.startswith(scheme.prefix) for scheme in schemes)
+    return {name: value} if known and value.isprintable() else None

@@ -1,0 +1,106 @@
+"""Texts of agents as safe HTML, and HTML as a tree of which the browser builds elements.
+
+Nothing of an agent is ever HTML: Markdown is rendered without raw HTML and without images, and the result is sanitised by nh3.
+The browser receives trees, never HTML strings, so its policy can forbid those altogether (``trusted-types 'none'``).
+"""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+#: Text above this size is shown as it is: rendering it takes long.
+MAX_MARKDOWN = 200_000
+#: Control characters but tabs and line breaks, characters that change the direction of text, and lone surrogates.
+_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_TAGS = {
+    *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "a"),
+    *("ul", "ol", "li", "h1", "h2", "h3", "h4", "h5", "h6"),
+    *("table", "thead", "tbody", "tr", "th", "td"),
+}
+_ATTRIBUTES: dict[str, set[str]] = {"a": {"href"}, "ol": {"start"}}
+#: Elements without an end tag.
+_VOID = {"br", "hr", "img", "input", "line", "rect"}
+
+
+def clean(text: str) -> str:
+    """`text` without characters that are invisible or change what is beside them."""
+    return _UNFIT.sub("\ufffd", text)
+
+
+def is_link(url: str) -> bool:
+    """A link may lead to `url`: it has a scheme that runs no code, and no character that hides where it leads."""
+    return url.lower().startswith(("https://", "http://", "mailto:")) and not re.search(r"[\s\x00-\x1f\x7f]", url)
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": False, "typographer": False})
+    parser.enable(["table", "strikethrough"])
+    # Images would be requests to other sites.
+    parser.disable(["image", "html_block", "html_inline"])
+    return parser
+
+
+_MARKDOWN = _parser()
+
+
+def sanitise(html: str) -> str:
+    """`html` with the elements and attributes of Markdown only, links made safe."""
+    import nh3
+
+    result: str = nh3.clean(
+        html,
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer nofollow",
+        clean_content_tags={"script", "style"},
+    )
+    return result
+
+
+def render_markdown(text: str) -> Markup:
+    """Markdown as sanitised HTML; a text that is too long as it is."""
+    if len(text) > MAX_MARKDOWN:
+        return Markup("<pre>{}</pre>").format(clean(text))
+    # After Markdown, which decodes character references.
+    return Markup(clean(sanitise(_MARKDOWN.render(text))))
+
+
+class _TreeBuilder(HTMLParser):
+    """Collects elements as lists: name, attributes, children."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.root: list[Any] = ["div", {}]
+        self._open: list[list[Any]] = [self.root]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = [tag, {name: value or "" for name, value in attrs}]
+        self._open[-1].append(element)
+        if tag not in _VOID:
+            self._open.append(element)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._open[-1].append([tag, {name: value or "" for name, value in attrs}])
+
+    def handle_endtag(self, tag: str) -> None:
+        for place in range(len(self._open) - 1, 0, -1):
+            if self._open[place][0] == tag:
+                del self._open[place:]
+                return
+
+    def handle_data(self, data: str) -> None:
+        self._open[-1].append(data)
+
+
+def as_tree(html: str) -> list[Any]:
+    """`html` as nested lists: ``["div", {attributes}, child, …]``."""
+    builder = _TreeBuilder()
+    builder.feed(html)
+    builder.close()
+    return builder.root

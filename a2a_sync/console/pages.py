@@ -1,0 +1,546 @@
+"""The pages of the console: which path is which page, and what each is made of.
+
+Pages are rendered here and can be read without scripts. Scripts of the pages send messages and cancel tasks over the agent's own
+HTTP+JSON binding, below ``a/NAME/api/``, as the caller that the page belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mimetypes
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from werkzeug.wrappers import Request, Response
+
+from a2a_sync import jsontext
+from a2a_sync.bindings.registry import BINDINGS
+from a2a_sync.card import AgentCard, validate_card
+from a2a_sync.codec import by_version
+from a2a_sync.console.access import (
+    HEADERS,
+    PREFIX,
+    Access,
+    Viewer,
+    login_schemes,
+    redirect,
+    refusal,
+    without_cookies,
+)
+from a2a_sync.console.files import file_headers, file_name, shown_type
+from a2a_sync.console.live import LogStream, log_rows
+from a2a_sync.console.markup import as_tree, clean, is_link, render_markdown
+from a2a_sync.console.record import ROWS, find_part, read_record, row_of
+from a2a_sync.console.snippets import as_curl, as_python
+from a2a_sync.console.tasks import PERIODS, Filters, Page, list_all, list_own, owner_with
+from a2a_sync.errors import AgentError, InvalidCardError, OverloadedError, StoreError, TaskNotFoundError
+from a2a_sync.operations import GET_TASK, Call, CallContext
+from a2a_sync.stores.base import Owner
+from a2a_sync.telemetry.incidents import incident
+from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.types import DataPart, FilePart, GetTaskRequest, Part, Role, TextPart
+from a2a_sync.wsgi.app import A2AApp
+from a2a_sync.wsgi.connection import Connection
+from a2a_sync.wsgi.exchange import BindingService, address_of
+from a2a_sync.wsgi.options import HTTPOptions
+from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
+
+logger = get_logger(__name__)
+
+_HERE = Path(__file__).parent
+#: A form of the console is smaller than this, in bytes.
+_MAX_FORM = 64 * 1024
+#: The part of the streams of a process that pages of the console may hold.
+_STREAM_SHARE = 4
+#: JSON of a data part that is larger is shown as text, in characters; and how deep a tree goes.
+_MAX_TREE, _MAX_DEPTH = 50_000, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A page of one agent: the request, the agent's name and app, and the caller."""
+
+    request: Request
+    name: str
+    app: A2AApp
+    viewer: Viewer
+
+    @property
+    def base(self) -> str:
+        """The path of the agent's pages."""
+        return f"{self.request.root_path}{PREFIX}/a/{quote(self.name)}"
+
+    @property
+    def own(self) -> Owner:
+        """The owner of the caller's tasks."""
+        return self.app.service.owner(self.viewer.principal)
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of the task that the page is about: the caller, or for operators the one that the query names."""
+        args = self.request.args
+        if not self.viewer.operator or ("owner" not in args and "tenant" not in args):
+            return self.own
+        return owner_with(self.app, args.get("tenant", ""), args.get("owner", ""))
+
+    @property
+    def query(self) -> str:
+        """The part of the query that names the owner."""
+        args = {name: self.request.args[name] for name in ("owner", "tenant") if name in self.request.args}
+        return f"?{urlencode(args)}" if args else ""
+
+
+class Pages:
+    """Responds to the requests of a console.
+
+    Parameters:
+        access: the callers.
+        http: the options of the binding that scripts of pages call.
+        mounted: each agent is served below its name.
+    """
+
+    def __init__(self, access: Access, http: HTTPOptions, *, mounted: bool) -> None:
+        self._access = access
+        self._http = http
+        self._mounted = mounted
+        self._static = {
+            path.name: path.read_bytes()
+            for path in sorted((_HERE / "static").iterdir())
+            if path.suffix in (".js", ".css", ".svg")
+        }
+        self._version = hashlib.sha256(b"".join(self._static.values())).hexdigest()[:12]
+        self._bindings: dict[str, tuple[A2AApp, BindingService]] = {}
+        self._streams = 0
+        self._templates = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=_finalize,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(size=_size, age=_age, short=_short)
+        self._templates.globals.update(
+            markdown=render_markdown,
+            is_link=is_link,
+            shown_type=shown_type,
+            file_name=file_name,
+            kind_of=_kind_of,
+            data_tree=_data_tree,
+            table_of=_table_of,
+            describe_scheme=_describe_scheme,
+        )
+
+    # -- requests --
+
+    def respond(self, request: Request) -> WSGIApplication:
+        """The response to a request below ``/console``."""
+        request.max_content_length = request.max_form_memory_size = _MAX_FORM
+        path = request.environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace")
+        parts = path.removeprefix(PREFIX).split("/")
+        try:
+            if len(parts) == 1:
+                return redirect(f"{request.root_path}{PREFIX}/")
+            return self._page(request, parts[1], parts[2:])
+        except TaskNotFoundError:
+            return self._message(request, 404, "There is no such task, or it belongs to another caller.")
+        except OverloadedError as error:
+            return refusal(503, error.message)
+        except AgentError as error:
+            return self._message(request, error.http_status, error.message)
+        except StoreError as error:
+            return self._message(request, 500, str(error))
+        except Exception:
+            return self._message(request, 500, incident(logger, "a page of the console failed", {}).message)
+
+    def _page(self, request: Request, first: str, rest: list[str]) -> WSGIApplication:
+        if first == "a" and len(rest) > 2 and rest[1] == "api":
+            return self._api(request, rest[0], "/".join(rest[2:]))
+        if request.method == "POST" and first in ("login", "logout") and not rest:
+            return self._log_in(request) if first == "login" else self._access.log_out(request)
+        if request.method not in ("GET", "HEAD"):
+            return refusal(405, "This page is read with GET.")
+        if first == "static" and len(rest) == 2:
+            return self._asset(*rest)
+        if first == "login" and not rest:
+            return self._login_page(request)
+        if first == "" and not rest:
+            return self._home(request)
+        if first == "tasks" and not rest:
+            return self._tasks(request)
+        if first == "a" and rest and rest[0] in self._access.agents:
+            return self._of_agent(request, rest[0], rest[1:])
+        return self._message(request, 404, "There is no such page.")
+
+    def _of_agent(self, request: Request, name: str, rest: list[str]) -> WSGIApplication:
+        place = self._place(request, name)
+        if place is None:
+            return redirect(f"{request.root_path}{PREFIX}/login")
+        if not rest or rest == [""]:
+            return self._agent(place)
+        if rest[0] != "t" or len(rest) < 2:
+            return self._message(request, 404, "There is no such page.")
+        views: dict[str, Callable[[Place, str], WSGIApplication]] = {
+            "log": self._log,
+            "events": self._events,
+            "tree": self._tree,
+            "file": self._file,
+        }
+        view = views.get(rest[-1]) if len(rest) > 2 else None
+        task_id = "/".join(rest[1:-1] if view else rest[1:])
+        self._check_access(place, task_id)
+        return (view or self._task)(place, task_id)
+
+    def _place(self, request: Request, name: str) -> Place | None:
+        app = self._access.agents.get(name)
+        viewer = None if app is None else self._access.viewer(request.environ, app)
+        return None if app is None or viewer is None else Place(request, name, app, viewer)
+
+    def _check_access(self, place: Place, task_id: str) -> None:
+        """The caller may read the task: it is its own, and its scopes allow GetTask; operators may read all.
+
+        Raises:
+            AgentError: it may not.
+        """
+        if not place.viewer.operator:
+            context = CallContext(principal=place.viewer.principal)
+            place.app.service.call(Call(GET_TASK, GetTaskRequest(id=task_id, history_length=0), context))
+
+    # -- pages --
+
+    def _render(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
+        root = f"{request.root_path}{PREFIX}"
+        agents = {
+            name: app.agent_card().name
+            for name, app in list(self._access.agents.items())
+            if self._access.viewer(request.environ, app) is not None
+        }
+        page = self._templates.get_template(template).render(
+            root=root,
+            static=f"{root}/static/{self._version}",
+            agents=agents,
+            current=values.pop("current", ""),
+            **values,
+        )
+        return Response(page, status, HEADERS, content_type="text/html; charset=utf-8")
+
+    def _message(self, request: Request, status: int, message: str) -> Response:
+        return self._render(request, "message.html", status, message=message, status_code=status)
+
+    def _asset(self, version: str, name: str) -> Response:
+        body = self._static.get(name)
+        if body is None or version != self._version:
+            return refusal(404, "There is no such file.")
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        headers = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
+        return Response(
+            body, 200, headers, content_type=f"{'text/javascript' if name.endswith('.js') else kind}; charset=utf-8"
+        )
+
+    def _login_page(self, request: Request, *, failed: bool = False) -> Response:
+        if self._access.has_open_agents and not failed:
+            self._access.print_link(request)
+        apps = [app for app in list(self._access.agents.values()) if app.service.secured]
+        schemes = {scheme.name: scheme for app in apps for scheme in login_schemes(app)}
+        return self._render(
+            request,
+            "login.html",
+            401 if failed else 200,
+            failed=failed,
+            with_token=self._access.has_open_agents,
+            schemes=list(schemes.values()),
+        )
+
+    def _log_in(self, request: Request) -> Response:
+        return self._access.login(request) or self._login_page(request, failed=True)
+
+    def _home(self, request: Request) -> Response:
+        for name in list(self._access.agents):
+            if self._place(request, name) is not None:
+                return redirect(f"{request.root_path}{PREFIX}/a/{quote(name)}/")
+        return redirect(f"{request.root_path}{PREFIX}/login")
+
+    def _agent(self, place: Place) -> Response:
+        card = place.app.agent_card(address_of_agent(place, mounted=self._mounted))
+        try:
+            recent = self._list(place, Filters(), "").rows[:8]
+        except (AgentError, StoreError):
+            recent = []
+        return self._render(
+            place.request,
+            "agent.html",
+            current=place.name,
+            place=place,
+            card=card,
+            violations=card_violations(card),
+            card_json=json.dumps(by_version("1.0").dump(card), indent=2, ensure_ascii=False),
+            recent=recent,
+        )
+
+    def _tasks(self, request: Request) -> Response:
+        names = [request.args["agent"]] if "agent" in request.args else list(self._access.agents)
+        place = next(filter(None, (self._place(request, name) for name in names)), None)
+        if place is None:
+            return redirect(f"{request.root_path}{PREFIX}/login")
+        args = request.args
+        filters = Filters(args.get("state", ""), args.get("context", ""), args.get("owner", ""), args.get("period", ""))
+        begun = time.perf_counter()
+        page = self._list(place, filters, args.get("before", ""))
+        kept = {
+            "agent": place.name,
+            **{name: args[name] for name in ("state", "context", "owner", "period") if args.get(name)},
+        }
+        return self._render(
+            request,
+            "tasks.html",
+            current="/tasks",
+            place=place,
+            page=page,
+            filters=filters,
+            periods=list(PERIODS),
+            milliseconds=round((time.perf_counter() - begun) * 1000),
+            older=f"?{urlencode({**kept, 'before': page.older})}" if page.older else "",
+            newest=f"?{urlencode(kept)}" if args.get("before") else "",
+            by_state={state: f"?{urlencode({**kept, 'state': state})}" for state in ("", *page.counts)},
+            now_ms=time.time() * 1000,
+        )
+
+    def _list(self, place: Place, filters: Filters, before: str) -> Page:
+        if place.viewer.operator and place.app.store.inspection is not None:
+            return list_all(place.app, filters, before)
+        return list_own(place.app, place.viewer, filters, before)
+
+    def _task(self, place: Place, task_id: str) -> Response:
+        record = read_record(place.app.store, place.owner, task_id)
+        after = _number(place.request.args.get("after", ""))
+        log = place.app.store.log(place.owner, task_id, after=after, limit=ROWS, max_bytes=1024 * 1024)
+        rows = [row_of(entry) for entry in log.entries]
+        first = next((message for message in record.task.history if message.role is Role.USER), None)
+        address = address_of_agent(place, mounted=self._mounted)
+        secured = place.app.service.secured
+        return self._render(
+            place.request,
+            "task.html",
+            current=place.name,
+            place=place,
+            record=record,
+            task_url=f"{place.base}/t/{quote(task_id, safe='')}",
+            rows=rows,
+            after=after,
+            more=rows[-1]["n"] if rows and rows[-1]["n"] < log.version else None,
+            follows=not rows or rows[-1]["n"] >= log.version,
+            mine=place.owner == place.own,
+            card_name=place.app.agent_card().name,
+            curl=as_curl(address, first, secured=secured) if first else "",
+            python=as_python(address, first, secured=secured) if first else "",
+            webhooks=self._webhooks(place, task_id),
+            json=json.dumps(by_version("1.0").dump(replace(record.task, artifacts=(), history=())), indent=2),
+        )
+
+    def _webhooks(self, place: Place, task_id: str) -> Iterable[Any]:
+        webhooks = place.app.store.webhooks
+        return () if webhooks is None else webhooks.of_task(place.owner, task_id)
+
+    def _tree(self, place: Place, task_id: str) -> Response:
+        """The part of a task's page that changes, as a tree of elements."""
+        record = read_record(place.app.store, place.owner, task_id)
+        html = self._templates.get_template("live.html").render(
+            record=record,
+            place=place,
+            task_url=f"{place.base}/t/{quote(task_id, safe='')}",
+            card_name=place.app.agent_card().name,
+        )
+        body = {"version": record.version, "state": str(record.task.state), "terminal": record.task.state.terminal}
+        return _json({**body, "tree": as_tree(html)})
+
+    def _log(self, place: Place, task_id: str) -> Response:
+        rows, ended = log_rows(place.app.store, place.owner, task_id, _number(place.request.args.get("after", "")))
+        return _json({"rows": rows, "ended": ended})
+
+    def _events(self, place: Place, task_id: str) -> WSGIApplication:
+        app = place.app
+        engine = app.service.engine
+        if self._streams >= max(1, engine.limits.max_open_streams // _STREAM_SHARE):
+            raise OverloadedError("Too many open streams of the console; retry later", retry_after=1.0)
+        owner, after = place.owner, _number(place.request.args.get("after", ""))
+        app.store.head(owner, task_id)
+        app.service.start_work()
+        release = engine.thread_budget.take_stream()
+        self._streams += 1
+
+        def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            def close() -> None:
+                self._streams -= 1
+                release()
+
+            connection = Connection(environ, lambda: engine.draining)
+            start_response("200 OK", [*STREAM_HEADERS, ("X-Content-Type-Options", "nosniff")])
+            return LogStream(
+                app.store, owner, task_id, engine.hub, engine.limits, after=after, gone=connection.gone, release=close
+            )
+
+        return respond
+
+    def _file(self, place: Place, task_id: str) -> Response:
+        args = place.request.args
+        place_in_item = _number(args.get("part", ""))
+        part = find_part(place.app.store, place.owner, task_id, args.get("of", ""), args.get("id", ""), place_in_item)
+        if part is None or part.raw is None:
+            return refusal(404, "There is no such file.")
+        headers = {**HEADERS, **file_headers(part, download="download" in args)}
+        return Response(part.raw, 200, headers)
+
+    # -- calls --
+
+    def _api(self, request: Request, name: str, path: str) -> WSGIApplication:
+        """A call of a page's script over HTTP+JSON, with the credentials of the page's caller."""
+        place = self._place(request, name)
+        if place is None:
+            return refusal(401, "Log in first.")
+        environ = {
+            **request.environ,
+            "SCRIPT_NAME": f"{place.base}/api",
+            "PATH_INFO": f"/{path}".encode().decode("latin-1"),
+            "HTTP_A2A_VERSION": "1.0",
+            "HTTP_COOKIE": without_cookies(request.environ),
+            **{f"HTTP_{key.upper().replace('-', '_')}": value for key, value in place.viewer.credentials.items()},
+        }
+        for key in ("REQUEST_URI", "RAW_URI"):
+            environ.pop(key, None)
+        app = place.app
+
+        def respond(outer: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+                guarded = [*headers, *((key, value) for key, value in HEADERS.items() if key != "Cache-Control")]
+                return start_response(status, guarded, exc_info) if exc_info else start_response(status, guarded)
+
+            return app.respond_over(self._binding(name, app), environ, start)
+
+        return respond
+
+    def _binding(self, name: str, app: A2AApp) -> BindingService:
+        known = self._bindings.get(name)
+        if known is None or known[0] is not app:
+            service = BINDINGS["HTTP+JSON"].load_service()
+            codecs = {"1.0": by_version("1.0", "HTTP+JSON")}
+            known = self._bindings[name] = (app, service(app.service.call, codecs, self._http))
+        return known[1]
+
+
+# -- values -------------------------------------------------------------------------------------------------------------
+
+
+def address_of_agent(place: Place, *, mounted: bool) -> str:
+    """The URL at which programs call the agent of a page; `mounted`: below the address of a host."""
+    address = address_of(place.request) + (f"{place.name}/" if mounted else "")
+    interfaces = place.app.agent_card(address).supported_interfaces
+    return interfaces[0].url if interfaces and interfaces[0].protocol_binding == "JSONRPC" else address
+
+
+def card_violations(card: AgentCard) -> list[str]:
+    """The rules that a card breaks."""
+    try:
+        validate_card(card)
+    except InvalidCardError as error:
+        return [f"{one.field}: {one.description}" for one in error.violations]
+    return []
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _json(value: Any) -> Response:
+    return Response(jsontext.dumps(value, max_depth=500), 200, HEADERS, content_type="application/json")
+
+
+def _finalize(value: Any) -> Any:
+    """What every expression of a template goes through before it is escaped."""
+    if isinstance(value, Markup):
+        return value
+    return clean(value) if isinstance(value, str) else value
+
+
+def _size(number: int | None) -> str:
+    if number is None:
+        return ""
+    for unit in ("B", "KB", "MB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" or number >= 10 else f"{number:.1f} {unit}"
+        number = number / 1000  # type: ignore[assignment]
+    return f"{number:.1f} GB"
+
+
+def _short(name: str) -> str:
+    """An id in little space. Ids that were made at nearly the same time differ at their ends."""
+    return name if len(name) <= 20 else f"{name[:8]}…{name[-6:]}"
+
+
+def _age(milliseconds: float) -> str:
+    seconds = max(0, int(milliseconds / 1000))
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def _kind_of(part: Part) -> str:
+    if isinstance(part, TextPart):
+        return "text" if part.media_type.partition(";")[0] in ("", "text/plain", "text/markdown") else "source"
+    if isinstance(part, DataPart):
+        return "data"
+    return "file" if isinstance(part, FilePart) and part.raw is not None else "link"
+
+
+def _table_of(value: Any) -> tuple[list[str], list[list[str]]] | None:
+    """The head and the rows of a list of flat objects with the same members; None for other values."""
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 200:
+        return None
+    if not all(isinstance(row, Mapping) for row in value):
+        return None
+    head = list(dict.fromkeys(str(name) for row in value for name in row))
+    flat = all(not isinstance(cell, (Mapping, list, tuple)) for row in value for cell in row.values())
+    if not flat or not 1 <= len(head) <= 12:
+        return None
+    return head, [[_scalar(row[name]) if name in row else "" for name in head] for row in value]
+
+
+def _scalar(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _data_tree(value: Any) -> Any:
+    """A value as nested nodes for the template: ``(label, text, children)``; only text where it is large."""
+    text = json.dumps(_plain(value), ensure_ascii=False)
+    if len(text) > _MAX_TREE:
+        return ("", f"{text[:_MAX_TREE]} … {len(text) - _MAX_TREE} characters more", ())
+    return _node("", value, 0)
+
+
+def _node(label: str, value: Any, depth: int) -> Any:
+    if isinstance(value, Mapping) and depth < _MAX_DEPTH:
+        return (label, f"{{{len(value)}}}", [_node(str(name), one, depth + 1) for name, one in value.items()])
+    if isinstance(value, (list, tuple)) and depth < _MAX_DEPTH:
+        return (label, f"[{len(value)}]", [_node(str(place), one, depth + 1) for place, one in enumerate(value)])
+    return (label, json.dumps(_plain(value), ensure_ascii=False), ())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _describe_scheme(scheme: Any) -> str:
+    """A security scheme in a few words."""
+    words = type(scheme).__name__.removesuffix("SecurityScheme")
+    details = [getattr(scheme, name, "") for name in ("scheme", "location", "name", "open_id_connect_url")]
+    return " ".join([words, *(str(one) for one in details if one)])

@@ -1,0 +1,208 @@
+"""What the pages show of a task: its log in order, as a conversation, as rows, and as bands of states."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from a2a_sync.agent.dialogue import MARK
+from a2a_sync.codec import by_version
+from a2a_sync.lifecycle import ArtifactFold, Entry, joined
+from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, TaskStore
+from a2a_sync.types import (
+    Artifact,
+    FilePart,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TextPart,
+)
+
+#: Entries that are read for the order of a conversation and for the bands; artifacts after them come at its end.
+MAX_ENTRIES = 10_000
+#: Rows of a page of the log.
+ROWS = 200
+#: Bytes of an entry that are shown as text.
+_MAX_SHOWN = 20_000
+#: The codec in which entries are shown.
+_CODEC = by_version("1.0")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One bubble of a conversation: a message, or an artifact."""
+
+    kind: str
+    id: str
+    mine: bool
+    parts: tuple[Part, ...]
+    name: str = ""
+    description: str = ""
+
+
+class Band(NamedTuple):
+    """The entries from `first` to `last`, during which the task was in `state`."""
+
+    state: TaskState
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A task at one version: as a whole, as a conversation, and as bands."""
+
+    task: Task
+    version: int
+    running: bool
+    turns: list[Turn]
+    bands: list[Band]
+    options: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """The first text of the user."""
+        texts = (message.text for message in self.task.history if message.role is Role.USER)
+        first = " ".join(next(texts, "").split())
+        return first[:120] + ("…" if len(first) > 120 else "") or "A task without text"
+
+
+def read_record(store: TaskStore, owner: Owner, task_id: str) -> Record:
+    """The task as it is now.
+
+    Raises:
+        TaskNotFoundError: the owner does not have it.
+    """
+    stored = store.load(owner, task_id)
+    turns: list[Turn] = []
+    bands: list[Band] = []
+    artifacts = {one.artifact_id: one for one in stored.task.artifacts}
+    # What was streamed is also a message of the history; it is shown once.
+    contents = [_content(one.parts) for one in stored.task.artifacts]
+    shown = {
+        one.message_id for one in stored.task.history if one.role is Role.AGENT and _content(one.parts) in contents
+    }
+    for entry in read_log(store, owner, task_id, upto=stored.version):
+        event = entry.event
+        if isinstance(event, Message):
+            _add_message(turns, shown, event)
+        elif isinstance(event, TaskArtifactUpdateEvent):
+            artifact = artifacts.pop(event.artifact.artifact_id, None)
+            if artifact is not None:
+                turns.append(_artifact_turn(artifact))
+        else:
+            if event.status.message is not None:
+                _add_message(turns, shown, event.status.message)
+            bands.append(Band(event.status.state, entry.number, stored.version))
+    for message in stored.task.history:
+        _add_message(turns, shown, message)
+    turns += map(_artifact_turn, artifacts.values())
+    if stored.task.status.message is not None:
+        _add_message(turns, shown, stored.task.status.message)
+    return Record(
+        stored.task, stored.version, stored.running, turns, _merge(bands, stored.task.state), _options(stored.task)
+    )
+
+
+def read_log(store: TaskStore, owner: Owner, task_id: str, *, upto: int) -> Iterator[Entry]:
+    """The first entries of a log, up to a number, and at most `MAX_ENTRIES`."""
+    after = 0
+    while after < min(upto, MAX_ENTRIES):
+        page = store.log(owner, task_id, after=after, max_bytes=LOG_PAGE_BYTES)
+        for entry in page.entries:
+            if entry.number > upto:
+                return
+            yield entry
+        if not page.entries:
+            return
+        after = page.entries[-1].number
+
+
+def _add_message(turns: list[Turn], shown: set[str], message: Message) -> None:
+    if message.message_id not in shown:
+        shown.add(message.message_id)
+        turns.append(Turn("message", message.message_id, message.role is Role.USER, joined(message.parts)))
+
+
+def _content(parts: tuple[Part, ...]) -> list[object]:
+    return [getattr(part, name, None) for part in joined(parts) for name in ("text", "raw", "url", "data")]
+
+
+def _artifact_turn(artifact: Artifact) -> Turn:
+    return Turn("artifact", artifact.artifact_id, False, joined(artifact.parts), artifact.name, artifact.description)
+
+
+def _merge(bands: list[Band], state: TaskState) -> list[Band]:
+    """One band for each change of the state, without gaps. `state` where nothing is left of the log."""
+    merged: list[Band] = []
+    for band in bands:
+        if merged and merged[-1].state is band.state:
+            continue
+        if merged:
+            merged[-1] = merged[-1]._replace(last=band.first - 1)
+        merged.append(band if merged else band._replace(first=1))
+    return merged or [Band(state, 1, 1)]
+
+
+def _options(task: Task) -> list[str]:
+    """The options of the question that the task waits for."""
+    if task.state is not TaskState.INPUT_REQUIRED or task.status.message is None:
+        return []
+    mark = task.status.message.metadata.get(MARK)
+    options = mark.get("options") if isinstance(mark, dict) else None
+    return [one for one in options if isinstance(one, str)][:20] if isinstance(options, list) else []
+
+
+def find_part(store: TaskStore, owner: Owner, task_id: str, kind: str, item: str, place: int) -> FilePart | None:
+    """A file of an artifact or a message of the task.
+
+    Raises:
+        TaskNotFoundError: the owner does not have the task.
+    """
+    if kind == "artifact":
+        fold = ArtifactFold(store.load(owner, task_id, history=0).task.artifacts)
+        parts = next((joined(one.parts) for one in fold.artifacts() if one.artifact_id == item), ())
+    else:
+        turns = read_record(store, owner, task_id).turns
+        parts = next((one.parts for one in turns if one.kind == "message" and one.id == item), ())
+    found = parts[place] if 0 <= place < len(parts) else None
+    return found if isinstance(found, FilePart) and found.raw is not None else None
+
+
+def row_of(entry: Entry) -> dict[str, Any]:
+    """An entry as a row of the log: what it is, its size, and its JSON."""
+    event = entry.event
+    row: dict[str, Any] = {"n": entry.number, "state": "", "time": "", "artifact": "", "text": ""}
+    body = encode_entry(entry)
+    if isinstance(event, Message):
+        row["kind"] = "message"
+    elif isinstance(event, TaskArtifactUpdateEvent):
+        row |= {"kind": "artifact", "artifact": event.artifact.artifact_id}
+        if event.append and all(isinstance(part, TextPart) for part in event.artifact.parts):
+            row["text"] = event.artifact.text
+    else:
+        moment = event.status.timestamp
+        row |= {
+            "kind": "status",
+            "state": str(event.status.state),
+            "time": moment.strftime("%H:%M:%S.%f")[:-3] if moment is not None else "",
+        }
+    return row | {"size": len(body), "json": _indent(body)}
+
+
+def _indent(body: bytes) -> str:
+    """JSON for people, cut where it is long."""
+    if len(body) > 4 * _MAX_SHOWN:
+        return f"{body[:_MAX_SHOWN].decode(errors='ignore')}\n… {len(body) - _MAX_SHOWN} bytes more"
+    text = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}\n… {len(text) - _MAX_SHOWN} characters more"
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The event of an entry as JSON of protocol 1.0."""
+    return _CODEC.encode_item(entry)

@@ -1,0 +1,217 @@
+// The page of a task. The server rendered it as of one entry of the log; this follows the log from there, so that a reload at
+// any moment loses no entry. Streamed text is added at once; about once a second the rendered page is asked for again.
+
+import { Composer, call } from "./composer.js";
+import { build, element } from "./tree.js";
+
+const live = document.getElementById("live");
+const link = document.getElementById("link");
+const rows = document.getElementById("rows");
+const { task: url, query } = live.dataset;
+const REFRESH = 1000;
+const HIDDEN = 30_000;
+
+let seen = Number(live.dataset.version);
+let ended = Boolean(live.dataset.terminal);
+let pending = [];
+let timer = null;
+let refreshed = 0;
+let stream = null;
+let generation = 0;
+
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+const address = (view, parameters) =>
+  `${url}/${view}${query || "?"}${query ? "&" : ""}${new URLSearchParams(parameters)}`;
+
+function say(text) {
+  if (link.textContent !== text) link.textContent = text;
+}
+
+function append(row) {
+  if (!row.text) return;
+  const turn = [...live.querySelectorAll("[data-artifact]")].find((one) => one.dataset.artifact === row.artifact);
+  const body = turn?.querySelector(".body");
+  if (!body) return;
+  let tail = body.querySelector(".tail");
+  if (!tail) {
+    tail = element("span", "tail");
+    const last = body.querySelector(".prose:last-of-type > p:last-child");
+    (last ?? body).append(tail);
+  }
+  tail.append(row.text);
+}
+
+function size(bytes) {
+  if (bytes < 1000) return `${bytes} B`;
+  return bytes < 1_000_000 ? `${(bytes / 1000).toFixed(1)} KB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
+}
+
+function addRow(row) {
+  document.getElementById("log-count").textContent = row.n;
+  if (!live.dataset.follows) return;
+  const line = element("tr");
+  const details = element("details");
+  const json = element("pre", "", row.json);
+  json.tabIndex = 0;
+  details.append(element("summary", "", "Show"), json);
+  const cells = [
+    element("td", "number", row.n),
+    element("td", "", row.time),
+    element("td", "", `${row.kind} ${row.state}`),
+    element("td", "number", size(row.size)),
+    element("td"),
+  ];
+  cells[4].append(details);
+  line.append(...cells);
+  rows.append(line);
+}
+
+function take(row) {
+  if (row.n <= seen) return;
+  seen = row.n;
+  pending.push(row);
+  append(row);
+  addRow(row);
+  schedule();
+}
+
+function schedule() {
+  if (timer === null) timer = setTimeout(refresh, Math.max(120, refreshed + REFRESH - Date.now()));
+}
+
+async function refresh() {
+  timer = null;
+  refreshed = Date.now();
+  try {
+    const response = await fetch(address("tree", {}));
+    if (!response.ok) return;
+    const { version, state, terminal, tree } = await response.json();
+    const focused = live.contains(document.activeElement);
+    live.replaceChildren(...tree.slice(2).map((child) => (typeof child === "string" ? child : build(child))));
+    if (focused) document.getElementById("text")?.focus();
+    live.dataset.state = state;
+    live.dataset.version = version;
+    pending = pending.filter((row) => row.n > version);
+    pending.forEach(append);
+    if (terminal) document.getElementById("cancel")?.setAttribute("hidden", "");
+  } catch {
+    // The link reports what is wrong; the next entry asks again.
+  }
+}
+
+async function readStream(response, mine) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let buffer = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done || mine !== generation) return;
+    buffer += value;
+    let end;
+    while ((end = buffer.indexOf("\n\n")) >= 0) {
+      const lines = buffer.slice(0, end).split("\n");
+      buffer = buffer.slice(end + 2);
+      const data = lines.filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim()).join("");
+      if (lines.includes("event: end")) ended = true;
+      else if (data) take(JSON.parse(data));
+    }
+  }
+}
+
+// Without a place for a stream the log is read again and again.
+async function poll(mine) {
+  say("polling");
+  for (let left = 15; left > 0 && !ended && mine === generation; left -= 1) {
+    const response = await fetch(address("log", { after: seen }));
+    if (!response.ok) return;
+    const page = await response.json();
+    page.rows.forEach(take);
+    ended = page.ended;
+    if (!page.rows.length) await pause(2000);
+  }
+}
+
+async function follow() {
+  const mine = ++generation;
+  let wait = 500;
+  while (!ended && mine === generation) {
+    stream = new AbortController();
+    try {
+      const response = await fetch(address("events", { after: seen }), { signal: stream.signal });
+      if (response.ok) {
+        say("live");
+        wait = 500;
+        await readStream(response, mine);
+      } else if (response.status === 503) {
+        await poll(mine);
+      } else {
+        say(`status ${response.status}; load the page again`);
+        return;
+      }
+    } catch {
+      if (mine !== generation) return;
+      say("connection lost, trying again");
+    }
+    if (!ended && mine === generation) await pause(wait);
+    wait = Math.min(wait * 2, 10_000);
+  }
+  if (ended) {
+    say("");
+    schedule();
+  }
+}
+
+let hiding = null;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hiding);
+  if (document.hidden) {
+    hiding = setTimeout(() => {
+      generation += 1;
+      stream?.abort();
+      stream = null;
+      say("paused");
+    }, HIDDEN);
+  } else if (link.textContent === "paused") {
+    follow();
+  }
+});
+
+const form = document.getElementById("composer");
+if (form) {
+  const task = form.dataset.task;
+  // An ended task takes no message: the next one begins another task in the same context.
+  const target = () => (form.dataset.task = ended || live.querySelector(".status .good, .status .bad") ? "" : task);
+  const composer = new Composer(form, (answer) => {
+    if (answer.id !== task) location.assign(`${form.dataset.api.replace(/api\/$/, "t/")}${encodeURIComponent(answer.id)}`);
+    else schedule();
+  });
+  const send = composer.send.bind(composer);
+  composer.send = (text) => {
+    target();
+    return send(text);
+  };
+  live.addEventListener("click", (event) => {
+    const answer = event.target.closest?.("[data-answer]");
+    if (answer) composer.send(answer.dataset.answer);
+  });
+}
+
+const cancel = document.getElementById("cancel");
+cancel?.addEventListener("click", async () => {
+  cancel.disabled = true;
+  try {
+    await call(cancel.dataset.api);
+  } catch (error) {
+    say(error.message);
+  } finally {
+    cancel.disabled = false;
+  }
+});
+
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    button.textContent = "Copied";
+  });
+}
+
+follow();

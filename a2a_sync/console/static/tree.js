@@ -1,0 +1,39 @@
+// Builds elements from the nested lists of the server. No string is ever parsed as HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+const SVG_TAGS = new Set(["svg", "rect", "path"]);
+const TAGS = new Set([
+  "div", "p", "span", "section", "h1", "h2", "h3", "h4", "h5", "h6", "b", "br", "hr", "em", "strong", "s", "code", "pre",
+  "blockquote", "a", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "img", "audio",
+  "video", "button", ...SVG_TAGS,
+]);
+const ATTRIBUTES = new Set([
+  "class", "href", "src", "alt", "rel", "target", "type", "role", "tabindex", "scope", "start", "controls", "open", "x", "y",
+  "width", "height", "viewbox", "preserveaspectratio", "data-artifact", "data-answer", "aria-label", "aria-live", "aria-busy",
+  "aria-hidden",
+]);
+const SVG_NAMES = { viewbox: "viewBox", preserveaspectratio: "preserveAspectRatio" };
+
+function allowed(tag, name, value) {
+  if (!ATTRIBUTES.has(name)) return false;
+  if (name === "href") return /^(https?:|mailto:|\/(?!\/))/i.test(value);
+  if (name === "src") return /^\/(?!\/)/.test(value);
+  return true;
+}
+
+export function build([tag, attributes, ...children]) {
+  if (!TAGS.has(tag)) return document.createTextNode("");
+  const element = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (allowed(tag, name, value)) element.setAttribute(SVG_NAMES[name] ?? name, value);
+  }
+  for (const child of children) element.append(typeof child === "string" ? child : build(child));
+  return element;
+}
+
+export function element(tag, className, text) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}

@@ -1,0 +1,122 @@
+"""Agents whose consoles the browser opens: one for each thing that a page shows, and one with hostile texts in every field."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync import A2AApp, Agent, AgentHost, AgentSkill, DataPart, FilePart, RequestContext, TextPart
+from a2a_sync.agent.dialogue import MARK
+from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth, Principal
+from a2a_sync.card import AgentProvider, create_agent_card
+from a2a_sync.console import ConsoleOptions
+from a2a_sync.types import (
+    Artifact,
+    Message,
+    Role,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from tests.console.payloads import ATTACK, ATTACKS, PNG, SECRET, SVG
+
+
+class Story(Agent):
+    name = "storyteller"
+    description = "Writes a story, a few words at a time, in Markdown."
+    skills = [
+        AgentSkill(
+            id="story",
+            name="A story",
+            description="Writes a story about penguins.",
+            tags=["story", "markdown"],
+            examples=["A story about the clock"],
+        ),
+        AgentSkill(id="count", name="Count", description="Counts the words of what you send.", tags=["text"]),
+    ]
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        text = message.text
+        if text.startswith("wait"):
+            return _slow(context, int(text.split()[1]))
+        if text.startswith("shirt"):
+            size = context.choose("Which size?", ["small", "large"])
+            return f"A {size} shirt, then."
+        if text.startswith("ask"):
+            return f"Hello, {context.ask('What is your name?')}."
+        if text.startswith("fail"):
+            raise ValueError("the penguin has left")
+        if text.startswith("show"):
+            return [
+                TextPart("Four kinds of parts:"),
+                FilePart(raw=PNG, filename="pixel.png", media_type="image/png"),
+                DataPart([{"day": 1, "turns": 1}, {"day": 2, "turns": 2}]),
+                DataPart({"penguin": {"name": "Ada", "clocks": [1, 2, 3]}}),
+                FilePart(url="https://example.com/report.pdf", filename="report.pdf", media_type="application/pdf"),
+            ]
+        if message.files:
+            return f"I got **{len(message.files)}** file: {message.files[0].filename}"
+        return _story(context)
+
+
+def _story(context: RequestContext) -> Iterator[str]:
+    yield "## The penguin and the clock\n\n"
+    for day in range(1, 9):
+        for word in f"On day {day} she wound it *{day} times* and informed the colony: `tick {day}`. ".split(" "):
+            yield f"{word} "
+        yield "\n\n"
+    yield "| day | turns |\n|---|---|\n| 1 | 1 |\n| 2 | 2 |\n\n```\nclock.wind(turns=12)  # enough for a year\n```\n"
+
+
+def _slow(context: RequestContext, count: int) -> Iterator[str]:
+    for number in range(count):
+        context.sleep(0.05)
+        yield f"piece-{number} "
+
+
+class Hostile(Agent):
+    """Everything that it says attacks the page."""
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        files = [
+            FilePart(raw=b"<script>parent.hacked=1</script>", filename='"><script>x.html', media_type="text/html"),
+            FilePart(raw=SVG, filename="../../x.svg", media_type="image/svg+xml"),
+            FilePart(raw=b"<script>top.hacked=1</script>", filename=ATTACK, media_type="image/png"),
+            FilePart(url="javascript:window.hacked=1", filename=ATTACK, media_type=ATTACK),
+        ]
+        context.update(ATTACK)
+        parts = (TextPart(ATTACK), *map(TextPart, ATTACKS), TextPart(ATTACK, media_type="text/html"), *files)
+        data = (DataPart({ATTACK: [ATTACK, {ATTACK: ATTACK}]}), DataPart([{ATTACK: ATTACK}]))
+        artifact = Artifact(parts=(*parts, *data), artifact_id='"><script>a/b', name=ATTACK, description=ATTACK)
+        context.emit(TaskArtifactUpdateEvent(artifact=artifact, last_chunk=True))
+        context.emit(Message(role=Role.AGENT, parts=(TextPart(ATTACK),), message_id='"><script>m/n'))
+        question = replace(context.agent_message(ATTACK), metadata={MARK: {"number": 1, "options": [ATTACK, "other"]}})
+        context.emit(TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.INPUT_REQUIRED, message=question)))
+        return None
+
+
+HOSTILE_CARD = create_agent_card(
+    ATTACK,
+    ATTACK,
+    skills=[
+        AgentSkill(id="s", name=ATTACK, description=ATTACK, tags=[ATTACK], examples=[ATTACK]),
+    ],
+    version="<b>1</b>",
+    provider=AgentProvider(organization=ATTACK, url="javascript:window.hacked=1"),
+    documentation_url="javascript:window.hacked=1",
+    icon_url="http://evil.test/icon.png",
+)
+
+app = A2AApp(Story(), store=os.environ.get("A2A_TEST_STORE"), console=True)
+hostile = A2AApp(Hostile(), card=HOSTILE_CARD, console=True)
+host = AgentHost({"story": Story(), "other": Story()}, console=True)
+secured = A2AApp(
+    Story(),
+    auth=BearerAuth({SECRET: Principal(id="ada"), "eve": Principal(id="eve")}.get)
+    | ApiKeyAuth({"key-of-root": "root"}, header="X-Key")
+    | BasicAuth({"bob": "pass-of-bob"}),
+    console=ConsoleOptions(operator=lambda principal: principal.id == "root"),
+)

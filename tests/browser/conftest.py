@@ -1,0 +1,148 @@
+"""A real Chromium in front of real servers. Tests without a browser are skipped with the reason; in CI none may be."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
+from tests.live import gunicorn
+
+#: The key of all servers of these tests, so that a test can make a login link.
+KEY = "the key of the tests of the console"  # of no other server
+#: Where screenshots go; those of the documentation are made with docs/images/console here.
+SHOTS = os.environ.get("A2A_SCREENSHOTS")
+HERE = Path(__file__).parent
+DESKTOP, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 844}
+
+
+def chromium() -> str:
+    """The path of the browser, or ``""``."""
+    return os.environ.get("A2A_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or ""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is missing (make console-tests)")
+    path = chromium()
+    if not path:
+        pytest.skip("there is no Chromium: apt-get install chromium, or name one in A2A_CHROMIUM")
+    with playwright.sync_playwright() as running:
+        opened = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+class Visit:
+    """A page of a browser, and what went wrong in it: errors, dialogs, and requests to other sites."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page, self.url = page, url
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("dialog", lambda dialog: (self.errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: None if request.url.startswith(url) else self.foreign.append(request.url))
+
+    def go(self, path: str) -> Any:
+        """Open a path of the server."""
+        return self.page.goto(self.url + path)
+
+    def log_in(self) -> None:
+        """Open a fresh login link."""
+        self.go(f"/console/login#{Sessions(KEY.encode()).token()}")
+        self.page.wait_for_selector("h1:not(:text('Log in'))")
+
+    def send(self, text: str) -> None:
+        """Type a message and send it."""
+        self.page.fill("#text", text)
+        self.page.click("#send")
+
+    def wait_state(self, state: str) -> None:
+        """Wait until the page of a task shows a state."""
+        self.page.wait_for_selector(f"#live .status .pill:text-is('{state}')")
+
+    def shoot(self, name: str, *, whole: bool = True) -> None:
+        """A picture of the whole page or of what the window shows, where pictures are wanted."""
+        if SHOTS:
+            Path(SHOTS).mkdir(parents=True, exist_ok=True)
+            self.page.screenshot(path=str(Path(SHOTS, f"{name}.png")), full_page=whole)
+
+    def check(self) -> None:
+        """Nothing of an agent has run, loaded or led anywhere, and the page is not wider than the window."""
+        assert self.errors == []
+        assert self.foreign == []
+        assert self.page.evaluate("window.hacked") is None
+        assert self.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1")
+
+    def check_access(self) -> None:
+        """axe-core has no finding."""
+        path = HERE / "node_modules" / "axe-core" / "axe.min.js"
+        if not path.exists():
+            pytest.skip("axe-core is not installed (make console-tests)")
+        self.page.evaluate(path.read_text())
+        found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical", "moderate")]
+        assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious] == []
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Callable[..., Visit]]:
+    """Opens a window of its own at the server with an address: ``visit(url, dark=True)``."""
+    contexts = []
+
+    def open_window(
+        url: str, *, dark: bool = False, phone: bool = False, scripts: bool = True, **options: Any
+    ) -> Visit:
+        context = browser.new_context(
+            viewport=PHONE if phone else DESKTOP,
+            color_scheme="dark" if dark else "light",
+            java_script_enabled=scripts,
+            **options,
+        )
+        contexts.append(context)
+        return Visit(context.new_page(), url)
+
+    yield open_window
+    for context in contexts:
+        context.close()
+
+
+def serve(name: str, **environment: str) -> Iterator[str]:
+    """The address of one of the apps of `tests.browser.agents`."""
+    with gunicorn(f"tests.browser.agents:{name}", threads=32, environment={KEY_VARIABLE: KEY, **environment}) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def story() -> Iterator[str]:
+    yield from serve("app")
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[str]:
+    yield from serve("hostile")
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[str]:
+    yield from serve("host")
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[str]:
+    yield from serve("secured")
+
+
+def task_id(visit: Visit) -> str:
+    """The id of the task whose page is open."""
+    found = re.search(r"/t/([^/?#]+)", visit.page.url)
+    assert found, visit.page.url
+    return found[1]

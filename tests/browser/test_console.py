@@ -1,0 +1,463 @@
+"""Every sentence of docs/howto/console.md that can be clicked, in Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Visit, task_id
+from tests.console.payloads import ATTACKS, SECRET
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+
+Window = Callable[..., Visit]
+WINDOWS: dict[str, dict[str, Any]] = {
+    "desktop": {},
+    "dark": {"dark": True},
+    "phone": {"phone": True},
+    "phone-dark": {"phone": True, "dark": True},
+}
+
+
+def words(visit: Visit) -> str:
+    """The text of the conversation."""
+    text: str = visit.page.inner_text("#live .talk")
+    return text
+
+
+# -- talking ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_begins_a_task_whose_page_streams_to_its_end(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    assert window.page.inner_text("h1") == "storyteller"
+    window.page.click(".example")
+    assert window.page.input_value("#text") == "A story about the clock"
+    window.page.press("#text", "Enter")
+    window.wait_state("completed")
+    assert window.page.inner_text("h1") == "A story about the clock"
+    assert window.page.inner_text("#live .prose h2") == "The penguin and the clock"
+    assert window.page.locator("#live .prose table tbody tr").count() == 2
+    window.check()
+
+
+def test_streamed_text_appears_while_the_run_goes_on(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("wait 60")
+    window.page.wait_for_selector("#live .talk:has-text('piece-5')")
+    assert window.page.inner_text("#live .status .pill") == "working"
+    window.wait_state("completed")
+    assert words(window).split()[-60:] == [f"piece-{number}" for number in range(60)]
+    window.check()
+
+
+def test_reloads_in_the_middle_of_a_stream_lose_and_repeat_nothing(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("wait 60")
+    for piece in (5, 20):
+        window.page.wait_for_selector(f"#live .talk:has-text('piece-{piece}')")
+        window.page.reload()
+    window.wait_state("completed")
+    assert words(window).split()[-60:] == [f"piece-{number}" for number in range(60)]
+    window.page.click("#log > summary")
+    numbers = [int(text) for text in window.page.locator("#rows tr > td:first-child").all_inner_texts()]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert window.page.inner_text("#log-count") == str(len(numbers))
+    window.check()
+
+
+def test_a_task_is_cancelled(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("wait 500")
+    window.page.wait_for_selector("#live .talk:has-text('piece-2')")
+    window.page.click("#cancel")
+    window.wait_state("canceled")
+    window.page.wait_for_selector("#cancel", state="hidden")
+    window.check()
+
+
+def test_a_question_with_choices_is_answered_by_a_button(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("shirt")
+    window.wait_state("input-required")
+    window.page.click(".option:text-is('large')")
+    window.wait_state("completed")
+    assert "A large shirt, then." in words(window)
+    window.check()
+
+
+def test_a_question_is_answered_by_text_and_the_next_message_begins_another_task(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("ask")
+    window.wait_state("input-required")
+    first = task_id(window)
+    window.send("Ada")
+    window.wait_state("completed")
+    assert "Hello, Ada." in words(window)
+    context = window.page.locator("aside .facts a code").inner_text()
+    window.send("ask again")
+    window.page.wait_for_url(lambda url: first not in url)
+    assert window.page.locator("aside .facts a code").inner_text() == context
+    window.check()
+
+
+def test_files_go_both_ways(visit: Window, story: str, tmp_path: Path) -> None:
+    window = visit(story)
+    window.log_in()
+    (tmp_path / "notes.txt").write_text("hello")
+    window.page.set_input_files("#files", str(tmp_path / "notes.txt"))
+    assert "notes.txt" in window.page.inner_text("#attached")
+    window.send("for you")
+    window.wait_state("completed")
+    assert "I got 1 file: notes.txt" in words(window)
+    with window.page.expect_download() as download:
+        window.page.click(".turn.mine .file a")
+    assert Path(download.value.path()).read_text() == "hello"
+    window.check()
+
+
+def test_a_dropped_file_is_attached(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.page.evaluate(
+        """() => {
+            const data = new DataTransfer();
+            data.items.add(new File(["dropped"], "dropped.txt", {type: "text/plain"}));
+            document.getElementById("composer").dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true}));
+        }"""
+    )
+    assert "dropped.txt" in window.page.inner_text("#attached")
+    window.page.click("#attached button")
+    assert window.page.inner_text("#attached") == ""
+    window.check()
+
+
+def test_images_tables_and_values_are_shown_as_such(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("show")
+    window.wait_state("completed")
+    window.page.reload()
+    image = window.page.locator("#live .file img")
+    assert image.evaluate("one => one.naturalWidth") == 8
+    assert window.page.locator("#live table tbody tr").count() == 2
+    assert window.page.locator("#live .json details").count() == 3
+    assert window.page.get_attribute("#live .file a[href^='https://example.com']", "rel") == (
+        "noopener noreferrer nofollow"
+    )
+    window.check()
+
+
+def test_a_failed_task_is_shown_as_such(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("fail")
+    window.wait_state("failed")
+    window.check()
+
+
+def test_two_tasks_run_side_by_side_in_two_tabs(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    other = Visit(window.page.context.new_page(), story)
+    other.go("/console/")
+    for one in (window, other):
+        one.send("wait 40")
+    for one in (window, other):
+        one.wait_state("completed")
+        assert words(one).split()[-40:] == [f"piece-{number}" for number in range(40)]
+        one.check()
+
+
+def test_seven_tabs_follow_at_once(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("wait 100")
+    window.page.wait_for_selector("#live .talk:has-text('piece-1')")
+    tabs = [Visit(window.page.context.new_page(), story) for _ in range(6)]
+    for tab in tabs:
+        tab.page.goto(window.page.url)
+    for tab in [window, *tabs]:
+        tab.wait_state("completed")
+        assert words(tab).split()[-1] == "piece-99"
+
+
+# -- looking ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_tasks_is_filtered_by_state(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("fail")
+    window.wait_state("failed")
+    failed = task_id(window)
+    window.go("/console/tasks")
+    window.page.click(".choice:has-text('failed')")
+    assert set(window.page.locator("tbody .pill").all_inner_texts()) == {"failed"}
+    window.page.click(f"tbody a[href*='{failed}']")
+    assert window.page.inner_text("#live .status .pill") == "failed"
+    window.check()
+
+
+def test_the_page_of_a_task_has_its_time_line_log_and_commands(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("A story about the clock")
+    window.wait_state("completed")
+    window.page.reload()
+    assert window.page.locator(".band rect.fill-working").count() == 1
+    assert window.page.locator(".band rect.fill-completed").count() == 1
+    window.page.click("#log > summary")
+    window.page.click("#rows tr:first-child summary")
+    assert '"role": "ROLE_USER"' in window.page.inner_text("#rows tr:first-child pre")
+    window.page.click("summary:has-text('Send the first message again')")
+    assert window.page.inner_text("#curl").startswith("curl -sS ")
+    assert "client.send('A story about the clock')" in window.page.inner_text("#python")
+    window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    window.page.click("text=Copy as curl")
+    window.page.wait_for_selector("text=Copied")
+    assert window.page.evaluate("navigator.clipboard.readText()").startswith("curl -sS ")
+    window.check()
+
+
+def test_pages_are_read_without_scripts(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("A story about the clock")
+    window.wait_state("completed")
+    cookies = window.page.context.cookies()
+    plain = visit(story, scripts=False)
+    plain.page.context.add_cookies(cookies)
+    plain.page.goto(window.page.url)
+    assert "The penguin and the clock" in plain.page.inner_text("#live .talk")
+    assert "Sending needs scripts" in plain.page.inner_text("noscript")
+
+
+def test_the_console_of_a_host_has_all_agents(visit: Window, host: str) -> None:
+    window = visit(host)
+    window.log_in()
+    assert window.page.locator("nav li a").count() == 3
+    window.go("/console/a/other/")
+    window.send("A story about the clock")
+    window.wait_state("completed")
+    window.page.click("summary:has-text('Send the first message again')")
+    assert f"{host}/other/" in window.page.inner_text("#curl")
+    window.go("/console/tasks?agent=story")
+    assert "No task matches." in window.page.inner_text("tbody")
+    window.check()
+
+
+# -- logging in ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_login_link_leaves_the_address_bar_and_works_once(visit: Window, story: str) -> None:
+    from a2a_sync.console.sessions import Sessions
+    from tests.browser.conftest import KEY
+
+    link = f"/console/login#{Sessions(KEY.encode()).token()}"
+    first, second = visit(story), visit(story)
+    first.go(link)
+    first.page.wait_for_selector("h1:text-is('storyteller')")
+    assert "#" not in first.page.url
+    second.go(link)
+    second.page.wait_for_selector("[role=alert]")
+    second.go("/console/tasks")
+    assert second.page.url.endswith("/console/login")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "fields"),
+    [
+        ("bearer", {"secret": SECRET}),
+        ("apiKey", {"secret": "key-of-root"}),
+        ("basic", {"user": "bob", "secret": "pass-of-bob"}),
+    ],
+)
+def test_credentials_log_in_talk_and_log_out(visit: Window, secured: str, scheme: str, fields: dict[str, str]) -> None:
+    window = visit(secured)
+    window.go("/console/")
+    form = window.page.locator(f"form:has(input[value='{scheme}'])")
+    for name, value in fields.items():
+        form.locator(f"[name={name}]").fill(value)
+    form.locator("button").click()
+    window.page.wait_for_selector("h1:text-is('storyteller')")
+    window.send("ask")
+    window.wait_state("input-required")
+    page = window.page.url
+    window.page.click("text=Log out")
+    window.page.wait_for_selector("h1:has-text('Log in')")
+    window.page.goto(page)
+    assert window.page.url.endswith("/console/login")
+    window.check()
+
+
+# -- hostile texts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window_kind", ["desktop", "phone"])
+def test_nothing_of_an_agent_is_html(visit: Window, hostile: str, window_kind: str) -> None:
+    window = visit(hostile, **WINDOWS[window_kind])
+    window.log_in()
+    window.check()
+    assert window.page.locator("main script, main iframe, main meta, main form:not(#composer), main style").count() == 0
+    window.page.click(".example")
+    window.page.press("#text", "Enter")
+    window.wait_state("input-required")
+    window.check()
+    for _ in range(2):
+        text = window.page.inner_text("#live")
+        assert all(attack.split()[0][:12] in text for attack in ATTACKS[:2])
+        assert "\u202e" not in text
+        assert window.page.locator("main script, main iframe, main meta, main object, main style").count() == 0
+        assert window.page.locator("main a[href^='javascript'], main a[href^='data']").count() == 0
+        assert window.page.locator("main [onerror], main [onload], main [onclick], main [style]").count() == 0
+        window.check()
+        window.page.reload()
+    window.page.click("#log > summary")
+    for summary in window.page.locator("#rows summary").all():
+        summary.click()
+    window.check()
+    window.go("/console/tasks")
+    window.check()
+
+
+def test_files_of_an_agent_run_nothing(visit: Window, hostile: str) -> None:
+    window = visit(hostile)
+    window.log_in()
+    window.send("x")
+    window.wait_state("input-required")
+    window.page.reload()
+    files = [one.get_attribute("href") or "" for one in window.page.locator("#live .file a").all()]
+    assert len(files) >= 3
+    for file in files:
+        answer = window.page.request.get(hostile + file.replace("&download=1", ""))
+        assert answer.status == 200
+        assert "sandbox" in answer.headers["content-security-policy"]
+        kind = answer.headers["content-type"]
+        assert kind in ("application/octet-stream", "image/svg+xml")
+        assert (kind == "application/octet-stream") == answer.headers["content-disposition"].startswith("attachment")
+    picture = next(file for file in files if "svg" in (window.page.locator(f"a[href='{file}']").inner_text()))
+    window.go(picture.replace("&download=1", ""))
+    assert window.page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_hostile_message_of_a_user_is_text(visit: Window, story: str, attack: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send(f"fail {attack}")
+    window.wait_state("failed")
+    window.page.reload()
+    assert window.page.locator("#live .turn.mine .plain > *").count() == 0
+    window.check()
+
+
+def test_the_policy_of_pages_and_trees_without_the_sanitiser_hold_alone(
+    visit: Window, story: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = visit(story)
+    window.log_in()
+    # The scripts build only what is on their list, whatever a tree has.
+    window.page.evaluate(
+        """async () => {
+            const { build } = await import(document.querySelector("script").src.replace(/[^/]+$/, "tree.js"));
+            const evil = ["div", {onclick: "window.hacked=1"}, ["script", {}, "window.hacked=1"],
+                ["img", {src: "http://evil.test/", onerror: "window.hacked=1"}], ["a", {href: "javascript:window.hacked=1"}, "x"],
+                ["meta", {"http-equiv": "refresh", content: "0;url=http://evil.test/"}]];
+            document.querySelector("main").append(build(evil));
+        }"""
+    )
+    assert (
+        window.page.locator("main script, main meta, main [onclick], main [onerror], main a[href^=java]").count() == 0
+    )
+    # The policy forbids strings as HTML altogether.
+    refused = window.page.evaluate(
+        """() => { try { document.querySelector("main").innerHTML = "<b>x</b>"; return ""; } catch (e) { return e.name; } }"""
+    )
+    assert refused == "TypeError"
+    assert window.foreign == []
+
+
+# -- everyone can use it --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_axe_has_no_finding_on_any_page(visit: Window, story: str, kind: str) -> None:
+    window = visit(story, **WINDOWS[kind])
+    window.go("/console/login")
+    window.check_access()
+    window.shoot(f"login-{kind}")
+    window.log_in()
+    window.check_access()
+    window.check()
+    window.shoot(f"agent-{kind}")
+    window.send("shirt")
+    window.wait_state("input-required")
+    window.check_access()
+    window.shoot(f"question-{kind}")
+    window.go("/console/")
+    window.send("A story about the clock")
+    window.wait_state("completed")
+    window.page.reload()
+    window.check_access()
+    window.shoot(f"task-{kind}")
+    window.page.click("#log > summary")
+    window.page.click("#rows tr:first-child summary")
+    window.check_access()
+    window.check()
+    window.shoot(f"log-{kind}", whole=False)
+    window.go("/console/")
+    window.send("show")
+    window.wait_state("completed")
+    window.check_access()
+    window.check()
+    window.shoot(f"parts-{kind}")
+    window.go("/console/tasks")
+    window.check_access()
+    window.check()
+    window.shoot(f"tasks-{kind}", whole=False)
+
+
+def test_the_keyboard_is_enough(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.page.keyboard.press("Tab")
+    assert window.page.evaluate("document.activeElement.className") == "skip"
+    window.page.keyboard.press("Enter")
+    for _ in range(10):
+        window.page.keyboard.press("Tab")
+        if window.page.evaluate("document.activeElement.id") == "text":
+            break
+    window.page.keyboard.type("shirt")
+    window.page.keyboard.press("Enter")
+    window.wait_state("input-required")
+    window.page.focus(".option")
+    window.page.keyboard.press("Enter")
+    window.wait_state("completed")
+
+
+def test_the_page_at_the_agents_own_address_is_for_people(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.go("/")
+    assert window.page.inner_text("h1") == "storyteller"
+    window.check_access()
+    window.shoot("address-desktop")
+    window.page.click("text=Open the console")
+    window.page.wait_for_selector("h1:has-text('Log in')")
+    window.check()
+
+
+def test_the_page_of_a_hostile_card_is_text(visit: Window, hostile: str) -> None:
+    window = visit(hostile)
+    window.go("/")
+    assert window.page.locator("main script, main img, main iframe, main style, main form").count() == 0
+    window.check()

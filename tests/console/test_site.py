@@ -1,0 +1,488 @@
+"""The console as requests: what is guarded, by what, and what the pages are made of. Chromium runs `tests/browser`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from werkzeug.test import Client as Browser
+from werkzeug.test import TestResponse
+
+from a2a_sync import A2AApp, Agent, AgentHost, Client, HTTPOptions, Message, RequestContext
+from a2a_sync.auth import BearerAuth, Principal
+from a2a_sync.console import ConsoleOptions
+from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
+from a2a_sync.stores import MemoryStore
+from tests.live import ROOT
+
+#: The packages of the extra are among those of the tests; without them nothing here can run.
+pytestmark = pytest.mark.skipif(
+    not all(map(find_spec, ("jinja2", "markdown_it", "nh3"))), reason="the extra 'console' is not installed"
+)
+KEY = "the key of these tests"  # of no other server
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+
+
+def make_agent(name: str = "echo") -> Agent:
+    agent = Agent(name, description="Repeats")
+
+    @agent.message
+    def repeat(message: Message, context: RequestContext) -> Any:
+        return context.choose("Which?", ["a", "b"]) if message.text == "ask" else f"You sent {message.text}"
+
+    return agent
+
+
+@pytest.fixture
+def app() -> Iterator[A2AApp]:
+    with A2AApp(make_agent(), console=True) as made:
+        yield made
+
+
+def logged_in(app: A2AApp | AgentHost, **form: str) -> Browser:
+    browser = Browser(app)
+    form = form or {"token": Sessions(KEY.encode()).token()}
+    answer = browser.post("/console/login", data=form)
+    assert answer.status_code == 303, answer.text
+    return browser
+
+
+def send(browser: Browser, text: str, agent: str = "agent") -> Any:
+    parts = {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}]}
+    answer = browser.post(f"/console/a/{agent}/api/message:send", json={"message": parts})
+    assert answer.status_code == 200, answer.text
+    return answer.json["task"] if answer.json else None
+
+
+# -- off ----------------------------------------------------------------------------------------------------------------
+
+
+def test_without_console_there_is_no_route_and_nothing_is_imported() -> None:
+    code = (
+        "import sys; from a2a_sync import A2AApp, Agent; from a2a_sync.testing import wsgi_session\n"
+        "app = A2AApp(Agent('x', description='x'))\n"
+        "status = wsgi_session(app).get('http://localhost/console/').status_code\n"
+        "print(status, [name for name in sys.modules if name.startswith(('a2a_sync.console', 'jinja2', 'nh3', 'markdown_it'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "404 []\n"
+
+
+def test_with_console_the_packages_are_imported_when_they_are_used() -> None:
+    code = (
+        "import sys; from a2a_sync import A2AApp, Agent; from a2a_sync.testing import wsgi_session\n"
+        "app = A2AApp(Agent('x', description='x'), console=True)\n"
+        "loaded = lambda: [name for name in ('jinja2', 'nh3', 'markdown_it') if name in sys.modules]\n"
+        "before = loaded(); wsgi_session(app).get('http://localhost/console/login')\n"
+        "from a2a_sync.console.markup import render_markdown; render_markdown('x'); print(before, loaded())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "[] ['jinja2', 'nh3', 'markdown_it']\n"
+
+
+def test_a_missing_package_is_named_when_the_app_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2a_sync.console.site.find_spec", lambda name: None if name == "nh3" else object())
+    with pytest.raises(ImportError, match=r"console= needs nh3: pip install 'a2a-sync\[console\]'"):
+        A2AApp(make_agent(), console=True)
+
+
+def test_console_takes_no_other_type() -> None:
+    with pytest.raises(TypeError, match="console takes True, False or ConsoleOptions"):
+        A2AApp(make_agent(), console="yes")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="operator takes a function"):
+        ConsoleOptions(operator="root")  # type: ignore[arg-type]
+
+
+# -- what guards it -------------------------------------------------------------------------------------------------------
+
+PATHS = ["/console/", "/console/tasks", "/console/a/agent/", "/console/a/agent/t/x", "/console/a/agent/t/x/events"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_browser_without_a_session_has_to_log_in(app: A2AApp, path: str) -> None:
+    answer = Browser(app).get(path)
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/console/login")
+
+
+def test_calls_without_a_session_are_refused(app: A2AApp) -> None:
+    assert Browser(app).post("/console/a/agent/api/message:send", json={}).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/console/login", "/console/a/agent/", "/console/tasks", "/console/x", "/console"])
+def test_every_page_has_the_policy(app: A2AApp, path: str) -> None:
+    answer = logged_in(app).get(path)
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "trusted-types 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert not re.search(r"<script(?![^>]* src=)|<style| style=| on\w+=", answer.text)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://evil.test"},
+        {"Origin": "null"},
+    ],
+)
+@pytest.mark.parametrize("path", ["login", "logout", "a/agent/api/message:send", "a/agent/api/tasks/x:cancel"])
+def test_pages_of_other_sites_change_nothing(app: A2AApp, headers: dict[str, str], path: str) -> None:
+    browser = logged_in(app)
+    assert browser.post(f"/console/{path}", headers=headers, data={"token": "x"}).status_code == 403
+
+
+def test_allowed_origins_of_the_agent_are_none_of_the_console() -> None:
+    with A2AApp(make_agent(), console=True, http=HTTPOptions(cors_origins=["*"])) as app:
+        browser = logged_in(app)
+        answer = browser.get("/console/tasks", headers={"Origin": "http://other.test"})
+        assert "Access-Control-Allow-Origin" not in answer.headers
+        assert browser.post("/console/logout", headers={"Origin": "http://other.test"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "served"),
+    [
+        ("localhost", True),
+        ("127.0.0.1:8000", True),
+        ("[::1]:8000", True),
+        ("agents.test", True),
+        ("public.test", True),
+        ("evil.test", False),
+        ("127.0.0.1.evil.test", False),
+        ("10.0.0.1", False),
+        ("[::1", False),
+        ("", False),
+    ],
+)
+def test_only_this_machine_and_trusted_hosts_may_be_named(host: str, served: bool) -> None:
+    http = HTTPOptions(trusted_hosts=["agents.test", "localhost", "127.0.0.1", "[::1]"])
+    with A2AApp(make_agent(), console=True, http=http, url="https://public.test") as app:
+        answer = Browser(app).get("/console/login", environ_overrides={"HTTP_HOST": host})
+        assert answer.status_code == (200 if served else 400)
+
+
+def test_the_cookie_is_for_the_console_alone_and_out_of_reach_of_scripts(app: A2AApp) -> None:
+    answer = Browser(app).post("/console/login", data={"token": Sessions(KEY.encode()).token()})
+    cookie = answer.headers["Set-Cookie"]
+    for part in ("HttpOnly", "SameSite=Strict", "Path=/console"):
+        assert part in cookie
+    assert "Secure" not in cookie
+    secure = Browser(app).post(
+        "/console/login", data={"token": Sessions(KEY.encode()).token()}, base_url="https://localhost"
+    )
+    assert "Secure" in secure.headers["Set-Cookie"]
+
+
+def test_a_token_is_accepted_once(app: A2AApp) -> None:
+    token = Sessions(KEY.encode()).token()
+    assert Browser(app).post("/console/login", data={"token": token}).status_code == 303
+    assert Browser(app).post("/console/login", data={"token": token}).status_code == 401
+
+
+def test_the_login_page_prints_a_link_to_standard_error_only(app: A2AApp, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Browser(app).get("/console/login")
+    printed = capsys.readouterr().err
+    link = re.fullmatch(r"Console: http://localhost/console/login#(\S+)\n", printed)
+    assert link
+    assert link[1] not in answer.text
+    Browser(app).get("/console/login")
+    assert capsys.readouterr().err == ""
+    assert (
+        Browser(app).post("/console/login", data={"token": f"http://localhost/console/login#{link[1]}"}).status_code
+        == 303
+    )
+
+
+def test_several_processes_need_a_key_that_they_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY_VARIABLE)
+    with A2AApp(make_agent(), console=True) as app:
+        answer = Browser(app).get("/console/login", environ_overrides={"wsgi.multiprocess": True})
+        assert (answer.status_code, KEY_VARIABLE in answer.text) == (503, True)
+
+
+def test_agents_see_nothing_of_the_session() -> None:
+    seen: list[Any] = []
+    with A2AApp(make_agent(), console=True, auth=lambda request: seen.append(dict(request.headers)) or "ada") as app:
+        browser = Browser(app)
+        browser.set_cookie("a2a_console_session_", "x", path="/console")
+        browser.set_cookie("other", "y")
+        send(browser, "hi")
+    assert seen[-1]["cookie"] == "other=y"
+
+
+# -- auth= --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def secured() -> Iterator[A2AApp]:
+    people = {"a-token": Principal(id="ada"), "b-token": Principal(id="bob"), "r-token": Principal(id="root")}
+    options = ConsoleOptions(operator=lambda principal: principal.id == "root")
+    with A2AApp(make_agent(), auth=BearerAuth(people), console=options, store=MemoryStore()) as made:
+        yield made
+
+
+def as_person(app: A2AApp, token: str) -> Browser:
+    return logged_in(app, scheme="bearer", secret=token)
+
+
+def test_with_auth_a_login_token_is_of_no_use(secured: A2AApp) -> None:
+    answer = Browser(secured).post("/console/login", data={"token": Sessions(KEY.encode()).token()})
+    assert answer.status_code == 401
+    browser = Browser(secured)
+    browser.set_cookie("a2a_console_session_", Sessions(KEY.encode()).cookie(), path="/console")
+    assert browser.get("/console/tasks").status_code == 303
+
+
+def test_callers_see_their_own_tasks_and_operators_all(secured: A2AApp) -> None:
+    task = send(as_person(secured, "a-token"), "secret of ada")["id"]
+    page = f"/console/a/agent/t/{task}"
+    assert "secret of ada" in as_person(secured, "a-token").get(page).text
+    bob = as_person(secured, "b-token")
+    for path in (
+        page,
+        f"{page}?owner=ada",
+        f"{page}/log?owner=ada",
+        f"{page}/tree?owner=ada",
+        f"{page}/events?owner=ada",
+    ):
+        answer = bob.get(path)
+        assert (answer.status_code, "secret" in answer.text) == (404, False), path
+    assert task[-6:] not in bob.get("/console/tasks?owner=ada").text
+    root = as_person(secured, "r-token")
+    assert root.get(page).status_code == 404
+    answer = root.get(f"{page}?owner=ada")
+    assert "secret of ada" in answer.text
+    assert 'id="composer"' not in answer.text
+    assert task[-6:] in root.get("/console/tasks?owner=ada").text
+    assert "No task matches" in root.get("/console/tasks?owner=bob").text
+
+
+def test_the_cookie_holds_the_credential_which_is_checked_at_every_request(secured: A2AApp) -> None:
+    browser = as_person(secured, "a-token")
+    assert browser.get("/console/tasks").status_code == 200
+    assert Browser(secured).get("/console/tasks", headers={"Authorization": "Bearer a-token"}).status_code == 200
+    for text in ("authorization:Bearer wrong", "x-forwarded-for:1.2.3.4", "authorization:Basic YTpi", "", "\nx"):
+        other = Browser(secured)
+        other.set_cookie("a2a_console_auth_", base64.urlsafe_b64encode(text.encode()).decode(), path="/console")
+        assert other.get("/console/tasks").status_code == 303
+    browser.post("/console/logout")
+    assert browser.get("/console/tasks").status_code == 303
+
+
+@pytest.mark.parametrize("secret", ["wrong", "", "a-token\r\nX-Key: y", "ü", "x" * 5000])
+def test_wrong_credentials_are_refused(secured: A2AApp, secret: str) -> None:
+    answer = Browser(secured).post("/console/login", data={"scheme": "bearer", "secret": secret})
+    assert answer.status_code == 401
+    assert "Set-Cookie" not in answer.headers
+
+
+# -- pages --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_is_shown_with_its_log_and_the_same_numbers_everywhere(app: A2AApp) -> None:
+    browser = logged_in(app)
+    task = send(browser, "hello")
+    page = browser.get(f"/console/a/agent/t/{task['id']}")
+    assert page.status_code == 200
+    assert page.text.count("You sent hello") >= 1
+    tree = browser.get(f"/console/a/agent/t/{task['id']}/tree").json
+    log = browser.get(f"/console/a/agent/t/{task['id']}/log").json
+    assert tree is not None
+    assert log is not None
+    assert [row["n"] for row in log["rows"]] == list(range(1, tree["version"] + 1))
+    assert (log["ended"], tree["terminal"]) == (True, True)
+    assert "You sent hello" in json.dumps(tree["tree"])
+
+
+def frames(answer: TestResponse) -> list[tuple[int, Any]]:
+    with answer:
+        blocks = [block for block in answer.text.split("\n\n") if block.startswith("id: ")]
+    return [(int(block.split("\n")[0][4:]), json.loads(block.split("data: ")[1])) for block in blocks]
+
+
+def test_the_stream_has_every_entry_after_a_number_messages_included(app: A2AApp) -> None:
+    browser = logged_in(app)
+    task = send(browser, "hello")["id"]
+    whole = frames(browser.get(f"/console/a/agent/t/{task}/events"))
+    assert [number for number, _ in whole] == [row["n"] for _, row in whole] == list(range(1, len(whole) + 1))
+    assert whole[0][1]["kind"] == "message"
+    assert frames(browser.get(f"/console/a/agent/t/{task}/events?after=2")) == whole[2:]
+    assert app.open_streams == 0
+
+
+def test_a_long_log_comes_in_pages() -> None:
+    @(agent := Agent("long", description="x")).message
+    def write(message: Message, context: RequestContext) -> Iterator[str]:
+        for number in range(450):
+            yield f"{number} "
+
+    with A2AApp(agent, console=True) as app:
+        browser = logged_in(app)
+        page = f"/console/a/agent/t/{send(browser, 'x')['id']}"
+        first = browser.get(page).text
+        assert first.count('<td class="number">') == 2 * 200
+        assert "?after=200" in first
+        log: list[int] = []
+        while True:
+            answer: Any = browser.get(f"{page}/log?after={log[-1] if log else 0}").json
+            log += [row["n"] for row in answer["rows"]]
+            if answer["ended"]:
+                break
+        assert log == list(range(1, len(log) + 1))
+        assert len(log) > 450
+
+
+def test_lists_are_filtered_and_paged(app: A2AApp) -> None:
+    browser = logged_in(app)
+    made = [send(browser, f"m{number}") for number in range(60)] + [send(browser, "ask")]
+    first = browser.get("/console/tasks").text
+    assert first.count("/console/a/agent/t/") == 50
+    older = re.search(r'href="(\?[^"]*before=[^"]*)">Older', first)
+    assert older
+    second = browser.get(f"/console/tasks{older[1].replace('&amp;', '&')}").text
+    assert second.count("/console/a/agent/t/") == 11
+    assert browser.get("/console/tasks?state=input-required").text.count("/console/a/agent/t/") == 1
+    assert browser.get(f"/console/tasks?context={made[7]['contextId']}").text.count("/console/a/agent/t/") == 1
+    assert browser.get("/console/tasks?period=hour").text.count("/console/a/agent/t/") == 50
+    for odd in ("state=nope", "before=x", "before=99999999999999999999999", "period=x", "agent=none"):
+        assert browser.get(f"/console/tasks?{odd}").status_code in (200, 303)
+
+
+def test_files_are_sent_to_agents_and_shown() -> None:
+    @(agent := Agent("files", description="x")).message
+    def reply(message: Message, context: RequestContext) -> Any:
+        return [message.files[0]]
+
+    with A2AApp(agent, console=True) as app:
+        browser = logged_in(app)
+        part = {"raw": base64.b64encode(b"hello").decode(), "filename": "a/b.txt", "mediaType": "text/plain"}
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [part]}
+        task = browser.post("/console/a/agent/api/message:send", json={"message": message}).json["task"]["id"]
+        page = browser.get(f"/console/a/agent/t/{task}").text
+        links = re.findall(r'href="([^"]*/file\?[^"]*)"', page)
+        assert len(links) == 2
+        for link in links:
+            answer = browser.get(link.replace("&amp;", "&"))
+            assert (answer.status_code, answer.data) == (200, b"hello")
+            assert answer.headers["Content-Disposition"] == 'attachment; filename="a_b.txt"'
+            assert "sandbox" in answer.headers["Content-Security-Policy"]
+        assert browser.get(f"/console/a/agent/t/{task}/file?of=artifact&id=x&part=9").status_code == 404
+
+
+def test_webhooks_are_shown_with_how_far_they_are() -> None:
+    with A2AApp(make_agent(), console=True, push=True) as app:
+        browser = logged_in(app)
+        task = send(browser, "ask")["id"]
+        hook = {"taskId": task, "id": "h", "url": "https://hooks.example.com/x"}
+        assert browser.post(f"/console/a/agent/api/tasks/{task}/pushNotificationConfigs", json=hook).status_code in (
+            200,
+            400,
+        )
+        assert browser.get(f"/console/a/agent/t/{task}").status_code == 200
+
+
+def test_calls_work_whatever_the_app_serves_to_others() -> None:
+    with A2AApp(make_agent(), console=True, protocol_versions=["0.3"], protocol_bindings=["JSONRPC"]) as app:
+        assert send(logged_in(app), "hi")["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_below_a_prefix_all_links_are_right(app: A2AApp) -> None:
+    browser = Browser(app)
+    options = {"environ_overrides": {"SCRIPT_NAME": "/agents/x"}}
+    answer = browser.post("/console/login", data={"token": Sessions(KEY.encode()).token()}, **options)
+    assert answer.headers["Location"] == "/agents/x/console/"
+    assert "Path=/agents/x/console" in answer.headers["Set-Cookie"]
+    page = browser.get("/console/login", **options).text
+    links = re.findall(r'(?:href|src|action)="(/[^"]*)"', page)
+    assert links
+    assert all(link.startswith("/agents/x/console/") for link in links)
+
+
+def test_scripts_and_styles_are_served_for_ever_under_their_digest(app: A2AApp) -> None:
+    page = Browser(app).get("/console/login").text
+    (style,) = re.findall(r'href="(/console/static/\w+/console.css)"', page)
+    answer = Browser(app).get(style)
+    assert (answer.status_code, answer.mimetype) == (200, "text/css")
+    assert "immutable" in answer.headers["Cache-Control"]
+    assert Browser(app).get("/console/static/x/console.css").status_code == 404
+    assert Browser(app).get(style.replace("console.css", "..%2fpages.py")).status_code == 404
+
+
+# -- hosts --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_host_has_one_console_for_its_agents() -> None:
+    with AgentHost({"one": make_agent("one"), "two": make_agent("two")}, console=True) as host:
+        browser = logged_in(host)
+        task = send(browser, "hello", agent="two")["id"]
+        assert "You sent hello" in browser.get(f"/console/a/two/t/{task}").text
+        assert browser.get(f"/console/a/one/t/{task}").status_code == 404
+        assert task[-6:] in browser.get("/console/tasks?agent=two").text
+        assert task[-6:] not in browser.get("/console/tasks?agent=one").text
+        host.remove("two")
+        assert browser.get("/console/a/two/").status_code == 404
+        with pytest.raises(ValueError, match="cannot be the name of an agent"):
+            host.add("console", make_agent())
+
+
+def test_an_agent_with_auth_is_hidden_from_the_holder_of_a_link() -> None:
+    secured = A2AApp(make_agent("private"), auth=BearerAuth({"t": "ada"}))
+    with AgentHost({"open": make_agent("open"), "private": secured}, console=True) as host:
+        browser = logged_in(host)
+        assert "private" not in browser.get("/console/a/open/").text
+        assert browser.get("/console/a/private/").headers["Location"] == "/console/login"
+        assert browser.post("/console/a/private/api/message:send", json={}).status_code == 401
+
+
+# -- the agent's own address --------------------------------------------------------------------------------------------
+
+
+def test_a_browser_gets_a_page_at_the_agents_address_and_programs_what_they_got() -> None:
+    with A2AApp(make_agent(), console=False) as app:
+        browser = Browser(app)
+        page = browser.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+        assert (page.status_code, page.mimetype) == (200, "text/html")
+        assert "Repeats" in page.text
+        assert "/console" not in page.text
+        assert "unsafe" not in page.headers["Content-Security-Policy"]
+        style = browser.get("/?style.css", headers={"Accept": "text/css,*/*;q=0.1"})
+        assert (style.status_code, style.mimetype) == (200, "text/css")
+        for accept in ("*/*", "application/json", "", "text/event-stream"):
+            answer = browser.get("/", headers={"Accept": accept})
+            assert (answer.status_code, answer.headers["Allow"]) == (405, "POST, OPTIONS")
+        assert browser.post("/", headers={"Accept": "text/html"}).status_code != 405
+        assert Client(app).send("x").text == "You sent x"
+
+
+def test_the_page_at_the_address_names_the_console_where_it_is_on(app: A2AApp) -> None:
+    with AgentHost({"one": make_agent("one")}, console=True) as host:
+        for made, path in ((app, "/"), (host, "/one/")):
+            page = Browser(made).get(path, headers={"Accept": "text/html"})
+            assert 'href="/console/"' in page.text
+
+
+def test_the_templates_and_scripts_are_part_of_the_package() -> None:
+    listed = Path(ROOT, "setup.cfg").read_text()
+    for folder in ("templates", "static"):
+        assert f"console/{folder}/*" in listed
