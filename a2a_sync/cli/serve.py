@@ -93,7 +93,9 @@ def serve(
         from a2a_sync.console.sessions import KEY_VARIABLE
 
         os.environ.setdefault(KEY_VARIABLE, secrets.token_hex(32))
-    command = [sys.executable, "-m", "gunicorn", "a2a_sync.cli.served:app()"]
+    # Further arguments may have gunicorn listen elsewhere.
+    only = "" if any(argument.startswith(("-b", "--bind")) for argument in gunicorn_arguments) else host
+    command = [sys.executable, "-m", "gunicorn", f"a2a_sync.cli.served:app({only!r})"]
     command += ["-c", "python:a2a_sync.cli.served_gevent" if gevent else "python:a2a_sync.cli.served"]
     command += ["--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "--workers", str(workers)]
     # More connections than threads: idle ones need no thread.

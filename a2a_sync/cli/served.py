@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from typing import Any
+from urllib.parse import urlsplit
 
 import a2a_sync.gunicorn as _hooks
 from a2a_sync import A2AApp, AgentHost
@@ -22,8 +23,8 @@ CONSOLE = "A2A_SYNC_CONSOLE"
 _LOG_FORMAT = "%(asctime)s [%(process)d] [%(levelname)s] %(name)s: %(message)s"
 
 
-def app() -> A2AApp | AgentHost:
-    """The application of this worker."""
+def app(host: str = "") -> A2AApp | AgentHost:
+    """The application of this worker. `host`: the one that it listens on, where that is certain."""
     # The library does not configure logging; this program does.
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, datefmt="[%Y-%m-%d %H:%M:%S %z]")
     try:
@@ -33,9 +34,21 @@ def app() -> A2AApp | AgentHost:
             url=os.environ.get(URL) or None,
             debug=bool(os.environ.get(DEBUG)),
             console=bool(os.environ.get(CONSOLE)),
+            hosts=_trusted_hosts(host),
         )
     except TargetError as error:
         sys.exit(f"Error: {error}")
+
+
+def _trusted_hosts(host: str) -> list[str] | None:
+    """The host names of an agent that only this machine can reach, and which anything on it may call: web pages must not.
+
+    A page whose name is changed to resolve to this machine (DNS rebinding) is of the same site as the agent, for a browser.
+    """
+    if host != "localhost" and not host.startswith("127."):
+        return None
+    public = urlsplit(os.environ.get(URL) or "").hostname
+    return ["localhost", "127.0.0.1", host, *([public] if public else [])]
 
 
 def post_worker_init(worker: Any) -> None:  # type: ignore[no-redef]

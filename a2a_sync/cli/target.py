@@ -6,9 +6,10 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
-from a2a_sync import A2AApp, Agent, AgentHost
+from a2a_sync import A2AApp, Agent, AgentHost, HTTPOptions
 from a2a_sync.agent.spec import AgentSpec
 
 
@@ -53,11 +54,17 @@ def _import(name: str) -> Any:
 
 
 def make_app(
-    target: str, *, store: str | None = None, url: str | None = None, debug: bool = False, console: bool = False
+    target: str,
+    *,
+    store: str | None = None,
+    url: str | None = None,
+    debug: bool = False,
+    console: bool = False,
+    hosts: Sequence[str] | None = None,
 ) -> A2AApp | AgentHost:
     """The app or host that `target` names, or an app for the agent, executor or factory that it names.
 
-    `store`, `url`, `debug` and `console` are options of an app that is created here.
+    `store`, `url`, `debug` and `console` are options of an app that is created here, and `hosts` its trusted host names.
 
     Raises:
         TargetError: `target` names none of these, or an app or host for which options were given.
@@ -73,7 +80,8 @@ def make_app(
     card = None if callable(getattr(found, "describe", None)) else getattr(found, "card", None)
     try:
         AgentSpec.of(found).check_handler()
-        return A2AApp(found, card=card, store=store, url=url, debug=debug, console=console)
+        http = HTTPOptions(trusted_hosts=hosts)
+        return A2AApp(found, card=card, store=store, url=url, http=http, debug=debug, console=console)
     except (TypeError, ValueError, ImportError) as error:
         raise TargetError(str(error)) from None
 

@@ -265,6 +265,8 @@ class Bridge:
     #: The exceptions of the framework that callers may see: the state of the task, and the text.
     public: Mapping[type[BaseException], tuple[TaskState, str]] = {}
     on_worker_lost = "fail"
+    #: Whether an approval may also be answered by an object that is a decision of the framework: ``{"type": …}``.
+    decisions = False
     modes: Sequence[str] = ("text/plain", "application/json")
 
     def __init__(
@@ -325,6 +327,7 @@ class Bridge:
     def execute(self, context: RequestContext) -> None:
         """Run the agent for one message, on the thread of the run."""
         pending = _Pending.of(context)
+        pending.decisions = self.decisions
         output = _Output(self, context, pending.artifact or new_id())
         if pending.questions:
             pending.answer(context.message)
@@ -556,6 +559,8 @@ class _Pending:
     answers: dict[str, JSON] = field(default_factory=dict)
     artifact: str = ""
     state: JSON = None
+    #: See `Bridge.decisions`.
+    decisions: bool = False
 
     @classmethod
     def of(cls, context: RequestContext) -> _Pending:
@@ -597,12 +602,29 @@ class _Pending:
             self._give(others[0], message.text if message.text or not data else data[0])
 
     def _give(self, question: Question, value: JSON) -> bool:
-        if question.kind == "approval" and isinstance(value, str):
-            value = yes_or_no(value)
+        if question.kind == "approval":
+            value = _decision(value, self.decisions)
         if value is None:
             return False
         self.answers[question.id] = value
         return True
+
+
+def _decision(value: JSON, decisions: bool) -> JSON:
+    """The answer to an approval, which is True or False, or with `decisions` an object; None for anything else.
+
+    An adapter would take any other value, such as ``{"approved": false}``, for an agreement, because it is not empty.
+    """
+    match value:
+        case bool():
+            return value
+        case str():
+            return yes_or_no(value)
+        case {"type": str()} if decisions:
+            return value
+        case {"type": "approve" | "reject" as kind}:
+            return kind == "approve"
+    return None
 
 
 def _named(part: Part) -> Iterator[tuple[str, JSON]]:

@@ -47,6 +47,7 @@ class LangGraphBridge(Bridge):
 
     public = {GraphRecursionError: (TaskState.FAILED, "the agent took too many steps")}
     modes = ("text/plain", "application/json", "image/*")
+    decisions = True
 
     def __init__(
         self,

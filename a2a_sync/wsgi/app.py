@@ -205,10 +205,11 @@ class A2AApp(Site):
         return found
 
     def _card_document(self, http: HTTPOptions, sign: _signer.Sign | None) -> CardDocument:
-        # The address that the card names does not come from the Host header of a request.
+        # The name of the host in the card does not come from the request, or is trusted.
         fixed = self._url is not None or self._trusted_hosts is not None
         proxied = http.trusted_proxies and self._url is None
-        vary = (*(() if fixed else ("Host",)), *(ADDRESS_HEADERS if proxied else ()))
+        # Trusted hosts have any port, which a cache might omit from its key.
+        vary = (*(() if self._url is not None else ("Host",)), *(ADDRESS_HEADERS if proxied else ()))
         versions = dict.fromkeys(version for _, version in self._service.interfaces)
         return CardDocument(self.agent_card, versions, fixed=fixed, vary=vary, sign=sign)
 

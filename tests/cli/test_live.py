@@ -19,8 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import requests
 
 from a2a_sync import A2AApp, Client
 from tests.cli.agents import Actor
@@ -167,6 +169,27 @@ def test_the_public_address_stands_in_the_card() -> None:
     address = "https://agents.example/actor"
     with serve("tests.cli.agents:agent", "--url", address) as (_, url), process("card", url) as client:
         assert f"{address}/ (JSONRPC, protocol 1.0)" in finished(client)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "host", "status"),
+    [
+        ([], "evil.example", 400),
+        ([], "localhost", 200),
+        (["--url", "https://agents.example/actor"], "agents.example", 200),
+        (["--url", "https://agents.example/actor"], "evil.example", 400),
+        (["--", "--bind", "127.0.0.1:0"], "agents.example", 200),
+    ],
+)
+def test_an_agent_for_this_machine_only_has_the_names_of_this_machine(
+    arguments: list[str], host: str, status: int
+) -> None:
+    """A web page whose name resolves to this machine would be of the same site as the agent, for a browser."""
+    with serve("tests.cli.agents:agent", *arguments) as (_, url):
+        port = urlsplit(url).port
+        card = f"{url}/.well-known/agent-card.json"
+        assert requests.get(card, headers={"Host": f"{host}:{port}"}, timeout=TIMEOUT).status_code == status
+        assert requests.get(card, timeout=TIMEOUT).status_code == 200
 
 
 def test_what_a_run_raises_stands_in_the_servers_log(tmp_path: Path) -> None:

@@ -344,6 +344,37 @@ def test_questions_that_stay_open_are_asked_again_and_answers_are_kept(serve: An
     assert send(client, "small", task_id=task.id).text == "{'b': True, 'q': 'small'}"
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"approved": False},
+        {"answer": "no"},
+        [False],
+        ["no"],
+        0,
+        1,
+        -1,
+        0.5,
+        {},
+        [],
+        {"type": "edit"},
+        {"type": 1},
+        "not ok",
+    ],
+)
+def test_an_approval_is_true_or_false(value: Any, serve: Any) -> None:
+    client = serve(asking(BUY))
+    asked = send(client, DataPart({"b": value}), task_id=send(client).id)
+    assert (asked.state, asked.status.message.text) == (S.INPUT_REQUIRED, "Buy it?")
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("approve", True), ("reject", False)])
+def test_a_decision_is_true_or_false_where_the_framework_has_none(kind: str, expected: bool, serve: Any) -> None:
+    client = serve(asking(BUY))
+    decided = send(client, DataPart({"b": {"type": kind, "message": "because"}}), task_id=send(client).id)
+    assert decided.text == repr({"b": expected})
+
+
 def test_an_approval_is_not_guessed(serve: Any) -> None:
     client = serve(asking(BUY))
     task = send(client)
