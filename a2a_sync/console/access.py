@@ -118,16 +118,16 @@ class Access:
 
     # -- logging in --
 
-    def login(self, request: Request) -> Response | None:
+    def login(self, request: Request, form: Mapping[str, str]) -> Response | None:
         """The response to a login form with valid credentials; None for others."""
-        token = request.form.get("token", "")
+        token = form.get("token", "")
         if token:
             valid = self.has_open_agents and self.sessions.redeem(token.strip().rpartition("#")[2])
             return self._logged_in(request, "session", self.sessions.cookie()) if valid else None
         for app in list(self.agents.values()):
             for scheme in login_schemes(app) if app.service.secured else ():
-                if scheme.name == request.form.get("scheme"):
-                    credentials = _credentials(scheme, request.form.get("user", ""), request.form.get("secret", ""))
+                if scheme.name == form.get("scheme"):
+                    credentials = _credentials(scheme, form.get("user", ""), form.get("secret", ""))
                     if self.authenticate(request.environ, app, credentials) is not None:
                         return self._logged_in(request, "auth", _write_credentials(credentials))
         return None

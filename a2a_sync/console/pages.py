@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import mimetypes
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
@@ -38,16 +40,18 @@ from a2a_sync.console.access import (
 from a2a_sync.console.files import file_headers, file_name, shown_type
 from a2a_sync.console.live import LogStream, log_rows
 from a2a_sync.console.markup import as_tree, clean, is_link, render_markdown
+from a2a_sync.console.operate import read_state
 from a2a_sync.console.record import ROWS, find_part, read_record, row_of
 from a2a_sync.console.snippets import as_curl, as_python
 from a2a_sync.console.tasks import PERIODS, Filters, Page, list_all, list_own, owner_with
 from a2a_sync.errors import AgentError, InvalidCardError, OverloadedError, StoreError, TaskNotFoundError
-from a2a_sync.operations import GET_TASK, Call, CallContext
+from a2a_sync.operations import CREATE_PUSH_CONFIG, GET_TASK, Call, CallContext, mount_name, quota_owner
 from a2a_sync.stores.base import Owner
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import DataPart, FilePart, GetTaskRequest, Part, Role, TextPart
 from a2a_sync.wsgi.app import A2AApp
+from a2a_sync.wsgi.bodydeadline import BodyDeadline
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.exchange import BindingService, address_of
 from a2a_sync.wsgi.options import HTTPOptions
@@ -58,6 +62,8 @@ logger = get_logger(__name__)
 _HERE = Path(__file__).parent
 #: A form of the console is smaller than this, in bytes.
 _MAX_FORM = 64 * 1024
+#: How long a form may take to arrive, in seconds.
+_FORM_TIMEOUT = 10.0
 #: The part of the streams of a process that pages of the console may hold.
 _STREAM_SHARE = 4
 #: JSON of a data part that is larger is shown as text, in characters; and how deep a tree goes.
@@ -118,7 +124,9 @@ class Pages:
         }
         self._version = hashlib.sha256(b"".join(self._static.values())).hexdigest()[:12]
         self._bindings: dict[str, tuple[A2AApp, BindingService]] = {}
+        self._forms = BodyDeadline(_FORM_TIMEOUT)
         self._streams = 0
+        self._lock = threading.Lock()
         self._templates = Environment(
             loader=FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -158,6 +166,8 @@ class Pages:
             return self._message(request, error.http_status, error.message)
         except StoreError as error:
             return self._message(request, 500, str(error))
+        except HTTPException as error:
+            return refusal(error.code or 400, error.description or "The request cannot be read.")
         except Exception:
             return self._message(request, 500, incident(logger, "a page of the console failed", {}).message)
 
@@ -166,6 +176,8 @@ class Pages:
             return self._api(request, rest[0], "/".join(rest[2:]))
         if request.method == "POST" and first in ("login", "logout") and not rest:
             return self._log_in(request) if first == "login" else self._access.log_out(request)
+        if request.method == "POST" and first == "a" and len(rest) > 3 and rest[1] == "t" and rest[-1] == "enable":
+            return self._enable(request, rest[0], "/".join(rest[2:-1]))
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "This page is read with GET.")
         if first == "static" and len(rest) == 2:
@@ -174,8 +186,8 @@ class Pages:
             return self._login_page(request)
         if first == "" and not rest:
             return self._home(request)
-        if first == "tasks" and not rest:
-            return self._tasks(request)
+        if first in ("tasks", "operate") and not rest:
+            return self._tasks(request) if first == "tasks" else self._operate(request)
         if first == "a" and rest and rest[0] in self._access.agents:
             return self._of_agent(request, rest[0], rest[1:])
         return self._message(request, 404, "There is no such page.")
@@ -218,15 +230,17 @@ class Pages:
 
     def _render(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         root = f"{request.root_path}{PREFIX}"
-        agents = {
-            name: app.agent_card().name
+        viewers = {
+            name: (app, viewer)
             for name, app in list(self._access.agents.items())
-            if self._access.viewer(request.environ, app) is not None
+            if (viewer := self._access.viewer(request.environ, app)) is not None
         }
+        operates = any(viewer.operator and app.store.inspection is not None for app, viewer in viewers.values())
         page = self._templates.get_template(template).render(
             root=root,
             static=f"{root}/static/{self._version}",
-            agents=agents,
+            agents={name: app.agent_card().name for name, (app, _) in viewers.items()},
+            operates=operates,
             current=values.pop("current", ""),
             **values,
         )
@@ -260,7 +274,18 @@ class Pages:
         )
 
     def _log_in(self, request: Request) -> Response:
-        return self._access.login(request) or self._login_page(request, failed=True)
+        return self._access.login(request, self._read_form(request)) or self._login_page(request, failed=True)
+
+    def _read_form(self, request: Request) -> Mapping[str, str]:
+        """The form of a request, which must arrive in time: it is read before anything is known of the caller."""
+        connection = Connection(request.environ, lambda: False)
+        ticket = self._forms.begin(connection)
+        connection.limit(_FORM_TIMEOUT)
+        try:
+            return request.form
+        finally:
+            self._forms.end(ticket)
+            connection.restore()
 
     def _home(self, request: Request) -> Response:
         for name in list(self._access.agents):
@@ -342,12 +367,58 @@ class Pages:
             curl=as_curl(address, first, secured=secured) if first else "",
             python=as_python(address, first, secured=secured) if first else "",
             webhooks=self._webhooks(place, task_id),
+            may_enable=place.app.service.engine.push_configs is not None,
+            now_ms=time.time() * 1000,
             json=json.dumps(by_version("1.0").dump(replace(record.task, artifacts=(), history=())), indent=2),
         )
 
     def _webhooks(self, place: Place, task_id: str) -> Iterable[Any]:
         webhooks = place.app.store.webhooks
         return () if webhooks is None else webhooks.of_task(place.owner, task_id)
+
+    def _enable(self, request: Request, name: str, task_id: str) -> Response:
+        """Set a webhook again as it was: its deliveries continue after the last entry that was delivered."""
+        place = self._place(request, name)
+        if place is None:
+            return refusal(401, "Log in first.")
+        self._check_access(place, task_id)
+        wanted = self._read_form(request).get("hook", "")
+        configs = place.app.service.engine.push_configs
+        hook = next((one for one in self._webhooks(place, task_id) if one.id == wanted), None)
+        if configs is None or hook is None:
+            return self._message(request, 404, "There is no such webhook.")
+        context = CallContext(principal=place.viewer.principal, version=hook.version)
+        if place.viewer.operator:
+            configs.create(place.owner, hook.config, context)
+        else:
+            place.app.service.call(Call(CREATE_PUSH_CONFIG, hook.config, context))
+        return redirect(f"{place.base}/t/{quote(task_id, safe='')}{place.query}")
+
+    def _operate(self, request: Request) -> Response:
+        names = [request.args["agent"]] if "agent" in request.args else list(self._access.agents)
+        places = filter(None, (self._place(request, name) for name in names))
+        place = next((one for one in places if one.viewer.operator), None)
+        if place is None:
+            return self._message(request, 403, "Only operators see this page.")
+        server = read_state(place.app)
+        by_mount = {app.service.mount_name: name for name, app in list(self._access.agents.items())}
+        runs = [
+            {
+                "task": task,
+                "owner": quota_owner(task.owner.id),
+                "agent": by_mount.get(mount_name(task.owner.id), place.name),
+            }
+            for task in server.runs
+        ]
+        return self._render(
+            request,
+            "operate.html",
+            current="/operate",
+            place=place,
+            server=server,
+            runs=runs,
+            now_ms=time.time() * 1000,
+        )
 
     def _tree(self, place: Place, task_id: str) -> Response:
         """The part of a task's page that changes, as a tree of elements."""
@@ -368,26 +439,53 @@ class Pages:
     def _events(self, place: Place, task_id: str) -> WSGIApplication:
         app = place.app
         engine = app.service.engine
-        if self._streams >= max(1, engine.limits.max_open_streams // _STREAM_SHARE):
-            raise OverloadedError("Too many open streams of the console; retry later", retry_after=1.0)
         owner, after = place.owner, _number(place.request.args.get("after", ""))
         app.store.head(owner, task_id)
         app.service.start_work()
-        release = engine.thread_budget.take_stream()
-        self._streams += 1
+        release = self._take_stream(app)
 
         def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            def close() -> None:
-                self._streams -= 1
-                release()
-
             connection = Connection(environ, lambda: engine.draining)
-            start_response("200 OK", [*STREAM_HEADERS, ("X-Content-Type-Options", "nosniff")])
-            return LogStream(
-                app.store, owner, task_id, engine.hub, engine.limits, after=after, gone=connection.gone, release=close
+            try:
+                start_response("200 OK", [*STREAM_HEADERS, ("X-Content-Type-Options", "nosniff")])
+            except BaseException:
+                release()
+                raise
+            gone = connection.gone
+            stream = LogStream(
+                app.store, owner, task_id, engine.hub, engine.limits, after=after, gone=gone, release=release
             )
+            return connection.limit_body(environ, stream, engine.limits.write_timeout)
 
         return respond
+
+    def _take_stream(self, app: A2AApp) -> Callable[[], None]:
+        """Take a place for a stream of a page; the returned function releases it (once).
+
+        Raises:
+            OverloadedError: pages hold their share of the streams, or the server has no thread left.
+        """
+        engine = app.service.engine
+        with self._lock:
+            if self._streams >= max(1, engine.limits.max_open_streams // _STREAM_SHARE):
+                raise OverloadedError("Too many open streams of the console; retry later", retry_after=1.0)
+            self._streams += 1
+
+        def leave() -> None:
+            with self._lock:
+                self._streams -= 1
+
+        try:
+            release = engine.thread_budget.take_stream()
+        except BaseException:
+            leave()
+            raise
+
+        def release_both() -> None:
+            leave()
+            release()
+
+        return release_both
 
     def _file(self, place: Place, task_id: str) -> Response:
         args = place.request.args

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from a2a_sync import A2AApp, Agent, AgentHost, AgentSkill, DataPart, FilePart, RequestContext, TextPart
+from a2a_sync import A2AApp, Agent, AgentHost, AgentSkill, DataPart, FilePart, Limits, RequestContext, TextPart
 from a2a_sync.agent.dialogue import MARK
 from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth, Principal
 from a2a_sync.card import AgentProvider, create_agent_card
@@ -112,6 +112,7 @@ HOSTILE_CARD = create_agent_card(
 
 app = A2AApp(Story(), store=os.environ.get("A2A_TEST_STORE"), console=True)
 hostile = A2AApp(Hostile(), card=HOSTILE_CARD, console=True)
+narrow = A2AApp(Story(), console=True, limits=Limits(max_open_streams=4))
 host = AgentHost({"story": Story(), "other": Story()}, console=True)
 secured = A2AApp(
     Story(),

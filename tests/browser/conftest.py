@@ -115,15 +115,28 @@ def visit(browser: Any) -> Iterator[Callable[..., Visit]]:
         context.close()
 
 
-def serve(name: str, **environment: str) -> Iterator[str]:
+def serve(name: str, *, workers: int = 1, **environment: str) -> Iterator[str]:
     """The address of one of the apps of `tests.browser.agents`."""
-    with gunicorn(f"tests.browser.agents:{name}", threads=32, environment={KEY_VARIABLE: KEY, **environment}) as server:
+    variables = {KEY_VARIABLE: KEY, **environment}
+    with gunicorn(f"tests.browser.agents:{name}", threads=32, workers=workers, environment=variables) as server:
         yield server.url
 
 
 @pytest.fixture(scope="module")
 def story() -> Iterator[str]:
     yield from serve("app")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Two workers of the storyteller over one store."""
+    store = tmp_path_factory.mktemp("console") / "tasks.db"
+    yield from serve("app", workers=2, A2A_TEST_STORE=f"sqlite:///{store}")
+
+
+@pytest.fixture(scope="module")
+def narrow() -> Iterator[str]:
+    yield from serve("narrow")
 
 
 @pytest.fixture(scope="module")

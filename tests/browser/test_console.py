@@ -191,6 +191,35 @@ def test_seven_tabs_follow_at_once(visit: Window, story: str) -> None:
         assert words(tab).split()[-1] == "piece-99"
 
 
+def test_two_workers_serve_one_page_through_reloads(visit: Window, shared: str) -> None:
+    window = visit(shared)
+    window.log_in()
+    window.send("wait 60")
+    for piece in (5, 15, 30):
+        window.page.wait_for_selector(f"#live .talk:has-text('piece-{piece}')")
+        window.page.reload()
+    window.wait_state("completed")
+    assert words(window).split()[-60:] == [f"piece-{number}" for number in range(60)]
+    window.go("/console/operate")
+    assert window.page.locator("text=(this one)").count() <= 1
+    window.check_access()
+    window.check()
+
+
+def test_without_a_place_for_a_stream_the_log_is_polled(visit: Window, narrow: str) -> None:
+    window = visit(narrow)
+    window.log_in()
+    window.send("ask")
+    window.wait_state("input-required")
+    window.page.wait_for_selector("#link:text-is('live')")
+    other = Visit(window.page.context.new_page(), narrow)
+    other.go("/console/")
+    other.send("wait 30")
+    other.page.wait_for_selector("#link:text-is('polling')")
+    other.wait_state("completed")
+    assert words(other).split()[-30:] == [f"piece-{number}" for number in range(30)]
+
+
 # -- looking ------------------------------------------------------------------------------------------------------------
 
 
@@ -245,7 +274,7 @@ def test_pages_are_read_without_scripts(visit: Window, story: str) -> None:
 def test_the_console_of_a_host_has_all_agents(visit: Window, host: str) -> None:
     window = visit(host)
     window.log_in()
-    assert window.page.locator("nav li a").count() == 3
+    assert window.page.locator("nav li a").all_inner_texts() == ["storyteller", "storyteller", "Tasks", "Operate"]
     window.go("/console/a/other/")
     window.send("A story about the clock")
     window.wait_state("completed")
@@ -425,6 +454,11 @@ def test_axe_has_no_finding_on_any_page(visit: Window, story: str, kind: str) ->
     window.check_access()
     window.check()
     window.shoot(f"tasks-{kind}", whole=False)
+    window.page.click("text=Operate")
+    window.page.wait_for_selector("h1:text-is('Operate')")
+    window.check_access()
+    window.check()
+    window.shoot(f"operate-{kind}")
 
 
 def test_the_keyboard_is_enough(visit: Window, story: str) -> None:

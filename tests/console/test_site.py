@@ -7,7 +7,9 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,14 @@ import pytest
 from werkzeug.test import Client as Browser
 from werkzeug.test import TestResponse
 
-from a2a_sync import A2AApp, Agent, AgentHost, Client, HTTPOptions, Message, RequestContext
+from a2a_sync import A2AApp, Agent, AgentHost, Client, HTTPOptions, Limits, Message, RequestContext
 from a2a_sync.auth import BearerAuth, Principal
 from a2a_sync.console import ConsoleOptions
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
+from a2a_sync.operations import Webhook
 from a2a_sync.stores import MemoryStore
+from a2a_sync.stores.base import Owner
+from a2a_sync.types import TaskPushNotificationConfig
 from tests.live import ROOT
 
 #: The packages of the extra are among those of the tests; without them nothing here can run.
@@ -111,7 +116,14 @@ def test_console_takes_no_other_type() -> None:
 
 # -- what guards it -------------------------------------------------------------------------------------------------------
 
-PATHS = ["/console/", "/console/tasks", "/console/a/agent/", "/console/a/agent/t/x", "/console/a/agent/t/x/events"]
+PATHS = [
+    "/console/",
+    "/console/tasks",
+    "/console/tasks?agent=agent",
+    "/console/a/agent/",
+    "/console/a/agent/t/x",
+    "/console/a/agent/t/x/events",
+]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -390,16 +402,84 @@ def test_files_are_sent_to_agents_and_shown() -> None:
         assert browser.get(f"/console/a/agent/t/{task}/file?of=artifact&id=x&part=9").status_code == 404
 
 
-def test_webhooks_are_shown_with_how_far_they_are() -> None:
+def test_a_stopped_webhook_is_shown_with_its_reason_and_enabled_again() -> None:
     with A2AApp(make_agent(), console=True, push=True) as app:
         browser = logged_in(app)
         task = send(browser, "ask")["id"]
-        hook = {"taskId": task, "id": "h", "url": "https://hooks.example.com/x"}
-        assert browser.post(f"/console/a/agent/api/tasks/{task}/pushNotificationConfigs", json=hook).status_code in (
-            200,
-            400,
-        )
-        assert browser.get(f"/console/a/agent/t/{task}").status_code == 200
+        webhooks = app.store.webhooks
+        assert webhooks is not None
+        config = TaskPushNotificationConfig(url="https://hooks.example.com/x", id="h", task_id=task)
+        webhooks.put(Owner(), Webhook(config, "1.0"), most=10)
+        (stored,) = webhooks.of_task(Owner(), task)
+        claimed = webhooks.claim(stored, "test")
+        assert claimed is not None
+        webhooks.settle(replace(claimed, disabled="refused with 410 <b>"), release=True)
+        page = browser.get(f"/console/a/agent/t/{task}")
+        assert "refused with 410 &lt;b&gt;" in page.text
+        path = re.search(r'action="([^"]*/enable)"', page.text)
+        assert path
+        assert browser.post(path[1], headers={"Origin": "http://evil.test"}, data={"hook": "h"}).status_code == 403
+        assert Browser(app).post(path[1], data={"hook": "h"}).status_code == 401
+        assert browser.post(path[1], data={"hook": "other"}).status_code == 404
+        assert webhooks.of_task(Owner(), task)[0].disabled
+        assert browser.post(path[1], data={"hook": "h"}).status_code == 303
+        assert not webhooks.of_task(Owner(), task)[0].disabled
+
+
+def test_operators_see_the_server_and_other_callers_do_not(secured: A2AApp) -> None:
+    send(as_person(secured, "a-token"), "hello")
+    send(as_person(secured, "b-token"), "ask")
+    page = as_person(secured, "r-token").get("/console/operate")
+    assert page.status_code == 200
+    assert re.search(r"Tasks kept</dt><dd>2<", page.text)
+    assert "last 30 minutes, 2 in all" in page.text
+    assert ">Operate</a>" in page.text
+    other = as_person(secured, "a-token")
+    assert other.get("/console/operate").status_code == 403
+    assert ">Operate</a>" not in other.get("/console/tasks").text
+
+
+def test_the_processes_and_runs_of_a_shared_store_are_listed(tmp_path: Path) -> None:
+    released = threading.Event()
+
+    @(agent := Agent("slow", description="x")).message
+    def wait(message: Message, context: RequestContext) -> str:
+        released.wait(30)
+        return "done"
+
+    with AgentHost({"slow": agent}, store=f"sqlite:///{tmp_path / 'tasks.db'}", console=True) as host:
+        browser = logged_in(host)
+        body = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}
+        task = browser.post(
+            "/console/a/slow/api/message:send", json={**body, "configuration": {"returnImmediately": True}}
+        ).json["task"]["id"]
+        page = browser.get("/console/operate").text
+        released.set()
+        assert f"/console/a/slow/t/{task}?owner=" in page
+        assert "(this one)" in page
+        assert re.search(r"Processes</dt><dd>1<", page)
+
+
+def test_pages_beyond_their_share_of_the_streams_are_refused() -> None:
+    with A2AApp(make_agent(), console=True, limits=Limits(max_open_streams=4)) as app:
+        browser = logged_in(app)
+        path = f"/console/a/agent/t/{send(browser, 'ask')['id']}/events"
+        with browser.get(path) as first:
+            assert first.status_code == 200
+            refused = browser.get(path)
+            assert refused.status_code == 503
+        assert app.open_streams == 0
+        with browser.get(path) as again:
+            assert again.status_code == 200
+        assert app.open_streams == 0
+
+
+@pytest.mark.parametrize("path", ["login", "a/agent/t/x/enable"])
+def test_a_form_that_is_too_large_is_refused(app: A2AApp, path: str) -> None:
+    browser = logged_in(app)
+    browser.post("/console/a/agent/api/message:send", json={})
+    answer = browser.post(f"/console/{path}", data={"token": "x" * 100_000})
+    assert answer.status_code in (404, 413)
 
 
 def test_calls_work_whatever_the_app_serves_to_others() -> None:
