@@ -118,7 +118,7 @@ $(VENV)/.stamp-node: $(VENV)/.stamp-venv
 	@touch $@
 
 .PHONY: frameworks frameworks-tests
-frameworks: ## Run the tests with agent frameworks: LangGraph, Pydantic AI, OpenAI Agents, Google ADK
+frameworks: ## Run the tests with agent frameworks: LangGraph, Pydantic AI, OpenAI Agents, Google ADK and others
 	@$(MAKE) --no-print-directory VENV=$(VENV_FRAMEWORKS) frameworks-tests
 
 frameworks-tests: $(VENV)/.stamp-frameworks

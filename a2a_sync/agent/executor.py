@@ -30,13 +30,24 @@ from a2a_sync.agent.dialogue import (
 from a2a_sync.agent.mediatypes import MediaTypes
 from a2a_sync.agent.memory import Memory
 from a2a_sync.agent.state import State
+from a2a_sync.agent.turns import take_turn
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.gevent import gevent_hub_caller
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import Principal, RunRequest
-from a2a_sync.stores.base import MEMORY, STATE, Owner, StartedRun, StoredTask, TaskStore, pending_name, require
+from a2a_sync.stores.base import (
+    MEMORY,
+    STATE,
+    TURN,
+    Owner,
+    StartedRun,
+    StoredTask,
+    TaskStore,
+    pending_name,
+    require,
+)
 from a2a_sync.types import (
     JSON,
     Artifact,
@@ -270,6 +281,24 @@ class RequestContext:
         release = self._on_hub(self._run.lock_values)
         return lambda: self._on_hub(release)
 
+    def wait_for_turn(self, timeout: float = 20.0) -> None:
+        """Wait until no other task of this context and owner that has called this runs, in any worker.
+
+        The turn ends with the run, also where its worker dies. Executors with ``exclusive = True`` begin with it.
+
+        Raises:
+            PublicError: another task still ran after `timeout` seconds; not caught, it fails the task with that reason.
+            TaskCancelled: the task was canceled or timed out.
+        """
+        take_turn(self._value(TURN), self.task_id, runs=self._has_run, sleep=self.sleep, timeout=timeout)
+
+    def _has_run(self, task_id: str) -> bool:
+        try:
+            stored = self._on_hub(lambda: self._run.stored(task_id))
+        except TaskNotFoundError:
+            return False
+        return bool(stored.running)
+
     # -- asking --
 
     def ask(self, question: Content) -> Answer:
@@ -434,7 +463,8 @@ class AgentExecutor(Protocol):
     the message of the completed status; an emitted one becomes part of the history. An exception fails the task.
     Optional members: ``cancel(context)`` (may raise `TaskNotCancelableError` to refuse), ``direct = True`` (see
     `Limits.direct_reply_timeout`), ``on_worker_lost`` (``"fail"`` or ``"retry"``), ``native_thread = True`` (under
-    gevent: run on a real thread).
+    gevent: run on a real thread), ``exclusive = True`` (tasks of one conversation run one after the other: see
+    `RequestContext.wait_for_turn`).
     """
 
     def execute(self, context: RequestContext) -> Iterator[Event] | None: ...

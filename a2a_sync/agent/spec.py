@@ -67,7 +67,7 @@ class AgentSpec:
         if isinstance(agent, SpecifiesAgent):
             return agent.agent_spec()
         return cls(
-            execute=lambda context: agent.execute(context),
+            execute=lambda context: _execute(agent, context),
             cancel_handler=lambda: getattr(agent, "cancel", None),
             on_worker_lost=lambda: getattr(agent, "on_worker_lost", "fail"),
             native_thread=lambda: getattr(agent, "native_thread", False),
@@ -77,3 +77,9 @@ class AgentSpec:
             extensions=getattr(agent, "extensions", ()),
             kind=kind,
         )
+
+
+def _execute(agent: AgentExecutor, context: RequestContext) -> Iterator[Event] | None:
+    if getattr(agent, "exclusive", False):
+        context.wait_for_turn()
+    return agent.execute(context)

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from a2a_sync.agent.asynchronous import iterate
 from a2a_sync.agent.dialogue import INTERRUPT, yes_or_no
@@ -36,6 +36,7 @@ from a2a_sync.types import (
     DataPart,
     FilePart,
     Message,
+    Metadata,
     Part,
     TaskArtifactUpdateEvent,
     TaskState,
@@ -46,6 +47,7 @@ from a2a_sync.types import (
 )
 
 __all__ = [
+    "About",
     "Ask",
     "Bridge",
     "BridgeEvent",
@@ -56,6 +58,7 @@ __all__ = [
     "Question",
     "Refused",
     "Remember",
+    "Section",
     "Text",
     "Turn",
     "Usage",
@@ -84,6 +87,13 @@ class Final:
     """The whole text of the answer. It replaces the streamed text if the two differ."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What was said so far is complete: an artifact of its own with this name. The next text begins another one."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,13 @@ class Usage:
     requests: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class About:
+    """Metadata for the status that ends the run."""
+
+    metadata: Metadata
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """One open question of an agent that waits.
@@ -128,6 +145,7 @@ class Question:
         tool, arguments: the call that is to be approved.
         value: the value that the framework asks with.
         options: the allowed answers, if there are only some.
+        form: another form of its data part, for callers that know it: ``{"data": …, "metadata": …}``.
     """
 
     id: str
@@ -137,9 +155,12 @@ class Question:
     arguments: JSON = None
     value: JSON = None
     options: Sequence[str] = ()
+    form: Mapping[str, JSON] | None = None
 
     def part(self) -> DataPart:
         """The question as a data part of the status message."""
+        if self.form is not None:
+            return DataPart(**self.form)
         members = {name: getattr(self, name) for name in ("id", "kind", "text", "tool", "arguments", "value")}
         members["options"] = list(self.options)
         return DataPart(
@@ -149,10 +170,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The agent waits for answers. `pending` is what the adapter needs to resume, as JSON; it is stored, and not sent."""
+    """The agent waits for answers. `pending` is what the adapter needs to resume, as JSON; it is stored, and not sent.
+
+    With `authorization` the caller has to authorise something: the task is ``auth-required``.
+    """
 
     questions: Sequence[Question]
     pending: JSON = None
+    authorization: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +192,31 @@ class Remember:
 
 #: What `Bridge.events` may yield. Events of the protocol are emitted as they are; those of a list in one step.
 BridgeEvent: TypeAlias = (
-    Text | Final | Data | File | Note | Usage | Ask | Remember | ToolCall | ToolResult | Event | Sequence[Event]
+    Text
+    | Final
+    | Section
+    | Data
+    | File
+    | Note
+    | Usage
+    | About
+    | Ask
+    | Remember
+    | ToolCall
+    | ToolResult
+    | Event
+    | Sequence[Event]
 )
 _EMITTED = (*get_args(Event), list, tuple)
 
 
 class Refused(PublicError):
-    """Ends the task in `state`, with a text that is shown to the caller."""
+    """Ends the task in `state`, with a text and `metadata` of its status that are shown to the caller."""
 
-    def __init__(self, text: str, state: TaskState = TaskState.FAILED) -> None:
+    def __init__(self, text: str, state: TaskState = TaskState.FAILED, metadata: Metadata | None = None) -> None:
         super().__init__(text)
         self.state = state
+        self.metadata = metadata or {}
 
 
 # -- one run ------------------------------------------------------------------------------------------------------------
@@ -259,14 +298,16 @@ class Bridge:
         deps: a function of the `RequestContext`, whose result the agent's tools are given; or that value itself. The
             identity of the caller comes from ``context.user``, never from metadata.
         expose_tools: whether callers see the calls of tools and their results, as progress.
+        status_text: whether the final status repeats the text of the answer, for callers that read nothing else; ``"auto"``:
+            unless the caller is an agent of the Google ADK, which would store it twice.
         interval: seconds for which the characters of the answer are joined into one piece.
     """
 
     #: The exceptions of the framework that callers may see: the state of the task, and the text.
     public: Mapping[type[BaseException], tuple[TaskState, str]] = {}
     on_worker_lost = "fail"
-    #: Whether an approval may also be answered by an object that is a decision of the framework: ``{"type": …}``.
-    decisions = False
+    #: The member, such as ``type``, of objects that are decisions of the framework: they too answer an approval.
+    decision = ""
     modes: Sequence[str] = ("text/plain", "application/json")
 
     def __init__(
@@ -279,6 +320,7 @@ class Bridge:
         input_modes: Sequence[str] | None = None,
         deps: Any = None,
         expose_tools: bool = False,
+        status_text: bool | Literal["auto"] = False,
         interval: float = 0.05,
     ) -> None:
         self._given = agent
@@ -288,6 +330,7 @@ class Bridge:
         self._input_modes = tuple(input_modes if input_modes is not None else self.modes)
         self._deps = deps
         self.expose_tools = expose_tools
+        self.status_text = status_text
         self.interval = interval
         self._made: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]] = (
             weakref.WeakKeyDictionary()
@@ -327,7 +370,7 @@ class Bridge:
     def execute(self, context: RequestContext) -> None:
         """Run the agent for one message, on the thread of the run."""
         pending = _Pending.of(context)
-        pending.decisions = self.decisions
+        pending.decision = self.decision
         output = _Output(self, context, pending.artifact or new_id())
         if pending.questions:
             pending.answer(context.message)
@@ -339,7 +382,7 @@ class Bridge:
         try:
             self._follow(turn, output)
         except Refused as refused:
-            output.end(refused.state, str(refused))
+            output.end(refused.state, str(refused), refused.metadata)
         except Exception as error:
             state, text = self._public_reason(error)
             if not text:
@@ -403,6 +446,10 @@ class _Output:
                 self._text(event)
             case Final():
                 self._final = event.text
+            case Section():
+                self._section(event.name)
+            case About():
+                self._metadata.update(event.metadata)
             case Data():
                 self._data.append(DataPart(event.value))
             case File():
@@ -449,6 +496,16 @@ class _Output:
             self._emit(self._context.agent_message(self._writer.text))
             self._writer.restart()
 
+    def _section(self, name: str) -> None:
+        self._flush()
+        parts = self._answer()
+        if not parts:
+            return
+        whole = Artifact(name=name, artifact_id=self._writer.artifact_id, parts=parts)
+        self._emit(TaskArtifactUpdateEvent(artifact=whole, last_chunk=True), self._context.agent_message(parts))
+        self._writer = self._context.artifact(RESULT_NAMES[0])
+        self._message, self._final, self._data = "", None, []
+
     def _flush(self) -> None:
         """Send the joined characters. Raises what an earlier piece raised on the thread of the flusher."""
         with self._lock:
@@ -490,7 +547,8 @@ class _Output:
     def finish(self) -> None:
         """End the run after the last event: memory first, then answer, history and status in one step."""
         if self._asked is not None:
-            self.ask(_Pending(self._asked.questions, {}, self._writer.artifact_id, self._asked.pending))
+            asked = self._asked
+            self.ask(_Pending(asked.questions, {}, self._writer.artifact_id, asked.pending, asked.authorization))
             return
         self._flush()
         parts = self._answer()
@@ -502,17 +560,24 @@ class _Output:
                 self._writer.restart()
                 events += self._writer.completing(parts)
             events.append(self._context.agent_message(parts))
-        self._end(TaskStatus(state=TaskState.COMPLETED), *events)
+        texts = [part for part in parts if isinstance(part, TextPart)]
+        message = self._context.agent_message(texts) if texts and self._repeats_text() else None
+        self._end(TaskStatus(state=TaskState.COMPLETED, message=message), *events)
+
+    def _repeats_text(self) -> bool:
+        wanted = self._bridge.status_text
+        return not from_adk(self._context.message) if wanted == "auto" else wanted
 
     def _answer(self) -> tuple[Part, ...]:
         text = self._writer.text if self._final is None else self._final
         return ((TextPart(text),) if text else ()) + tuple(self._data)
 
-    def end(self, state: TaskState, text: str) -> None:
+    def end(self, state: TaskState, text: str, metadata: Metadata | None = None) -> None:
         """End the task in another state than completed."""
         with suppress(TaskCancelled):
             self._flush()
         self._remember.clear()
+        self._metadata.update(metadata or {})
         self._end(TaskStatus(state=state, message=self._context.agent_message(text)))
 
     def ask(self, pending: _Pending) -> None:
@@ -524,7 +589,8 @@ class _Output:
         parts: list[str | Part] = [text] if text else []
         message = self._context.agent_message([*parts, *(question.part() for question in pending.open)])
         about: dict[str, JSON] = {"ids": [question.id for question in pending.open], "artifact": pending.artifact}
-        self._end(TaskStatus(state=TaskState.INPUT_REQUIRED, message=replace(message, metadata={INTERRUPT: about})))
+        state = TaskState.AUTH_REQUIRED if pending.authorization else TaskState.INPUT_REQUIRED
+        self._end(TaskStatus(state=state, message=replace(message, metadata={INTERRUPT: about})))
 
     def _end(self, status: TaskStatus, *events: Event) -> None:
         self._store_memory()
@@ -559,8 +625,9 @@ class _Pending:
     answers: dict[str, JSON] = field(default_factory=dict)
     artifact: str = ""
     state: JSON = None
-    #: See `Bridge.decisions`.
-    decisions: bool = False
+    authorization: bool = False
+    #: See `Bridge.decision`.
+    decision: str = ""
 
     @classmethod
     def of(cls, context: RequestContext) -> _Pending:
@@ -569,12 +636,13 @@ class _Pending:
             return cls()
         kept = json.loads(body)
         questions = [Question(**question) for question in kept["questions"]]
-        return cls(questions, kept["answers"], kept["artifact"], kept["state"])
+        return cls(**{**kept, "questions": questions})
 
     def encoded(self) -> bytes:
         questions = [{name: getattr(one, name) for name in Question.__dataclass_fields__} for one in self.questions]
         questions = [{**one, "options": list(one["options"])} for one in questions]
-        return dumps({"questions": questions, "answers": self.answers, "artifact": self.artifact, "state": self.state})
+        others = {name: getattr(self, name) for name in ("answers", "artifact", "state", "authorization")}
+        return dumps({"questions": questions, **others})
 
     @property
     def open(self) -> list[Question]:
@@ -603,15 +671,15 @@ class _Pending:
 
     def _give(self, question: Question, value: JSON) -> bool:
         if question.kind == "approval":
-            value = _decision(value, self.decisions)
+            value = _decision(value, self.decision)
         if value is None:
             return False
         self.answers[question.id] = value
         return True
 
 
-def _decision(value: JSON, decisions: bool) -> JSON:
-    """The answer to an approval, which is True or False, or with `decisions` an object; None for anything else.
+def _decision(value: JSON, member: str) -> JSON:
+    """The answer to an approval, which is True or False, or an object with `member`; None for anything else.
 
     An adapter would take any other value, such as ``{"approved": false}``, for an agreement, because it is not empty.
     """
@@ -620,17 +688,24 @@ def _decision(value: JSON, decisions: bool) -> JSON:
             return value
         case str():
             return yes_or_no(value)
-        case {"type": str()} if decisions:
+        case Mapping() if member and isinstance(value.get(member), str | bool):
             return value
         case {"type": "approve" | "reject" as kind}:
             return kind == "approve"
     return None
 
 
+def from_adk(message: Message) -> bool:
+    """The message comes from an agent of the Google ADK, which marks its parts."""
+    return any(name == "is_user_input" or name.startswith("adk_") for part in message.parts for name in part.metadata)
+
+
 def _named(part: Part) -> Iterator[tuple[str, JSON]]:
-    """Answers by id in one part. ``interruptResponse`` is the form of Strands."""
+    """Answers by id in one part. ``interruptResponse`` is the form of Strands, ``id`` and ``response`` that of the ADK."""
     data = part.data if isinstance(part, DataPart) else None
     match data:
+        case {"id": str(id_), "name": str(), "response": response}:
+            yield id_, response
         case {"interruptResponse": {"interruptId": str(id_), "response": response}}:
             yield id_, response
         case {"answers": Mapping() as answers}:

@@ -47,7 +47,7 @@ class LangGraphBridge(Bridge):
 
     public = {GraphRecursionError: (TaskState.FAILED, "the agent took too many steps")}
     modes = ("text/plain", "application/json", "image/*")
-    decisions = True
+    decision = "type"
 
     def __init__(
         self,

@@ -65,6 +65,7 @@ __all__ = [
     "TaskPage",
     "TaskQuery",
     "TaskStore",
+    "TURN",
     "TooManyWebhooks",
     "UNBOUNDED",
     "Webhooks",
@@ -497,8 +498,8 @@ class Webhooks(Protocol):
         """End all claims of `holder`; what it settles later is refused."""
 
 
-#: The name of the state of a context among its values, and that of its memory.
-STATE, MEMORY = "", "memory"
+#: The names of the values of a context: its state, its memory, and the task whose turn it is.
+STATE, MEMORY, TURN = "", "memory", "turn"
 
 
 def pending_name(task_id: str) -> str:

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 #: The modules that import a framework when they are imported, with the framework's package and their extra.
 BRIDGES = {
+    "a2a_sync.integrations.adk": ("google.adk", "adk"),
     "a2a_sync.integrations.agent_framework": ("agent_framework", "agent-framework"),
     "a2a_sync.integrations.langgraph": ("langgraph", "langgraph"),
     "a2a_sync.integrations.llamaindex": ("llama_index", "llamaindex"),
@@ -13,8 +14,16 @@ BRIDGES = {
     "a2a_sync.integrations.pydantic_ai": ("pydantic_ai", "pydantic-ai"),
     "a2a_sync.integrations.strands": ("strands", "strands"),
 }
+#: Modules that the bridges share their framework with.
+PARTS = {f"a2a_sync.integrations.adk_{name}": "google.adk" for name in ("parts", "remote", "sessions")}
 
 
 def without_framework() -> set[str]:
-    """Those of `BRIDGES` that cannot be imported here."""
-    return {module for module, (package, _) in BRIDGES.items() if find_spec(package) is None}
+    """Those modules of frameworks that cannot be imported here."""
+    packages = {module: package for module, (package, _) in BRIDGES.items()} | PARTS
+    return {module for module, package in packages.items() if not _installed(package)}
+
+
+def _installed(package: str) -> bool:
+    parent, _, _ = package.rpartition(".")
+    return (not parent or find_spec(parent) is not None) and find_spec(package) is not None

@@ -205,5 +205,5 @@ def test_a_declared_output_is_data(kit: Any) -> None:
 @pytest.mark.parametrize("name", BRIDGES)
 def test_a_module_lists_its_names(name: str) -> None:
     module = importlib.import_module(name)
-    (bridge,) = module.__all__
-    assert issubclass(getattr(module, bridge), Bridge)
+    listed = [getattr(module, one) for one in module.__all__]
+    assert len([one for one in listed if isinstance(one, type) and issubclass(one, Bridge)]) == 1

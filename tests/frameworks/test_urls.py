@@ -12,23 +12,27 @@ from a2a_sync import FilePart
 WEB = "https://example.com/file"
 #: The modules, and whether a framework or provider is given web addresses at all: LlamaIndex would fetch them itself, unchecked.
 ADAPTERS = {
+    "adk": ("to_adk_part", True),
     "pydantic_ai": ("_content", True),
     "agent_framework": ("_content", True),
     "openai_agents": ("_content", True),
     "strands": ("_content", False),
     "llamaindex": ("_block", False),
 }
+PACKAGES = {"adk": "google.adk", "openai_agents": "agents", "llamaindex": "llama_index.core"}
 TYPES = ["image/png", "audio/wav", "video/mp4", "application/pdf", "text/plain", ""]
 
 
 @pytest.fixture(params=ADAPTERS)
 def adapter(request: pytest.FixtureRequest) -> tuple[Any, bool]:
-    pytest.importorskip({"openai_agents": "agents", "llamaindex": "llama_index.core"}.get(request.param, request.param))
+    pytest.importorskip(PACKAGES.get(request.param, request.param))
     name, web = ADAPTERS[request.param]
     return getattr(import_module(f"a2a_sync.integrations.{request.param}"), name), web
 
 
 def is_text(content: Any) -> bool:
+    if hasattr(content, "file_data"):  # a part of the Google ADK has all members
+        return content.text is not None
     if isinstance(content, dict):
         return "text" in content
     return isinstance(content, str) or getattr(content, "block_type", getattr(content, "type", "")) == "text"
