@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import sys
 import threading
 import time
@@ -161,7 +162,8 @@ class Access:
             if now - self._printed < _PRINT_INTERVAL:
                 return
             self._printed = now
-        base = f"{request.scheme}://{request.host}{request.root_path}"
+        # A client chose the host and the path: a terminal must not take a part of them for a command.
+        base = re.sub(r"[^!-~]", "", f"{request.scheme}://{request.host}{request.root_path}")
         sys.stderr.write(f"Console: {self.login_link(base)}\n")
         sys.stderr.flush()
 

@@ -21,7 +21,6 @@ _SHOWN: Mapping[str, tuple[bytes, ...]] = {
     "audio/ogg": (b"OggS",),
     "video/mp4": (b"\x00\x00\x00",),
     "video/webm": (b"\x1a\x45\xdf\xa3",),
-    "application/pdf": (b"%PDF-",),
 }
 
 

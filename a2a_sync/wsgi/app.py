@@ -237,30 +237,30 @@ class A2AApp(Site):
             serve(self)
         return self.wsgi_app(environ, start_response)
 
-    def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        return self._respond_by(self._answer, environ, start_response)
-
     def respond_over(
         self, binding: BindingService, environ: WSGIEnvironment, start_response: StartResponse
     ) -> Iterable[bytes]:
         """The response of `binding`, which this app need not serve to others; 404 where its path is none of the binding."""
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse, connection: Connection) -> Iterable[bytes]:
+            refusal = self._refusal(environ, environ.get("PATH_INFO", ""))
+            if refusal is not None:
+                return refusal(environ, start_response)
             exchange = self._exchange(environ, start_response, connection)
             body = binding.respond(exchange)
             return exchange.respond_with(path_not_found(exchange.request)) if body is None else body
 
-        return self._respond_by(answer, environ, start_response)
+        return self._respond(environ, start_response, answer)
 
-    def _respond_by(
+    def _respond(
         self,
-        answer: Callable[[WSGIEnvironment, StartResponse, Connection], Iterable[bytes]],
         environ: WSGIEnvironment,
         start_response: StartResponse,
+        answer: Callable[[WSGIEnvironment, StartResponse, Connection], Iterable[bytes]] | None = None,
     ) -> Iterable[bytes]:
         connection = Connection(environ, self._is_closed)
         try:
-            body = answer(environ, start_response, connection)
+            body = (answer or self._answer)(environ, start_response, connection)
         except BaseException:
             self._engine.responses.release()
             raise
@@ -276,7 +276,7 @@ class A2AApp(Site):
         refusal = self._refusal(environ, path)
         if refusal is not None:
             response = refusal
-        elif page is None and wants_page(environ, path):
+        elif page is None and environ["REQUEST_METHOD"] != "POST" and wants_page(environ, path):
             response = agent_page(self.agent_card(), Request(environ))
         elif page is None:
             exchange = self._exchange(environ, start_response, connection)

@@ -226,6 +226,15 @@ def test_the_login_page_prints_a_link_to_standard_error_only(app: A2AApp, capsys
     )
 
 
+def test_the_printed_link_has_no_character_that_a_terminal_obeys(
+    app: A2AApp, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Browser(app).get("/console/login", environ_overrides={"HTTP_HOST": "localhost:80\x1b7", "SCRIPT_NAME": "/\x1b]0;x"})
+    printed = capsys.readouterr().err
+    assert printed.startswith("Console: ")
+    assert printed.rstrip("\n").isprintable()
+
+
 def test_several_processes_need_a_key_that_they_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY_VARIABLE)
     with A2AApp(make_agent(), console=True) as app:

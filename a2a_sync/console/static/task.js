@@ -8,7 +8,9 @@ const live = document.getElementById("live");
 const link = document.getElementById("link");
 const rows = document.getElementById("rows");
 const { task: url, query } = live.dataset;
+// A large page takes long to render, and is asked for less often.
 const REFRESH = 1000;
+const SHARE = 5;
 const HIDDEN = 30_000;
 
 let seen = Number(live.dataset.version);
@@ -16,6 +18,7 @@ let ended = Boolean(live.dataset.terminal);
 let pending = [];
 let timer = null;
 let refreshed = 0;
+let interval = REFRESH;
 let stream = null;
 let generation = 0;
 
@@ -76,7 +79,7 @@ function take(row) {
 }
 
 function schedule() {
-  if (timer === null) timer = setTimeout(refresh, Math.max(120, refreshed + REFRESH - Date.now()));
+  if (timer === null) timer = setTimeout(refresh, Math.max(120, refreshed + interval - Date.now()));
 }
 
 async function refresh() {
@@ -86,6 +89,7 @@ async function refresh() {
     const response = await fetch(address("tree", {}));
     if (!response.ok) return;
     const { version, state, terminal, tree } = await response.json();
+    interval = Math.max(REFRESH, SHARE * (Date.now() - refreshed));
     const focused = live.contains(document.activeElement);
     live.replaceChildren(...tree.slice(2).map((child) => (typeof child === "string" ? child : build(child))));
     if (focused) document.getElementById("text")?.focus();
