@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Visit, task_id
+from a2a_sync.console.sessions import KEY_VARIABLE
+from tests.browser.conftest import KEY, Visit, task_id
 from tests.console.payloads import ATTACKS, SECRET
+from tests.live import gunicorn
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -206,6 +210,26 @@ def test_two_workers_serve_one_page_through_reloads(visit: Window, shared: str) 
     window.check()
 
 
+def test_a_page_outlives_the_worker_that_served_it(visit: Window, tmp_path: Path) -> None:
+    variables = {KEY_VARIABLE: KEY, "A2A_TEST_STORE": f"sqlite:///{tmp_path / 'tasks.db'}"}
+    with gunicorn("tests.browser.agents:app", threads=32, workers=2, environment=variables) as server:
+        window = visit(server.url)
+        window.log_in()
+        window.send("wait 400")
+        window.page.wait_for_selector("#live .talk:has-text('piece-10')")
+        children = Path(f"/proc/{server.pid}/task").glob("*/children")
+        workers = [int(one) for file in children for one in file.read_text().split()]
+        assert len(workers) == 2
+        # One of the two runs the task, and one serves the page: both are replaced.
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        window.wait_state("failed")
+        numbers = [int(text) for text in window.page.locator("#rows tr > td:first-child").all_text_contents()]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert "worker lost" in words(window)
+        assert window.errors == []
+
+
 def test_without_a_place_for_a_stream_the_log_is_polled(visit: Window, narrow: str) -> None:
     window = visit(narrow)
     window.log_in()
@@ -290,7 +314,6 @@ def test_the_console_of_a_host_has_all_agents(visit: Window, host: str) -> None:
 
 def test_a_login_link_leaves_the_address_bar_and_works_once(visit: Window, story: str) -> None:
     from a2a_sync.console.sessions import Sessions
-    from tests.browser.conftest import KEY
 
     link = f"/console/login#{Sessions(KEY.encode()).token()}"
     first, second = visit(story), visit(story)
