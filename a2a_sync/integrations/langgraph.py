@@ -13,21 +13,27 @@ import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from typing import Any
 
+from a2a_sync.client.client import Client
 from a2a_sync.integrations.bridge import Ask, Bridge, BridgeEvent, Data, Final, Note, Question, Text, Turn, Usage
 from a2a_sync.integrations.chat_messages import to_chat_messages
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.remote import AgentTool, ToolAnswer, as_message
 from a2a_sync.integrations.runners import workflow_input
 from a2a_sync.types import TaskState
 
 try:
     from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+    from langchain_core.tools import StructuredTool
+    from langgraph.config import get_stream_writer
     from langgraph.errors import GraphRecursionError
-    from langgraph.types import Command
+    from langgraph.func import task
+    from langgraph.types import Command, interrupt
 except ImportError as error:
     raise ImportError("LangGraphBridge needs LangGraph: pip install 'a2a-sync[langgraph]'") from error
 
 __all__ = [
     "LangGraphBridge",
+    "remote_tool",
 ]
 
 _STATE = "langgraph"
@@ -246,3 +252,57 @@ class _Calls:
             await done
         finally:
             stop.set()
+
+
+# -- remote agents as tools ---------------------------------------------------------------------------------------------
+
+
+def remote_tool(
+    client: Client, skill: str | None = None, *, name: str = "", description: str = "", **options: Any
+) -> Any:
+    """A remote agent as a tool of a graph or agent with a checkpointer; its questions are interrupts of the graph.
+
+    Progress (text) and pieces of the answer (``{"agent": …, "text": …}``) are written to the stream ``custom``. A resumed graph
+    continues the task of the agent; it sends no message twice.
+
+    Parameters:
+        client: the client of the agent.
+        skill: the id of one skill of the card that the tool is for.
+        name: in place of that of the card.
+        description: what a model reads about the tool, in place of that of the card.
+        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    """
+    agent = AgentTool(client, skill, name=name, description=description, **options)
+
+    @task  # type: ignore[untyped-decorator]
+    async def send(message: str, task_id: str) -> tuple[str, str]:
+        write = get_stream_writer()
+        async for item in agent.send(message, task_id):
+            if isinstance(item, ToolAnswer):
+                return item.text, item.task_id
+            write(item)
+        raise AssertionError("the last item is the answer")
+
+    @task  # type: ignore[untyped-decorator]
+    def send_blocking(message: str, task_id: str) -> tuple[str, str]:
+        write = get_stream_writer()
+        for item in agent.send_blocking(message, task_id):
+            if isinstance(item, ToolAnswer):
+                return item.text, item.task_id
+            write(item)
+        raise AssertionError("the last item is the answer")
+
+    async def call(message: str) -> str:
+        text, task_id = await send(message, "")
+        while task_id:
+            text, task_id = await send(as_message(interrupt({"question": text})), task_id)
+        return str(text)
+
+    def call_blocking(message: str) -> str:
+        text, task_id = send_blocking(message, "").result()
+        while task_id:
+            text, task_id = send_blocking(as_message(interrupt({"question": text})), task_id).result()
+        return str(text)
+
+    about = {"name": agent.name, "description": agent.description}
+    return StructuredTool.from_function(call_blocking, call, **about)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from a2a_sync.client.client import Client
 from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
@@ -27,21 +28,26 @@ from a2a_sync.integrations.bridge import (
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.remote import AgentTool, as_message
 from a2a_sync.jsontext import dumps
 from a2a_sync.types import FilePart, Part, TaskState
 
 try:
     from pydantic import TypeAdapter
-    from pydantic_ai import DeferredToolRequests, DeferredToolResults, messages
+    from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, Tool, messages
     from pydantic_ai.capabilities import ReinjectSystemPrompt
-    from pydantic_ai.exceptions import UsageLimitExceeded
+    from pydantic_ai.exceptions import ApprovalRequired, UsageLimitExceeded
     from pydantic_ai.run import AgentRunResultEvent
 except ImportError as error:
     raise ImportError("PydanticAIBridge needs Pydantic AI: pip install 'a2a-sync[pydantic-ai]'") from error
 
 __all__ = [
     "PydanticAIBridge",
+    "remote_tool",
 ]
+
+#: The member of a deferred call's metadata with the question of a remote agent.
+_QUESTION = "a2a_question"
 
 
 class PydanticAIBridge(Bridge):
@@ -156,6 +162,9 @@ def _kept(history: Sequence[Any]) -> list[Any]:
 def _questions(requests: Any) -> Iterator[Question]:
     for call in requests.approvals:
         about = {"tool": call.tool_name, "arguments": call.args_as_dict()}
+        if asked := requests.metadata.get(call.tool_call_id, {}).get(_QUESTION):
+            yield Question(id=call.tool_call_id, text=asked, **about)
+            continue
         yield Question(id=call.tool_call_id, kind="approval", text=f"Call {call.tool_name}?", **about)
     for call in requests.calls:
         text = str(call.args_as_dict().get("question", "")) or f"What is the result of {call.tool_name}?"
@@ -163,6 +172,46 @@ def _questions(requests: Any) -> Iterator[Question]:
 
 
 def _results(pending: Any, turn: Turn) -> Any:
-    approvals = {id_: answer is True for id_, answer in turn.answers.items() if id_ in pending["approvals"]}
+    # The remote tool is called again with the answer to its question, whatever that is.
+    metadata = {
+        id_: {**kept, "answer": turn.answers.get(id_)} if _QUESTION in kept else kept
+        for id_, kept in pending["metadata"].items()
+    }
+    approvals = {
+        id_: answer is True or _QUESTION in metadata.get(id_, {})
+        for id_, answer in turn.answers.items()
+        if id_ in pending["approvals"]
+    }
     calls = {id_: answer for id_, answer in turn.answers.items() if id_ not in pending["approvals"]}
-    return DeferredToolResults(approvals=approvals, calls=calls, metadata=pending["metadata"])
+    return DeferredToolResults(approvals=approvals, calls=calls, metadata=metadata)
+
+
+# -- remote agents as tools ---------------------------------------------------------------------------------------------
+
+
+def remote_tool(
+    client: Client, skill: str | None = None, *, name: str = "", description: str = "", **options: Any
+) -> Any:
+    """A remote agent as a tool of an agent that `PydanticAIBridge` serves; its questions are deferred calls.
+
+    A resumed agent continues the task of the remote one; it sends no message twice.
+
+    Parameters:
+        client: the client of the agent.
+        skill: the id of one skill of the card that the tool is for.
+        name: in place of that of the card.
+        description: what a model reads about the tool, in place of that of the card.
+        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    """
+    agent = AgentTool(client, skill, name=name, description=description, **options)
+
+    async def call(context: RunContext[Any], message: str) -> str:
+        kept = (context.tool_call_metadata or {}) if context.tool_call_approved else {}
+        if _QUESTION in kept:
+            message = as_message(kept["answer"])
+        answer = await agent.answer(message, kept.get("task", ""))
+        if answer.task_id:
+            raise ApprovalRequired({_QUESTION: answer.text, "task": answer.task_id})
+        return answer.text
+
+    return Tool(call, takes_ctx=True, name=agent.name, description=agent.description)

@@ -1,4 +1,4 @@
-"""Calls of remote agents from the event loops of frameworks: `RemoteCall`.
+"""Calls of remote agents from the event loops of frameworks: `RemoteCall`; remote agents as their tools: `AgentTool`.
 
 The client blocks, so it works on a thread of the loop's executor; its events arrive on the loop. No framework is imported here.
 """
@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from a2a_sync.client.client import Client
 from a2a_sync.client.stream import TaskStream
-from a2a_sync.errors import A2AError
-from a2a_sync.types import Content, Message, StreamResponse, Task
+from a2a_sync.client.tools import SKILL, tool_result
+from a2a_sync.errors import A2AError, TaskFailedError
+from a2a_sync.jsontext import dumps
+from a2a_sync.types import Content, Message, StreamResponse, Task, TaskStatusUpdateEvent
 
 #: The longest time that a cancel of an abandoned task may take, in seconds.
 _CANCEL_SECONDS = 2.0
@@ -108,3 +110,85 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
     """Read the exception of an abandoned call."""
     if not future.cancelled():
         future.exception()
+
+
+# -- tools --------------------------------------------------------------------------------------------------------------
+
+
+class ToolAnswer(NamedTuple):
+    """What a remote agent has answered, and the id of its task if that waits for the answer to a question."""
+
+    text: str
+    task_id: str = ""
+
+
+#: A text is progress, a dictionary with ``agent`` and ``text`` a piece of the answer; the answer itself is the last item.
+ToolItem: TypeAlias = str | dict[str, str] | ToolAnswer
+
+
+class AgentTool:
+    """A remote agent as a tool of a framework: its name and description, and calls that report their progress.
+
+    Parameters:
+        client: the client of the agent.
+        skill: the id of one skill of the card.
+        name: in place of that of the card.
+        description: what a model reads about the tool, in place of that of the card.
+        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    """
+
+    def __init__(
+        self, client: Client, skill: str | None = None, *, name: str = "", description: str = "", **options: Any
+    ) -> None:
+        function = client.as_tool(skill, name=name, description=description)
+        self.name = function.__name__
+        self.description = (function.__doc__ or "").partition("\n\nArgs:")[0]
+        self._client = client
+        marked = {} if skill is None else {"metadata": {**(options.get("metadata") or {}), SKILL: skill}}
+        self._options = {**options, **marked}
+
+    async def send(self, message: str, task_id: str = "") -> AsyncIterator[ToolItem]:
+        """Send a message, or the answer to the question of a task. An abandoned call cancels the task."""
+        call = RemoteCall(self._client, message, task_id=task_id or None, **self._options)
+        async for item in call.events():
+            for one in self._reported(*item):
+                yield one
+        yield self._answer(call.result)
+
+    async def answer(self, message: str, task_id: str = "") -> ToolAnswer:
+        """`send` without progress."""
+        answer = ToolAnswer("")
+        async for item in self.send(message, task_id):
+            if isinstance(item, ToolAnswer):
+                answer = item
+        return answer
+
+    def send_blocking(self, message: str, task_id: str = "") -> Iterator[ToolItem]:
+        """`send` on the thread of the caller."""
+        with self._client.stream(message, task_id=task_id or None, **self._options) as stream:
+            for event in stream:
+                yield from self._reported(event, stream.new_text)
+            yield self._answer(stream.message or stream.task)
+
+    def _reported(self, event: StreamResponse, new_text: str) -> Iterator[ToolItem]:
+        if new_text:
+            yield {"agent": self.name, "text": new_text}
+        if isinstance(event, TaskStatusUpdateEvent) and not event.status.state.paused and event.status.message:
+            yield event.status.message.text
+
+    def _answer(self, result: Task | Message | None) -> ToolAnswer:
+        if result is None:
+            return ToolAnswer("")
+        if isinstance(result, Task) and result.state.interrupted:
+            return ToolAnswer(result.text or "The agent needs an answer", result.id)
+        try:
+            return ToolAnswer(tool_result(result))
+        except TaskFailedError as error:
+            return ToolAnswer(f"The agent did not complete the task: {error.task.text or error.task.state.value}")
+
+
+def as_message(answer: Any) -> str:
+    """The answer to a question as the text of a message."""
+    if isinstance(answer, bool):
+        return "yes" if answer else "no"
+    return answer if isinstance(answer, str) else dumps(answer).decode()

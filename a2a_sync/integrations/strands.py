@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from a2a_sync.agent.executor import RequestContext
+from a2a_sync.client.client import Client
 from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
@@ -27,10 +28,12 @@ from a2a_sync.integrations.bridge import (
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.remote import AgentTool, as_message
 from a2a_sync.jsontext import dumps
 from a2a_sync.types import FilePart, Part, TaskState
 
 try:
+    from strands import ToolContext, tool
     from strands.handlers.callback_handler import null_callback_handler
     from strands.types._snapshot import Snapshot
     from strands.types.session import decode_bytes_values, encode_bytes_values
@@ -39,6 +42,7 @@ except ImportError as error:
 
 __all__ = [
     "StrandsBridge",
+    "remote_tool",
 ]
 
 _STOPPED = {
@@ -144,3 +148,40 @@ def _question(interrupt: Any) -> Question:
     about = {name: reason[name] for name in ("kind", "tool", "arguments", "options") if name in reason}
     text = str(reason.get("text") or reason.get("question") or interrupt.name)
     return Question(id=interrupt.id, text=text, value=None if about else reason, **about)
+
+
+# -- remote agents as tools ---------------------------------------------------------------------------------------------
+
+
+def remote_tool(
+    client: Client, skill: str | None = None, *, name: str = "", description: str = "", **options: Any
+) -> Any:
+    """A remote agent as a tool of an agent; its questions are interrupts of the agent.
+
+    A resumed agent continues the task of the remote one; it sends no message twice. The tool is no generator, which Strands
+    would not close when a run is canceled, so its progress is not shown.
+
+    Parameters:
+        client: the client of the agent.
+        skill: the id of one skill of the card that the tool is for.
+        name: in place of that of the card.
+        description: what a model reads about the tool, in place of that of the card.
+        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    """
+    agent = AgentTool(client, skill, name=name, description=description, **options)
+
+    async def call(message: str, tool_context: ToolContext) -> str:
+        key, state = f"a2a-{tool_context.tool_use['toolUseId']}", tool_context.agent.state
+        kept: Any = state.get(key) or {"number": 0, "task": ""}
+        while True:
+            if kept["task"]:
+                reason = {"kind": "question", "text": kept["question"]}
+                message = as_message(tool_context.interrupt(f"a2a-{kept['number']}", reason=reason))
+            answer = await agent.answer(message, kept["task"])
+            if not answer.task_id:
+                state.delete(key)
+                return answer.text
+            kept = {"number": kept["number"] + 1, "task": answer.task_id, "question": answer.text}
+            state.set(key, kept)
+
+    return tool(name=agent.name, description=agent.description, context=True)(call)

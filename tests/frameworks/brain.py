@@ -39,6 +39,8 @@ def think(turns: list[tuple[str, str]]) -> str | list[Call]:
             return [Call("buy", {"what": "boat"})]
         case "buy two":
             return [Call("buy", {"what": "boat"}), Call("buy", {"what": "car"})]
+        case "order" | "order slowly" | "order quickly" | "order badly":
+            return [Call("clerk", {"message": last})]
         case "wait":
             return [Call("wait")]
         case "break":
@@ -63,6 +65,8 @@ class Tools:
     def __init__(self) -> None:
         self.bought: list[str] = []
         self.deps: list[Any] = []
+        #: Further tools, in the form of the framework.
+        self.more: list[Any] = []
         self.loops: set[int] = set()
         self.waiting, self.stopped = threading.Event(), threading.Event()
 

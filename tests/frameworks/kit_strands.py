@@ -86,7 +86,7 @@ class Kit:
 
         agent = Agent(
             model=self.model,
-            tools=[tool(self.tools.add), tool(self.tools.buy), tool(self.tools.wait)],
+            tools=[tool(self.tools.add), tool(self.tools.buy), tool(self.tools.wait), *self.tools.more],
             system_prompt=SYSTEM,
         )
         agent.add_hook(approve, BeforeToolCallEvent)
