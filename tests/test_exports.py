@@ -147,7 +147,8 @@ def documented() -> dict[str, Any]:
     for page in (INIT.parent.parent / "docs").rglob("*.md"):
         for path in re.findall(r"auto(?:class|exception|function|data):: +([\w.]+)", page.read_text()):
             module, _, name = path.rpartition(".")
-            found[path] = getattr(import_module(module), name)
+            if module not in without_framework():
+                found[path] = getattr(import_module(module), name)
     return found
 
 

@@ -31,7 +31,7 @@ LAYERS: list[list[str]] = [
     ["wsgi"],
     ["console"],
     ["multiagent"],
-    ["integrations"],
+    ["grpc", "integrations"],
     ["gunicorn", "testing"],
     ["cli"],
     ["__main__"],
@@ -60,6 +60,8 @@ RESTRICTED = {
     "nh3": {"console"},
     "socket": {"wsgi", "stores", "client", "cli", "gunicorn", "outbound", "testing"},
     "sseclient": {"bindings"},
+    "grpc": {"client", "grpc"},
+    "google": {"bindings", "integrations"},
 }
 #: Names that say nothing of what a module holds.
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "core", "manager", "managers", "misc", "base_classes"}

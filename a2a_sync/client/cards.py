@@ -169,9 +169,10 @@ def with_absolute_urls(card: AgentCard, base: str = "") -> AgentCard:
     """
     interfaces = []
     for index, interface in enumerate(card.supported_interfaces):
-        if interface.protocol_binding.upper() in BINDINGS:
+        binding = BINDINGS.get(interface.protocol_binding.upper())
+        if binding is not None:
             try:
-                interface = replace(interface, url=urls.join(base, interface.url))
+                interface = replace(interface, url=binding.read_url(base, interface.url))
             except UnsafeURLError as error:
                 raise UnsafeURLError(f"supportedInterfaces[{index}].url {error}") from None
         interfaces.append(interface)
@@ -300,18 +301,21 @@ def usable_interfaces(card: AgentCard, interface_filter: InterfaceFilter) -> lis
         VersionNotSupportedError: there is none; the message lists what the card offers.
     """
     version, binding, _ = interface_filter
-    usable, pairs = [], supported()
+    usable, unusable, pairs = [], "", supported()
     for interface in card.supported_interfaces:
         offered = interface.protocol_binding.upper(), protocol_version_of(interface)
         if offered in pairs and binding in (None, offered[0]) and version in (None, offered[1]):
-            usable.append(interface)
+            if reason := BINDINGS[offered[0]].unavailable_reason:
+                unusable = f"; {reason}"
+            else:
+                usable.append(interface)
     if usable:
         return sorted(usable, key=interface_filter.rank)
     offers = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
     matching = [one for one in pairs if binding in (None, one[0]) and version in (None, one[1])]
     asked = ", ".join(map(" ".join, matching)) or " ".join(filter(None, (binding, version and f"version {version}")))
     raise VersionNotSupportedError(
-        f"The card of {card.name!r} offers {offers or 'no interface'}; this client was asked for {asked}"
+        f"The card of {card.name!r} offers {offers or 'no interface'}; this client was asked for {asked}{unusable}"
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
 
 from a2a_sync import operations as op
+from a2a_sync.bindings.registry import GRPC_SCHEMES
 from a2a_sync.card import AgentCapabilities, AgentCard, AgentInterface
 from a2a_sync.client import waiting
 from a2a_sync.client.arguments import (
@@ -132,6 +133,7 @@ class Client(Closes):
     Parameters:
         target: the URL of the agent (its card is read with the first call), an `AgentCard`, or an `A2AApp` or `Agent` of this
             process, which is called without network and authentication (`auth` is refused, `session` has no effect).
+            ``grpc://host:port``, with TLS ``grpcs://host:port``, is called over gRPC, and no card is read.
         auth: credentials: a token, a function that returns one for each request, ``(user, password)``, `ApiKey`,
             `ClientCredentials`, an ``AuthBase`` of requests, or a mapping from the names of security schemes in the card to
             these. They are sent in the form that the card asks for, and only to the origin of `target`: for a card that
@@ -140,7 +142,8 @@ class Client(Closes):
         retry: how long to retry after an interruption; None disables retries.
         headers: HTTP headers of every request, sent to the same origin as `auth`.
         protocol_version: use only interfaces of this protocol version.
-        protocol_binding: use only interfaces of this binding, ``"JSONRPC"`` or ``"HTTP+JSON"``.
+        protocol_binding: use only interfaces of this binding, ``"JSONRPC"``, ``"HTTP+JSON"`` or ``"GRPC"`` (needs
+            ``a2a-sync[grpc]``).
         prefer: interfaces to choose first if the card lists them, in order of preference: bindings, versions, both
             (``"HTTP+JSON 1.0"``) or URLs. Without a match, and by default, the order of the card decides.
         tenant: the tenant of all calls, in place of the one that the card names.
@@ -215,6 +218,8 @@ class Client(Closes):
         self._card: AgentCard | None = None
         self._target: LocalAgent | None = None
         certificate, authorities = _tls_settings(verify, cert, session)
+        if isinstance(target, str) and urlsplit(target).scheme in GRPC_SCHEMES:
+            target = _card_of(target, "GRPC", self._interface_filter.version or "1.0", streaming=True)
         if isinstance(target, str):
             url = target
         elif isinstance(target, AgentCard):
@@ -265,7 +270,7 @@ class Client(Closes):
 
         Parameters:
             url: where operations are sent; with ``HTTP+JSON`` the part before paths such as ``/message:send``.
-            protocol_binding: ``"JSONRPC"`` or ``"HTTP+JSON"``.
+            protocol_binding: ``"JSONRPC"``, ``"HTTP+JSON"`` or ``"GRPC"``.
             protocol_version: ``"1.0"`` or ``"0.3"``.
             streaming: the agent streams. Without it, `stream` sends a plain message, whose answer is the only event.
             options: other arguments of `Client`, such as `auth` and `timeout`.
@@ -276,12 +281,7 @@ class Client(Closes):
         """
         if urlsplit(url).scheme not in ("http", "https"):
             raise ValueError("the endpoint's URL must begin with http:// or https://, as in http://127.0.0.1:8000/")
-        interface = AgentInterface(url=url, protocol_binding=protocol_binding, protocol_version=protocol_version)
-        capabilities = AgentCapabilities(streaming=streaming)
-        card = AgentCard(
-            name=url, description="", version="", supported_interfaces=(interface,), capabilities=capabilities
-        )
-        return cls(card, **options)
+        return cls(_card_of(url, protocol_binding, protocol_version, streaming), **options)
 
     # -- the card --
 
@@ -816,6 +816,13 @@ def _send_key(link: Link, given: str | None) -> str:
     if not is_idempotency_key(given):
         raise ValueError("idempotency_key takes 1 to 255 printable ASCII characters")
     return given
+
+
+def _card_of(url: str, binding: str, version: str, streaming: bool) -> AgentCard:
+    """The card of an agent of which only one interface is known."""
+    interface = AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+    capabilities = AgentCapabilities(streaming=streaming)
+    return AgentCard(name=url, description="", version="", supported_interfaces=(interface,), capabilities=capabilities)
 
 
 def _tls_settings(

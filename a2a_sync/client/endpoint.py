@@ -113,18 +113,18 @@ class WireEndpoint:
         )
 
     def _headers(self, call: AnyCall, request: HttpRequest) -> dict[str, str]:
-        context = call.context
-        headers = {
-            **tracing.outgoing(),
-            **self._call_headers(context.headers),
-            VERSION: self._codec.version,
-            "Accept": self.accepts,
-        }
+        headers = {**self._context_headers(call), "Accept": self.accepts}
         if request.body is not None:
             headers["Content-Type"] = self.media_type
         if call.operation.streaming:
             headers["Accept"] = f"text/event-stream, {self.accepts}"
             headers["Accept-Encoding"] = "identity"  # proxies and libraries buffer compressed streams
+        return headers
+
+    def _context_headers(self, call: AnyCall) -> dict[str, str]:
+        """What every transport sends of the context of a call."""
+        context = call.context
+        headers = {**tracing.outgoing(), **self._call_headers(context.headers), VERSION: self._codec.version}
         if context.extensions:
             headers.update(dict.fromkeys(extension_headers(self._codec.version), ", ".join(context.extensions)))
         if context.last_event_id is not None:
@@ -189,20 +189,20 @@ class WireEventStream:
         # An error that the agent sends within the stream is raised.
         value = self._read(data, name)
         event = self._codec.load_event(value)
-        self._note_task(event)
+        note_task(event, self._response.error_context)
         return StreamItem(event, _event_number(event_id), last=self._codec.ends_stream(value), size=len(data))
-
-    def _note_task(self, event: StreamResponse) -> None:
-        """Remember the task of the stream for errors."""
-        error_context = self._response.error_context
-        if isinstance(event, Task):
-            error_context.task_id = event.id
-        elif not isinstance(event, Message):
-            error_context.task_id = event.task_id or error_context.task_id
 
     def close(self) -> None:
         """Close the connection at once, even while another thread waits for an event. The task continues."""
         self._response.close()
+
+
+def note_task(event: StreamResponse, error_context: ErrorContext) -> None:
+    """Remember the task of a stream for errors."""
+    if isinstance(event, Task):
+        error_context.task_id = event.id
+    elif not isinstance(event, Message):
+        error_context.task_id = event.task_id or error_context.task_id
 
 
 def _event_number(event_id: str | None) -> int | None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import http.client
 import os
 import ssl
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,21 +99,20 @@ class HttpTransport:
         self._auth_argument = in_url if auth is None else auth
         self._auth = make_auth(self._auth_argument)
         self._headers = {name: check_header(name, value) for name, value in (headers or {}).items()}
-        self._timeout = timeout
-        self._alarms = alarms
+        self.timeout = timeout
+        self.alarms = alarms
         self._session = session
-        self._verify = verify
-        self._cert = cert
+        self.verify = verify
+        self.cert = cert
         self._guard = url_guard
-        self._max_response_bytes = max_response_bytes
-        #: By whether their connections are guarded.
-        self._adapters: dict[bool, Adapter] = {}
+        self.max_response_bytes = max_response_bytes
+        self.renew()
         renew_in_child(self)
 
     @property
     def has_secrets(self) -> bool:
         """There are credentials or headers, which are not sent to other origins."""
-        return self._auth_argument is not None or bool(self._headers) or self._cert is not None
+        return self._auth_argument is not None or bool(self._headers) or self.cert is not None
 
     def apply_card_security(self, card: AgentCard) -> None:
         """From now on, send credentials in the form that `card` asks for.
@@ -127,7 +127,10 @@ class HttpTransport:
 
     def renew(self) -> None:
         """In a forked child: a connection must not be shared by two processes."""
-        self._adapters = {}
+        #: By whether their connections are guarded.
+        self._adapters: dict[bool, Adapter] = {}
+        self._lock = threading.Lock()
+        self._channels: dict[tuple[str, str, int], Any] = {}
 
     def open(self, request: OutgoingRequest) -> HttpResponse:
         """Send one request and return its response, of any status, before its body is read. Redirects are not followed.
@@ -142,17 +145,64 @@ class HttpTransport:
             response.credentials_withheld = self._auth_argument is not None
             return response
         request = replace(request, headers={**self._headers, **request.headers})
-        auth = self._auth
-        if not isinstance(auth, RefreshingAuth):
-            return self._send(request, auth)
-        auth.prepare(self._post, request.deadline)
+        auth = self._prepared_auth(request.deadline)
         response = self._send(request, auth)
-        if response.status == 401 and auth.refresh_after_refusal(response.authorization):
+        if response.status == 401 and _refreshed(auth, response.authorization):
             # A refused request had no effect: it may be sent again, once.
             response.close()
-            auth.prepare(self._post, request.deadline)
-            response = self._send(request, auth)
+            response = self._send(request, self._prepared_auth(request.deadline))
         return response
+
+    def _prepared_auth(self, deadline: Deadline) -> AuthBase | None:
+        if isinstance(self._auth, RefreshingAuth):
+            self._auth.prepare(self._post, deadline)
+        return self._auth
+
+    # -- for transports beside HTTP, which have connections of their own --
+
+    @property
+    def has_credentials(self) -> bool:
+        """There are credentials, in whatever form."""
+        return self._auth_argument is not None
+
+    def addresses(self, url: str) -> list[Any] | None:
+        """The socket addresses of `url`, checked by the guard of the client; None without a guard.
+
+        Raises:
+            UnsafeURLError: the guard refuses the URL or an address.
+            OSError: the host has no address.
+        """
+        if self._guard is None:
+            return None
+        self._guard.check(url)
+        host, port = urls.parse(url).origin[1:]
+        return [address.sockaddr for address in self._guard.addresses(host, port)]
+
+    def credentials(self, url: str, deadline: Deadline) -> dict[str, str]:
+        """The headers of a request to `url`, of the origin that the user named, which contain credentials.
+
+        Raises:
+            ValueError: the credentials belong to the query of a URL.
+            TokenError: there is no token.
+        """
+        bare = requests.Request("POST", url, headers=self._headers).prepare()
+        request = bare.copy()
+        if (auth := self._prepared_auth(deadline)) is not None:
+            request = auth(request)
+        if request.url != bare.url:
+            raise ValueError("the agent expects its API key in the query of a URL, which gRPC does not have")
+        return {name: value for name, value in request.headers.items() if name.lower() != "content-length"}
+
+    def channel(self, origin: tuple[str, str, int], make: Callable[[], Any]) -> Any:
+        """The open channel of another transport to `origin`, made by `make` where there is none. `close` closes it."""
+        with self._lock:
+            if origin not in self._channels:
+                self._channels[origin] = make()
+            return self._channels[origin]
+
+    def renew_credentials(self, refused: str) -> bool:
+        """The agent has refused the ``Authorization`` header `refused`; whether there are other credentials now."""
+        return _refreshed(self._auth, refused)
 
     def _post(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> tuple[int, bytes]:
         """Post to a token server, without the credentials and headers for the agent."""
@@ -182,9 +232,9 @@ class HttpTransport:
                 timeout=self._limits(min(deadline, request.opening)),
                 stream=True,
                 allow_redirects=False,
-                verify=self._verify,
+                verify=self.verify,
                 # As credentials: not for an origin that the user has not named.
-                cert=self._cert if self._cert and urls.may_send_credentials(self.home, request.url) else None,
+                cert=self.cert if self.cert and urls.may_send_credentials(self.home, request.url) else None,
             )
         except requests.exceptions.InvalidHeader as error:
             if isinstance(error.args[0], u3.HTTPError):
@@ -197,7 +247,7 @@ class HttpTransport:
         except (requests.RequestException, u3.HTTPError, OSError) as error:
             refused = transport_error(error, error_context, deadline)
         else:
-            return HttpResponse(response, error_context, deadline, self._alarms, self._max_response_bytes)
+            return HttpResponse(response, error_context, deadline, self.alarms, self.max_response_bytes)
         # Not chained: the errors of requests and urllib3 show URLs and headers, which can hold secrets.
         raise refused
 
@@ -221,10 +271,14 @@ class HttpTransport:
         adapters, self._adapters = self._adapters, {}
         for adapter in adapters.values():
             adapter.close()
+        with self._lock:
+            channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.close()
 
     def _limits(self, deadline: Deadline) -> Any:
         total = None if deadline.left is None else max(deadline.left, 0.001)
-        return urllib3.Timeout(connect=self._timeout.connect, read=self._timeout.read, total=total)
+        return urllib3.Timeout(connect=self.timeout.connect, read=self.timeout.read, total=total)
 
     def _requests_session(self, guarded: bool) -> requests.Session:
         """A session for one request: cookies are state of a session, connections belong to the adapter."""
@@ -233,7 +287,7 @@ class HttpTransport:
         guard = self._guard if guarded else None
         adapter = self._adapters.get(guard is not None)
         if adapter is None:
-            self._adapters[guard is not None] = adapter = Adapter(self._alarms, guard)
+            self._adapters[guard is not None] = adapter = Adapter(self.alarms, guard)
         return Session(adapter)
 
 
@@ -428,6 +482,10 @@ def transport_error(error: Exception, error_context: ErrorContext, deadline: Dea
     if error_context.phase == "stream":
         return StreamInterruptedError(f"the stream broke: {text}", **error_context.fields())
     return TransportError(f"the connection broke: {text}", **error_context.fields())
+
+
+def _refreshed(auth: AuthBase | None, refused: str) -> bool:
+    return isinstance(auth, RefreshingAuth) and auth.refresh_after_refusal(refused)
 
 
 def _redirected(url: str, target: str, error_context: ErrorContext) -> str:

@@ -17,7 +17,7 @@ __all__ = ["VERSIONS", "Codec", "DecodeError", "by_method", "by_version"]
 #: The module of each protocol version, the newest first. A version is added by its module and one row.
 VERSIONS: dict[str, str] = {"1.0": "a2a_sync.codec.v10", "0.3": "a2a_sync.codec.v03"}
 #: The codec modules of bindings with a dialect of their own.
-_DIALECTS = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.http"}
+_DIALECTS = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.http", ("0.3", "GRPC"): "a2a_sync.codec.v03.http"}
 #: The same for peers that encode files twice.
 _DOUBLE_BASE64 = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.twice"}
 

@@ -178,6 +178,11 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         self._engine.agents.pop(name, None)
         del self._mounts[name]
 
+    @property
+    def root(self) -> str | None:
+        """The name of the agent that is also served at ``/``."""
+        return self._root
+
     def __getitem__(self, name: str) -> A2AApp:
         return self._apps[name]
 

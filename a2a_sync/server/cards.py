@@ -49,6 +49,7 @@ class AppCard:
         # An app can always stream; its author may switch it off.
         self._streams = given.capabilities.streaming is not False
         self._public = self._with_capabilities(given)
+        self._others: tuple[AgentInterface, ...] = ()
 
     @property
     def name(self) -> str:
@@ -86,7 +87,11 @@ class AppCard:
             AgentInterface(url=BINDINGS[binding].interface_url(url), protocol_binding=binding, protocol_version=version)
             for binding, version in self._interfaces
         )
-        return replace(card, supported_interfaces=interfaces)
+        return replace(card, supported_interfaces=(*interfaces, *self._others))
+
+    def add_interfaces(self, interfaces: Iterable[AgentInterface]) -> None:
+        """List interfaces of other transports, which have addresses of their own, after those of HTTP."""
+        self._others = tuple(dict.fromkeys((*self._others, *interfaces)))
 
     def _with_capabilities(self, card: AgentCard) -> AgentCard:
         known = {one.uri for one in self._extensions}
@@ -110,8 +115,10 @@ def list_interfaces(versions: Iterable[str], bindings: Sequence[str]) -> list[tu
     Raises:
         ValueError: a binding does not exist, or there is none.
     """
-    if unknown := set(bindings) - BINDINGS.keys():
-        raise ValueError(f"protocol_bindings: {min(unknown)!r} is none of {', '.join(BINDINGS)}")
+    served = [name for name, binding in BINDINGS.items() if binding.service]
+    if unknown := set(bindings).difference(served):
+        hint = "; a2a_sync.grpc.GRPCServer serves GRPC" if "GRPC" in unknown else ""
+        raise ValueError(f"protocol_bindings: {min(unknown)!r} is none of {', '.join(served)}{hint}")
     offered = [(binding, version) for version in versions for binding in bindings]
     if not offered:
         raise ValueError("nothing is left to serve: protocol_bindings is empty")

@@ -101,8 +101,12 @@ class ExtendedCard:
 
 def _forms(card: AgentCard, version: str) -> list[Any]:
     """The JSON of `card` in every binding, each form once: the binding of the call is not known here."""
-    forms = [by_version(version, binding).dump(card) for binding in BINDINGS]
-    return forms[:1] if forms[0] == forms[1] else forms
+    forms: list[Any] = []
+    for binding in BINDINGS:
+        form = by_version(version, binding).dump(card)
+        if form not in forms:
+            forms.append(form)
+    return forms
 
 
 def _card_context(request: GetExtendedAgentCardRequest, context: CallContext) -> CardContext:

@@ -339,7 +339,7 @@ class A2AApp(Site):
 
     @property
     def service(self) -> AgentService:
-        """The agent below HTTP."""
+        """The agent below HTTP, for other transports."""
         return self._service
 
     # -- without a network --

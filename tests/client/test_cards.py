@@ -150,14 +150,16 @@ def offering(*offers: tuple[str, str]) -> AgentCard:
 
 
 def test_the_first_interface_that_we_speak_is_used() -> None:
-    card = offering(("GRPC", "1.0"), ("JSONRPC", "2.0"), ("jsonrpc", "1.0.1"), ("JSONRPC", "1.0"), ("JSONRPC", "0.3"))
+    card = offering(
+        ("SLIMRPC", "1.0"), ("JSONRPC", "2.0"), ("jsonrpc", "1.0.1"), ("JSONRPC", "1.0"), ("JSONRPC", "0.3")
+    )
 
     assert usable_interfaces(card, InterfaceFilter())[0].url == "http://a.test/2"
     assert usable_interfaces(card, InterfaceFilter("1.0"))[0].url == "http://a.test/2"
 
 
 def test_the_card_s_order_decides_between_versions_unless_one_is_asked_for() -> None:
-    card = offering(("GRPC", "0.3"), ("JSONRPC", "0.3.0"), ("JSONRPC", "1.0"))
+    card = offering(("SLIMRPC", "0.3"), ("JSONRPC", "0.3.0"), ("JSONRPC", "1.0"))
 
     assert usable_interfaces(card, InterfaceFilter())[0].url == "http://a.test/1"
     assert usable_interfaces(card, InterfaceFilter("1.0"))[0].url == "http://a.test/2"
@@ -169,21 +171,23 @@ def test_what_speaks_like_0_3_is_spoken_to_in_0_3(version: str) -> None:
 
 
 def test_a_card_without_an_interface_for_us_is_refused_with_what_it_offers() -> None:
-    offers = r"offers GRPC 1\.0, JSONRPC 2\.0; .* JSONRPC 1\.0, HTTP\+JSON 1\.0, JSONRPC 0\.3, HTTP\+JSON 0\.3$"
+    offers = r"offers SLIMRPC 1\.0, JSONRPC 2\.0; .* JSONRPC 1\.0, HTTP\+JSON 1\.0, GRPC 1\.0, JSONRPC 0\.3, HTTP\+JSON 0\.3, GRPC 0\.3$"
     with pytest.raises(VersionNotSupportedError, match=offers):
-        Client(offering(("GRPC", "1.0"), ("JSONRPC", "2.0")))
-    with pytest.raises(VersionNotSupportedError, match=r"offers JSONRPC 1\.0; .* JSONRPC 0\.3, HTTP\+JSON 0\.3$"):
+        Client(offering(("SLIMRPC", "1.0"), ("JSONRPC", "2.0")))
+    with pytest.raises(
+        VersionNotSupportedError, match=r"offers JSONRPC 1\.0; .* JSONRPC 0\.3, HTTP\+JSON 0\.3, GRPC 0\.3$"
+    ):
         Client(offering(("JSONRPC", "1.0")), protocol_version="0.3")
     with pytest.raises(VersionNotSupportedError, match=r"version 7\.0"):
         Client(offering(("JSONRPC", "1.0")), protocol_version="7.0.2")
     with pytest.raises(VersionNotSupportedError, match=r"offers JSONRPC 1\.0; .* HTTP\+JSON 1\.0, HTTP\+JSON 0\.3$"):
         Client(offering(("JSONRPC", "1.0")), protocol_binding="HTTP+JSON")
-    with pytest.raises(VersionNotSupportedError, match=r"asked for GRPC$"):
-        Client(offering(("JSONRPC", "1.0")), protocol_binding="GRPC")
+    with pytest.raises(VersionNotSupportedError, match=r"asked for SLIMRPC$"):
+        Client(offering(("JSONRPC", "1.0")), protocol_binding="SLIMRPC")
 
 
 def test_the_card_s_order_decides_between_bindings_unless_one_is_asked_for() -> None:
-    card = offering(("GRPC", "1.0"), ("HTTP+JSON", "0.3"), ("http+json", "1.0"), ("JSONRPC", "1.0"))
+    card = offering(("SLIMRPC", "1.0"), ("HTTP+JSON", "0.3"), ("http+json", "1.0"), ("JSONRPC", "1.0"))
 
     assert usable_interfaces(card, InterfaceFilter())[0].url == "http://a.test/1"
     assert usable_interfaces(card, InterfaceFilter("1.0"))[0].url == "http://a.test/2"
@@ -221,15 +225,15 @@ def test_an_old_card_s_further_addresses_are_looked_through() -> None:
     body = {
         **OLD_CARD,
         "url": "http://a.test/grpc",
-        "preferredTransport": "GRPC",
+        "preferredTransport": "SLIMRPC",
         "additionalInterfaces": [
-            {"url": "http://a.test/grpc", "transport": "GRPC"},
+            {"url": "http://a.test/grpc", "transport": "SLIMRPC"},
             {"url": "/other", "transport": "JSONRPC"},
         ],
     }
     with peer({NEW: answers(body), "tasks/get": results(OLD_TASK)}) as server, Client(server.url) as client:
         client.get_task("t-1")
-        assert [one.protocol_binding for one in client.card().supported_interfaces] == ["GRPC", "JSONRPC"]
+        assert [one.protocol_binding for one in client.card().supported_interfaces] == ["SLIMRPC", "JSONRPC"]
 
     assert server.asked[-1].path == "/other"
 

@@ -125,7 +125,7 @@ def test_one_without_addresses_leaves_the_way_as_it_was() -> None:
 
 
 def test_one_that_leads_nowhere_is_refused_and_the_public_one_stays() -> None:
-    grpc = {**ABLE, "supportedInterfaces": [{**INTERFACE, "protocolBinding": "GRPC"}]}
+    grpc = {**ABLE, "supportedInterfaces": [{**INTERFACE, "protocolBinding": "SLIMRPC"}]}
     with peer({PATH: answers(ABLE), "GetExtendedAgentCard": results(grpc)}) as server, Client(server.url) as client:
         public = client.card()
         with pytest.raises(VersionNotSupportedError):

@@ -18,7 +18,7 @@ from a2a_sync.testing import wsgi_session
 from tests.client.peer import Peer, peer, results, task
 
 OFFERS = (
-    AgentInterface(url="http://a.test/grpc", protocol_binding="GRPC", protocol_version="1.0"),
+    AgentInterface(url="http://a.test/grpc", protocol_binding="SLIMRPC", protocol_version="1.0"),
     AgentInterface(url="http://a.test/old", protocol_binding="JSONRPC", protocol_version="0.3.0"),
     AgentInterface(url="http://a.test/rpc", protocol_binding="JSONRPC", protocol_version="1.0"),
     AgentInterface(url="http://a.test/rest", protocol_binding="http+json", protocol_version="1.0"),
@@ -62,7 +62,7 @@ def test_a_preference_does_not_insist_but_version_and_binding_do() -> None:
         usable_interfaces(CARD, InterfaceFilter.of("7.0", None, ["1.0"]))
 
 
-@pytest.mark.parametrize("prefer", [["REST"], ["JSONRPC 2.0"], ["GRPC"], ["json-rpc", "1.0"]])
+@pytest.mark.parametrize("prefer", [["REST"], ["JSONRPC 2.0"], ["SLIMRPC"], ["json-rpc", "1.0"]])
 def test_a_preference_that_nothing_can_meet_is_a_mistake(prefer: list[str]) -> None:
     with pytest.raises(ValueError, match="is no URL and none of"):
         Client(CARD, prefer=prefer)

@@ -20,11 +20,11 @@ from a2a_sync.errors import InvalidParamsError, VersionNotSupportedError
 from a2a_sync.testing import wsgi_session
 from tests.extending.toy import TOY
 from tests.scenarios.agent import make_app
-from tests.scenarios.conftest import Way, make_client, supports_lists, supports_references, version
+from tests.scenarios.conftest import Way, make_client, supports_file_names, supports_lists, supports_references, version
 from tests.scenarios.test_scenarios import *  # noqa: F403
 from tests.wsgi import HOST, Peer
 
-__all__ = ["make_client", "supports_lists", "supports_references", "version"]
+__all__ = ["make_client", "supports_file_names", "supports_lists", "supports_references", "version"]
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,23 @@ BRIDGES = {
 }
 #: Modules that the bridges share their framework with.
 PARTS = {f"a2a_sync.integrations.adk_{name}": "google.adk" for name in ("parts", "remote", "sessions")}
+#: The modules that need the extra ``grpc``.
+GRPC = dict.fromkeys(
+    (
+        "a2a_sync.bindings.protobuf",
+        "a2a_sync.client.grpc",
+        "a2a_sync.grpc",
+        "a2a_sync.grpc.__init__",
+        "a2a_sync.grpc.calls",
+        "a2a_sync.grpc.server",
+    ),
+    "grpc",
+)
 
 
 def without_framework() -> set[str]:
-    """Those modules of frameworks that cannot be imported here."""
-    packages = {module: package for module, (package, _) in BRIDGES.items()} | PARTS
+    """Those modules of frameworks and of gRPC that cannot be imported here."""
+    packages = {module: package for module, (package, _) in BRIDGES.items()} | PARTS | GRPC
     return {module for module, package in packages.items() if not _installed(package)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from wsgiref.validate import validator
 
@@ -21,6 +22,11 @@ MakeClientOf = Callable[..., Client]
 #: A factory of clients, and the version and the binding that they speak.
 Way = tuple[MakeClient, str, str]
 
+#: gRPC does not work under gevent, whose run leaves out what is marked `live`.
+GRPC = [
+    pytest.mark.live,
+    pytest.mark.skipif(find_spec("grpc") is None, reason="needs the extra grpc, which `make test` installs"),
+]
 WAYS = [
     pytest.param(("local-memory", "1.0", None), id="local-memory"),
     pytest.param(("local-sqlite", "1.0", None), id="local-sqlite"),
@@ -28,6 +34,8 @@ WAYS = [
     pytest.param(("wsgi", "0.3", "JSONRPC"), id="wsgi-0.3"),
     pytest.param(("wsgi", "1.0", "HTTP+JSON"), id="wsgi-1.0-rest"),
     pytest.param(("wsgi", "0.3", "HTTP+JSON"), id="wsgi-0.3-rest"),
+    pytest.param(("grpc", "1.0", "GRPC"), id="grpc-1.0", marks=GRPC),
+    pytest.param(("grpc", "0.3", "GRPC"), id="grpc-0.3", marks=GRPC),
     pytest.param(("gunicorn", "1.0", "JSONRPC"), id="gunicorn-1.0", marks=pytest.mark.live),
     pytest.param(("gunicorn", "0.3", "JSONRPC"), id="gunicorn-0.3", marks=pytest.mark.live),
     pytest.param(("gunicorn", "1.0", "HTTP+JSON"), id="gunicorn-1.0-rest", marks=pytest.mark.live),
@@ -47,7 +55,13 @@ def serving(transport: str, folder: Path) -> Iterator[MakeClientOf]:
         return
     app = make_app(store if transport == "local-sqlite" else None)
     try:
-        if transport == "wsgi":
+        if transport == "grpc":
+            from a2a_sync.grpc import GRPCServer
+
+            with GRPCServer(app, "127.0.0.1:0"):
+                card = app.agent_card("http://agent.test/")
+                yield lambda version, binding=None: Client(card, protocol_version=version, protocol_binding=binding)
+        elif transport == "wsgi":
             # The validator checks every request and response against the WSGI specification.
             session = wsgi_session(validator(app))
             yield lambda version, binding=None: Client(
@@ -81,14 +95,20 @@ def version(way: Way) -> str:
 
 @pytest.fixture
 def supports_references(way: Way) -> bool:
-    """Whether a message can refer to other tasks; HTTP+JSON of 0.3 has no member for it."""
-    return way[1:] != ("0.3", "HTTP+JSON")
+    """Whether a message can refer to other tasks; the proto of 0.3 has no member for it."""
+    return way[1:] not in (("0.3", "HTTP+JSON"), ("0.3", "GRPC"))
 
 
 @pytest.fixture
 def supports_lists(way: Way) -> bool:
     """Whether tasks can be listed; 0.3 supports that over HTTP+JSON only."""
-    return way[1:] != ("0.3", "JSONRPC")
+    return way[1:] not in (("0.3", "JSONRPC"), ("0.3", "GRPC"))
+
+
+@pytest.fixture
+def supports_file_names(way: Way) -> bool:
+    """Whether files have names; the proto of 0.3 has no member for it, which its JSON has in other bindings."""
+    return way[1:] != ("0.3", "GRPC")
 
 
 @pytest.fixture(scope="module", params=["wsgi", pytest.param("gunicorn", marks=pytest.mark.live)])

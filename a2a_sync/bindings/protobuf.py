@@ -1,0 +1,279 @@
+"""The messages of the gRPC binding, as the JSON of the codecs (spec 10; spec 5.5: the JSON of 1.0 is ProtoJSON).
+
+The descriptors are those of the official protos, so no message is defined here. Needs the extra ``grpc``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, empty_pb2, message_factory, struct_pb2, timestamp_pb2
+from google.protobuf.json_format import Error as JSONFormatError
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.message import DecodeError as ProtobufError
+from google.protobuf.unknown_fields import UnknownFieldSet
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+from a2a_sync.codec import Codec
+from a2a_sync.errors import (
+    AgentError,
+    InternalError,
+    InvalidParamsError,
+    InvalidRequestError,
+    OverloadedError,
+    PermissionDeniedError,
+    TaskNotFoundError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnsupportedOperationError,
+)
+
+# Its import registers the types of the details of a status.
+assert error_details_pb2
+
+#: The descriptors of all versions; ``python -m tests.grpc.descriptors`` compiles them.
+DESCRIPTORS = Path(__file__).with_name("a2a.binpb")
+#: The service of each protocol version.
+SERVICES = {"1.0": "lf.a2a.v1.A2AService", "0.3": "a2a.v1.A2AService"}
+#: The operations of those methods of 0.3 that have another name. It has no ListTasks.
+_OPERATIONS_03 = {
+    "TaskSubscription": "SubscribeToTask",
+    "ListTaskPushNotificationConfig": "ListTaskPushNotificationConfigs",
+    "GetAgentCard": "GetExtendedAgentCard",
+}
+#: The metadata by which a client asks for the numbers of events, with which it resumes a stream. The server confirms it with the same
+#: metadata, and from then on sends an empty message in place of each heartbeat.
+EVENT_NUMBERS = "a2a-sync-event-numbers"
+#: The field of a StreamResponse that holds the number, and its tag as a fixed64. The protocol has no such field, and readers ignore
+#: fields that they do not know.
+_NUMBER_FIELD = 1000
+_NUMBER_TAG = b"\xc1\x3e"
+#: Whole numbers beyond it are not exact in the doubles of protobuf.
+_MAX_WHOLE = 2.0**53
+
+
+class Method(NamedTuple):
+    """A method of a service: its path, and the classes of its messages."""
+
+    path: str
+    request: Any
+    response: Any
+
+
+@cache
+def methods(version: str) -> dict[str, Method]:
+    """The methods of a protocol version by the name of their operation."""
+    service = pool().FindServiceByName(SERVICES[version])
+    return {
+        _OPERATIONS_03.get(method.name, method.name): Method(
+            f"/{service.full_name}/{method.name}",
+            message_factory.GetMessageClass(method.input_type),
+            message_factory.GetMessageClass(method.output_type),
+        )
+        for method in service.methods
+    }
+
+
+@cache
+def pool() -> Any:
+    """The descriptors of all versions."""
+    # Not the default pool, in which other SDKs of the process register files of the same names.
+    pool = descriptor_pool.DescriptorPool()
+    for known in (empty_pb2, struct_pb2, timestamp_pb2):
+        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
+    for file in descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTORS.read_bytes()).file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+def encode(value: Any, message: Any) -> bytes:
+    """The bytes of `value`, the JSON of a codec, as a message of the given class, without members that the class does not have.
+
+    Raises:
+        ValueError: a value does not fit its field.
+    """
+    try:
+        encoded: bytes = ParseDict(value or {}, message(), ignore_unknown_fields=True).SerializeToString()
+    except (JSONFormatError, OverflowError) as error:
+        raise ValueError(str(error)) from None
+    return encoded
+
+
+def parse(data: bytes, message: Any) -> Any:
+    """The message of the given class in `data`.
+
+    Raises:
+        InvalidRequestError: `data` is no such message.
+    """
+    try:
+        return message.FromString(data)
+    except (ProtobufError, ValueError, RecursionError) as error:
+        raise InvalidRequestError(f"not a valid {message.DESCRIPTOR.name}") from error
+
+
+def to_json(message: Any) -> Any:
+    """The JSON of a message. Fields that its descriptor does not have are left out.
+
+    Raises:
+        InvalidRequestError: a value has no form in JSON.
+    """
+    try:
+        return _with_whole_numbers(MessageToDict(message))
+    except (JSONFormatError, ValueError, TypeError, RecursionError) as error:
+        raise InvalidRequestError(f"not a valid {message.DESCRIPTOR.name}") from error
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """`value` with integers in place of doubles without a fraction: metadata and data have only doubles in protobuf."""
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_numbers(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_WHOLE:
+        return int(value)
+    return value
+
+
+# -- requests and results -----------------------------------------------------------------------------------------------
+
+
+def encode_request(operation: str, value: Any, version: str) -> bytes:
+    """The request of an operation, from the JSON of its codec. Raises as `encode`."""
+    return encode(_to_names(operation, value) if version == "0.3" else value, methods(version)[operation].request)
+
+
+def decode_request(operation: str, message: Any, version: str) -> Any:
+    """The JSON of the request of an operation. Raises as `to_json`."""
+    value = to_json(message)
+    return _from_names(operation, value) if version == "0.3" else value
+
+
+def encode_result(operation: str, value: Any, version: str) -> bytes:
+    """The result of an operation, or an event of its stream, from the JSON of its codec. Raises as `encode`."""
+    is_old_card = version == "0.3" and operation == "GetExtendedAgentCard"
+    return encode(_to_security_messages(value) if is_old_card else value, methods(version)[operation].response)
+
+
+def decode_result(operation: str, message: Any, version: str) -> Any:
+    """The JSON of the result of an operation, or of an event of its stream. Raises as `to_json`."""
+    value = to_json(message)
+    is_old_card = version == "0.3" and operation == "GetExtendedAgentCard"
+    return _from_security_messages(value) if is_old_card else value
+
+
+# -- names of 0.3 -------------------------------------------------------------------------------------------------------
+# Its requests name resources (``tasks/T/pushNotificationConfigs/C``) where its JSON has ids, and its cards write requirements as
+# messages.
+
+
+_CONFIGS = "/pushNotificationConfigs/"
+
+
+def _to_names(operation: str, value: Any) -> Any:
+    """The JSON of a request of 0.3, with the names of its resources."""
+    match operation, value:
+        case "GetTask" | "CancelTask" | "SubscribeToTask", {"id": task_id}:
+            return {**value, "name": f"tasks/{task_id}"}
+        case "GetTaskPushNotificationConfig" | "DeleteTaskPushNotificationConfig", {"taskId": task_id, "id": own_id}:
+            return {"name": f"tasks/{task_id}{_CONFIGS}{own_id}"}
+        case "ListTaskPushNotificationConfigs", {"taskId": task_id}:
+            return {**value, "parent": f"tasks/{task_id}"}
+    return value
+
+
+def _from_names(operation: str, value: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of a request of 0.3, with ids in place of the names of resources."""
+    name = str(value.get("name") or value.get("parent") or "").removeprefix("tasks/")
+    if operation in ("GetTask", "CancelTask", "SubscribeToTask"):
+        return {**value, "id": name}
+    if not operation.endswith(("PushNotificationConfig", "PushNotificationConfigs")):
+        return value
+    task_id, _, own_id = name.partition(_CONFIGS)
+    return {**value, "taskId": task_id, **({"id": own_id} if own_id else {})}
+
+
+def _to_security_messages(card: Any) -> Any:
+    """The JSON of a card of 0.3, whose requirements are messages in the proto: of the card and of its skills."""
+    if not isinstance(card, dict):
+        return card
+    if isinstance(card.get("security"), list):
+        lists = [{name: {"list": scopes} for name, scopes in one.items()} for one in card["security"]]
+        card = {**card, "security": [{"schemes": one} for one in lists]}
+    if isinstance(card.get("skills"), list):
+        card = {**card, "skills": [_to_security_messages(skill) for skill in card["skills"]]}
+    return card
+
+
+def _from_security_messages(card: Any) -> Any:
+    """Undo `_to_security_messages`."""
+    if isinstance(card.get("security"), list):
+        schemes = [one.get("schemes", {}) for one in card["security"]]
+        card = {**card, "security": [{name: one.get("list", []) for name, one in each.items()} for each in schemes]}
+    if isinstance(card.get("skills"), list):
+        card = {**card, "skills": [_from_security_messages(skill) for skill in card["skills"]]}
+    return card
+
+
+# -- numbers of events --------------------------------------------------------------------------------------------------
+
+
+def with_event_number(data: bytes, number: int) -> bytes:
+    """A StreamResponse with the number of its event."""
+    return data + _NUMBER_TAG + number.to_bytes(8, "little")
+
+
+def event_number(message: Any) -> int | None:
+    """The number in a StreamResponse; None if it has none."""
+    for field in UnknownFieldSet(message):
+        if field.field_number == _NUMBER_FIELD and isinstance(field.data, int):
+            return field.data
+    return None
+
+
+# -- errors -------------------------------------------------------------------------------------------------------------
+
+#: The metadata in which gRPC carries a ``google.rpc.Status``.
+STATUS_DETAILS = "grpc-status-details-bin"
+
+
+def encode_status(error: AgentError, codec: Codec) -> bytes:
+    """The ``google.rpc.Status`` of an error (spec 10.6). Never fails: details that cannot be written are left out."""
+    code = code_pb2.Code.Value(error.grpc_status)
+    written = codec.dump_error(error)
+    details: Any
+    for details in (written["data"], []):
+        try:
+            return encode({"code": code, "message": written["message"], "details": details}, status_pb2.Status)
+        except (ValueError, TypeError):
+            continue
+    return encode({"code": code, "message": error.default_message}, status_pb2.Status)
+
+
+def decode_status(name: str, message: str, status: bytes | None, codec: Codec) -> AgentError:
+    """The error of a failed call: by the reason in its status, else by `name`, that of its gRPC code."""
+    details: Any = []
+    if status:
+        try:
+            details = to_json(parse(status, status_pb2.Status)).get("details", [])
+        except InvalidRequestError:
+            details = []  # of types that are not known here
+    error = codec.load_error({"message": message, "data": details})
+    if type(error) is AgentError and error.reason == AgentError.reason:
+        error = _BY_CODE.get(name, AgentError)(message, retry_after=error.retry_after)
+    return error
+
+
+#: The error of a gRPC code where the peer gives no reason.
+_BY_CODE: dict[str, type[AgentError]] = {
+    "INVALID_ARGUMENT": InvalidParamsError,
+    "NOT_FOUND": TaskNotFoundError,
+    "PERMISSION_DENIED": PermissionDeniedError,
+    "UNAUTHENTICATED": UnauthenticatedError,
+    "RESOURCE_EXHAUSTED": OverloadedError,
+    "FAILED_PRECONDITION": UnsupportedOperationError,
+    "UNIMPLEMENTED": UnsupportedOperationError,
+    "INTERNAL": InternalError,
+    "UNAVAILABLE": UnavailableError,
+}

@@ -1,0 +1,301 @@
+"""One gRPC call and its answer: the caller, the request and the context in; a result, a stream or an error out.
+
+Messages come and go as bytes, so that what cannot be decoded gets an error of the protocol.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+import grpc
+
+from a2a_sync import jsontext
+from a2a_sync.auth.request import AuthRequest, PeerCertificate
+from a2a_sync.bindings import protobuf
+from a2a_sync.bindings.headers import VERSION, named_extensions, named_versions
+from a2a_sync.codec import Codec, by_version
+from a2a_sync.codec.fields import shown
+from a2a_sync.engine.hub import PolledStream
+from a2a_sync.errors import AgentError, InvalidParamsError, VersionNotSupportedError
+from a2a_sync.operations import (
+    OPERATIONS,
+    SEND_STREAMING_MESSAGE,
+    AnyOperation,
+    Call,
+    CallContext,
+    Endpoint,
+    Principal,
+    StreamItem,
+)
+from a2a_sync.server.service import AgentService
+from a2a_sync.stores.base import SMALL_BYTES
+from a2a_sync.telemetry.incidents import incident
+from a2a_sync.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
+
+#: The metadata that names the agent of a host; clients of 1.0 can name it in the tenant of their request.
+AGENT = "a2a-agent"
+
+
+class Agents:
+    """The agents of a server by name: one without a name, or those of a host.
+
+    Parameters:
+        services: returns the service of a name, and None for a name without an agent.
+        names: returns the names; empty where there is one agent, which needs none.
+        guard: put around the calls of each agent.
+    """
+
+    def __init__(
+        self,
+        services: Callable[[str], AgentService | None],
+        names: Callable[[], list[str]],
+        guard: Callable[[Endpoint], Endpoint],
+    ) -> None:
+        self._services = services
+        self._names = names
+        self._guard = guard
+
+    def find(self, headers: dict[str, str], message: Any) -> tuple[AgentService, str]:
+        """The agent of a request, and what of its tenant does not belong to the agent's name.
+
+        Raises:
+            InvalidParamsError: the request names no agent.
+        """
+        tenant = getattr(message, "tenant", "")
+        named = headers.get(AGENT, "")
+        name, rest = (named, tenant) if named else tenant.partition("/")[::2]
+        service = self._services(name)
+        if service is None and not named:
+            service, rest = self._services(""), tenant
+        if service is not None:
+            return service, rest
+        raise InvalidParamsError(
+            f"there is no agent named {shown(named or tenant)} here; name one of {', '.join(self._names()) or 'none'}"
+            f" in the tenant of the request or in the metadata {AGENT!r}"
+        )
+
+    def call(self, service: AgentService, call: Call[Any, Any]) -> Any:
+        """The result of a call."""
+        return self._guard(service.call)(call)
+
+
+class Methods:
+    """The methods of one protocol version, by their paths.
+
+    Parameters:
+        version: the protocol version.
+        agents: finds the agent of each request.
+        address: returns the address that results contain.
+        sending: a context manager within which a message is being sent.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        agents: Agents,
+        address: Callable[[], str],
+        sending: Callable[[Any], AbstractContextManager[None]],
+    ) -> None:
+        self._agents = agents
+        self._address = address
+        self._sending = sending
+        self._codec: Codec = by_version(version, "GRPC")
+        self._open: set[PolledStream] = set()
+
+    def handlers(self) -> Any:
+        """The handler of these methods, for grpcio."""
+        version = self._codec.version
+        handlers = {}
+        for name, method in protobuf.methods(version).items():
+            operation = OPERATIONS[name]
+            if operation.streaming:
+                handler = grpc.unary_stream_rpc_method_handler(partial(self._stream, operation, method))
+            else:
+                handler = grpc.unary_unary_rpc_method_handler(partial(self._call, operation, method))
+            handlers[method.path.rpartition("/")[2]] = handler
+        return grpc.method_handlers_generic_handler(protobuf.SERVICES[version], handlers)
+
+    def end_streams(self) -> None:
+        """End the open streams. Their tasks go on."""
+        for stream in list(self._open):
+            stream.close()
+
+    # -- calls --
+
+    def _call(self, operation: AnyOperation, method: protobuf.Method, data: bytes, rpc: Any) -> bytes:
+        error: AgentError
+        service: AgentService | None = None
+        try:
+            service, call = self._read(operation, method, data, rpc)
+            result = self._codec.dump_result(operation, self._agents.call(service, call))
+            body = protobuf.encode_result(operation.name, result, self._codec.version)
+            _send_headers(call, rpc)
+            return body
+        except AgentError as caught:
+            error = caught
+        except Exception:
+            error = incident(logger, "request failed", {"method": operation.name})
+        finally:
+            if service is not None:
+                service.engine.responses.release()
+        self._abort(error, rpc)
+        raise AssertionError("abort raises")
+
+    def _read(
+        self, operation: AnyOperation, method: protobuf.Method, data: bytes, rpc: Any
+    ) -> tuple[AgentService, Call[Any, Any]]:
+        """The agent that is called, and the call. Authenticates before the message becomes objects."""
+        headers = _headers(rpc)
+        version = self._codec.version
+        named = headers.get(VERSION.lower(), "")
+        if named and named_versions(named) != {version}:
+            raise VersionNotSupportedError(
+                f"{method.path} is a method of protocol {version}, and the metadata names version {shown(named)};"
+                f" send 'a2a-version: {version}'"
+            )
+        message = protobuf.parse(data, method.request)
+        service, tenant = self._agents.find(headers, message)
+        if version not in {served for _, served in service.interfaces}:
+            raise VersionNotSupportedError(f"this agent does not serve protocol {version}")
+        peer = _address(rpc.peer())
+        certificate = partial(_certificate, rpc)
+        principal = service.authenticate(AuthRequest(headers, peer_address=peer, certificate=certificate))
+        if len(data) > SMALL_BYTES:
+            service.engine.responses.reserve(len(data), "" if principal is None else principal.id)
+        request = self._codec.load_request(operation, protobuf.decode_request(operation.name, message, version))
+        if tenant != getattr(request, "tenant", tenant):
+            request = replace(request, tenant=tenant)
+        return service, Call(operation, request, self._context(operation, headers, principal, peer, rpc))
+
+    def _context(
+        self, operation: AnyOperation, headers: dict[str, str], principal: Principal | None, peer: str, rpc: Any
+    ) -> CallContext:
+        last = headers.get("last-event-id", "")
+        return CallContext(
+            headers=headers,
+            principal=principal,
+            extensions=named_extensions(headers, self._codec.version),
+            answer_headers={},
+            version=self._codec.version,
+            last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
+            gone=lambda: not rpc.is_active(),
+            address=self._address() if operation.addressed else "",
+            peer=peer,
+        )
+
+    def _abort(self, error: AgentError, rpc: Any) -> None:
+        """End the call with `error`. Raises, as grpcio requires."""
+        status = protobuf.encode_status(error, self._codec)
+        trailing: list[tuple[str, str | bytes]] = [(protobuf.STATUS_DETAILS, status)]
+        trailing += [("www-authenticate", challenge) for challenge in error.challenges]
+        rpc.set_trailing_metadata(tuple(trailing))
+        rpc.abort(getattr(grpc.StatusCode, error.grpc_status), error.message)
+
+    # -- streams --
+
+    def _stream(self, operation: AnyOperation, method: protobuf.Method, data: bytes, rpc: Any) -> Iterator[bytes]:
+        error: AgentError
+        stream: PolledStream | None = None
+        leave = None
+        try:
+            service, call = self._read(operation, method, data, rpc)
+            responses = service.engine.responses
+            try:
+                stream = self._agents.call(service, call)
+            finally:
+                # A stream reserves bytes until its snapshot is read, and a place until it ends.
+                leave = responses.release_bytes()
+            if not rpc.add_callback(stream.close):
+                return  # the client has left
+            self._open.add(stream)
+            numbered = protobuf.EVENT_NUMBERS in call.context.headers
+            if numbered and call.context.answer_headers is not None:
+                call.context.answer_headers[protobuf.EVENT_NUMBERS] = "1"
+            _send_headers(call, rpc)
+            yield from self._messages(stream, service, numbered, rpc)
+            return
+        except AgentError as caught:
+            error = caught
+        except Exception:
+            error = incident(logger, "a stream failed", {})
+        finally:
+            if stream is not None:
+                self._open.discard(stream)
+                stream.close()
+            if leave is not None:
+                leave()
+        self._abort(error, rpc)
+
+    def _messages(self, stream: PolledStream, service: AgentService, numbered: bool, rpc: Any) -> Iterator[bytes]:
+        limits = service.engine.limits
+        # Jittered, so that streams opened together do not end together.
+        end = time.monotonic() + limits.max_stream_age * random.uniform(0.9, 1.0)
+        written, tick = time.monotonic(), 0.0
+        while (items := stream.poll(tick)) is not None:
+            tick = limits.disconnect_check_interval
+            for item in items:
+                data = self._encode(item)
+                if numbered and item.number is not None:
+                    data = protobuf.with_event_number(data, item.number)
+                # It returns when the connection has accepted the message: not before the client reads.
+                with self._sending(rpc):
+                    yield data
+                written = time.monotonic()
+            now = time.monotonic()
+            if now >= end or not rpc.is_active():
+                return
+            if numbered and now - written >= limits.stream_keepalive_interval:
+                with self._sending(rpc):
+                    yield b""
+                written = now
+        closing = stream.closing
+        if closing is not None and (last := self._codec.encode_end(closing)) is not None:
+            yield protobuf.encode_result(SEND_STREAMING_MESSAGE.name, jsontext.loads(last), self._codec.version)
+
+    def _encode(self, item: StreamItem) -> bytes:
+        """The message of an event, encoded once for all streams."""
+        key = f"grpc {self._codec.version}"
+        encoded = item.encoded.get(key)
+        if encoded is None:
+            event = self._codec.dump_event(item.event)
+            encoded = item.encoded[key] = protobuf.encode_result(
+                SEND_STREAMING_MESSAGE.name, event, self._codec.version
+            )
+        return encoded
+
+
+def _send_headers(call: Call[Any, Any], rpc: Any) -> None:
+    headers = call.context.answer_headers
+    if headers:
+        rpc.send_initial_metadata(tuple((name.lower(), value) for name, value in headers.items()))
+
+
+def _headers(rpc: Any) -> dict[str, str]:
+    """The metadata of a call as headers. The values of a name that occurs more than once are joined; binary ones are left out."""
+    headers: dict[str, str] = {}
+    for name, value in rpc.invocation_metadata():
+        if isinstance(value, str):
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _address(peer: str) -> str:
+    """The IP address in gRPC's name of a peer: ``ipv4:127.0.0.1:50051``, ``ipv6:%5B::1%5D:50051``, ``unix:``."""
+    kind, _, rest = unquote(peer).partition(":")
+    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else ""
+
+
+def _certificate(rpc: Any) -> PeerCertificate | None:
+    """The client certificate that the TLS session has verified."""
+    # In the order and with the escapes of RFC 2253, as `PeerCertificate` has it.
+    subject = rpc.auth_context().get("x509_subject")
+    return PeerCertificate(subject[0].decode("utf-8", "replace")) if subject else None

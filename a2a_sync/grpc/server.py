@@ -1,0 +1,267 @@
+"""`GRPCServer`: the gRPC port of an app or a host, with the lifecycle of a component."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import grpc
+
+from a2a_sync.bindings import protobuf
+from a2a_sync.card import AgentInterface
+from a2a_sync.concurrency.background import Periodic
+from a2a_sync.concurrency.gevent import patched
+from a2a_sync.concurrency.pool import WorkerPool
+from a2a_sync.engine.components import Component
+from a2a_sync.grpc.calls import Agents, Methods
+from a2a_sync.multiagent.host import AgentHost
+from a2a_sync.server.service import AgentService
+from a2a_sync.server.threadbudget import ThreadBudget
+from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.wsgi.app import A2AApp
+
+logger = get_logger(__name__)
+
+#: Bytes of a message besides the content that `Limits` counts.
+_OVERHEAD = 64 * 1024
+#: Most bytes of the metadata of a call.
+_MAX_METADATA = 16 * 1024
+#: Clients that ping more often are disconnected.
+_MIN_PING_INTERVAL = 10.0
+#: Seconds in which calls that were cut leave their threads.
+_CANCEL_SECONDS = 2.0
+_FORKED = "this process was forked after the gRPC server had started: start the server in each process, after the fork"
+_GEVENT = "gRPC cannot be served under gevent, because its threads do not yield to greenlets; serve it from a process with threads"
+
+
+class TLS(NamedTuple):
+    """The certificate of a `GRPCServer`.
+
+    Parameters:
+        certificate: a PEM file with the certificate and its chain.
+        key: a PEM file with its private key.
+        client_ca: a PEM file with the authorities of client certificates, which are required then; None: none is asked for.
+    """
+
+    certificate: str | os.PathLike[str]
+    key: str | os.PathLike[str]
+    client_ca: str | os.PathLike[str] | None = None
+
+    def credentials(self) -> Any:
+        """The credentials of a port.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        pair = Path(self.key).read_bytes(), Path(self.certificate).read_bytes()
+        if self.client_ca is None:
+            return grpc.ssl_server_credentials([pair])
+        return grpc.ssl_server_credentials([pair], Path(self.client_ca).read_bytes(), require_client_auth=True)
+
+
+class GRPCServer(Component):
+    """Serves an app or a host over gRPC, beside HTTP: one engine, one store, the same limits, callers and interceptors.
+
+    The cards list the interface from now on. Nothing is opened before `start`, which is called in the process that serves, after a
+    fork. Several processes can share the port (``SO_REUSEPORT``). Use it as a context manager::
+
+        with GRPCServer(app, "127.0.0.1:50051") as server:
+            server.wait()
+
+    or let the app start, drain and close it, in each worker of gunicorn: ``app.register(GRPCServer(app))``.
+
+    The agent of a host is named by the first part of the tenant, up to a slash, or by the metadata ``a2a-agent``.
+
+    Parameters:
+        site: an `A2AApp` or an `AgentHost`. It is started with the server, and not closed with it.
+        address: ``host:port``; port 0 takes a free one, see `port`.
+        tls: the certificate; without one the traffic is not encrypted.
+        url: the address that the cards name; by default `address`.
+        threads: calls and streams at once; further ones are refused with ``RESOURCE_EXHAUSTED``. Some of them stay free of streams
+            and blocking sends, as with `Limits.server_threads`, which bounds those of HTTP and gRPC together.
+
+    Raises:
+        ValueError: no protocol version that is served exists over gRPC.
+        RuntimeError: the process is patched by gevent.
+        OSError: from `start`: the address cannot be bound, or a file of `tls` cannot be read.
+    """
+
+    def __init__(
+        self,
+        site: A2AApp | AgentHost,
+        address: str = "127.0.0.1:50051",
+        *,
+        tls: TLS | None = None,
+        url: str | None = None,
+        threads: int = 32,
+    ) -> None:
+        if patched():
+            raise RuntimeError(_GEVENT)
+        self._site = site
+        self._address = address
+        self._tls = tls
+        self._threads = threads
+        #: The port that is served, after `start`.
+        self.port = 0
+        self._url = url or address
+        self._server: Any = None
+        self._process = 0
+        self._stalls = _StallCheck(site.limits.write_timeout)
+        services = _services(site)
+        versions = {version for service in services.values() for _, version in service.interfaces}
+        self._versions = [version for version in protobuf.SERVICES if version in versions]
+        if not self._versions:
+            raise ValueError(f"protocol_versions: gRPC needs one of {', '.join(protobuf.SERVICES)}")
+        engine = next(iter(services.values())).engine
+        self._budget = ThreadBudget(site.limits.max_open_streams, threads, engine.quotas)
+        agents = Agents(
+            lambda name: _services(site).get(name),
+            lambda: [] if isinstance(site, A2AApp) else list(site),
+            self._budget.guard,
+        )
+        self._methods = [
+            Methods(version, agents, lambda: self._url, self._stalls.watching) for version in self._versions
+        ]
+        if not self._url.endswith(":0"):
+            self._list_interfaces()
+
+    def _list_interfaces(self) -> None:
+        for name, service in _services(self._site).items():
+            own = {version for _, version in service.interfaces}
+            service.cards.add_interfaces(
+                AgentInterface(url=self._url, protocol_binding="GRPC", protocol_version=version, tenant=name)
+                for version in self._versions
+                # Protocol 0.3 has no tenants, so its cards cannot name an agent of a host.
+                if version in own and not (name and version == "0.3")
+            )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> bool:
+        """Bind the port and serve. Idempotent in one process."""
+        if self._server is not None:
+            if self._process != os.getpid():
+                raise RuntimeError(_FORKED)
+            return True
+        server = self._make_server()
+        try:
+            if self._tls is None:
+                self.port = server.add_insecure_port(self._address)
+            else:
+                self.port = server.add_secure_port(self._address, self._tls.credentials())
+        except RuntimeError as error:
+            raise OSError(f"gRPC cannot listen at {self._address}: {error}") from None
+        if self._url.endswith(":0"):
+            self._url = f"{self._url.rpartition(':')[0]}:{self.port}"
+            self._list_interfaces()
+        self._server, self._process = server, os.getpid()
+        self._site.start()
+        server.start()
+        return True
+
+    def _make_server(self) -> Any:
+        limits = self._site.limits
+        options = {
+            "grpc.so_reuseport": 1,
+            "grpc.max_receive_message_length": limits.max_body_bytes + _OVERHEAD,
+            "grpc.max_send_message_length": -1,
+            "grpc.max_metadata_size": _MAX_METADATA,
+            "grpc.max_concurrent_streams": self._threads,
+            "grpc.keepalive_time_ms": int(limits.stream_keepalive_interval * 1000),
+            "grpc.keepalive_timeout_ms": int(limits.write_timeout * 1000),
+            "grpc.http2.min_ping_interval_without_data_ms": int(_MIN_PING_INTERVAL * 1000),
+        }
+        return grpc.server(
+            _Threads(self._threads),
+            [methods.handlers() for methods in self._methods],
+            options=tuple(options.items()),
+            maximum_concurrent_rpcs=self._threads,
+        )
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until another thread has closed the server, or for `timeout` seconds; whether it is closed."""
+        return self._server is None or not self._server.wait_for_termination(timeout)
+
+    def drain(self) -> None:
+        """Accept no more connections and calls, so that clients go to another process."""
+        if self._server is not None and self._process == os.getpid():
+            self._server.stop(self._site.limits.max_stream_age)
+
+    def close(self, timeout: float = 10.0) -> None:
+        """`drain`, end the streams, whose clients resume, give calls `timeout` seconds, and cut the rest. The app goes on."""
+        server, self._server = self._server, None
+        if server is not None and self._process == os.getpid():
+            stopped = server.stop(timeout)
+            for methods in self._methods:
+                methods.end_streams()
+            stopped.wait(timeout + _CANCEL_SECONDS)
+        self._stalls.close()
+
+
+def _services(site: A2AApp | AgentHost) -> dict[str, AgentService]:
+    """The services of a site by the names of their agents; ``""`` is that of an app, or the root of a host."""
+    if isinstance(site, A2AApp):
+        return {"": site.service}
+    found = {name: app.service for name, app in site.items()}
+    return found if site.root is None else {"": found[site.root], **found}
+
+
+class _Threads(Executor):
+    """The threads of a server: daemons, so that a call that hangs does not keep the process."""
+
+    def __init__(self, threads: int) -> None:
+        # A call has ended for gRPC before its thread is free: as many calls may wait for that moment.
+        self._pool = WorkerPool(threads=threads, max_queued=threads, max_abandoned=threads, name="a2a-grpc")
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def job() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._pool.reserve().submit(job)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._pool.close()
+
+
+class _StallCheck:
+    """Cancels calls whose client has read nothing for `seconds` while a message is sent. Its thread runs while there are any."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: dict[Any, float] = {}
+        self._checks = Periodic("a2a-grpc-stalls", self._check, retry=1.0)
+
+    @contextmanager
+    def watching(self, rpc: Any) -> Iterator[None]:
+        """A message is being sent to the client of `rpc`."""
+        self._since[rpc] = time.monotonic()
+        self._checks.start(self._seconds / 4)
+        try:
+            yield
+        finally:
+            self._since.pop(rpc, None)
+
+    def _check(self) -> float | None:
+        limit = time.monotonic() - self._seconds
+        for rpc, since in list(self._since.items()):
+            if since < limit:
+                logger.info("a client read nothing for %g seconds; its stream is cut", self._seconds)
+                rpc.cancel()
+        return self._seconds / 4 if self._since else None
+
+    def close(self) -> None:
+        """End the thread."""
+        self._checks.stop()

@@ -1,0 +1,154 @@
+"""Hostile bytes over real channels: every answer is an error of the protocol, and the server goes on."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+grpc = pytest.importorskip("grpc", reason="needs the extra grpc, which `make test` installs")
+
+from google.rpc import status_pb2  # noqa: E402
+
+from a2a_sync import Limits  # noqa: E402
+from a2a_sync import types as t  # noqa: E402
+from a2a_sync.bindings import protobuf  # noqa: E402
+from a2a_sync.grpc import GRPCServer  # noqa: E402
+from a2a_sync.operations import OPERATIONS  # noqa: E402
+from tests.grpc.agent import channel, client_of, encoded, path, serving  # noqa: E402
+
+#: What hostile bytes may be answered with: never INTERNAL or UNKNOWN.
+REFUSALS = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+
+
+def field(number: int, data: bytes) -> bytes:
+    """A field of wire type 2."""
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def varint(value: int) -> bytes:
+    written = b""
+    while value > 0x7F:
+        written += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return written + bytes([value])
+
+
+def nested(depth: int) -> bytes:
+    """Metadata of a message, as lists in lists."""
+    value = b""
+    for _ in range(depth):
+        value = field(6, field(1, value))
+    return field(2, field(6, field(1, field(1, b"k") + field(2, value))))
+
+
+SAID = t.SendMessageRequest(message=t.Message(role=t.Role.USER, parts=(t.TextPart("hi"),), message_id="m"))
+HOSTILE = {
+    "empty": b"",
+    "truncated": encoded("SendMessage", SAID)[:-1],
+    "length beyond the end": b"\x12\xff\xff\xff\xff\x07",
+    "length beyond 64 bits": b"\x12" + b"\xff" * 11,
+    "field number zero": b"\x02\x00",
+    "unknown wire type": b"\x0f",
+    "group without an end": b"\x13" * 50,
+    "invalid UTF-8": field(2, field(1, b"\xff\xfe")),
+    "nested 99": nested(99),
+    "nested 10000": nested(10_000),
+    "a part without content": field(2, field(1, b"m") + b"\x20\x01" + field(5, b"")),
+    "a role that does not exist": field(2, field(1, b"m") + b"\x20\x63" + field(5, field(1, b"hi"))),
+    "an infinite number": field(
+        2,
+        field(1, b"m") + field(6, field(1, field(1, b"k") + field(2, b"\x11" + b"\x00" * 6 + b"\xf0\x7f"))),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[GRPCServer]:
+    with serving(limits=Limits(max_body_bytes=256 * 1024)) as serving_one:
+        yield serving_one
+
+
+def code_of(call: Any) -> Any:
+    """The code of a refusal, which has the status of the protocol; None for an answer."""
+    try:
+        call()
+    except grpc.RpcError as refused:
+        error: Any = refused
+        trailing = dict(error.trailing_metadata() or ())
+        status = status_pb2.Status.FromString(trailing[protobuf.STATUS_DETAILS])
+        assert (status.code, bool(status.message)) == (error.code().value[0], True)
+        assert "Traceback" not in status.message
+        return error.code()
+    return None
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_hostile_messages_are_refused_and_the_server_goes_on(server: GRPCServer, version: str, data: bytes) -> None:
+    with channel(server) as opened:
+        assert code_of(lambda: opened.unary_unary(path("SendMessage", version))(data, timeout=10)) in REFUSALS
+        streamed = opened.unary_stream(path("SendStreamingMessage", version))
+        assert code_of(lambda: list(streamed(data, timeout=10))) in REFUSALS
+    with client_of(server) as client:
+        assert client.send("hi").text == "worker: hi"
+
+
+def test_fields_that_the_protocol_does_not_have_are_ignored(server: GRPCServer) -> None:
+    data = encoded("SendMessage", SAID) + field(9999, b"x" * 100) + varint(9998 << 3) + b"\x01"
+    with channel(server) as opened:
+        assert code_of(lambda: opened.unary_unary(path("SendMessage"))(data, timeout=10)) is None
+
+
+def test_of_several_members_of_a_oneof_the_last_one_counts(server: GRPCServer) -> None:
+    part = field(1, b"first") + field(1, b"second")
+    data = field(2, field(1, b"m") + b"\x20\x01" + field(5, part))
+    with channel(server) as opened:
+        answer = opened.unary_unary(path("SendMessage"))(data, timeout=10)
+    assert b"worker: second" in answer
+    assert b"first" not in answer
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_mutated_requests_never_fail_inside(server: GRPCServer, version: str) -> None:
+    rng = random.Random(17)
+    seed = encoded("SendMessage", SAID)
+    codes = set()
+    with channel(server) as opened:
+        for name, method in protobuf.methods(version).items():
+            for _ in range(60):
+                data = bytearray(seed)
+                for _ in range(rng.randint(1, 4)):
+                    data[rng.randrange(len(data))] = rng.randrange(256)
+                if OPERATIONS[name].streaming:
+                    streamed = opened.unary_stream(method.path)
+                    codes.add(code_of(lambda data=data, streamed=streamed: list(streamed(bytes(data), timeout=10))))
+                else:
+                    plain = opened.unary_unary(method.path)
+                    codes.add(code_of(lambda data=data, plain=plain: plain(bytes(data), timeout=10)))
+    assert codes - {None} <= REFUSALS
+
+
+def test_bytes_that_are_not_http_2_do_not_disturb_others(server: GRPCServer) -> None:
+    for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 64, b"\0" * 4096):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+            raw.sendall(garbage)
+    with client_of(server) as client:
+        assert client.send("hi").text == "worker: hi"
+
+
+def test_metadata_beyond_the_limit_is_refused(server: GRPCServer) -> None:
+    with channel(server) as opened:
+        with pytest.raises(grpc.RpcError) as refused:
+            opened.unary_unary(path("ListTasks"))(b"", metadata=(("x-large", "x" * 200_000),), timeout=10)
+        error: Any = refused.value
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        opened.unary_unary(path("ListTasks"))(b"", timeout=10)

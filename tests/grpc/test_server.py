@@ -1,0 +1,519 @@
+"""A gRPC server: callers, ownership, errors, limits, threads and its life, with real channels."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+grpc = pytest.importorskip("grpc", reason="needs the extra grpc, which `make test` installs")
+
+from google.rpc import error_details_pb2, status_pb2  # noqa: E402
+
+from a2a_sync import (  # noqa: E402
+    A2AApp,
+    Agent,
+    AgentHost,
+    Client,
+    InputRequired,
+    Limits,
+    Message,
+    PushOptions,
+    RequestContext,
+    URLGuard,
+)
+from a2a_sync import types as t  # noqa: E402
+from a2a_sync.auth import ApiKeyAuth, BearerAuth, Principal  # noqa: E402
+from a2a_sync.auth.schemes import MTLSAuth  # noqa: E402
+from a2a_sync.bindings import protobuf  # noqa: E402
+from a2a_sync.codec import by_version  # noqa: E402
+from a2a_sync.errors import (  # noqa: E402
+    ConnectError,
+    InvalidParamsError,
+    MalformedResponseError,
+    OverloadedError,
+    PermissionDeniedError,
+    RequestTooLargeError,
+    StreamInterruptedError,
+    TaskNotFoundError,
+    UnauthenticatedError,
+)
+from a2a_sync.grpc import TLS, GRPCServer  # noqa: E402
+from a2a_sync.operations import OPERATIONS  # noqa: E402
+from a2a_sync.testing import wsgi_session  # noqa: E402
+from tests.certificates import Authority  # noqa: E402
+from tests.engine import Background, eventually  # noqa: E402
+from tests.grpc.agent import Worker, channel, client_of, encoded, path, serving  # noqa: E402
+from tests.test_reference import coverage  # noqa: E402
+
+KNOWN = {
+    "ada": Principal(id="ada", scopes=("use",)),
+    "bob": Principal(id="bob", scopes=("use",)),
+    "poor": Principal(id="ada"),
+}
+MISSING = "0" * 36
+SECOND = 1.0
+
+
+def refusal(call: Any) -> tuple[Any, str, list[str]]:
+    """The code, the text and the reasons of a call that fails."""
+    with pytest.raises(grpc.RpcError) as failed:
+        call()
+    return refusal_of(failed.value)
+
+
+def refusal_of(error: Any) -> tuple[Any, str, list[str]]:
+    trailing = dict(error.trailing_metadata() or ())
+    reasons = []
+    if protobuf.STATUS_DETAILS in trailing:
+        for detail in status_pb2.Status.FromString(trailing[protobuf.STATUS_DETAILS]).details:
+            info = error_details_pb2.ErrorInfo()
+            if detail.Unpack(info):
+                reasons.append(info.reason)
+    return error.code(), error.details(), reasons
+
+
+# -- callers and ownership ----------------------------------------------------------------------------------------------
+
+
+class Asking(Agent):
+    name = "asking"
+    description = "For tests"
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        return InputRequired("and?")
+
+
+def no_such_name(*_: object) -> Any:
+    raise OSError("no names are looked up here")
+
+
+@pytest.fixture(scope="module")
+def owned() -> Iterator[tuple[GRPCServer, str]]:
+    """A server, and a task of ada's with a webhook."""
+    push = PushOptions(url_guard=URLGuard(resolve=no_such_name))
+    scopes = {"*": "use"}
+    agent = Asking()
+    card = agent.describe()
+    app = A2AApp(agent, auth=BearerAuth(KNOWN), required_scopes=scopes, push=push, extended_card=card)
+    with serving(app) as server, client_of(server, auth="ada") as client:
+        task = client.send("hi")
+        assert isinstance(task, t.Task)
+        client.create_push_config(task.id, "https://hooks.example.com/a2a", id="c-1")
+        yield server, task.id
+
+
+def request(operation: str, task_id: str) -> Any:
+    kind = OPERATIONS[operation].request
+    if kind is t.SendMessageRequest:
+        said = t.Message(role=t.Role.USER, parts=(t.TextPart("more"),), message_id=t.new_id(), task_id=task_id)
+        return t.SendMessageRequest(message=said)
+    if kind is t.TaskPushNotificationConfig:
+        return t.TaskPushNotificationConfig(task_id=task_id, url="https://hooks.example.com/a2a")
+    known = {"id": "c-1" if "PushNotification" in operation else task_id, "task_id": task_id}
+    members = {name: value for name, value in known.items() if name in kind.__dataclass_fields__}
+    return kind(**members)
+
+
+def invoke(server: GRPCServer, operation: str, task_id: str, token: str | None) -> Any:
+    """The first answer of an operation."""
+    metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+    with channel(server) as opened:
+        data = encoded(operation, request(operation, task_id))
+        if OPERATIONS[operation].streaming:
+            answers = opened.unary_stream(path(operation))(data, metadata=metadata, timeout=10)
+            first = next(answers)
+            answers.cancel()
+            return first
+        return opened.unary_unary(path(operation))(data, metadata=metadata, timeout=10)
+
+
+ON_A_TASK = [name for name in OPERATIONS if name not in ("ListTasks", "GetExtendedAgentCard")]
+
+
+@pytest.mark.parametrize("operation", ON_A_TASK)
+def test_a_task_of_another_caller_is_answered_like_one_that_does_not_exist(
+    owned: tuple[GRPCServer, str], operation: str
+) -> None:
+    server, task_id = owned
+    foreign = refusal(lambda: invoke(server, operation, task_id, "bob"))
+    unknown = refusal(lambda: invoke(server, operation, MISSING, "bob"))
+    assert foreign[0] is grpc.StatusCode.NOT_FOUND
+    assert foreign[2] == ["TASK_NOT_FOUND"]
+    assert (foreign[0], foreign[1].replace(task_id, "ID")) == (unknown[0], unknown[1].replace(MISSING, "ID"))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(
+    ("token", "code"), [(None, "UNAUTHENTICATED"), ("eve", "UNAUTHENTICATED"), ("poor", "PERMISSION_DENIED")]
+)
+def test_without_the_right_credentials_nothing_is_answered(
+    owned: tuple[GRPCServer, str], operation: str, token: str | None, code: str
+) -> None:
+    server, task_id = owned
+    for_real = refusal(lambda: invoke(server, operation, task_id, token))
+    assert for_real[0] is getattr(grpc.StatusCode, code)
+    assert for_real == refusal(lambda: invoke(server, operation, MISSING, token))
+
+
+def test_a_client_sees_the_error_and_its_challenge(owned: tuple[GRPCServer, str]) -> None:
+    server, task_id = owned
+    with client_of(server) as client, pytest.raises(UnauthenticatedError) as refused:
+        client.get_task(task_id)
+    assert refused.value.challenges == ('Bearer realm="agent"',)
+    with client_of(server, auth="poor") as client, pytest.raises(PermissionDeniedError, match="needs the scope use"):
+        client.get_task(task_id)
+
+
+def test_keys_may_be_in_a_header_or_a_cookie() -> None:
+    for auth in (ApiKeyAuth({"k": "ada"}, header="X-Key"), ApiKeyAuth({"k": "ada"}, cookie="key")):
+        with serving(auth=auth) as server, channel(server) as opened:
+            metadata = (("x-key", "k"), ("cookie", "key=k"))
+            opened.unary_unary(path("ListTasks"))(b"", metadata=metadata, timeout=10)
+            assert refusal(lambda opened=opened: opened.unary_unary(path("ListTasks"))(b"", timeout=10))[2] == [
+                "UNAUTHENTICATED"
+            ]
+
+
+def test_a_client_certificate_names_the_caller(tmp_path: Any) -> None:
+    authority = Authority(tmp_path)
+    callers: list[str] = []
+
+    def identify(subject: str) -> str:
+        callers.append(subject)
+        return subject
+
+    tls = TLS(*authority.issue("127.0.0.1", "localhost"), client_ca=authority.ca)
+    cert = authority.issue("ada", organization="Engines, Ltd")
+    app = A2AApp(Worker(), auth=MTLSAuth(identify))
+    with serving(app, tls=tls) as server:
+        with Client(f"grpcs://localhost:{server.port}", verify=authority.ca, cert=cert) as client:
+            assert client.send("hi").text == "worker: hi"
+        with (
+            Client(f"grpcs://localhost:{server.port}", verify=authority.ca, retry=None) as client,
+            pytest.raises(Exception, match="connect"),
+        ):
+            client.send("hi")
+    assert set(callers) == {r"CN=ada,O=Engines\, Ltd"}
+
+
+# -- what is refused ----------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_method_is_unimplemented() -> None:
+    with serving() as server, channel(server) as opened:
+        code, _, _ = refusal(lambda: opened.unary_unary("/lf.a2a.v1.A2AService/Nothing")(b"", timeout=10))
+        assert code is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_metadata_that_names_another_version_than_the_method_is_refused() -> None:
+    with serving() as server, channel(server) as opened:
+        call = opened.unary_unary(path("ListTasks"))
+        call(b"", metadata=(("a2a-version", "1.0"),), timeout=10)
+        code, text, reasons = refusal(lambda: call(b"", metadata=(("a2a-version", "0.3"),), timeout=10))
+        assert (code, reasons) == (grpc.StatusCode.FAILED_PRECONDITION, ["VERSION_NOT_SUPPORTED"])
+        assert "send 'a2a-version: 1.0'" in text
+
+
+def test_an_app_of_one_version_serves_no_other() -> None:
+    with serving(protocol_versions=("1.0",)) as server, channel(server) as opened:
+        data = b""
+        code, _, _ = refusal(lambda: opened.unary_unary(path("GetTask", "0.3"))(data, timeout=10))
+        assert code is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_message_beyond_the_limit_is_refused_and_the_server_goes_on() -> None:
+    with serving(limits=Limits(max_body_bytes=1024)) as server, client_of(server, retry=None) as client:
+        with pytest.raises(RequestTooLargeError, match="larger than"):
+            client.send("x" * 200_000)
+        assert client.send("hi").text == "worker: hi"
+
+
+def test_an_answer_beyond_the_limit_of_the_client_is_refused() -> None:
+    with serving() as server, client_of(server, max_response_bytes=100_000, retry=None) as client:
+        task = client.send("large 1024")
+        assert isinstance(task, t.Task)
+        with pytest.raises(MalformedResponseError, match="larger than 100000 bytes"):
+            client.get_task(task.id)
+        assert client.send("hi").text == "worker: hi"
+
+
+# -- errors -------------------------------------------------------------------------------------------------------------
+
+
+def test_errors_have_the_codes_and_reasons_of_the_specification() -> None:
+    with serving() as server, client_of(server) as client, channel(server) as opened:
+        done = client.send("hi")
+        assert isinstance(done, t.Task)
+
+        def code_of(operation: str, data: bytes) -> tuple[Any, list[str]]:
+            code, _, reasons = refusal(lambda: opened.unary_unary(path(operation))(data, timeout=10))
+            return code, reasons
+
+        get, cancel = encoded("GetTask", t.GetTaskRequest(id=MISSING)), t.CancelTaskRequest(id=done.id)
+        hook = encoded("CreateTaskPushNotificationConfig", request("CreateTaskPushNotificationConfig", done.id))
+        status = grpc.StatusCode
+        assert code_of("GetTask", get) == (status.NOT_FOUND, ["TASK_NOT_FOUND"])
+        assert code_of("CancelTask", encoded("CancelTask", cancel)) == (
+            status.FAILED_PRECONDITION,
+            ["TASK_NOT_CANCELABLE"],
+        )
+        assert code_of("CreateTaskPushNotificationConfig", hook) == (
+            status.FAILED_PRECONDITION,
+            ["PUSH_NOTIFICATION_NOT_SUPPORTED"],
+        )
+        assert code_of("SendMessage", b"") == (status.INVALID_ARGUMENT, ["INVALID_PARAMS"])
+        assert code_of("SendMessage", b"\xff\xff") == (status.INVALID_ARGUMENT, ["INVALID_REQUEST"])
+        with pytest.raises(TaskNotFoundError):
+            client.get_task(MISSING)
+        with pytest.raises(InvalidParamsError) as invalid:
+            client.list_tasks(page_size=1000)
+        assert invalid.value.violations[0].field == "pageSize"
+
+
+@pytest.mark.parametrize(("column", "version"), [(6, "1.0"), (7, "0.3")])
+def test_the_coverage_of_operations_is_as_listed(column: int, version: str) -> None:
+    codec = by_version(version, "GRPC")
+
+    def outcome(opened: Any, operation: str) -> str:
+        if operation not in protobuf.methods(version):
+            return f"not in {version}"
+        method = protobuf.methods(version)[operation]
+        value = codec.dump_request(OPERATIONS[operation], request(operation, MISSING))
+        data = protobuf.encode_request(operation, value, version)
+        try:
+            if OPERATIONS[operation].streaming:
+                list(opened.unary_stream(method.path)(data, timeout=10))
+            else:
+                opened.unary_unary(method.path)(data, timeout=10)
+        except grpc.RpcError as error:
+            (reason,) = refusal_of(error)[2]
+            return "yes" if reason == "TASK_NOT_FOUND" else reason
+        return "yes"
+
+    with serving(push=True) as server, channel(server) as opened:
+        assert {row[0]: row[column] for row in coverage()} == {name: outcome(opened, name) for name in OPERATIONS}
+
+
+def test_an_unexpected_error_has_an_id_and_no_text(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(endpoint: Any) -> Any:
+        def call(call: Any) -> Any:
+            raise ValueError("secret")
+
+        return call
+
+    with serving(interceptors=[broken]) as server, channel(server) as opened:
+        code, text, reasons = refusal(lambda: opened.unary_unary(path("ListTasks"))(b"", timeout=10))
+        assert (code, reasons) == (grpc.StatusCode.INTERNAL, ["INTERNAL_ERROR"])
+        assert "secret" not in text
+
+
+# -- threads and limits of time -----------------------------------------------------------------------------------------
+
+
+def busy(server: GRPCServer) -> int:
+    """Streams and blocking sends that hold a thread."""
+    return len(server._budget._held)
+
+
+def send_data(text: str) -> bytes:
+    said = t.Message(role=t.Role.USER, parts=(t.TextPart(text),), message_id=t.new_id())
+    return encoded("SendMessage", t.SendMessageRequest(message=said))
+
+
+@pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
+@pytest.mark.parametrize("how", ["deadline", "cancel", "connection"])
+def test_a_call_whose_caller_has_left_frees_its_thread(operation: str, how: str) -> None:
+    limits = Limits(disconnect_check_interval=0.2)
+    with serving(limits=limits) as server:
+        opened = grpc.insecure_channel(f"127.0.0.1:{server.port}")
+        data, timeout = send_data("wait"), 0.5 if how == "deadline" else 30
+        if operation == "SendMessage":
+            call = opened.unary_unary(path(operation)).future(data, timeout=timeout)
+        else:
+            call = opened.unary_stream(path(operation))(data, timeout=timeout)
+        eventually(lambda: busy(server) == 1, "the call")
+        if how == "cancel":
+            call.cancel()
+        elif how == "connection":
+            opened.close()
+        else:
+            eventually(call.done, "the deadline")
+        left = time.monotonic()
+        eventually(lambda: busy(server) == 0, "the end of the call")
+        assert time.monotonic() - left < SECOND
+        opened.close()
+
+
+def test_threads_stay_free_for_short_calls() -> None:
+    with (
+        serving(limits=Limits(disconnect_check_interval=0.2), threads=4) as server,
+        client_of(server, retry=None) as client,
+    ):
+        streams = [client.stream("wait") for _ in range(2)]
+        for stream in streams:
+            next(iter(stream))
+        with pytest.raises(OverloadedError):
+            client.stream("wait")
+        assert len(client.list_tasks().tasks) == 2
+        for stream in streams:
+            stream.close()
+
+
+def test_a_client_that_reads_nothing_is_cut() -> None:
+    limits = Limits(write_timeout=0.4, disconnect_check_interval=0.1)
+    with serving(limits=limits) as server, channel(server, ("grpc.http2.lookahead_bytes", 1024)) as opened:
+        said = t.Message(role=t.Role.USER, parts=(t.TextPart("large 65536"),), message_id=t.new_id())
+        call = opened.unary_stream(path("SendStreamingMessage"))
+        answers = call(encoded("SendStreamingMessage", t.SendMessageRequest(message=said)), timeout=60)
+        next(answers)
+        eventually(lambda: busy(server) == 0, "the end of the stream")
+        with pytest.raises(grpc.RpcError):
+            list(answers)
+
+
+# -- streams ------------------------------------------------------------------------------------------------------------
+
+
+def numbered(stream: Any) -> list[tuple[int | None, str]]:
+    return [(stream.last_event_id, type(event).__name__) for event in stream]
+
+
+def test_clients_of_both_transports_see_the_same_numbered_events() -> None:
+    app = A2AApp(Worker())
+    over_http = Client("http://agent.test", session=wsgi_session(app))
+    with serving(app) as server, client_of(server) as over_grpc, over_http:
+        sent = over_grpc.stream("count 20")
+        seen = numbered(sent)
+        numbers = [number for number, _ in seen if number is not None]
+        assert len(numbers) > 20
+        assert numbers == sorted(set(numbers))
+        for after in (numbers[0], numbers[len(numbers) // 2]):
+            rest = [numbered(one.subscribe(sent.task_id, last_event_id=after)) for one in (over_grpc, over_http)]
+            assert rest[0] == rest[1] == [row for row in seen if row[0] is not None and row[0] > after]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_an_idle_stream_has_heartbeats_for_clients_that_ask_for_numbers_only(asked: bool) -> None:
+    limits = Limits(stream_keepalive_interval=0.2, disconnect_check_interval=0.1)
+    with serving(limits=limits) as server, channel(server) as opened:
+        metadata = ((protobuf.EVENT_NUMBERS, "1"),) if asked else ()
+        call = opened.unary_stream(path("SendStreamingMessage"))(send_data("wait"), metadata=metadata, timeout=2)
+        answers: list[bytes] = []
+        with pytest.raises(grpc.RpcError):
+            answers.extend(call)
+        assert len(answers) > 1
+        assert (b"" in answers) is asked
+
+
+# -- several agents -----------------------------------------------------------------------------------------------------
+
+
+def test_the_tenant_or_metadata_names_the_agent_of_a_host() -> None:
+    first, second = Worker(), Worker()
+    first.name, second.name = "first", "second"
+    host = AgentHost({"one": first, "two": second}, root="one")
+    with serving(host) as server:
+        for name, agent in (("one", "first"), ("two", "second")):
+            card = host[name].agent_card("http://agent.test/")
+            interfaces = {
+                (one.protocol_version, one.tenant)
+                for one in card.supported_interfaces
+                if one.protocol_binding == "GRPC"
+            }
+            assert interfaces == {("1.0", name)} | ({("0.3", ""), ("1.0", "")} if name == "one" else set())
+            with Client(card, protocol_binding="GRPC", protocol_version="1.0", tenant=name) as client:
+                task = client.send("hi")
+                assert task.text == f"{agent}: hi"
+            # The tenant is the name of the agent, and owns no tasks of its own.
+            with Client(host[name]) as local:
+                assert isinstance(task, t.Task)
+                assert local.get_task(task.id).text == task.text
+        with client_of(server) as client:
+            assert client.send("hi").text == "first: hi"
+            assert client.send("hi", headers={"a2a-agent": "two"}).text == "second: hi"
+            assert client.send("hi", tenant="two/sub").text == "second: hi"
+            with pytest.raises(InvalidParamsError, match="name one of one, two"):
+                client.send("hi", headers={"a2a-agent": "three"})
+
+
+# -- the life of a server -----------------------------------------------------------------------------------------------
+
+
+def test_the_card_lists_the_interface_after_those_of_http() -> None:
+    app = A2AApp(Worker(), url="https://agent.test/")
+    with serving(app) as server:
+        listed = [
+            (one.protocol_binding, one.protocol_version, one.url) for one in app.agent_card().supported_interfaces
+        ]
+        assert listed[-2:] == [(("GRPC"), version, f"127.0.0.1:{server.port}") for version in ("1.0", "0.3")]
+        assert listed[0] == ("JSONRPC", "1.0", "https://agent.test/")
+
+
+def test_a_closed_server_ends_streams_and_calls_and_leaves_the_app() -> None:
+    app = A2AApp(Worker(), limits=Limits(disconnect_check_interval=0.2))
+    with GRPCServer(app, "127.0.0.1:0") as server, client_of(server, retry=None) as client:
+        stream = client.stream("wait")
+        next(iter(stream))
+        blocked = Background(lambda: client.send("wait"))
+        eventually(lambda: busy(server) == 2, "both calls")
+        began = time.monotonic()
+        server.close(timeout=0.1)
+        assert time.monotonic() - began < 3
+        assert server.wait(1)
+        with pytest.raises(StreamInterruptedError, match="ended while the task was working"):
+            blocked.result()
+        with Client(app) as local:
+            assert local.send("hi").text == "worker: hi"
+    app.close(timeout=0)
+
+
+def test_a_drained_server_finishes_its_calls_and_accepts_no_other() -> None:
+    with serving() as server, client_of(server) as client, client_of(server, retry=None) as other:
+        sent = Background(lambda: client.send("wait"))
+        eventually(lambda: busy(server) == 1, "the call")
+        server.drain()
+        with pytest.raises(Exception, match="connect"):
+            other.send("hi")
+        (task,) = Client(server._site).list_tasks().tasks
+        Client(server._site).cancel_task(task.id)
+        answer = sent.result()
+        assert answer.state is t.TaskState.CANCELED
+
+
+def test_an_address_without_an_agent_is_a_connect_error() -> None:
+    with serving() as server:
+        port = server.port
+    for address in (f"127.0.0.1:{port}", "no-such-host.invalid:50051"):
+        with Client(f"grpc://{address}", retry=None) as client, pytest.raises(ConnectError, match="could not connect"):
+            client.get_task(MISSING)
+
+
+def test_a_port_that_is_not_there_is_an_error() -> None:
+    app = A2AApp(Worker())
+    with pytest.raises(OSError, match=r"gRPC cannot listen at 203\.0\.113\.1:1"):
+        GRPCServer(app, "203.0.113.1:1").start()
+    app.close(timeout=0)
+
+
+def test_a_server_that_was_forked_after_its_start_is_refused() -> None:
+    with serving() as server:
+        server._process = os.getppid()
+        with pytest.raises(RuntimeError, match="after the fork"):
+            server.start()
+        server._process = os.getpid()
+
+
+def test_an_app_without_a_version_of_grpc_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protobuf, "SERVICES", {"1.0": protobuf.SERVICES["1.0"]})
+    with A2AApp(Worker(), protocol_versions=("0.3",)) as app, pytest.raises(ValueError, match="gRPC needs one of"):
+        GRPCServer(app)
+
+
+def test_under_gevent_a_server_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2a_sync.grpc.server.patched", lambda: True)
+    with A2AApp(Worker()) as app, pytest.raises(RuntimeError, match="cannot be served under gevent"):
+        GRPCServer(app)
