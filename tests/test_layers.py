@@ -61,6 +61,7 @@ RESTRICTED = {
     "socket": {"wsgi", "stores", "client", "cli", "gunicorn", "outbound", "testing"},
     "sseclient": {"bindings"},
     "grpc": {"client", "grpc"},
+    "grpc_health": {"grpc"},
     "google": {"bindings", "integrations"},
 }
 #: Names that say nothing of what a module holds.

@@ -51,6 +51,12 @@ from a2a_sync.cli.target import TargetError, make_app
     is_flag=True,
     help="Serve pages for people at /console of an Agent; prints a link that logs one browser in.",
 )
+@click.option(
+    "--grpc",
+    metavar="[HOST]:PORT",
+    help="Serve gRPC too, at this address, without encryption; the host is that of --host by default.",
+)
+@click.option("--grpc-url", metavar="HOST:PORT", help="Public address of --grpc, for the card.")
 @click.option("--reload", is_flag=True, help="Restart when the code changes.")
 @click.argument("gunicorn_arguments", metavar="[-- ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
 def serve(
@@ -64,6 +70,8 @@ def serve(
     public_url: str | None,
     debug: bool,
     console: bool,
+    grpc: str | None,
+    grpc_url: str | None,
     reload: bool,
     gunicorn_arguments: tuple[str, ...],
 ) -> None:
@@ -74,6 +82,7 @@ def serve(
     """
     if gevent and find_spec("gevent") is None:
         raise click.UsageError("--gevent needs gevent: pip install 'a2a-sync[gevent]'")
+    grpc_address = _check_grpc(grpc, grpc_url, host, gevent) if grpc or grpc_url else None
     threads = threads or (1000 if gevent else 32)
     app = _check_target(target, store, public_url, workers, debug, console)
     _check_port(host, port)
@@ -85,6 +94,9 @@ def serve(
         served.URL: public_url,
         served.DEBUG: "1" if debug else None,
         served.CONSOLE: "1" if console else None,
+        served.GRPC: grpc_address,
+        served.GRPC_URL: grpc_url,
+        served.GRPC_THREADS: str(threads),
     }
     for name in settings:
         os.environ.pop(name, None)
@@ -118,6 +130,22 @@ def _check_target(
             "several workers do not share tasks in memory; give a --store such as sqlite:///tasks.db"
         )
     return app
+
+
+def _check_grpc(address: str | None, url: str | None, default_host: str, gevent: bool) -> str:
+    """The address at which gRPC is served, as ``host:port``."""
+    host, separator, port = (address or "").rpartition(":")
+    host = host.strip("[]") or default_host
+    if not separator or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise click.UsageError("--grpc needs the address of a port, such as :50051 or 127.0.0.1:50051")
+    if gevent:
+        raise click.UsageError("--grpc does not work with --gevent, because its threads do not yield to greenlets")
+    if find_spec("grpc") is None:
+        raise click.UsageError("--grpc needs gRPC: pip install 'a2a-sync[grpc]'")
+    if host in ("0.0.0.0", "::") and url is None:  # nothing is bound here  # nosec B104
+        raise click.UsageError("--grpc listens at all addresses; name the one for the card with --grpc-url")
+    _check_port(host, int(port))
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _check_port(host: str, port: int) -> None:

@@ -18,6 +18,7 @@ from a2a_sync.gunicorn import *  # noqa: F403
 
 TARGET, STORE, URL, DEBUG = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL", "A2A_SYNC_DEBUG"
 CONSOLE = "A2A_SYNC_CONSOLE"
+GRPC, GRPC_URL, GRPC_THREADS = "A2A_SYNC_GRPC", "A2A_SYNC_GRPC_URL", "A2A_SYNC_GRPC_THREADS"
 
 
 _LOG_FORMAT = "%(asctime)s [%(process)d] [%(levelname)s] %(name)s: %(message)s"
@@ -28,7 +29,7 @@ def app(host: str = "") -> A2AApp | AgentHost:
     # The library does not configure logging; this program does.
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, datefmt="[%Y-%m-%d %H:%M:%S %z]")
     try:
-        return make_app(
+        made = make_app(
             os.environ[TARGET],
             store=os.environ.get(STORE) or None,
             url=os.environ.get(URL) or None,
@@ -38,6 +39,13 @@ def app(host: str = "") -> A2AApp | AgentHost:
         )
     except TargetError as error:
         sys.exit(f"Error: {error}")
+    if os.environ.get(GRPC):
+        from a2a_sync.grpc import GRPCServer
+
+        # The worker starts, drains and closes it with the app.
+        threads = int(os.environ[GRPC_THREADS])
+        made.register(GRPCServer(made, os.environ[GRPC], url=os.environ.get(GRPC_URL) or None, threads=threads))
+    return made
 
 
 def _trusted_hosts(host: str) -> list[str] | None:
@@ -64,6 +72,8 @@ def print_address(worker: Any) -> None:
         several = isinstance(worker.wsgi, AgentHost)
         what, path = ("Agents", "agents") if several else ("Agent card", "agent-card.json")
         print(f"{what}: {address(host, port)}.well-known/{path}", flush=True)
+        if os.environ.get(GRPC):
+            print(f"gRPC: {os.environ[GRPC]}", flush=True)
         console = getattr(worker.wsgi, "console", None)
         if console is not None:
             base = address(host, port)

@@ -19,6 +19,7 @@ from a2a_sync.concurrency.gevent import patched
 from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.engine.components import Component
 from a2a_sync.grpc.calls import Agents, Methods
+from a2a_sync.grpc.health import health_handler
 from a2a_sync.multiagent.host import AgentHost
 from a2a_sync.server.service import AgentService
 from a2a_sync.server.threadbudget import ThreadBudget
@@ -180,10 +181,16 @@ class GRPCServer(Component):
         }
         return grpc.server(
             _Threads(self._threads),
-            [methods.handlers() for methods in self._methods],
+            [*(methods.handlers() for methods in self._methods), self._health()],
             options=tuple(options.items()),
             maximum_concurrent_rpcs=self._threads,
         )
+
+    def _health(self) -> Any:
+        def not_ready_reason() -> str:
+            return next(filter(None, (one.not_ready_reason() for one in _services(self._site).values())), "")
+
+        return health_handler([protobuf.SERVICES[version] for version in self._versions], not_ready_reason)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until another thread has closed the server, or for `timeout` seconds; whether it is closed."""

@@ -24,6 +24,7 @@ GRPC = dict.fromkeys(
         "a2a_sync.grpc",
         "a2a_sync.grpc.__init__",
         "a2a_sync.grpc.calls",
+        "a2a_sync.grpc.health",
         "a2a_sync.grpc.server",
     ),
     "grpc",
