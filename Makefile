@@ -118,11 +118,11 @@ $(VENV)/.stamp-node: $(VENV)/.stamp-venv
 	@touch $@
 
 .PHONY: frameworks frameworks-tests
-frameworks: ## Run the tests with agent frameworks: LangGraph, Pydantic AI, OpenAI Agents, Google ADK and others
+frameworks: ## Run the tests with agent frameworks: LangGraph, Pydantic AI, OpenAI Agents, Google ADK, MCP and others
 	@$(MAKE) --no-print-directory VENV=$(VENV_FRAMEWORKS) frameworks-tests
 
 frameworks-tests: $(VENV)/.stamp-frameworks
-	$(PYTEST) tests/frameworks tests/test_reference.py "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]"
+	$(PYTEST) tests/frameworks tests/test_reference.py "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]" "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/mcp.md]"
 
 .PHONY: console-tests
 console-tests: $(VENV)/.stamp-test $(VENV)/.stamp-browser $(AXE)/.stamp ## Run the tests of the console in Chromium (A2A_SCREENSHOTS=FOLDER keeps pictures)

@@ -17,6 +17,7 @@ import click
 import a2a_sync
 from a2a_sync.cli.card import card
 from a2a_sync.cli.hooks import hooks
+from a2a_sync.cli.mcp import mcp
 from a2a_sync.cli.send import send
 from a2a_sync.cli.serve import serve
 from a2a_sync.cli.tasks import cancel, get, list_tasks
@@ -57,5 +58,5 @@ def main() -> None:
     """
 
 
-for _command in (serve, card, send, get, list_tasks, cancel, hooks):
+for _command in (serve, card, send, get, list_tasks, cancel, hooks, mcp):
     main.add_command(_command)

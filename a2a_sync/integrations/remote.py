@@ -143,13 +143,13 @@ class AgentTool:
         function = client.as_tool(skill, name=name, description=description)
         self.name = function.__name__
         self.description = (function.__doc__ or "").partition("\n\nArgs:")[0]
-        self._client = client
+        self.client = client
         marked = {} if skill is None else {"metadata": {**(options.get("metadata") or {}), SKILL: skill}}
-        self._options = {**options, **marked}
+        self.options = {**options, **marked}
 
     async def send(self, message: str, task_id: str = "") -> AsyncIterator[ToolItem]:
         """Send a message, or the answer to the question of a task. An abandoned call cancels the task."""
-        call = RemoteCall(self._client, message, task_id=task_id or None, **self._options)
+        call = RemoteCall(self.client, message, task_id=task_id or None, **self.options)
         async for item in call.events():
             for one in self._reported(*item):
                 yield one
@@ -165,10 +165,14 @@ class AgentTool:
 
     def send_blocking(self, message: str, task_id: str = "") -> Iterator[ToolItem]:
         """`send` on the thread of the caller."""
-        with self._client.stream(message, task_id=task_id or None, **self._options) as stream:
+        with self.client.stream(message, task_id=task_id or None, **self.options) as stream:
             for event in stream:
                 yield from self._reported(event, stream.new_text)
             yield self._answer(stream.message or stream.task)
+
+    async def cancel(self, task_id: str) -> None:
+        """Cancel a task. Raises as `Client.cancel_task`."""
+        await asyncio.to_thread(self.client.cancel_task, task_id, timeout=_CANCEL_SECONDS)
 
     def _reported(self, event: StreamResponse, new_text: str) -> Iterator[ToolItem]:
         if new_text:

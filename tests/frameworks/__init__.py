@@ -14,8 +14,11 @@ BRIDGES = {
     "a2a_sync.integrations.pydantic_ai": ("pydantic_ai", "pydantic-ai"),
     "a2a_sync.integrations.strands": ("strands", "strands"),
 }
-#: Modules that the bridges share their framework with.
-PARTS = {f"a2a_sync.integrations.adk_{name}": "google.adk" for name in ("parts", "remote", "sessions")}
+#: Other modules that import a framework or SDK, with its package.
+PARTS = {
+    **{f"a2a_sync.integrations.adk_{name}": "google.adk" for name in ("parts", "remote", "sessions")},
+    "a2a_sync.integrations.mcp": "mcp",
+}
 #: The modules that need the extra ``grpc``.
 GRPC = dict.fromkeys(
     (
