@@ -77,8 +77,8 @@ def serve(
 ) -> None:
     """Serve an agent with gunicorn.
 
-    MODULE:ATTRIBUTE names an A2AApp, an AgentHost, an Agent, an AgentExecutor with a card, or a class or function that
-    makes one of them without arguments. The current folder is on the path. The URL of the card is printed when it can be read.
+    MODULE:ATTRIBUTE names an A2AApp, an AgentHost, an Agent, an AgentExecutor with a card, an agent of a supported
+    framework, or a class or function that makes one of them without arguments. The current folder is on the path. The URL of the card is printed when it can be read.
     """
     if gevent and find_spec("gevent") is None:
         raise click.UsageError("--gevent needs gevent: pip install 'a2a-sync[gevent]'")

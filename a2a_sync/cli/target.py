@@ -6,11 +6,12 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from a2a_sync import A2AApp, Agent, AgentHost, HTTPOptions
 from a2a_sync.agent.spec import AgentSpec
+from a2a_sync.cli.frameworks import bridge_of
 
 
 class TargetError(Exception):
@@ -62,7 +63,7 @@ def make_app(
     console: bool = False,
     hosts: Sequence[str] | None = None,
 ) -> A2AApp | AgentHost:
-    """The app or host that `target` names, or an app for the agent, executor or factory that it names.
+    """The app or host that `target` names, or an app for the agent, executor, factory or agent of a framework that it names.
 
     `store`, `url`, `debug` and `console` are options of an app that is created here, and `hosts` its trusted host names.
 
@@ -89,6 +90,8 @@ def make_app(
 def _resolve(target: str, found: Any) -> Any:
     if _is_servable(found):
         return found
+    if (bridge := _bridge(target, found)) is not None:
+        return bridge
     if not callable(found):
         raise TargetError(
             f"{target!r} is of type {type(found).__name__}: neither an A2AApp nor an Agent, nor a factory"
@@ -98,11 +101,20 @@ def _resolve(target: str, found: Any) -> Any:
     except Exception as error:
         traceback.print_exc()
         raise TargetError(f"calling {target!r} failed: {type(error).__name__}: {error}") from None
+    if (bridge := _bridge(target, created, found)) is not None:
+        return bridge
     if not _is_servable(created):
         raise TargetError(
             f"{target!r} returned an object of type {type(created).__name__}: neither an A2AApp nor an Agent"
         )
     return created
+
+
+def _bridge(target: str, found: Any, factory: Callable[[], Any] | None = None) -> Any:
+    try:
+        return bridge_of(found, target.rpartition(":")[2].rpartition(".")[2], factory)
+    except (TypeError, ImportError) as error:
+        raise TargetError(str(error)) from None
 
 
 def _is_servable(found: Any) -> bool:
