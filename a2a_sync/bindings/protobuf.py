@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError as ProtobufError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
+from a2a_sync import errors
 from a2a_sync.codec import Codec
 from a2a_sync.errors import (
     AgentError,
@@ -251,9 +252,19 @@ def encode_status(error: AgentError, codec: Codec) -> bytes:
     return encode({"code": code, "message": error.default_message}, status_pb2.Status)
 
 
+def error_text(error: AgentError, version: str) -> str:
+    """The text of a failed call. In 0.3 it begins with the name of the error, by which the official SDK recognises it."""
+    name = type(error).__name__
+    return f"{name}: {error.message}" if version == "0.3" and name in _BY_NAME else error.message
+
+
 def decode_status(name: str, message: str, status: bytes | None, codec: Codec) -> AgentError:
-    """The error of a failed call: by the reason in its status, else by `name`, that of its gRPC code."""
+    """The error of a failed call: by the reason in its status, else by the name in its text, else by `name`, that of its gRPC code."""
     details: Any = []
+    named, _, rest = message.partition(": ")
+    kind = _BY_NAME.get(named) if codec.version == "0.3" else None
+    if kind is not None:
+        message = rest
     if status:
         try:
             details = to_json(parse(status, status_pb2.Status)).get("details", [])
@@ -261,10 +272,16 @@ def decode_status(name: str, message: str, status: bytes | None, codec: Codec) -
             details = []  # of types that are not known here
     error = codec.load_error({"message": message, "data": details})
     if type(error) is AgentError and error.reason == AgentError.reason:
-        error = _BY_CODE.get(name, AgentError)(message, retry_after=error.retry_after)
+        error = (kind or _BY_CODE.get(name, AgentError))(message, retry_after=error.retry_after)
     return error
 
 
+#: The errors by the names that texts of 0.3 begin with.
+_BY_NAME: dict[str, type[AgentError]] = {
+    name: found
+    for name, found in vars(errors).items()
+    if isinstance(found, type) and issubclass(found, AgentError) and found is not AgentError
+}
 #: The error of a gRPC code where the peer gives no reason.
 _BY_CODE: dict[str, type[AgentError]] = {
     "INVALID_ARGUMENT": InvalidParamsError,

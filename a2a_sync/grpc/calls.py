@@ -198,7 +198,7 @@ class Methods:
         trailing: list[tuple[str, str | bytes]] = [(protobuf.STATUS_DETAILS, status)]
         trailing += [("www-authenticate", challenge) for challenge in error.challenges]
         rpc.set_trailing_metadata(tuple(trailing))
-        rpc.abort(getattr(grpc.StatusCode, error.grpc_status), error.message)
+        rpc.abort(getattr(grpc.StatusCode, error.grpc_status), protobuf.error_text(error, self._codec.version))
 
     # -- streams --
 

@@ -168,6 +168,16 @@ def test_a_code_without_details_names_the_error() -> None:
     assert type(protobuf.decode_status("DATA_LOSS", "no", None, V10)) is AgentError
 
 
+def test_texts_of_0_3_begin_with_the_name_of_the_error() -> None:
+    error = errors.TaskNotCancelableError("too late")
+    assert protobuf.error_text(error, "1.0") == "too late"
+    text = protobuf.error_text(error, "0.3")
+    assert text == "TaskNotCancelableError: too late"
+    for status in (None, protobuf.encode_status(error, V03)):
+        read = protobuf.decode_status("FAILED_PRECONDITION", text, status, V03)
+        assert (type(read), read.message) == (errors.TaskNotCancelableError, "too late")
+
+
 @pytest.mark.parametrize("text", ["lone surrogate \ud800", "x"])
 def test_an_error_with_any_text_is_written(text: str) -> None:
     status = status_pb2.Status.FromString(protobuf.encode_status(InvalidParamsError(text), V10))
