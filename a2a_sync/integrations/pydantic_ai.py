@@ -160,9 +160,10 @@ def _kept(history: Sequence[Any]) -> list[Any]:
 
 
 def _questions(requests: Any) -> Iterator[Question]:
+    metadata = requests.metadata
     for call in requests.approvals:
         about = {"tool": call.tool_name, "arguments": call.args_as_dict()}
-        if asked := requests.metadata.get(call.tool_call_id, {}).get(_QUESTION):
+        if asked := metadata.get(call.tool_call_id, {}).get(_QUESTION):
             yield Question(id=call.tool_call_id, text=asked, **about)
             continue
         yield Question(id=call.tool_call_id, kind="approval", text=f"Call {call.tool_name}?", **about)
