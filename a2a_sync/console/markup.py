@@ -13,8 +13,13 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-#: Text above this size is shown as it is: rendering it takes long.
-MAX_MARKDOWN = 200_000
+from a2a_sync.concurrency.keyedlocks import KeyedLocks
+
+#: A text above this size, and the texts of a page after this many characters, are shown as they are: rendering needs as many as
+#: ten microseconds for each character.
+MAX_MARKDOWN, MAX_PAGE_MARKDOWN = 20_000, 50_000
+#: Characters of one text that are shown at all.
+MAX_SHOWN = 500_000
 #: Control characters but tabs and line breaks, characters that change the direction of text, and lone surrogates.
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _TAGS = {
@@ -46,6 +51,9 @@ def _parser() -> MarkdownIt:
 
 
 _MARKDOWN = _parser()
+_locks = KeyedLocks()
+#: The longest wait for another text, in seconds.
+_MAX_WAIT = 5.0
 
 
 def sanitise(html: str) -> str:
@@ -66,9 +74,37 @@ def sanitise(html: str) -> str:
 def render_markdown(text: str) -> Markup:
     """Markdown as sanitised HTML; a text that is too long as it is."""
     if len(text) > MAX_MARKDOWN:
-        return Markup("<pre>{}</pre>").format(clean(text))
-    # After Markdown, which decodes character references.
-    return Markup(clean(sanitise(_MARKDOWN.render(text))))
+        return _unrendered(text)
+    # One thread at a time, with pauses: several would delay all requests of the process.
+    release = _locks.acquire("markdown", _MAX_WAIT)
+    try:
+        # After Markdown, which decodes character references.
+        return Markup(clean(sanitise(_MARKDOWN.render(text))))
+    finally:
+        release()
+
+
+def _unrendered(text: str) -> Markup:
+    return Markup("<pre>{}</pre>").format(clean(cut(text)))
+
+
+def cut(text: str) -> str:
+    """The beginning of a text that is too long for a page."""
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}\n… {len(text) - MAX_SHOWN} characters more"
+
+
+class PageMarkdown:
+    """`render_markdown` for the texts of one page, up to `MAX_PAGE_MARKDOWN` characters together."""
+
+    def __init__(self) -> None:
+        self._left = MAX_PAGE_MARKDOWN
+
+    def __call__(self, text: str) -> Markup:
+        """The text as HTML."""
+        if len(text) > self._left:
+            return _unrendered(text)
+        self._left -= len(text)
+        return render_markdown(text)
 
 
 class _TreeBuilder(HTMLParser):

@@ -39,7 +39,7 @@ from a2a_sync.console.access import (
 )
 from a2a_sync.console.files import file_headers, file_name, shown_type
 from a2a_sync.console.live import LogStream, log_rows
-from a2a_sync.console.markup import as_tree, clean, is_link, render_markdown
+from a2a_sync.console.markup import PageMarkdown, as_tree, clean, cut, is_link
 from a2a_sync.console.operate import read_state
 from a2a_sync.console.record import ROWS, find_part, read_record, row_of
 from a2a_sync.console.snippets import as_curl, as_python
@@ -97,6 +97,14 @@ class Place:
             return self.own
         return owner_with(self.app, args.get("tenant", ""), args.get("owner", ""))
 
+    def reserve(self, size: int) -> None:
+        """Reserve bytes for a large task on this thread, until the page is made, out of the share of the caller.
+
+        Raises:
+            OverloadedError: too many large tasks are read at once.
+        """
+        self.app.service.engine.responses.reserve(size, quota_owner(self.own.id))
+
     @property
     def query(self) -> str:
         """The part of the query that names the owner."""
@@ -135,9 +143,8 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters.update(size=_size, age=_age, short=_short)
+        self._templates.filters.update(size=_size, age=_age, short=_short, cut=cut)
         self._templates.globals.update(
-            markdown=render_markdown,
             is_link=is_link,
             shown_type=shown_type,
             file_name=file_name,
@@ -208,8 +215,16 @@ class Pages:
         }
         view = views.get(rest[-1]) if len(rest) > 2 else None
         task_id = "/".join(rest[1:-1] if view else rest[1:])
-        self._check_access(place, task_id)
-        return (view or self._task)(place, task_id)
+        responses = place.app.service.engine.responses
+        try:
+            self._check_access(place, task_id)
+            # What was reserved for the check; a second reservation would wait for those that wait for the first.
+            responses.release()
+            # Each of these pages takes time and memory, so a caller has a share of the threads for them.
+            responses.admit(quota_owner(place.own.id))
+            return (view or self._task)(place, task_id)
+        finally:
+            responses.release()
 
     def _place(self, request: Request, name: str) -> Place | None:
         app = self._access.agents.get(name)
@@ -223,7 +238,8 @@ class Pages:
             AgentError: it may not.
         """
         if not place.viewer.operator:
-            context = CallContext(principal=place.viewer.principal)
+            # With `gone`, as of a request over HTTP, the bytes of a large task are reserved.
+            context = CallContext(principal=place.viewer.principal, gone=lambda: False)
             place.app.service.call(Call(GET_TASK, GetTaskRequest(id=task_id, history_length=0), context))
 
     # -- pages --
@@ -242,6 +258,7 @@ class Pages:
             agents={name: app.agent_card().name for name, (app, _) in viewers.items()},
             operates=operates,
             current=values.pop("current", ""),
+            markdown=PageMarkdown(),
             **values,
         )
         return Response(page, status, HEADERS, content_type="text/html; charset=utf-8")
@@ -344,7 +361,7 @@ class Pages:
         return list_own(place.app, place.viewer, filters, before)
 
     def _task(self, place: Place, task_id: str) -> Response:
-        record = read_record(place.app.store, place.owner, task_id)
+        record = read_record(place.app.store, place.owner, task_id, place.reserve)
         after = _number(place.request.args.get("after", ""))
         log = place.app.store.log(place.owner, task_id, after=after, limit=ROWS, max_bytes=1024 * 1024)
         rows = [row_of(entry) for entry in log.entries]
@@ -422,8 +439,9 @@ class Pages:
 
     def _tree(self, place: Place, task_id: str) -> Response:
         """The part of a task's page that changes, as a tree of elements."""
-        record = read_record(place.app.store, place.owner, task_id)
+        record = read_record(place.app.store, place.owner, task_id, place.reserve)
         html = self._templates.get_template("live.html").render(
+            markdown=PageMarkdown(),
             record=record,
             place=place,
             task_url=f"{place.base}/t/{quote(task_id, safe='')}",
@@ -490,7 +508,8 @@ class Pages:
     def _file(self, place: Place, task_id: str) -> Response:
         args = place.request.args
         place_in_item = _number(args.get("part", ""))
-        part = find_part(place.app.store, place.owner, task_id, args.get("of", ""), args.get("id", ""), place_in_item)
+        item = args.get("of", ""), args.get("id", ""), place_in_item
+        part = find_part(place.app.store, place.owner, task_id, *item, place.reserve)
         if part is None or part.raw is None:
             return refusal(404, "There is no such file.")
         headers = {**HEADERS, **file_headers(part, download="download" in args)}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from a2a_sync.agent.dialogue import MARK
 from a2a_sync.codec import by_version
 from a2a_sync.lifecycle import ArtifactFold, Entry, joined
-from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, TaskStore
+from a2a_sync.stores.base import LOG_PAGE_BYTES, SMALL_BYTES, LargeResult, Owner, StoredTask, TaskStore
 from a2a_sync.types import (
     Artifact,
     FilePart,
@@ -72,13 +72,27 @@ class Record:
         return first[:120] + ("…" if len(first) > 120 else "") or "A task without text"
 
 
-def read_record(store: TaskStore, owner: Owner, task_id: str) -> Record:
-    """The task as it is now.
+#: Reserves bytes for a large task, or raises `OverloadedError`.
+Reserve: TypeAlias = Callable[[int], None]
+
+
+def load_task(store: TaskStore, owner: Owner, task_id: str, reserve: Reserve, history: int | None = None) -> StoredTask:
+    """The task as it is now; bytes are reserved for it before it is read, if it is large.
 
     Raises:
         TaskNotFoundError: the owner does not have it.
+        OverloadedError: too many large tasks are read at once.
     """
-    stored = store.load(owner, task_id)
+    try:
+        return store.load(owner, task_id, history=history, refuse_above=SMALL_BYTES)
+    except LargeResult as large:
+        reserve(large.size)
+        return store.load(owner, task_id, history=history)
+
+
+def read_record(store: TaskStore, owner: Owner, task_id: str, reserve: Reserve) -> Record:
+    """The task as it is now. Raises as `load_task`."""
+    stored = load_task(store, owner, task_id, reserve)
     turns: list[Turn] = []
     bands: list[Band] = []
     artifacts = {one.artifact_id: one for one in stored.task.artifacts}
@@ -158,17 +172,15 @@ def _options(task: Task) -> list[str]:
     return [one for one in options if isinstance(one, str)][:20] if isinstance(options, list) else []
 
 
-def find_part(store: TaskStore, owner: Owner, task_id: str, kind: str, item: str, place: int) -> FilePart | None:
-    """A file of an artifact or a message of the task.
-
-    Raises:
-        TaskNotFoundError: the owner does not have the task.
-    """
+def find_part(
+    store: TaskStore, owner: Owner, task_id: str, kind: str, item: str, place: int, reserve: Reserve
+) -> FilePart | None:
+    """A file of an artifact or a message of the task. Raises as `load_task`."""
     if kind == "artifact":
-        fold = ArtifactFold(store.load(owner, task_id, history=0).task.artifacts)
+        fold = ArtifactFold(load_task(store, owner, task_id, reserve, history=0).task.artifacts)
         parts = next((joined(one.parts) for one in fold.artifacts() if one.artifact_id == item), ())
     else:
-        turns = read_record(store, owner, task_id).turns
+        turns = read_record(store, owner, task_id, reserve).turns
         parts = next((one.parts for one in turns if one.kind == "message" and one.id == item), ())
     found = parts[place] if 0 <= place < len(parts) else None
     return found if isinstance(found, FilePart) and found.raw is not None else None

@@ -14,7 +14,17 @@ from tests.console.payloads import ATTACKS
 pytest.importorskip("nh3", reason="the extra 'console' is not installed")
 pytest.importorskip("markdown_it", reason="the extra 'console' is not installed")
 
-from a2a_sync.console.markup import _MARKDOWN, MAX_MARKDOWN, as_tree, clean, is_link, render_markdown, sanitise
+from a2a_sync.console.markup import (
+    _MARKDOWN,
+    MAX_MARKDOWN,
+    MAX_SHOWN,
+    PageMarkdown,
+    as_tree,
+    clean,
+    is_link,
+    render_markdown,
+    sanitise,
+)
 
 TAG = re.compile(r"<\s*/?\s*(\w+)")
 ALLOWED = {
@@ -104,6 +114,20 @@ def test_control_and_direction_characters_are_replaced_also_where_markdown_decod
 def test_a_very_long_text_is_shown_as_it_is() -> None:
     html = render_markdown("*" * (MAX_MARKDOWN + 1))
     assert html.startswith("<pre>*")
+
+
+def test_of_a_page_only_so_many_characters_are_rendered() -> None:
+    """An agent, or a caller whose text it repeats, could fill a page with what takes long."""
+    render = PageMarkdown()
+    rendered = [render("*" * MAX_MARKDOWN).startswith("<pre>") for _ in range(4)]
+    assert rendered == [False, False, True, True]
+    assert render("**a**") == "<p><strong>a</strong></p>\n"
+
+
+def test_of_a_huge_text_the_beginning_is_shown() -> None:
+    html = render_markdown("x" * (MAX_SHOWN + 7))
+    assert len(html) < MAX_SHOWN + 100
+    assert html.endswith("… 7 characters more</pre>")
 
 
 @pytest.mark.parametrize("url", ["https://a.test", "HTTP://a.test/x", "mailto:a@b.test"])

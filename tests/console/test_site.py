@@ -65,7 +65,7 @@ def logged_in(app: A2AApp | AgentHost, **form: str) -> Browser:
 
 
 def send(browser: Browser, text: str, agent: str = "agent") -> Any:
-    parts = {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}]}
+    parts = {"messageId": text[:256], "role": "ROLE_USER", "parts": [{"text": text}]}
     answer = browser.post(f"/console/a/{agent}/api/message:send", json={"message": parts})
     assert answer.status_code == 200, answer.text
     return answer.json["task"] if answer.json else None
@@ -297,6 +297,27 @@ def test_callers_see_their_own_tasks_and_operators_all(secured: A2AApp) -> None:
     assert 'id="composer"' not in answer.text
     assert task[-6:] in root.get("/console/tasks?owner=ada").text
     assert "No task matches" in root.get("/console/tasks?owner=bob").text
+
+
+@pytest.mark.parametrize("view", ["", "/tree", "/log"])
+def test_pages_of_tasks_have_their_share_of_the_threads_and_of_the_bytes_of_large_tasks(
+    view: str, secured: A2AApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = as_person(secured, "a-token")
+    task = send(browser, "x" * 1_500_000)["id"]
+    budget = secured.service.engine.responses
+    admitted: list[str] = []
+    reserved: list[int] = []
+    admit, reserve = budget.admit, budget.reserve
+    monkeypatch.setattr(budget, "admit", lambda owner: (admitted.append(owner), admit(owner)))
+    monkeypatch.setattr(budget, "reserve", lambda size, owner: (reserved.append(size), reserve(size, owner)))
+    assert browser.get(f"/console/a/agent/t/{task}{view}").status_code == 200
+    assert set(admitted) == {"ada"}
+    # The check of the caller's right reads the task too, and the log is read in pages.
+    assert len(reserved) == (1 if view == "/log" else 2)
+    assert (budget._owners, budget._reserved, budget._taken, budget._places.taken) == ({}, {}, 0, 0)
+    monkeypatch.setattr(budget._places, "total", 0)
+    assert browser.get(f"/console/a/agent/t/{task}{view}").status_code == 503
 
 
 def test_the_cookie_holds_the_credential_which_is_checked_at_every_request(secured: A2AApp) -> None:
