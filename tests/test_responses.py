@@ -36,6 +36,23 @@ def test_a_response_waits_until_the_bytes_of_others_are_released() -> None:
     budget.reserve(100, "")
 
 
+def test_two_that_need_more_do_not_wait_for_each_other() -> None:
+    """A large request reserves bytes for its body, and then for its response."""
+    budget, both = ResponseBudget(100), threading.Barrier(2)
+
+    def request() -> None:
+        budget.reserve(50, "")
+        both.wait(TIMEOUT)
+        budget.reserve(50, "")
+        budget.release()
+
+    running = [Background(request) for _ in range(2)]
+    for one in running:
+        # Within half of the time after which a response is refused.
+        one.result(responses._WAIT_SECONDS / 2)
+    assert (budget._taken, budget._reserved) == (0, {})
+
+
 def test_a_response_is_refused_that_would_wait_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "_WAIT_SECONDS", 0.01)
     budget = ResponseBudget(100)

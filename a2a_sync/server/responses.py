@@ -75,16 +75,19 @@ class ResponseBudget:
         self.admit(owner)
         thread = threading.get_ident()
         with self._changed:
-            own = self._reserved.get(thread, 0)
+            # Not held while it waits for more: those before it in the queue may wait for these bytes.
+            own = self._reserved.pop(thread, 0)
+            self._taken -= own
             self._queue.append(thread)
+            self._changed.notify_all()
             try:
                 # In the order in which they came: a thread that returns at once does not overtake.
                 if not self._changed.wait_for(
-                    lambda: self._queue[0] == thread and (self._taken == own or self._taken + size <= self._total),
+                    lambda: self._queue[0] == thread and (not self._taken or self._taken + own + size <= self._total),
                     _WAIT_SECONDS,
                 ):
                     raise OverloadedError("too many large responses at once; try again later", retry_after=1.0)
-                self._taken += size
+                self._taken += own + size
                 self._reserved[thread] = own + size
             finally:
                 self._queue.remove(thread)
