@@ -36,14 +36,14 @@ from a2a_sync.types import (
 TIMEOUT = 10.0
 
 
-def eventually(condition: Callable[[], Any], what: str = "it") -> Any:
+def eventually(condition: Callable[[], Any], what: str = "it", seconds: float = TIMEOUT) -> Any:
     """Poll `condition` until it is true and return its value. For conditions that no event signals.
 
     Raises:
-        AssertionError: it was not true within the limit.
+        AssertionError: it was not true within `seconds`.
     """
     pause = threading.Event()
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what} did not happen"
         pause.wait(0.002)
