@@ -111,10 +111,10 @@ def there_is_no_way_back(lab: Lab) -> None:
 @F.line("V1-CSEL-01", Level.MUST, "the first supported interface is used, at its own URL")
 def the_first_interface_is_used(lab: Lab) -> None:
     with staged() as stage:
-        grpc = {"url": "grpc://unused.example:1", "protocolBinding": "GRPC", "protocolVersion": "1.0"}
+        other = {"url": "slimrpc://unused.example:1", "protocolBinding": "SLIMRPC", "protocolVersion": "1.0"}
         rest = {"url": stage.url + "/there", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
         rpc = {"url": stage.url + "/elsewhere", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-        stage.card = card("", grpc, rest, rpc)
+        stage.card = card("", other, rest, rpc)
         with lab.client(stage.url) as client:
             client.get_task("t-1")
         assert [asked.path for asked in stage.asked] == ["/there/tasks/t-1"]

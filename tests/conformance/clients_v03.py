@@ -54,7 +54,7 @@ def a_transport_is_chosen(lab: Lab) -> None:
         other = {"url": f"{stage.url}/other", "transport": "JSONRPC"}
         for members, path in (
             ({"url": main, "preferredTransport": "JSONRPC", "additionalInterfaces": [other]}, "/main"),
-            ({"url": main, "preferredTransport": "GRPC", "additionalInterfaces": [other]}, "/other"),
+            ({"url": main, "preferredTransport": "SLIMRPC", "additionalInterfaces": [other]}, "/other"),
         ):
             with lab.client(_at(stage, **members).url) as client:
                 assert client.get_task("t-1").state is TaskState.COMPLETED
