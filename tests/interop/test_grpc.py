@@ -155,11 +155,11 @@ def test_the_official_client_sets_and_reads_a_webhook(address: str, version: str
 @pytest.fixture(scope="module")
 def official() -> Iterator[str]:
     """The address of an agent on the official SDK."""
-    ready, addresses = threading.Event(), []
-    loop = asyncio.new_event_loop()
-    stop = asyncio.Event()
+    ready = threading.Event()
+    running: list[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def serve() -> None:
+        stop = asyncio.Event()
         server = grpc.aio.server()
         port = server.add_insecure_port("127.0.0.1:0")
         handler = DefaultRequestHandler(
@@ -171,17 +171,20 @@ def official() -> Iterator[str]:
         a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(handler), server)
         a2a_v0_3_pb2_grpc.add_A2AServiceServicer_to_server(CompatGrpcHandler(handler), server)
         await server.start()
-        addresses.append(f"127.0.0.1:{port}")
+        running.append((f"127.0.0.1:{port}", asyncio.get_running_loop(), stop))
         ready.set()
         await stop.wait()
         await server.stop(None)
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    # `asyncio.run` ends the tasks that the SDK leaves: collected later, they block the thread that collects them.
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     assert ready.wait(TIMEOUT)
-    yield addresses[0]
+    address, loop, stop = running[0]
+    yield address
     loop.call_soon_threadsafe(stop.set)
     thread.join(TIMEOUT)
+    assert not thread.is_alive()
 
 
 @pytest.fixture
