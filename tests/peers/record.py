@@ -96,7 +96,9 @@ def departs(why: str, *rows: str, transport: Transport | None = None) -> pytest.
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report: Any = yield
     folder = os.environ.get("INTEROP_RECORDS")
-    if folder and hasattr(item.module, "PEER") and (report.when == "call" or report.failed):  # type: ignore[attr-defined]
+    repeated = report.failed and getattr(item, "execution_count", 1) <= (item.config.getoption("reruns", 0) or 0)
+    counts = hasattr(item.module, "PEER") and not repeated  # type: ignore[attr-defined]
+    if folder and counts and (report.when == "call" or report.failed):
         Path(folder).mkdir(parents=True, exist_ok=True)
         with (Path(folder) / f"{os.getpid()}.jsonl").open("a") as file:
             file.writelines(json.dumps(asdict(one)) + "\n" for one in _observations(item, passed=report.passed))
