@@ -141,11 +141,11 @@ class AgentError(A2AError):
         retry_after: float | None = None,
         challenges: Sequence[str] = (),
     ) -> None:
-        self.message = message or self.default_message
+        self.message: str = message or self.default_message
         self.metadata: dict[str, str] = dict(metadata or {})
-        self.violations = tuple(violations)
+        self.violations: tuple[FieldViolation, ...] = tuple(violations)
         self.retry_after = retry_after
-        self.challenges = tuple(challenges)
+        self.challenges: tuple[str, ...] = tuple(challenges)
         super().__init__(self.message)
 
 
@@ -396,7 +396,7 @@ class InvalidCardError(A2AError, ValueError):
     """A card is incomplete or inconsistent; ``violations`` names the members (``skills[0].id``)."""
 
     def __init__(self, violations: Sequence[FieldViolation]) -> None:
-        self.violations = tuple(violations)
+        self.violations: tuple[FieldViolation, ...] = tuple(violations)
         super().__init__("the card is not valid: " + "; ".join(f"{one.field}: {one.description}" for one in violations))
 
 

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from a2a_sync import jsontext
@@ -35,7 +35,7 @@ __all__ = [
     "WebhookReceiver",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Names under which agents send the token of a webhook.
 _TOKENS = (NOTIFICATION_TOKEN.lower(), "a2a-notification-token")

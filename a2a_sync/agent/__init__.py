@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from a2a_sync.lazymodule import lazy_names
 
@@ -55,4 +55,4 @@ __all__ = [
     "yes_or_no",
 ]
 
-__getattr__ = lazy_names(__name__, _MODULES)
+__getattr__: Final = lazy_names(__name__, _MODULES)

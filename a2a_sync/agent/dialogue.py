@@ -12,12 +12,13 @@ import re
 import sys
 import threading
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from a2a_sync.errors import A2AError, PublicError
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import JSON, Message, Metadata, Role
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: The metadata key: in a question, of its ``number`` in the dialogue and its ``options``; in a task, of the number of
 #: the last question.

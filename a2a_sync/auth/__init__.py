@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from a2a_sync.lazymodule import lazy_names
 
@@ -35,4 +35,4 @@ __all__ = [
     "TokenRefusedError",
 ]
 
-__getattr__ = lazy_names(__name__, _MODULES)
+__getattr__: Final = lazy_names(__name__, _MODULES)

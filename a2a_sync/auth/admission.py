@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import Final
 
 from a2a_sync.auth.policy import Auth, Authenticator, Scopes, TokenRefusedError, as_principal, as_requirement
 from a2a_sync.auth.request import AuthRequest
@@ -20,7 +21,7 @@ from a2a_sync.errors import PermissionDeniedError, UnauthenticatedError
 from a2a_sync.operations import OPERATIONS, AnyOperation, Call, Endpoint, Principal, RequestT, ResultT
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Means all operations.
 ALL = "*"

@@ -67,8 +67,8 @@ class JWTAuth(Authenticator):
         if (jwks_url is None) == (key is None):
             raise ValueError("JWTAuth takes one of jwks_url= and key=")
         self.name = name
-        self.scheme = scheme or HTTPAuthSecurityScheme(scheme="Bearer", bearer_format="JWT")
-        self.scopes = tuple(scopes)
+        self.scheme: SecurityScheme = scheme or HTTPAuthSecurityScheme(scheme="Bearer", bearer_format="JWT")
+        self.scopes: tuple[str, ...] = tuple(scopes)
         self._issuer = issuer
         self._audience = audience
         self._leeway = leeway

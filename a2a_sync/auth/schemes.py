@@ -55,8 +55,8 @@ class BearerAuth(Authenticator):
     ) -> None:
         super().__init__()
         self.name = name
-        self.scheme = scheme or HTTPAuthSecurityScheme(scheme="Bearer")
-        self.scopes = tuple(scopes)
+        self.scheme: SecurityScheme = scheme or HTTPAuthSecurityScheme(scheme="Bearer")
+        self.scopes: tuple[str, ...] = tuple(scopes)
         self._verify = _verifier(verify)
 
     def authenticate(self, request: AuthRequest) -> Principal | None:
@@ -89,7 +89,7 @@ class ApiKeyAuth(Authenticator):
             raise ValueError("ApiKeyAuth takes one of header=, query= and cookie=")
         self.name = name
         ((self._location, self._key),) = given
-        self.scheme = APIKeySecurityScheme(location=self._location, name=self._key)
+        self.scheme: APIKeySecurityScheme = APIKeySecurityScheme(location=self._location, name=self._key)
         self._verify = _verifier(verify)
 
     def authenticate(self, request: AuthRequest) -> Principal | None:
@@ -115,7 +115,7 @@ class BasicAuth(Authenticator):
     def __init__(self, verify: Callable[[str, str], Identity] | Mapping[str, str], *, name: str = "basic") -> None:
         super().__init__()
         self.name = name
-        self.scheme = HTTPAuthSecurityScheme(scheme="Basic")
+        self.scheme: HTTPAuthSecurityScheme = HTTPAuthSecurityScheme(scheme="Basic")
         self._verify = _Passwords(verify) if isinstance(verify, Mapping) else _callable(verify)
 
     def authenticate(self, request: AuthRequest) -> Principal | None:
@@ -157,7 +157,7 @@ class MTLSAuth(Authenticator):
     ) -> None:
         super().__init__()
         self.name = name
-        self.scheme = MutualTlsSecurityScheme()
+        self.scheme: MutualTlsSecurityScheme = MutualTlsSecurityScheme()
         self._identify = identify or (lambda subject: subject)
         self._header = header
         self._verified = verified

@@ -96,9 +96,9 @@ class BlockSource:
     ) -> None:
         self.last_event_id: str | None = None
         self.retry_ms: int | None = None
-        self.last_activity = time.monotonic()
+        self.last_activity: float = time.monotonic()
         #: The block just handed over goes on in the next one (see `_in_pieces`).
-        self.continued = False
+        self.continued: bool = False
         self._read = read
         self._max = max_event_bytes
         self._on_comment = on_comment

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from a2a_sync.errors import UnsafeURLError
@@ -23,17 +25,17 @@ def _secret(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     return value
 
 
-url_argument = click.argument("url", metavar="URL", callback=_agent_url)
-task_argument = click.argument("task_id", metavar="TASK")
-auth_option = click.option(
+url_argument: Final = click.argument("url", metavar="URL", callback=_agent_url)
+task_argument: Final = click.argument("task_id", metavar="TASK")
+auth_option: Final = click.option(
     "--auth",
     envvar="A2A_SYNC_AUTH",
     metavar="SECRET",
     callback=_secret,
     help="A token or API key, sent as the card says; in A2A_SYNC_AUTH other users do not see it.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON as the protocol has it.")
-timeout_option = click.option(
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON as the protocol has it.")
+timeout_option: Final = click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",

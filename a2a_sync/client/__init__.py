@@ -5,7 +5,7 @@ Nothing of the server half is loaded here, and requests only with the first clie
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from a2a_sync.client.arguments import CallOptions
 from a2a_sync.client.client import Chat, Client
@@ -36,4 +36,4 @@ __all__ = [
     "tool_name",
 ]
 
-__getattr__ = lazy_names(__name__, _MODULES)
+__getattr__: Final = lazy_names(__name__, _MODULES)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from a2a_sync import jsontext, urls
 from a2a_sync.bindings.headers import UNNAMED, VERSION, major_minor
@@ -31,7 +31,7 @@ from a2a_sync.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from a2a_sync.client.http import HttpTransport, Page
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Returns the card in a JSON document, as far as it can be trusted. Raises `CardSignatureError`.
 VerifyCard: TypeAlias = Callable[[dict[str, Any]], AgentCard]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
 
 from a2a_sync import operations as op
@@ -88,7 +88,7 @@ else:
     credentials = LazyModule("a2a_sync.client.credentials")
     urlguard = LazyModule("a2a_sync.outbound.urlguard")
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 #: Seconds until a card that could not be refreshed is requested again.

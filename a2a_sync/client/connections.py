@@ -70,7 +70,7 @@ class Adapter(HTTPAdapter):
 
     def __init__(self, alarms: AlarmClock, guard: URLGuard | None = None) -> None:
         self._pools = pool_classes(_Connection, alarms=alarms, guard=guard)
-        self.guarded = guard is not None
+        self.guarded: bool = guard is not None
         #: Settings of the environment by origin.
         self.environments: dict[Any, Any] = {}
         super().__init__(pool_connections=MAX_IDLE_CONNECTIONS, pool_maxsize=MAX_IDLE_CONNECTIONS)

@@ -7,7 +7,7 @@ the next address of an agent when one cannot be connected to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from a2a_sync import urls
 from a2a_sync.bindings.headers import VERSION, extension_headers
@@ -31,7 +31,7 @@ from a2a_sync.telemetry import tracing
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, StreamResponse, Task
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class HttpRequest(NamedTuple):

@@ -91,11 +91,12 @@ class HttpTransport:
     ) -> None:
         if url_guard is not None and session is not None:
             raise ValueError("url_guard needs connections of the client's own: leave session out")
+        self.home: str
         self.home, in_url = urls.split_credentials(home)
         if url_guard is not None:
             url_guard.check(self.home)
         #: The address for errors and logs.
-        self.agent = urls.parse(self.home).without_query
+        self.agent: str = urls.parse(self.home).without_query
         self._auth_argument = in_url if auth is None else auth
         self._auth = make_auth(self._auth_argument)
         self._headers = {name: check_header(name, value) for name, value in (headers or {}).items()}
@@ -305,10 +306,10 @@ class HttpResponse:
         alarms: AlarmClock,
         max_bytes: int,
     ) -> None:
-        self.status = response.status_code
+        self.status: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self.error_context = error_context
-        self.closed = False
+        self.closed: bool = False
         self._response = response
         self._raw: Any = response.raw
         self._deadline = deadline

@@ -31,8 +31,8 @@ class HttpJsonEndpoint(WireEndpoint):
 
     def __init__(self, http: HttpTransport, url: str, codec: Codec) -> None:
         super().__init__(http, url, codec)
-        self.media_type = http_json.media_type(codec.version)
-        self.accepts = ", ".join(dict.fromkeys((self.media_type, http_json.JSON)))
+        self.media_type: str = http_json.media_type(codec.version)
+        self.accepts: str = ", ".join(dict.fromkeys((self.media_type, http_json.JSON)))
         base = urls.parse(url)
         self._base = str(base._replace(path=base.path.rstrip("/"), query=""))
         self._query = base.query

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from a2a_sync import urls
 from a2a_sync.bindings.headers import VERSION
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from a2a_sync.client.endpoint import WireEndpoint
     from a2a_sync.client.http import HttpTransport, Page
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Seconds for GetTask after a stream that ended without an answer.
 _STORED_TASK_TIMEOUT = 5.0
@@ -76,8 +76,8 @@ class SharedResources:
         self.max_task_bytes = max_task_bytes
         self.extensions = extensions
         self.retry = retry
-        self.alarms = AlarmClock()
-        self.closed = threading.Event()
+        self.alarms: AlarmClock = AlarmClock()
+        self.closed: threading.Event = threading.Event()
         self.renew()
         renew_in_child(self)
 

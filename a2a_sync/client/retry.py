@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Event
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from a2a_sync.client.deadlines import NEVER, Deadline
 from a2a_sync.errors import (
@@ -36,7 +36,7 @@ from a2a_sync.errors import (
 from a2a_sync.limits import check_numbers
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _T = TypeVar("_T")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from a2a_sync import jsontext
 from a2a_sync.client.deadlines import NEVER, Deadline
@@ -45,7 +45,7 @@ from a2a_sync.types import (
     TaskStatusUpdateEvent,
 )
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Seconds that a server may take to end a stream after its last event (it must end it, spec 3.1.2). Waiting for the end
 #: keeps the connection usable for the next call.
@@ -124,17 +124,17 @@ class TaskStream(Closes):
         self.last_event_id = last_event_id
         #: The answer of an agent that answers without a task.
         self.message: Message | None = None
-        self.task_id = task_id
-        self.context_id = ""
+        self.task_id: str = task_id
+        self.context_id: str = ""
         #: The last known state of the task.
-        self.state = TaskState.UNSPECIFIED
+        self.state: TaskState = TaskState.UNSPECIFIED
         #: The text that the last event added to the artifacts. The event that completes an artifact may repeat all of its text;
         #: this is the part to print.
-        self.new_text = ""
+        self.new_text: str = ""
         #: A `Task` has arrived, so the events add up to the whole task.
-        self.complete = False
+        self.complete: bool = False
         #: The last event is a snapshot in place of missed events: what was assembled from earlier events starts again with it.
-        self.resynchronised = False
+        self.resynchronised: bool = False
         self._source = source
         self._items = iter(source)
         self._agent = agent

@@ -54,7 +54,7 @@ class Codec:
         self._kinds = kinds
         self._methods = methods
         #: The operations of this version by the names of their methods.
-        self.operations = {method: operation for operation, method in methods.items()}
+        self.operations: dict[str, AnyOperation] = {method: operation for operation, method in methods.items()}
         self._dump_event = kinds[t.StreamResponse].dump or _identity
 
     # -- methods --

@@ -150,9 +150,9 @@ class OneOf:
         self._attributes = records
         self._records = {camel(attribute): record for attribute, record in records.items()}
         self._by_key = {key: name for attribute in records for name in [camel(attribute)] for key in (attribute, name)}
-        self.keys = frozenset(self._by_key)
+        self.keys: frozenset[str] = frozenset(self._by_key)
         self._names = {record.cls: (name, record.dump) for name, record in self._records.items()}
-        self.classes = tuple(self._names)
+        self.classes: tuple[type, ...] = tuple(self._names)
 
     def load(self, value: Any, strict: bool) -> Any:
         if not isinstance(value, dict):
@@ -209,7 +209,7 @@ class Variants:
         self._by_tag = {record.word: record for record in records}
         self._by_class = {record.cls: record for record in records}
         self._marker_members = marks or {}
-        self.classes = tuple(self._by_class)
+        self.classes: tuple[type, ...] = tuple(self._by_class)
 
     def load(self, value: Any, strict: bool) -> Any:
         if not isinstance(value, dict):

@@ -11,11 +11,12 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Seconds after which the thread of an `AlarmClock` ends if there is no alarm.
 _IDLE_SECONDS = 10.0
@@ -28,7 +29,7 @@ class Alarm:
 
     def __init__(self, act: Callable[[], None]) -> None:
         self.act: Callable[[], None] | None = act
-        self.fired = False
+        self.fired: bool = False
 
 
 class AlarmClock:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Final
 
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 def start_thread(name: str, target: Callable[..., object], *arguments: object) -> threading.Thread | None:

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.gevent import (
@@ -27,7 +27,7 @@ from a2a_sync.concurrency.gevent import (
 )
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Threads for `asyncio.to_thread` and its like. asyncio's own default is six on a machine with two cores.
 _EXECUTOR_THREADS = 64
@@ -137,7 +137,7 @@ class _SharedLoop:
             return self._event_loop
 
 
-shared_loop = _SharedLoop()
+shared_loop: Final = _SharedLoop()
 
 
 class _GreenletLoop(asyncio.SelectorEventLoop):

@@ -8,13 +8,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from a2a_sync.concurrency.background import start_thread
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _Listener = TypeVar("_Listener", bound=Callable[..., Any])
 

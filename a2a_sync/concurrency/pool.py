@@ -11,13 +11,14 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.errors import OverloadedError
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: When a caller may retry where no thread may ever return, in seconds.
 _EXHAUSTED_RETRY = 30.0
@@ -30,12 +31,12 @@ class Slot:
 
     def __init__(self, pool: WorkerPool, owner: str, ready: bool, *, extra: bool = False) -> None:
         self._pool = pool
-        self.owner = owner
-        self.ready = ready
-        self.extra = extra
-        self.abandoned = False
-        self.stuck = False
-        self.done = False
+        self.owner: str = owner
+        self.ready: bool = ready
+        self.extra: bool = extra
+        self.abandoned: bool = False
+        self.stuck: bool = False
+        self.done: bool = False
         self.job: Callable[[], None] = _nothing
 
     def submit(self, job: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ class Quotas:
     """
 
     def __init__(self, quota: OwnerQuota | None = None) -> None:
-        self.quota = quota or OwnerQuota()
+        self.quota: OwnerQuota = quota or OwnerQuota()
         self.several = False
 
     def share(self, total: int, limit: int | None = None) -> Share:
@@ -26,8 +26,8 @@ class Share:
     __slots__ = ("_held", "_limit", "_quotas", "taken", "total")
 
     def __init__(self, quotas: Quotas, total: int, limit: int | None) -> None:
-        self.total = total
-        self.taken = 0
+        self.total: int = total
+        self.taken: int = 0
         self._quotas = quotas
         self._limit = limit
         self._held: dict[str, int] = {}

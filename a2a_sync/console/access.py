@@ -82,7 +82,7 @@ class Access:
 
     def __init__(self, agents: Mapping[str, A2AApp], operator: Callable[[Principal], bool] | None) -> None:
         self.agents = agents
-        self.sessions = Sessions()
+        self.sessions: Sessions = Sessions()
         self._operator = operator
         self._lock = threading.Lock()
         self._printed = -_PRINT_INTERVAL

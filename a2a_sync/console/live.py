@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from a2a_sync import jsontext
 from a2a_sync.bindings.sse import comment, frame
@@ -15,7 +16,7 @@ from a2a_sync.limits import Limits
 from a2a_sync.stores.base import Owner, TaskStore
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Entries of one page of the log.
 _PAGE = 200

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -57,7 +57,7 @@ from a2a_sync.wsgi.exchange import BindingService, address_of
 from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _HERE = Path(__file__).parent
 #: A form of the console is smaller than this, in bytes.

@@ -26,7 +26,7 @@ class Sessions:
     def __init__(self, key: bytes | None = None) -> None:
         given = os.environ.get(KEY_VARIABLE, "").encode()
         #: Other processes know the key too.
-        self.shared = bool(key or given)
+        self.shared: bool = bool(key or given)
         self._key = key or given or secrets.token_bytes(32)
 
     def token(self) -> str:

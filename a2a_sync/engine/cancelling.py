@@ -6,6 +6,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from a2a_sync.agent.executor import RequestContext
 from a2a_sync.agent.spec import AgentSpec, CancelHandler
@@ -21,7 +22,7 @@ from a2a_sync.stores.base import STATE, Owner, StartedRun, StoredTask, TaskStore
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Metadata, Role
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class CancelHandlers:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.fork import renew_in_child
@@ -10,7 +12,7 @@ from a2a_sync.engine.run import Run
 from a2a_sync.limits import Limits
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: The thread ends after so many seconds without runs.
 _IDLE_SECONDS = 30.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.engine.bridge import ProcessBridge
@@ -17,7 +19,7 @@ from a2a_sync.stores import open_store
 from a2a_sync.stores.base import Owner, PubSub, TaskStore
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class Engine(Components):
@@ -55,12 +57,12 @@ class Engine(Components):
         self.debug = debug
         if debug:
             logger.warning("debug=True: callers see the tracebacks of exceptions; use it for development only")
-        self.quotas = Quotas(quota)
-        self.store = open_store(store)
+        self.quotas: Quotas = Quotas(quota)
+        self.store: TaskStore = open_store(store)
         if self.store is not store:
             self.register(_OwnStore(self.store))
-        self.hub = EventHub()
-        self.runs = RunManager(
+        self.hub: EventHub = EventHub()
+        self.runs: RunManager = RunManager(
             self._agent_of, self.store, self.hub, limits, self.quotas, job_queue=job_queue, debug=debug
         )
         workers = self.store.workers
@@ -77,7 +79,7 @@ class Engine(Components):
         pubsub = pubsub or self.store.pubsub()
         if workers is not None or pubsub is not None:
             self.register(ProcessBridge(pubsub, self.store, self.hub, self.runs, limits))
-        self.sweeper = Sweeper(self.store, self.hub, limits)
+        self.sweeper: Sweeper = Sweeper(self.store, self.hub, limits)
         self.register(self.sweeper)
         self.register(self.runs)
 

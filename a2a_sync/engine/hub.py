@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.fork import renew_in_child
@@ -23,7 +23,7 @@ from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Role, Task, TaskState
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Entries that a `Waiter` keeps: enough for a short run, while a long one costs no memory.
 _KEPT = 64
@@ -184,7 +184,7 @@ class Waiter(Closes):
         self._error: AgentError | None = None
         self._entries: list[Entry] = []
         #: This process publishes nothing more, though the task may go on.
-        self.stopped = False
+        self.stopped: bool = False
         self._signal = threading.Lock()
         self._signal.acquire()
         hub.add(task_id, self)
@@ -252,7 +252,7 @@ class Subscription:
         self._missed = False
         self._error: AgentError | None = None
         #: Nothing will be published any more.
-        self.stopped = False
+        self.stopped: bool = False
         hub.add(task_id, self)
 
     def offer(self, batch: TaskBatch) -> None:

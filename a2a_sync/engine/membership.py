@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.fork import renew_in_child
@@ -21,7 +22,7 @@ from a2a_sync.errors import OverloadedError
 from a2a_sync.stores.base import HeldRun, Workers
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: A worker is dead when its count stood still for so many of its beats.
 _MISSED_BEATS = 2.0

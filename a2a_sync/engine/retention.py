@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Final
 
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.background import Periodic
@@ -17,7 +18,7 @@ from a2a_sync.limits import Limits
 from a2a_sync.stores.base import Expiry, TaskStore
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: The first sweep of a process follows at most so many seconds after its start.
 _FIRST = 10.0

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from a2a_sync.agent.dialogue import WaitsForAnswer
 from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
@@ -49,7 +50,7 @@ from a2a_sync.telemetry.logs import get_logger, log_context
 from a2a_sync.telemetry.tracing import traced
 from a2a_sync.types import Message, Role, TaskState, TaskStatus, TaskStatusUpdateEvent
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: How long a run waits for others of its owner to change large values, in seconds; then it does so beside them.
 _LOCK_TIMEOUT = 5.0
@@ -86,14 +87,14 @@ class Run:
         self.scope = scope
         self.store = store
         self._stopping = StopSignal()
-        self.cancel_event = self._stopping.event
+        self.cancel_event: threading.Event = self._stopping.event
         self.began: float | None = None
         self.last_event: float | None = None
         self.started: StartedRun | None = None
         self.answer: Message | None = None
         self.error: AgentError | None = None
-        self.unstored = ""
-        self.emitted = False
+        self.unstored: str = ""
+        self.emitted: bool = False
         self.executor = executor
         self.hub = hub
         self._create = create

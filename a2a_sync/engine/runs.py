@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency.fork import renew_in_child
@@ -39,7 +40,7 @@ from a2a_sync.stores.base import (
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Metadata, TaskState
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: How long `RunManager.close` waits for runs that it has stopped, in seconds.
 _STOP_TIMEOUT = 0.5
@@ -71,7 +72,7 @@ class RunManager(Component):
         job_queue: JobQueue | None = None,
         debug: bool = False,
     ) -> None:
-        self.pool = WorkerPool(
+        self.pool: WorkerPool = WorkerPool(
             threads=limits.max_concurrent_runs,
             max_queued=limits.max_queued_runs,
             max_abandoned=limits.max_abandoned_threads,
@@ -79,7 +80,7 @@ class RunManager(Component):
         )
         self._queue: JobQueue = job_queue or self.pool
         #: Runs are executed by other processes.
-        self.remote = job_queue is not None
+        self.remote: bool = job_queue is not None
         self._cancels = CancelHandlers(store, limits, quotas)
         self._watchdog = Watchdog(limits)
         self._chunk_writer = ChunkWriter()

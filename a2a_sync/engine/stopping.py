@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class StopSignal:
     """Set at most once. Thread-safe."""
 
     def __init__(self) -> None:
-        self.event = threading.Event()
+        self.event: threading.Event = threading.Event()
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 import grpc
@@ -39,7 +39,7 @@ from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: The metadata that names the agent of a host; clients of 1.0 can name it in the tenant of their request.
 AGENT = "a2a-agent"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import grpc
 
@@ -26,7 +26,7 @@ from a2a_sync.server.threadbudget import ThreadBudget
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.app import A2AApp
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Bytes of a message besides the content that `Limits` counts.
 _OVERHEAD = 64 * 1024
@@ -108,7 +108,7 @@ class GRPCServer(Component):
         self._tls = tls
         self._threads = threads
         #: The port that is served, after `start`.
-        self.port = 0
+        self.port: int = 0
         self._url = url or address
         self._server: Any = None
         self._process = 0

@@ -52,13 +52,17 @@ class IncomingRequest:
 
     def __init__(self, max_body_bytes: int) -> None:
         self._max_body = max_body_bytes
-        self.data = bytearray()
-        self.started = self.last_received = time.monotonic()
+        self.data: bytearray = bytearray()
+        self.started: float = time.monotonic()
+        self.last_received: float = self.started
         #: Offset of the body; 0 until the head is complete.
-        self.head_end = 0
-        self.complete = self.whole = self.head_too_large = self.too_many_chunks = False
+        self.head_end: int = 0
+        self.complete: bool = False
+        self.whole: bool = False
+        self.head_too_large: bool = False
+        self.too_many_chunks: bool = False
         #: Whether the client waits for ``100 Continue`` before it sends the body.
-        self.awaits_continue = False
+        self.awaits_continue: bool = False
         self._end: int | None = None
         # In a chunked body: offset of the next chunk-size line; None in the trailers.
         self._next_size: int | None = 0
@@ -200,9 +204,9 @@ class ClientSocket(socket.socket):
         self._changed = threading.Condition(self._lock)
         self._parked: deque[memoryview] = deque()
         self._broken = False
-        self.parked_bytes = 0
+        self.parked_bytes: int = 0
         #: Monotonic time at which the client last accepted parked bytes.
-        self.progress = 0.0
+        self.progress: float = 0.0
         #: Whether the whole request was received; reads by the parser then return end of file.
         self.received = False
         self._unparsed = memoryview(b"")

@@ -81,7 +81,7 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
         self._wait = timeout
         cfg = worker.cfg
         #: Whether the main thread receives its requests; other connections are served as gunicorn does.
-        self.buffered = not (
+        self.buffered: bool = not (
             cfg.is_ssl
             or getattr(cfg, "protocol", "http") != "http"
             or negotiation.prior_knowledge_allowed(cfg, address)
@@ -89,7 +89,7 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
         )
         self.registered = False
         #: Whether the main thread has received its next request.
-        self.arrived = False
+        self.arrived: bool = False
         #: Bytes of an incomplete request that a pool thread has read, for the main thread; None if there are none.
         self.first_bytes: bytes | None = None
         #: Whether `_evict` has closed it while it waited for its next request.
@@ -130,7 +130,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     write.
     """
 
-    limits = Limits()
+    limits: Limits = Limits()
+    nr_conns: int
 
     def init_process(self) -> None:
         self._incoming: dict[_Connection, IncomingRequest] = {}

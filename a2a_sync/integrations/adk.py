@@ -6,7 +6,7 @@ The sessions of the ADK hold the conversations. Neither ``a2a-sdk`` nor the ADK'
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -46,8 +46,8 @@ try:
     from google.adk.agents.invocation_context import LlmCallsLimitExceededError
     from google.adk.agents.run_config import RunConfig, StreamingMode, ToolThreadPoolConfig
     from google.genai import types
-except ImportError as error:
-    raise ImportError("ADKExecutor needs the Google ADK: pip install 'a2a-sync[adk]'") from error
+except ImportError as _error:
+    raise ImportError("ADKExecutor needs the Google ADK: pip install 'a2a-sync[adk]'") from _error
 
 __all__ = [
     "ADKExecutor",
@@ -77,8 +77,10 @@ class ADKExecutor(Bridge):
         options: those of `Bridge`. ``deps`` becomes ``state["temp:deps"]`` of the run, which the ADK does not store.
     """
 
-    public = {LlmCallsLimitExceededError: (TaskState.FAILED, "the agent took too many steps")}
-    modes = ("text/plain", "application/json", "image/*", "audio/*", "video/*", "application/pdf")
+    public: Mapping[type[BaseException], tuple[TaskState, str]] = {
+        LlmCallsLimitExceededError: (TaskState.FAILED, "the agent took too many steps")
+    }
+    modes: Sequence[str] = ("text/plain", "application/json", "image/*", "audio/*", "video/*", "application/pdf")
     exclusive = True
     decision = "confirmed"
 

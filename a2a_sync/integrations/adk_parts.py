@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from a2a_sync.integrations.bridge import is_web_file
 from a2a_sync.jsontext import dumps
@@ -15,10 +15,10 @@ from a2a_sync.types import DataPart, FilePart, Message, Part, Role, TaskState, T
 
 try:
     from google.genai import types
-except ImportError as error:
-    raise ImportError("the bridge to the Google ADK needs it: pip install 'a2a-sync[adk]'") from error
+except ImportError as _error:
+    raise ImportError("the bridge to the Google ADK needs it: pip install 'a2a-sync[adk]'") from _error
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Members of ADK's parts that become data parts, with the classes that read them.
 _DATA = {

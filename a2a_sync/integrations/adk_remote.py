@@ -36,8 +36,8 @@ try:
     from google.adk.agents.run_config import StreamingMode
     from google.adk.events import Event, EventActions
     from google.genai import types
-except ImportError as error:
-    raise ImportError("RemoteAgent needs the Google ADK: pip install 'a2a-sync[adk]'") from error
+except ImportError as _error:
+    raise ImportError("RemoteAgent needs the Google ADK: pip install 'a2a-sync[adk]'") from _error
 
 _TASK, _CONTEXT, _RESPONSE = "a2a:task_id", "a2a:context_id", "a2a:response"
 #: The calls that stand for questions of agents that are none of the ADK, and the names of their arguments.

@@ -16,8 +16,8 @@ from a2a_sync.integrations.bridge import Remember, Turn
 try:
     from google.adk.errors.already_exists_error import AlreadyExistsError
     from google.adk.events import Event
-except ImportError as error:
-    raise ImportError("ADKExecutor needs the Google ADK: pip install 'a2a-sync[adk]'") from error
+except ImportError as _error:
+    raise ImportError("ADKExecutor needs the Google ADK: pip install 'a2a-sync[adk]'") from _error
 
 
 class Sessions:
@@ -28,8 +28,8 @@ class Sessions:
         self._service = runner.session_service
         self._turn = turn
         self._known = turn.memory[-1] if turn.memory else {"session": "", "invocation": ""}
-        self.user = user_id(turn.context)
-        self.session = ""
+        self.user: str = user_id(turn.context)
+        self.session: str = ""
 
     @property
     def where(self) -> dict[str, str]:

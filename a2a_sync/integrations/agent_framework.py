@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from a2a_sync.integrations.bridge import (
@@ -32,8 +32,8 @@ from a2a_sync.types import FilePart, Part
 try:
     from agent_framework import AgentSession, Content, Message
     from pydantic import BaseModel
-except ImportError as error:
-    raise ImportError("AgentFrameworkBridge needs the framework: pip install 'a2a-sync[agent-framework]'") from error
+except ImportError as _error:
+    raise ImportError("AgentFrameworkBridge needs the framework: pip install 'a2a-sync[agent-framework]'") from _error
 
 __all__ = [
     "AgentFrameworkBridge",
@@ -46,7 +46,7 @@ class AgentFrameworkBridge(Bridge):
     `options` are those of `Bridge`; ``deps`` becomes the argument ``deps`` of `FunctionInvocationContext.kwargs`.
     """
 
-    modes = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
+    modes: Sequence[str] = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
 
     async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
         """Run the agent with the messages of the conversation, or with the decisions about its tools."""

@@ -15,14 +15,14 @@ import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from typing import Any, Final
 
 from a2a_sync.limits import Limits
 from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.connection import unsent_responses
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -51,10 +51,10 @@ class Bridge:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scope: Scope, send: Send, limits: Limits) -> None:
-        self.ended = asyncio.Event()
+        self.ended: asyncio.Event = asyncio.Event()
         self.error: BaseException | None = None
         length = _length(scope.get("headers", ()))
-        self.body = Body(
+        self.body: Body = Body(
             loop,
             limits.body_idle_timeout,
             limits.body_timeout,
@@ -208,7 +208,7 @@ class Client:
     """The client of a request, as the app sees it: called, it returns whether it has disconnected."""
 
     def __init__(self, bridge: Bridge) -> None:
-        self.abort = bridge.abort
+        self.abort: Final = bridge.abort
         self._gone = bridge.gone
 
     def __call__(self) -> bool:

@@ -216,7 +216,7 @@ class Refused(PublicError):
     def __init__(self, text: str, state: TaskState = TaskState.FAILED, metadata: Metadata | None = None) -> None:
         super().__init__(text)
         self.state = state
-        self.metadata = metadata or {}
+        self.metadata: Metadata = metadata or {}
 
 
 # -- one run ------------------------------------------------------------------------------------------------------------

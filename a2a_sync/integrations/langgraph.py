@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from a2a_sync.client.client import Client
@@ -28,8 +28,8 @@ try:
     from langgraph.errors import GraphRecursionError
     from langgraph.func import task
     from langgraph.types import Command, interrupt
-except ImportError as error:
-    raise ImportError("LangGraphBridge needs LangGraph: pip install 'a2a-sync[langgraph]'") from error
+except ImportError as _error:
+    raise ImportError("LangGraphBridge needs LangGraph: pip install 'a2a-sync[langgraph]'") from _error
 
 __all__ = [
     "LangGraphBridge",
@@ -51,8 +51,10 @@ class LangGraphBridge(Bridge):
         options: those of `Bridge`. ``deps`` becomes the runtime context of the graph.
     """
 
-    public = {GraphRecursionError: (TaskState.FAILED, "the agent took too many steps")}
-    modes = ("text/plain", "application/json", "image/*")
+    public: Mapping[type[BaseException], tuple[TaskState, str]] = {
+        GraphRecursionError: (TaskState.FAILED, "the agent took too many steps")
+    }
+    modes: Sequence[str] = ("text/plain", "application/json", "image/*")
     decision = "type"
 
     def __init__(

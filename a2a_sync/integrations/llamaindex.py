@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from a2a_sync.integrations.bridge import (
@@ -34,8 +34,8 @@ try:
     from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
     from workflows.errors import WorkflowTimeoutError
     from workflows.events import WorkflowIdleEvent
-except ImportError as error:
-    raise ImportError("LlamaIndexBridge needs LlamaIndex: pip install 'a2a-sync[llamaindex]'") from error
+except ImportError as _error:
+    raise ImportError("LlamaIndexBridge needs LlamaIndex: pip install 'a2a-sync[llamaindex]'") from _error
 
 __all__ = [
     "LlamaIndexBridge",
@@ -52,8 +52,10 @@ class LlamaIndexBridge(Bridge):
         options: those of `Bridge`. ``deps`` becomes the value ``deps`` in the store of the workflow's context.
     """
 
-    public = {WorkflowTimeoutError: (TaskState.FAILED, "the agent took too long")}
-    modes = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
+    public: Mapping[type[BaseException], tuple[TaskState, str]] = {
+        WorkflowTimeoutError: (TaskState.FAILED, "the agent took too long")
+    }
+    modes: Sequence[str] = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
 
     def __init__(self, agent: Any, *, memory: Callable[[list[Any]], BaseMemory] | None = None, **options: Any) -> None:
         super().__init__(agent, **options)

@@ -103,8 +103,8 @@ class Mapper:
     """
 
     def __init__(self, task_id: str = "", context_id: str = "") -> None:
-        self.task_id = task_id or new_id()
-        self.context_id = context_id or new_id()
+        self.task_id: str = task_id or new_id()
+        self.context_id: str = context_id or new_id()
         self._state = TaskState.SUBMITTED
         self._depth = 0
         self._fold = Fold()

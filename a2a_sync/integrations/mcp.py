@@ -44,8 +44,8 @@ try:
         ResourceLink,
         TextContent,
     )
-except ImportError as error:
-    raise ImportError("mcp_server needs the SDK of MCP: pip install 'a2a-sync[mcp]'") from error
+except ImportError as _error:
+    raise ImportError("mcp_server needs the SDK of MCP: pip install 'a2a-sync[mcp]'") from _error
 
 __all__ = [
     "mcp_server",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 from a2a_sync.integrations.bridge import (
@@ -38,8 +38,8 @@ try:
         RunState,
     )
     from pydantic import TypeAdapter
-except ImportError as error:
-    raise ImportError("OpenAIAgentsBridge needs the SDK: pip install 'a2a-sync[openai-agents]'") from error
+except ImportError as _error:
+    raise ImportError("OpenAIAgentsBridge needs the SDK: pip install 'a2a-sync[openai-agents]'") from _error
 
 __all__ = [
     "OpenAIAgentsBridge",
@@ -57,12 +57,12 @@ class OpenAIAgentsBridge(Bridge):
         options: those of `Bridge`. ``deps`` becomes the context of the run.
     """
 
-    public = {
+    public: Mapping[type[BaseException], tuple[TaskState, str]] = {
         MaxTurnsExceeded: (TaskState.FAILED, "the agent took too many steps"),
         InputGuardrailTripwireTriggered: (TaskState.REJECTED, "a guardrail of the agent refused the message"),
         OutputGuardrailTripwireTriggered: (TaskState.FAILED, "a guardrail of the agent refused its answer"),
     }
-    modes = ("text/plain", "application/json", "image/*", "application/pdf")
+    modes: Sequence[str] = ("text/plain", "application/json", "image/*", "application/pdf")
 
     def __init__(self, agent: Any, *, run: dict[str, Any] | None = None, **options: Any) -> None:
         super().__init__(agent, **options)

@@ -7,7 +7,7 @@ require approval, and tools that are executed by the caller, become questions.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,8 +38,8 @@ try:
     from pydantic_ai.capabilities import ReinjectSystemPrompt
     from pydantic_ai.exceptions import ApprovalRequired, UsageLimitExceeded
     from pydantic_ai.run import AgentRunResultEvent
-except ImportError as error:
-    raise ImportError("PydanticAIBridge needs Pydantic AI: pip install 'a2a-sync[pydantic-ai]'") from error
+except ImportError as _error:
+    raise ImportError("PydanticAIBridge needs Pydantic AI: pip install 'a2a-sync[pydantic-ai]'") from _error
 
 __all__ = [
     "PydanticAIBridge",
@@ -59,8 +59,10 @@ class PydanticAIBridge(Bridge):
         options: those of `Bridge`. ``deps`` becomes the dependencies of the agent.
     """
 
-    public = {UsageLimitExceeded: (TaskState.FAILED, "the agent has used as much as it may")}
-    modes = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
+    public: Mapping[type[BaseException], tuple[TaskState, str]] = {
+        UsageLimitExceeded: (TaskState.FAILED, "the agent has used as much as it may")
+    }
+    modes: Sequence[str] = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
 
     def __init__(self, agent: Any, *, run: dict[str, Any] | None = None, **options: Any) -> None:
         super().__init__(agent, **options)

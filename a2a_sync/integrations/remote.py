@@ -141,11 +141,13 @@ class AgentTool:
         self, client: Client, skill: str | None = None, *, name: str = "", description: str = "", **options: Any
     ) -> None:
         function = client.as_tool(skill, name=name, description=description)
-        self.name = function.__name__
-        self.description = (function.__doc__ or "").partition("\n\nArgs:")[0]
+        self.name: str = function.__name__
+        self.description: str = (function.__doc__ or "").partition("\n\nArgs:")[0]
         self.client = client
-        marked = {} if skill is None else {"metadata": {**(options.get("metadata") or {}), SKILL: skill}}
-        self.options = {**options, **marked}
+        marked: dict[str, Any] = (
+            {} if skill is None else {"metadata": {**(options.get("metadata") or {}), SKILL: skill}}
+        )
+        self.options: dict[str, Any] = {**options, **marked}
 
     async def send(self, message: str, task_id: str = "") -> AsyncIterator[ToolItem]:
         """Send a message, or the answer to the question of a task. An abandoned call cancels the task."""

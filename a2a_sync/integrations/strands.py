@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 from a2a_sync.agent.executor import RequestContext
@@ -37,8 +37,8 @@ try:
     from strands.handlers.callback_handler import null_callback_handler
     from strands.types._snapshot import Snapshot
     from strands.types.session import decode_bytes_values, encode_bytes_values
-except ImportError as error:
-    raise ImportError("StrandsBridge needs Strands: pip install 'a2a-sync[strands]'") from error
+except ImportError as _error:
+    raise ImportError("StrandsBridge needs Strands: pip install 'a2a-sync[strands]'") from _error
 
 __all__ = [
     "StrandsBridge",
@@ -64,7 +64,7 @@ class StrandsBridge(Bridge):
         options: those of `Bridge`. ``deps`` becomes ``invocation_state["deps"]``.
     """
 
-    modes = ("text/plain", "application/json", "image/*", "application/pdf")
+    modes: Sequence[str] = ("text/plain", "application/json", "image/*", "application/pdf")
 
     def __init__(self, agent: Callable[[RequestContext], Any], **options: Any) -> None:
         if not callable(agent) or hasattr(agent, "stream_async"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from a2a_sync.agent.executor import AgentExecutor, Event, RequestContext
 from a2a_sync.agent.inprocess import WHOLE_HISTORY
@@ -44,7 +44,7 @@ from a2a_sync.types import (
 )
 from a2a_sync.wsgi.app import A2AApp
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _Listener = TypeVar("_Listener", bound=Callable[..., Any])
 
@@ -153,7 +153,7 @@ class AgentServer(Closes):
         if AgentSpec.of(runs).direct:
             raise TypeError("an AgentServer's executor answers with tasks: direct = True is not for it")
         observers = (self._observe, *options.pop("observers", ()))
-        self.app = A2AApp(runs, card=card, store=store, observers=observers, **options)
+        self.app: A2AApp = A2AApp(runs, card=card, store=store, observers=observers, **options)
         self._store = self.app.store
         self._client = Client(self.app)
 

@@ -102,9 +102,9 @@ class AgentHost(Site, Mapping[str, A2AApp]):
             job_queue=job_queue,
         )
         super().__init__(self._engine)
-        self.limits = self._engine.limits
+        self.limits: Limits = self._engine.limits
         http = check_options(http)
-        self.origins = Origins(http.cors_origins)
+        self.origins: Origins = Origins(http.cors_origins)
         self._url = check_url(url)
         self._root = root
         self._trusted_hosts = list(http.trusted_hosts) if http.trusted_hosts is not None else None
@@ -117,7 +117,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         if console:
             from a2a_sync.console.site import ConsoleSite
 
-            self.console = ConsoleSite(self._apps, console, http, self._url, mounted=True)
+            self.console: ConsoleSite = ConsoleSite(self._apps, console, http, self._url, mounted=True)
             self._respond = self.console.around(self._respond)
         if http.trusted_proxies:
             self._respond = TrustedProxies(self._respond, http.trusted_proxies)
@@ -193,7 +193,9 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         return len(self._apps)
 
     __hash__ = object.__hash__
-    __eq__ = object.__eq__
+
+    def __eq__(self, other: object) -> bool:
+        return object.__eq__(self, other)
 
     # -- WSGI --
 

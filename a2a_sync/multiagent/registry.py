@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from a2a_sync import urls
 from a2a_sync.card import AgentCard
@@ -23,7 +23,7 @@ from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Content, Message, Role, Task, TaskState, TaskStatus, new_id
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Seconds after which an unreadable card of a remote agent is requested again.
 _CARD_RETRY_INTERVAL = 5.0

@@ -38,7 +38,7 @@ class AgentSupervisor(Closes):
         events: AgentEvents | None = None,
         **options: Any,
     ) -> None:
-        self.registry = registry if registry is not None else AgentRegistry()
+        self.registry: AgentRegistry = registry if registry is not None else AgentRegistry()
         self._agents: dict[str, Agent] = {}
         given_agents = list(agents)
         if options.get("store") not in (None, "memory:") and len(given_agents) > 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from a2a_sync import operations as op
 from a2a_sync.errors import (
@@ -32,7 +32,7 @@ from a2a_sync.types import (
     new_id,
 )
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: The longest id, token and credentials, in characters.
 _MAX_ID_LENGTH = 255
@@ -159,7 +159,8 @@ class NoPushConfigs:
         """
         raise PushNotificationNotSupportedError()
 
-    check = of_send = refuse
+    check: Callable[..., Any] = refuse
+    of_send: Callable[..., Any] = refuse
 
 
 def _as_config(webhook: StoredWebhook) -> TaskPushNotificationConfig:

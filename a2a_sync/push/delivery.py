@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from traceback import format_tb
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from a2a_sync import urls
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE
@@ -22,7 +22,7 @@ from a2a_sync.push.options import PushOptions
 from a2a_sync.stores.base import LOG_PAGE_BYTES, LogPage, StoredWebhook, TaskStore, Webhooks
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: A turn of a webhook ends after so many seconds, so that other webhooks get theirs.
 _MAX_TURN_SECONDS = 5.0

@@ -15,6 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from a2a_sync.concurrency.background import start_thread
 from a2a_sync.concurrency.fork import renew_in_child
@@ -29,7 +30,7 @@ from a2a_sync.stores.base import Owner, StoredWebhook, TaskBatch, Webhooks
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.telemetry.tracing import outgoing, traced
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: The process that stored an entry most likely delivers it as well: others wait so many seconds.
 _REMOTE_DELAY = 0.3
@@ -52,14 +53,14 @@ class TaskListener:
 
     def __init__(self, mailbox: _Mailbox, scope: Owner, task_id: str) -> None:
         self._mailbox = mailbox
-        self.scope = scope
-        self.task_id = task_id
+        self.scope: Owner = scope
+        self.task_id: str = task_id
         #: It is in the mailbox.
-        self.waiting = False
+        self.waiting: bool = False
         #: New entries were stored by this process.
-        self.local = False
+        self.local: bool = False
         #: When the task was checked, or is going to be.
-        self.checked_at = float("-inf")
+        self.checked_at: float = float("-inf")
         self.trace: dict[str, str] = {}
 
     def offer(self, batch: TaskBatch) -> None:
@@ -88,9 +89,9 @@ class _Mailbox:
     """Work for the scheduling thread, from other threads."""
 
     def __init__(self) -> None:
-        self.wake = threading.Event()
+        self.wake: threading.Event = threading.Event()
         #: No work is pending.
-        self.idle = threading.Event()
+        self.idle: threading.Event = threading.Event()
         self.listeners: deque[TaskListener] = deque()
         self.turns: deque[tuple[StoredWebhook, Turn]] = deque()
 

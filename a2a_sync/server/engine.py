@@ -50,8 +50,10 @@ class ServerEngine(Engine):
         debug: bool = False,
     ) -> None:
         super().__init__(store, limits, quota=quota, pubsub=pubsub, job_queue=job_queue, debug=debug)
-        self.responses = ResponseBudget(limits.max_pending_response_bytes, limits.server_threads, self.quotas)
-        self.thread_budget = ThreadBudget(limits.max_open_streams, limits.server_threads, self.quotas)
+        self.responses: ResponseBudget = ResponseBudget(
+            limits.max_pending_response_bytes, limits.server_threads, self.quotas
+        )
+        self.thread_budget: ThreadBudget = ThreadBudget(limits.max_open_streams, limits.server_threads, self.quotas)
         if metrics is not None:
             metrics.watch(lingering=lambda: self.runs.lingering, streams=lambda: self.thread_budget.streams)
         self.push_configs: PushConfigs | None = None
@@ -114,7 +116,7 @@ class NamedMount(Mount, Component):
     def __init__(self, engine: ServerEngine, name: str) -> None:
         super().__init__(engine)
         self.name = name
-        self.component = self
+        self.component: Component = self
         self._closed = False
 
     def around(self, endpoint: Endpoint) -> Endpoint:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_sync.bindings.registry import BINDINGS
 from a2a_sync.card import AgentCard
@@ -28,7 +28,7 @@ __all__ = ["CardContext"]
 if TYPE_CHECKING:
     from a2a_sync.signing.signer import Sign
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

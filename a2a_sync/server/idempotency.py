@@ -30,7 +30,7 @@ class IdempotentSend(Extension):
 
     uri = IDEMPOTENT_SEND
     description = "A send that is repeated with the same Idempotency-Key header is run once"
-    headers = (IDEMPOTENCY_KEY,)
+    headers: tuple[str, ...] = (IDEMPOTENCY_KEY,)
 
     def __init__(self, *, listed: bool = True) -> None:
         super().__init__()

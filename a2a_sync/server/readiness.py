@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Final
 
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.engine.engine import Engine
 from a2a_sync.stores.base import Owner, TaskQuery, TaskStore
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: How long the result of a probe of the store is used, in seconds.
 _PROBE_INTERVAL = 1.0

@@ -7,7 +7,7 @@ either. `A2AApp` is the transport over WSGI, and a client of the same process ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from a2a_sync.agent.executor import AgentExecutor
 from a2a_sync.agent.extensions import Extension
@@ -35,7 +35,7 @@ from a2a_sync.operations import (
 )
 from a2a_sync.server.activation import Activation
 from a2a_sync.server.cards import AppCard, describe_agent, list_interfaces
-from a2a_sync.server.engine import Mount
+from a2a_sync.server.engine import Mount, ServerEngine
 from a2a_sync.server.extended import ExtendedCard, ExtendedCardSource
 from a2a_sync.server.handler import RequestHandler
 from a2a_sync.server.idempotency import IdempotentSend
@@ -53,7 +53,7 @@ from a2a_sync.types import GetTaskRequest
 if TYPE_CHECKING:
     from a2a_sync.signing.signer import Sign
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class AgentService(Components):
@@ -93,20 +93,21 @@ class AgentService(Components):
         super().__init__(mount.component)
         self._work = mount.component
         #: The name under which the agent is one of several on its engine, or ``""``.
-        self.mount_name = mount.name
+        self.mount_name: str = mount.name
         scope = mount.around(_owner_of_call)
         self._scope: Callable[[Any], Any] = scope if owner is None else scope_to_owner(owner, scope)
-        engine = self.engine = mount.engine
+        self.engine: ServerEngine = mount.engine
+        engine = self.engine
         spec = AgentSpec.of(agent)
         self._check_handler = spec.check_handler
         #: What the card lists: bindings and versions.
-        self.interfaces = list_interfaces(_check_versions(protocol_versions), protocol_bindings)
+        self.interfaces: list[tuple[str, str]] = list_interfaces(_check_versions(protocol_versions), protocol_bindings)
         card = card or describe_agent(spec)
         self._admission = make_admission(auth, required_scopes, card)
         # The hook of the first extension gets the request as it was sent: a repeated send must look the same.
         first = IdempotentSend(listed=not spec.direct)
         activation = Activation((first, *card.capabilities.extensions, *spec.extensions, *extensions))
-        self.cards = AppCard(
+        self.cards: AppCard = AppCard(
             card,
             url=url,
             interfaces=self.interfaces,

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from a2a_sync import urls
 from a2a_sync.concurrency.fork import renew_in_child
@@ -19,7 +19,7 @@ from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.signing.jwk import TrustedKey, keys_with_id, read_key_set
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Reads the document at a URL. Raises `TransportError`, `NoResponseError` or `ValueError`.
 Fetch: TypeAlias = Callable[[str], bytes]

@@ -71,7 +71,7 @@ class SigningKey:
         if not kid:
             raise ValueError("kid is empty: verifiers select the public key by it")
         self.kid = kid
-        self.algorithm = algorithm or able[0]
+        self.algorithm: str = algorithm or able[0]
 
     @property
     def public_jwk(self) -> dict[str, Any]:

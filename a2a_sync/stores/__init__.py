@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from a2a_sync.lazymodule import LazyModule, lazy_names
 
@@ -140,4 +140,4 @@ def open_store(store: base.TaskStore | str | None = None) -> base.TaskStore:
     return SQLiteStore(path)
 
 
-__getattr__ = lazy_names(__name__, _MODULES)
+__getattr__: Final = lazy_names(__name__, _MODULES)

@@ -78,9 +78,9 @@ class MemoryStore:
         self._accounts = Accounts()
         self._tokens = itertools.count(1)
         self._positions = itertools.count(1)
-        self.webhooks = MemoryWebhooks(self._lock, self._tasks, self._find)
-        self.contexts = MemoryContexts(self._lock, self._owners, self._held)
-        self.inspection = MemoryInspection(self._lock, self._tasks, self._accounts)
+        self.webhooks: MemoryWebhooks = MemoryWebhooks(self._lock, self._tasks, self._find)
+        self.contexts: MemoryContexts = MemoryContexts(self._lock, self._owners, self._held)
+        self.inspection: MemoryInspection = MemoryInspection(self._lock, self._tasks, self._accounts)
 
     def pubsub(self) -> None:
         """Returns None: no other process can use the store."""

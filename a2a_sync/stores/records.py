@@ -37,9 +37,9 @@ class Account:
     __slots__ = ("bytes", "ended", "name", "tasks", "waiting")
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.tasks = 0
-        self.bytes = 0
+        self.name: str = name
+        self.tasks: int = 0
+        self.bytes: int = 0
         #: Ids in the order in which the tasks ended. It may contain ids of tasks that were deleted since.
         self.ended: deque[str] = deque()
         self.waiting: OrderedDict[str, None] = OrderedDict()
@@ -87,8 +87,8 @@ class Owned:
     __slots__ = ("account", "contexts", "owner", "sends", "states", "tasks")
 
     def __init__(self, owner: Owner, account: Account) -> None:
-        self.owner = owner
-        self.account = account
+        self.owner: Owner = owner
+        self.account: Account = account
         self.tasks: dict[str, Record] = {}
         self.sends: dict[str, SentRun] = {}
         # Most contexts have one task; its id is stored without a set.
@@ -179,20 +179,20 @@ class Record:
     )
 
     def __init__(self, owned: Owned, head: TaskHead, created: Created, base: Base = _NOTHING) -> None:
-        self.owned = owned
-        self.head = head
-        self.created = created
-        self.base = base
+        self.owned: Owned = owned
+        self.head: TaskHead = head
+        self.created: Created = created
+        self.base: Base = base
         self.events: list[Packed] = []
-        self.messages = 0
-        self.artifacts = 0
-        self.bytes = 0
-        self.order = Cursor(0, head.id)
+        self.messages: int = 0
+        self.artifacts: int = 0
+        self.bytes: int = 0
+        self.order: Cursor = Cursor(0, head.id)
         #: The end of the newest run, in seconds since 1970.
-        self.rest = 0.0
+        self.rest: float = 0.0
         #: Idempotency keys of the sends that started its runs.
         self.keys: tuple[str, ...] = ()
-        self.token = ""  # no run holds the task yet  # nosec B105
+        self.token: str = ""  # no run holds the task yet  # nosec B105
         self.request: RunRequest | None = None
         self.webhooks: tuple[StoredWebhook, ...] = ()
 

@@ -15,7 +15,7 @@ from a2a_sync import jsontext
 from a2a_sync.codec import by_version
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import Principal, RunRequest
-from a2a_sync.stores.base import Owner, TaskHead, outcome, time_ms
+from a2a_sync.stores.base import Outcome, Owner, TaskHead, outcome, time_ms
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -98,8 +98,8 @@ class Batch:
     """Events to be stored: encoded before the transaction, numbered in it."""
 
     def __init__(self, events: Sequence[LogEvent]) -> None:
-        self.entries = tuple(Entry(0, event) for event in events)
-        self.change = outcome(events)
+        self.entries: tuple[Entry, ...] = tuple(Entry(0, event) for event in events)
+        self.change: Outcome = outcome(events)
         self._bodies = [_CODEC.encode_item(entry) for entry in self.entries]
         status = self.change.status
         self._status = b"" if status is None else jsontext.dumps(_CODEC.dump(status))

@@ -6,7 +6,7 @@ package.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from a2a_sync.lazymodule import lazy_names
 
@@ -44,4 +44,4 @@ if TYPE_CHECKING:
     from a2a_sync.testing.wsgi import WSGIAdapter, wsgi_session
 
 
-__getattr__ = lazy_names(__name__, _MODULES)
+__getattr__: Final = lazy_names(__name__, _MODULES)

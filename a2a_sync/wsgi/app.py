@@ -176,9 +176,10 @@ class A2AApp(Site):
         )
         super().__init__(self._service)
         self._engine = mount.engine
-        self.store, self.limits = mount.engine.store, mount.engine.limits
+        self.store: TaskStore = mount.engine.store
+        self.limits: Limits = mount.engine.limits
         self._body_deadline = BodyDeadline(self.limits.body_timeout)
-        self.origins = Origins(http.cors_origins)
+        self.origins: Origins = Origins(http.cors_origins)
         self._trusted_hosts = list(http.trusted_hosts) if http.trusted_hosts is not None else None
         self._bindings = self._load_bindings(http)
         self._document = self._card_document(http, sign)
@@ -191,7 +192,7 @@ class A2AApp(Site):
         if console:
             from a2a_sync.console.site import ConsoleSite
 
-            self.console = ConsoleSite({"agent": self}, console, http, self._url)
+            self.console: ConsoleSite = ConsoleSite({"agent": self}, console, http, self._url)
             self.wsgi_app = self.console.around(self.wsgi_app)
         if http.trusted_proxies and _mount is None:
             self.wsgi_app = TrustedProxies(self.wsgi_app, http.trusted_proxies)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 from a2a_sync.concurrency.alarms import Alarm, AlarmClock
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: How long after the last body the checks go on, in seconds.
 _LINGER = 30.0
@@ -52,7 +52,7 @@ class BodyDeadline:
         self._busy_at = 0.0
         self._alarm: Alarm | None = None
         #: An alarm is set.
-        self.watched = False
+        self.watched: bool = False
 
     def begin(self, connection: Abortable) -> object:
         """Start the time limit of a body that is about to be read; returns the argument of `end`."""

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from a2a_sync.auth.request import PeerCertificate
 from a2a_sync.concurrency.fork import renew_in_child
@@ -102,9 +102,9 @@ class Connection:
         self._abort: Callable[[], None] | None = getattr(self._client_gone, "abort", None)
         shown = self._socket is not None
         #: A write blocks until the client has read: the server shows its socket and does not buffer, or shows `abort`.
-        self.waits_for_writes = self._abort is not None or (shown and not self._shows("buffers_writes"))
+        self.waits_for_writes: bool = self._abort is not None or (shown and not self._shows("buffers_writes"))
         #: A read may wait for the client: the server shows its socket and has not received the whole request.
-        self.waits_for_reads = shown and not self._shows("received")
+        self.waits_for_reads: bool = shown and not self._shows("received")
         self._limited = False
         self._timeout_before: float | None = None
 
@@ -257,7 +257,7 @@ class UnsentResponses:
             self._total -= self._bytes.pop(connection, 0)
 
 
-unsent_responses = UnsentResponses()
+unsent_responses: Final = UnsentResponses()
 
 
 class LimitedBody:

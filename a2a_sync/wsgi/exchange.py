@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from http import HTTPStatus
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import parse_qs, quote, unquote_to_bytes
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -46,7 +46,7 @@ from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.streaming import EVENT_STREAM, Envelope, EventStreamBody
 from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: The key of the environ under which a web framework puts the caller that it has authenticated.
 PRINCIPAL = "a2a_sync.principal"
@@ -121,9 +121,9 @@ class Exchange:
         #: The HTTP method.
         self.method: str = environ["REQUEST_METHOD"]
         #: By name in lower case.
-        self.headers = headers_of(environ)
+        self.headers: dict[str, str] = headers_of(environ)
         #: The media type of the body, in lower case; empty where the request does not have one.
-        self.media_type = environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
+        self.media_type: str = environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
         self._start_response = start_response
         self._connection = connection
         self._limits = limits

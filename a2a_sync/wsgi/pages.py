@@ -31,7 +31,7 @@ class OperatorPages:
     def __init__(self, not_ready_reason: Callable[[], str], metrics: Metrics | None) -> None:
         self._not_ready_reason = not_ready_reason
         self._metrics = metrics
-        self.paths = (*HEALTH, *(("/metrics",) if metrics is not None else ()))
+        self.paths: tuple[str, ...] = (*HEALTH, *(("/metrics",) if metrics is not None else ()))
 
     def respond(self, path: str, request: Request) -> Response:
         """The page at one of the paths, for GET and HEAD."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from a2a_sync.bindings.sse import comment, frame
 from a2a_sync.codec import Codec
@@ -21,7 +21,7 @@ from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.connection import Connection
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Events that wait together are written together up to this many bytes; a larger event is a write of its own.
 _MAX_WRITE_BYTES = 64 * 1024

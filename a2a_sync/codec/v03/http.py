@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from a2a_sync import card as c
 from a2a_sync import operations as op
@@ -94,7 +94,7 @@ class _EitherDialect:
     def __init__(self, ours: Record | OneOf, other: Kind) -> None:
         self._ours = ours.load
         self._other = other.load
-        self.dump = ours.dump
+        self.dump: Final = ours.dump
 
     def load(self, value: Any, strict: bool) -> Any:
         named = isinstance(value, dict) and isinstance(value.get("kind"), str)

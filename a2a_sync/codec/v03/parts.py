@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from a2a_sync import types as t
 from a2a_sync.codec.fields import BASE64, STRUCT, TEXT, Invalid, Kind, Scalar, many, shown
@@ -29,7 +29,7 @@ class File:
             Member("filename", TEXT, "name"),
         )
         self._names = raw, url
-        self.dump = self._record.dump
+        self.dump: Final = self._record.dump
 
     def load(self, value: Any, strict: bool) -> dict[str, Any] | None:
         """The members of a `FilePart`; None if a lenient reader finds no file."""

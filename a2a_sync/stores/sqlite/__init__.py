@@ -115,10 +115,10 @@ class SQLiteStore:
             prepare=partial(schema.prepare, prefix=prefix),
         )
         self._retention = Retention(self._database, self._sql, max_tasks)
-        self.webhooks = SQLiteWebhooks(self._database, self._sql, self._key)
-        self.contexts = SQLiteContexts(self._database, self._sql, self._current)
-        self.workers = SQLiteWorkers(self._database, self._sql, self._database.path, self._adopt)
-        self.inspection = SQLiteInspection(self._database, self._sql)
+        self.webhooks: SQLiteWebhooks = SQLiteWebhooks(self._database, self._sql, self._key)
+        self.contexts: SQLiteContexts = SQLiteContexts(self._database, self._sql, self._current)
+        self.workers: SQLiteWorkers = SQLiteWorkers(self._database, self._sql, self._database.path, self._adopt)
+        self.inspection: SQLiteInspection = SQLiteInspection(self._database, self._sql)
 
     def pubsub(self) -> UnixSocketPubSub:
         """See `TaskStore.pubsub`. Its sockets are beside the file."""

@@ -18,13 +18,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.stores.base import TaskBatch
 from a2a_sync.telemetry.logs import get_logger
 
 #: All implementations of pub/sub log as part of the engine.
-logger = get_logger("a2a_sync.engine")
+logger: Final = get_logger("a2a_sync.engine")
 
 #: The path of a Unix socket may have 108 bytes on Linux and 104 elsewhere; the file name takes 24 of them.
 _MAX_FOLDER_BYTES = 75

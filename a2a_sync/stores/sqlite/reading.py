@@ -20,7 +20,7 @@ class Sizes:
         self, connection: sqlite3.Connection, sql: Statements, row: HeadRow, history: int | None, artifacts: bool
     ) -> None:
         self.messages: list[int] = []
-        self.rest = len(row.status) + len(row.metadata or b"")
+        self.rest: int = len(row.status) + len(row.metadata or b"")
         if row.message and (history is None or history > 0):
             values = (-1 if history is None else history, place(row.key, row.message))
             self.messages = [size for (size,) in connection.execute(sql.message_sizes, values)]

@@ -336,7 +336,7 @@ class Statements:
         ValueError: the prefix is not valid in a table name.
     """
 
-    head = f"SELECT {HEAD} FROM {{p}}tasks WHERE id = ?"
+    head: str = f"SELECT {HEAD} FROM {{p}}tasks WHERE id = ?"
     versions = "SELECT id, version, token IS NOT NULL FROM {p}tasks WHERE id IN"
     summaries = (
         "SELECT key, tenant, owner, id, context, state, status_ms, created_ms, version, bytes, token FROM {p}tasks"
@@ -353,7 +353,7 @@ class Statements:
         " status_ms = ?, status = ?, metadata = ?, token = ?, rest_ms = ? WHERE key = ?"
     )
     put = "INSERT INTO {p}entries (place, kind, previous, body) VALUES (?, ?, ?, ?)"
-    put_request = f"INSERT OR REPLACE INTO {{p}}entries (place, kind, body) VALUES (?, {REQUEST}, ?)"
+    put_request: str = f"INSERT OR REPLACE INTO {{p}}entries (place, kind, body) VALUES (?, {REQUEST}, ?)"
     put_snapshot = (
         "INSERT OR REPLACE INTO {p}snapshots SELECT key, ?, ?, ? FROM {p}tasks WHERE id = ? AND key = ?"
         " AND compacted <= ?"
@@ -371,18 +371,18 @@ class Statements:
     delete_task = "DELETE FROM {p}tasks WHERE key = ?"
     delete_entries = "DELETE FROM {p}entries WHERE place >= ? AND place <= ?"
     delete_snapshot = "DELETE FROM {p}snapshots WHERE task = ?"
-    webhooks = f"{_WEBHOOKS} WHERE hook.task = ? ORDER BY hook.number"
-    due_webhooks = (
+    webhooks: str = f"{_WEBHOOKS} WHERE hook.task = ? ORDER BY hook.number"
+    due_webhooks: str = (
         f"{_WEBHOOKS} WHERE hook.open = 1 AND hook.due_ms <= ? AND hook.cursor < task.version AND ({_FREE})"
         " ORDER BY row_number() OVER (PARTITION BY task.owner ORDER BY hook.due_ms), hook.due_ms LIMIT ?"
     )
-    claimable_webhook = (
+    claimable_webhook: str = (
         f"{_WEBHOOKS} WHERE task.id = ? AND hook.id = ? AND hook.open = 1 AND hook.cursor < task.version"
         f" AND (hook.holder = ? OR {_FREE})"
     )
-    claim_webhook = f"UPDATE {{p}}webhooks SET holder = ? WHERE {_OWN}"
+    claim_webhook: str = f"UPDATE {{p}}webhooks SET holder = ? WHERE {_OWN}"
     release_webhooks = "UPDATE {p}webhooks SET holder = NULL WHERE open = 1 AND holder = ?"
-    settle_webhook = (
+    settle_webhook: str = (
         f"UPDATE {{p}}webhooks SET cursor = ?, tries = ?, due_ms = ?, disabled = ?, holder = ?, open = ? = '' AND NOT"
         f" EXISTS (SELECT 1 FROM {{p}}tasks AS own WHERE own.key = task AND own.ended AND own.version <= ?)"
         f" WHERE {_OWN} AND revision = ? AND holder = ?"
@@ -409,7 +409,7 @@ class Statements:
         " (SELECT 1 FROM {p}tasks AS task INDEXED BY {p}tasks_by_context WHERE task.tenant = state.tenant"
         " AND task.owner = state.owner AND task.context = state.context)"
     )
-    next_to_evict = (
+    next_to_evict: str = (
         f"SELECT {HEAD} FROM {{p}}tasks INDEXED BY {{p}}tasks_to_forget WHERE {_caller('owner')} = ? AND token IS NULL"
         " ORDER BY ended DESC, rest_ms LIMIT 1"
     )
@@ -418,13 +418,13 @@ class Statements:
         " WHERE account.tenant = '' AND account.owner = ? AND account.state = '*'"
         " AND total.tenant = '' AND total.owner = '' AND total.state = ''"
     )
-    highest_rank = f"SELECT max(rank) {_ACCOUNTS} WHERE state = '*'"
-    accounts_of_rank = f"SELECT owner, n {_ACCOUNTS} WHERE state = '*' AND rank = ? ORDER BY since_ms LIMIT ?"
+    highest_rank: str = f"SELECT max(rank) {_ACCOUNTS} WHERE state = '*'"
+    accounts_of_rank: str = f"SELECT owner, n {_ACCOUNTS} WHERE state = '*' AND rank = ? ORDER BY since_ms LIMIT ?"
     set_rank = "UPDATE {p}counts SET rank = ? WHERE tenant = '' AND owner = ? AND state = '*'"
-    expired = f"SELECT {_TASK_HEAD} {_RESTING} AND rest_ms < ? LIMIT ?"
-    ahead = f"SELECT key {_RESTING} AND rest_ms > ? LIMIT ?"
-    clamp_end_time = f"UPDATE {{p}}tasks SET rest_ms = ? WHERE key IN ({ahead})"
-    compactable = (
+    expired: str = f"SELECT {_TASK_HEAD} {_RESTING} AND rest_ms < ? LIMIT ?"
+    ahead: str = f"SELECT key {_RESTING} AND rest_ms > ? LIMIT ?"
+    clamp_end_time: str = f"UPDATE {{p}}tasks SET rest_ms = ? WHERE key IN ({ahead})"
+    compactable: str = (
         f"SELECT {HEAD} FROM {{p}}tasks INDEXED BY {{p}}tasks_to_compact WHERE token IS NULL"
         f" AND version - compacted >= {COMPACT_FROM} AND rest_ms < ? AND NOT EXISTS (SELECT 1 FROM {{p}}webhooks AS hook"
         f" WHERE hook.task = {{p}}tasks.key AND hook.open = 1 AND hook.cursor < {{p}}tasks.version)"
@@ -434,22 +434,24 @@ class Statements:
         "UPDATE {p}tasks SET compacted = version, bytes = ?1, counted = ?1 WHERE key = ?2 AND id = ?3 AND version = ?4"
         " AND token IS NULL"
     )
-    kept_bytes = (
+    kept_bytes: str = (
         f"SELECT ifnull(sum(length(body)), 0) FROM {{p}}entries WHERE place >= ? AND place <= ? AND kind = {MESSAGE}"
     )
-    delete_all_but_messages = f"DELETE FROM {{p}}entries WHERE place >= ? AND place <= ? AND kind <> {MESSAGE}"
+    delete_all_but_messages: str = f"DELETE FROM {{p}}entries WHERE place >= ? AND place <= ? AND kind <> {MESSAGE}"
     entry = "SELECT body FROM {p}entries WHERE place = ?"
     log = "SELECT place, body FROM {p}entries WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
-    artifacts = f"SELECT body FROM {{p}}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT} ORDER BY place"
+    artifacts: str = (
+        f"SELECT body FROM {{p}}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT} ORDER BY place"
+    )
     messages = (
         "WITH RECURSIVE found (place, previous, wanted) AS (SELECT place, previous, ? FROM {p}entries"
         " WHERE place = ? UNION ALL SELECT entry.place, entry.previous, wanted - 1 FROM found"
         " JOIN {p}entries AS entry ON entry.place = found.previous WHERE wanted <> 1)"
         " SELECT entry.body FROM {p}entries AS entry JOIN found USING (place) ORDER BY place"
     )
-    message_sizes = messages.replace("SELECT entry.body", "SELECT length(entry.body)") + " DESC"
+    message_sizes: str = messages.replace("SELECT entry.body", "SELECT length(entry.body)") + " DESC"
     snapshot_size = "SELECT number, length(body) FROM {p}snapshots WHERE task = ?"
-    artifacts_size = (
+    artifacts_size: str = (
         f"SELECT ifnull(sum(length(body)), 0) FROM {{p}}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT}"
     )
     snapshot = "SELECT number, covered, body FROM {p}snapshots WHERE task = ?"

@@ -31,7 +31,7 @@ class SQLiteWorkers:
 
     def renew(self) -> None:
         """Set a new worker id; a forked child is a separate worker."""
-        self.id = secrets.token_hex(6)
+        self.id: str = secrets.token_hex(6)
 
     def new_token(self, task_id: str) -> RunToken:
         """A new random token for a run of this worker."""
