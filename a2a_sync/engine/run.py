@@ -64,7 +64,7 @@ class Run:
 
     ``began`` and ``last_event`` are monotonic times, None until the agent's code is called. ``unstored`` is the reason of
     an end that the store refused, or of a start that it may have stored: the task may look as if it ran, and `finish` must be
-    retried. With `debug` an unexpected exception fails the task with its traceback.
+    retried. `after`: see `RunManager.begin`. With `debug` an unexpected exception fails the task with its traceback.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Run:
         scope: Owner,
         request: RunRequest,
         *,
-        create: bool,
+        after: int | None,
         quota: StoreQuota,
         on_over: Callable[[Run], None],
         chunk_writer: ChunkWriter,
@@ -97,7 +97,7 @@ class Run:
         self.emitted: bool = False
         self.executor = executor
         self.hub = hub
-        self._create = create
+        self._after = after
         self._debug = debug
         self._quota = quota
         self._on_over = on_over
@@ -114,7 +114,7 @@ class Run:
         self._flush_error: BaseException | None = None
         self._over = False
         self._state = TaskState.UNSPECIFIED
-        self._stamp = Stamp(request, None if create else self._earlier_artifacts)
+        self._stamp = Stamp(request, None if after is None else self._earlier_artifacts)
         self._decided: threading.Event | None = None
         self._parent = current_run.get()
 
@@ -135,13 +135,18 @@ class Run:
                 request = self.request
                 events: list[LogEvent] = [request.message]
                 now = utc_now()
-                if self._create:
+                if self._after is None:
                     events.append(status_event(request, TaskState.SUBMITTED, at=now))
-                if ready or not self._create:
+                if ready or self._after is not None:
                     events.append(status_event(request, TaskState.WORKING, at=now))
                 try:
                     self.started = self.store.start_run(
-                        self.scope, request, events, create=self._create, quota=self._quota
+                        self.scope,
+                        request,
+                        events,
+                        create=self._after is None,
+                        after=self._after,
+                        quota=self._quota,
                     )
                 except TaskFull:
                     raise RequestTooLargeError(self._too_large()) from None

@@ -111,18 +111,21 @@ class RunManager(Component):
 
     # -- starting --
 
-    def start_run(self, scope: Owner, request: RunRequest, *, create: bool, run_on: RunOn = RunOn.POOL) -> StartedRun:
+    def start_run(
+        self, scope: Owner, request: RunRequest, *, after: int | None, run_on: RunOn = RunOn.POOL
+    ) -> StartedRun:
         """`begin` a run and `dispatch` it; see these, also for what is raised."""
-        run, started = self.begin(scope, request, create=create, run_on=run_on)
+        run, started = self.begin(scope, request, after=after, run_on=run_on)
         self.dispatch(run)
         return started
 
     def begin(
-        self, scope: Owner, request: RunRequest, *, create: bool, run_on: RunOn = RunOn.POOL
+        self, scope: Owner, request: RunRequest, *, after: int | None, run_on: RunOn = RunOn.POOL
     ) -> tuple[Run, StartedRun]:
         """Reserve a thread and store the request: from then on the task exists, and this process holds its token.
 
-        The run is executed by `dispatch`. What stands between the two is the job queue.
+        The run is executed by `dispatch`. What stands between the two is the job queue. `after` is the number of the newest entry
+        that the request continues; None: it creates its task.
 
         Raises:
             OverloadedError: all threads and places in the queue are taken, or the owner's tasks hold as many bytes as they may;
@@ -131,13 +134,13 @@ class RunManager(Component):
             TaskBusy, TaskEnded, TaskNotFoundError, StoreError: as the store says; nothing was stored.
         """
         spec, slot = self._reserve(self._executor_of(scope), scope, run_on)
-        run = self._register(spec, scope, request, create, slot)
+        run = self._register(spec, scope, request, slot, after=after)
         try:
             started = run.begin(ready=slot is None or slot.ready)
         except BaseException:
             self._cancel_reservation(run, slot)
             raise
-        if not create or request.webhook is not None:
+        if after is not None or request.webhook is not None:
             self._notify_begun(run)
         return run, started
 
@@ -153,7 +156,7 @@ class RunManager(Component):
             OverloadedError, StoreError: as for `begin`.
         """
         spec, slot = self._reserve(self._executor_of(scope), scope, run_on)
-        run = self._register(spec, scope, request, True, slot)
+        run = self._register(spec, scope, request, slot, after=None)
         run.begin_direct()
         self.dispatch(run)
         try:
@@ -219,7 +222,7 @@ class RunManager(Component):
         return executor, self._queue.reserve(quota_owner(scope.id))
 
     def _register(
-        self, executor: AgentSpec, scope: Owner, request: RunRequest, create: bool, slot: Reservation | None
+        self, executor: AgentSpec, scope: Owner, request: RunRequest, slot: Reservation | None, *, after: int | None
     ) -> Run:
         """A run that is known before its task is stored: what ends the task from then on finds it."""
         run = Run(
@@ -228,7 +231,7 @@ class RunManager(Component):
             self._hub,
             scope,
             request,
-            create=create,
+            after=after,
             quota=self._quota,
             on_over=self._deregister,
             chunk_writer=self._chunk_writer,
@@ -378,7 +381,7 @@ class RunManager(Component):
         """
         workers = self._store.workers
         assert workers is not None
-        run = self._register(spec, held.owner, request, False, slot)
+        run = self._register(spec, held.owner, request, slot, after=0)
         try:
             events = [status_event(request, TaskState.WORKING)] if begins else []
             run.take_over(workers.adopt(held, request, events))

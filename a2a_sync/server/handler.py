@@ -295,7 +295,7 @@ class RequestHandler:
             if head is None and self._direct and request.key is None:
                 return self._runs.start_direct_run(scope, request, run_on=run_on)
             if head is None:
-                return self._runs.start_run(scope, request, create=True, run_on=run_on)
+                return self._runs.start_run(scope, request, after=None, run_on=run_on)
             self._check_new(scope, request, head)
             return self._start_when_free(scope, request, head, context, wait=wait, run_on=run_on)
         except AlreadySent as known:
@@ -311,27 +311,33 @@ class RequestHandler:
     ) -> StartedRun:
         wait = wait and not self._runs.waits_for_itself(request.task_id)
         deadline = time.monotonic() + (self._limits.busy_task_timeout if wait else 0.0)
-        before = head
+        now = None if head.running else head
         while True:
             with Waiter(self._hub, request.task_id, ended=True) as waiter:
-                if head.running:
-                    head = self._store.head(scope, request.task_id)
-                    self._check_still_answers(scope, request, before, head)
-                try:
-                    if not head.running:
-                        return self._runs.start_run(scope, request, create=False, run_on=run_on)
-                except TaskEnded:
-                    raise task_ended(request.task_id, self._store.head(scope, request.task_id).status.state) from None
-                except TaskBusy:
-                    head = replace(head, running=True)
+                if now is None:
+                    now = self._store.head(scope, request.task_id)
+                    self._check_still_answers(scope, request, head, now)
+                if not now.running and (started := self._started_after(scope, request, now, run_on)) is not None:
+                    return started
+                busy, now = now.running, None
                 if (left := deadline - time.monotonic()) <= 0:
                     raise UnsupportedOperationError(
                         "The task is busy with an earlier message; try again when it has paused",
                         metadata={"taskId": request.task_id},
                         retry_after=1.0,
                     )
-                waiter.wait(min(left, self._check_interval(context)))
+                if busy:
+                    waiter.wait(min(left, self._check_interval(context)))
             _leave_if_gone(context)
+
+    def _started_after(self, scope: Owner, request: RunRequest, head: TaskHead, run_on: RunOn) -> StartedRun | None:
+        """The run, if the task is still as in `head`, by which the message was checked; None if another run has begun since."""
+        try:
+            return self._runs.start_run(scope, request, after=head.version, run_on=run_on)
+        except TaskEnded:
+            raise task_ended(head.id, self._store.head(scope, head.id).status.state) from None
+        except TaskBusy:
+            return None
 
     def _await(self, waiter: Waiter, scope: Owner, task_id: str, history: int | None, context: CallContext) -> Task:
         """The task when it has paused, or as it is after `Limits.blocking_send_timeout` seconds.

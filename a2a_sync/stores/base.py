@@ -236,7 +236,7 @@ class TaskExists(StoreConflict):
 
 
 class TaskBusy(StoreConflict):
-    """Another run holds the token."""
+    """Another run holds the token, or has written since the task was read."""
 
 
 class TaskFull(StoreConflict):
@@ -664,11 +664,13 @@ class TaskStore(Protocol):
         events: Sequence[LogEvent],
         *,
         create: bool,
+        after: int | None = None,
         quota: StoreQuota = UNBOUNDED,
     ) -> StartedRun:
         """Begin a run on ``request.task_id``: store the request and `events` (the user's message first) in one transaction.
 
-        With `create` the task is added; otherwise it must exist. The idempotency key of the request and its webhook are kept
+        With `create` the task is added; otherwise it must exist, and `after` is the number of its newest entry that the caller has
+        read: a task with later ones is refused. None accepts any. The idempotency key of the request and its webhook are kept
         as long as the task, unless the webhook is deleted or replaced.
 
         Where `quota` or the store's own bound is reached, tasks without a run are evicted: of one owner the task that ended
@@ -678,7 +680,7 @@ class TaskStore(Protocol):
         Raises:
             AlreadySent: the owner has a send with the key of the request; this is checked first.
             TaskExists: the task was to be created and exists.
-            TaskBusy: a run holds the token.
+            TaskBusy: a run holds the token, or the task has entries after number `after`.
             TaskEnded: the task is terminal.
             TaskFull, OwnerFull: it is more than `quota` allows.
         """

@@ -98,6 +98,7 @@ class MemoryStore:
         events: Sequence[LogEvent],
         *,
         create: bool,
+        after: int | None = None,
         quota: StoreQuota = UNBOUNDED,
     ) -> StartedRun:
         """See `TaskStore.start_run`."""
@@ -108,7 +109,7 @@ class MemoryStore:
                 raise AlreadySent(known)
             if create and task_id in self._tasks:
                 raise TaskExists(f"task {task_id} exists")
-            held = None if create else self._startable(owner, task_id)
+            held = None if create else self._startable(owner, task_id, after)
             total = size if held is None else held.bytes + size
             if quota.max_task_bytes is not None and total > quota.max_task_bytes:
                 raise _too_large(task_id, total, quota.max_task_bytes)
@@ -182,12 +183,14 @@ class MemoryStore:
             raise RunRevoked(f"the run on task {token.task_id} is no longer current")
         return record
 
-    def _startable(self, owner: Owner, task_id: str) -> Record:
+    def _startable(self, owner: Owner, task_id: str, after: int | None) -> Record:
         record = self._find(owner, task_id)
         if record.terminal:
             raise TaskEnded(f"task {task_id} is {record.head.status.state}")
         if record.token:
             raise TaskBusy(f"a run on task {task_id} goes on")
+        if after is not None and record.head.version > after:
+            raise TaskBusy(f"task {task_id} has entries after number {after}")
         return record
 
     def _write(

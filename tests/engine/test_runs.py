@@ -726,8 +726,8 @@ def test_a_run_that_was_stopped_before_it_began_stores_nothing(serve, monkeypatc
     served = serve(hold(Gate()), store=MemoryStore())
     enter = served.app._engine.runs._register
 
-    def overtaken(*args):
-        run = enter(*args)
+    def overtaken(*args, **kwargs):
+        run = enter(*args, **kwargs)
         served.app.close(0.0)
         return run
 

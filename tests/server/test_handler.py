@@ -331,6 +331,29 @@ def test_a_message_that_is_sent_again_does_not_answer_the_question_it_has_led_to
     assert served.call(op.SEND_MESSAGE, other).state is TaskState.COMPLETED
 
 
+@pytest.mark.parametrize("operation", [op.SEND_MESSAGE, op.SEND_STREAMING_MESSAGE], ids=["send", "stream"])
+def test_a_message_does_not_answer_a_question_asked_between_its_check_and_its_start(serve, monkeypatch, operation):
+    """A second worker checks the repeated "yes" while the first one executes it: both have read the first question."""
+    gate, paid = Gate(), []
+    gate.open.set()
+    served = serve(paying(gate, paid))
+    task_id = served.send("go").id
+    request = served.request("yes", task_id=task_id)
+    start_run, first = served.app._engine.runs.start_run, []
+
+    def overtaken(*args, **kwargs):
+        if not first:
+            first.append(True)
+            first.append(served.send("yes", task_id=task_id))
+        return start_run(*args, **kwargs)
+
+    monkeypatch.setattr(served.app._engine.runs, "start_run", overtaken)
+    with pytest.raises(UnsupportedOperationError, match="asked a question since"):
+        served.call(operation, request)
+    assert first[1].status.message.text.startswith("Pay 1000?")
+    assert paid == [10]
+
+
 def test_it_gets_the_answer_to_its_own_message_not_to_the_one_before(serve):
     """The end of the run before wakes all waiting calls; that must not be taken for the answer."""
     for _ in range(5):

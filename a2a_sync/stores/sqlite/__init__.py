@@ -141,6 +141,7 @@ class SQLiteStore:
         events: Sequence[LogEvent],
         *,
         create: bool,
+        after: int | None = None,
         quota: StoreQuota = UNBOUNDED,
     ) -> StartedRun:
         """See `TaskStore.start_run`."""
@@ -153,7 +154,7 @@ class SQLiteStore:
             if create:
                 old = HeadRow.new(owner.tenant, owner.id, request)
             else:
-                old = self._startable(connection, owner, request.task_id)
+                old = self._startable(connection, owner, request.task_id, after)
             body = request_row.body(old.version)
             new = _refuse_large(batch.advance(old, token.value, body), quota.max_task_bytes)
             if create:
@@ -237,10 +238,12 @@ class SQLiteStore:
         self._database.write(work, check_file=token is None or batch.change.ends)
         return batch.entries
 
-    def _startable(self, connection: sqlite3.Connection, owner: Owner, task_id: str) -> HeadRow:
+    def _startable(self, connection: sqlite3.Connection, owner: Owner, task_id: str, after: int | None) -> HeadRow:
         row = _refuse_ended(_owned(self._row(connection, task_id), owner, task_id))
         if row.token is not None:
             raise TaskBusy(f"a run on task {task_id} goes on")
+        if after is not None and row.version > after:
+            raise TaskBusy(f"task {task_id} has entries after number {after}")
         return row
 
     def _insert(self, connection: sqlite3.Connection, row: HeadRow) -> HeadRow:

@@ -81,12 +81,18 @@ def begin(
 
 
 def resume(
-    store: TaskStore, task_id: str, *, scope: Owner = MINE, text: str = "again", quota: StoreQuota = UNBOUNDED
+    store: TaskStore,
+    task_id: str,
+    *,
+    scope: Owner = MINE,
+    text: str = "again",
+    after: int | None = None,
+    quota: StoreQuota = UNBOUNDED,
 ) -> StartedRun:
     """Start the next run of a task."""
     user_message = message(task_id, text)
     events: list[LogEvent] = [user_message, status(task_id, TaskState.WORKING)]
-    return store.start_run(scope, RunRequest(message=user_message), events, create=False, quota=quota)
+    return store.start_run(scope, RunRequest(message=user_message), events, create=False, after=after, quota=quota)
 
 
 def send(

@@ -69,6 +69,17 @@ class Runs:
             resume(store, run.head.id)
         assert store.head(MINE, run.head.id) == run.head
 
+    def test_a_run_is_refused_that_does_not_continue_the_newest_entry(self, store: Any) -> None:
+        run = begin(store)
+        read = store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED)])[-1].number
+        second = resume(store, run.head.id, after=read)
+        store.append(second.token, [status(run.head.id, TaskState.INPUT_REQUIRED)])
+        before = store.head(MINE, run.head.id)
+        with pytest.raises(TaskBusy):
+            resume(store, run.head.id, after=read)
+        assert store.head(MINE, run.head.id) == before
+        assert resume(store, run.head.id, after=before.version).head.running
+
     def test_ending_a_run_frees_its_task_for_the_next(self, store: Any) -> None:
         run = begin(store)
         store.append(run.token, [], end=True)
