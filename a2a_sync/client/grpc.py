@@ -45,6 +45,11 @@ _NOT_CONNECTED = (
     "address lookup failed",
     "connections to all backends failing",
 )
+#: Among these, what it says of connections that were accepted and then cut, as a proxy cuts them whose server restarts.
+_CUT_WHILE_CONNECTING = ("connection reset", "socket closed", "broken pipe", "end of file", "settings frame")
+#: What it says of calls that the other side ended without a status of gRPC.
+_RESET = "RST_STREAM"
+_BROKEN_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN)
 #: What gRPC says of a message beyond the limit, after ``CLIENT: `` where this process received it.
 _TOO_LARGE = "Received message larger than max"
 _PORTS = {"http": 80, "https": 443}
@@ -185,7 +190,7 @@ class GrpcEndpoint(WireEndpoint):
                 if deadline.expired:
                     return deadline_exceeded(error_context)
                 return TransportTimeoutError("the agent sent nothing within the read timeout", **error_context.fields())
-            if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN):
+            if code in _BROKEN_CODES or _RESET in text:
                 return _broken(text, error_context)
             if f"CLIENT: {_TOO_LARGE}" in text:
                 return _malformed(text, error_context)
@@ -309,7 +314,8 @@ def _malformed(text: str, error_context: ErrorContext) -> MalformedResponseError
 
 
 def _broken(text: str, error_context: ErrorContext) -> TransportError:
-    if any(phrase in text.lower() for phrase in _NOT_CONNECTED):
+    words = text.lower()
+    if any(phrase in words for phrase in _NOT_CONNECTED) and not any(cut in words for cut in _CUT_WHILE_CONNECTING):
         return ConnectError(f"could not connect: {text}", **error_context.fields("connect"))
     if error_context.phase == "stream":
         return StreamInterruptedError(f"the stream broke: {text}", **error_context.fields())

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
+import struct
+import threading
 from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,12 +28,14 @@ from a2a_sync import (  # noqa: E402
     Message,
     PushOptions,
     RequestContext,
+    Retry,
     URLGuard,
 )
 from a2a_sync import types as t  # noqa: E402
 from a2a_sync.auth import ApiKeyAuth, BearerAuth, Principal  # noqa: E402
 from a2a_sync.auth.schemes import MTLSAuth  # noqa: E402
 from a2a_sync.bindings import protobuf  # noqa: E402
+from a2a_sync.card import AgentInterface  # noqa: E402
 from a2a_sync.codec import by_version  # noqa: E402
 from a2a_sync.errors import (  # noqa: E402
     ConnectError,
@@ -38,6 +46,7 @@ from a2a_sync.errors import (  # noqa: E402
     RequestTooLargeError,
     StreamInterruptedError,
     TaskNotFoundError,
+    TransportError,
     UnauthenticatedError,
 )
 from a2a_sync.grpc import TLS, GRPCServer  # noqa: E402
@@ -45,6 +54,7 @@ from a2a_sync.operations import OPERATIONS  # noqa: E402
 from a2a_sync.testing import wsgi_session  # noqa: E402
 from tests.certificates import Authority  # noqa: E402
 from tests.engine import Background, eventually  # noqa: E402
+from tests.faults.proxy import proxy  # noqa: E402
 from tests.grpc.agent import Worker, channel, client_of, encoded, path, serving  # noqa: E402
 from tests.stopwatch import Stopwatch  # noqa: E402
 from tests.test_reference import coverage  # noqa: E402
@@ -518,3 +528,66 @@ def test_under_gevent_a_server_is_refused_with_a_sentence(monkeypatch: pytest.Mo
     monkeypatch.setattr("a2a_sync.grpc.server.patched", lambda: True)
     with A2AApp(Worker()) as app, pytest.raises(RuntimeError, match="cannot be served under gevent"):
         GRPCServer(app)
+
+
+# -- connections that break ---------------------------------------------------------------------------------------------
+
+
+def test_a_send_through_a_proxy_whose_server_restarts_is_made_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "a2a_sync.client")
+    app = A2AApp(Worker())
+    first, second = GRPCServer(app, "127.0.0.1:0"), GRPCServer(app, "127.0.0.1:0")
+    with app, closing(second), first, proxy(("127.0.0.1", first.port)) as between:
+        interface = AgentInterface(url=between.url, protocol_binding="GRPC", protocol_version="1.0")
+        card = replace(app.agent_card(), supported_interfaces=(interface,))
+        with Client(card, retry=Retry(max_backoff=0.5)) as client:
+            assert client.send("before").text == "worker: before"
+            between.target = None
+            first.close(timeout=0)
+            again = Background(lambda: client.send("after").text)
+            eventually(lambda: "retrying" in caplog.text or not again.waiting, "the first attempt")
+            second.start()
+            between.target = ("127.0.0.1", second.port)
+            assert again.result() == "worker: after"
+
+
+class Resetting:
+    """A server of HTTP/2 that resets the first stream of each connection with a code, as a proxy does."""
+
+    def __init__(self, code: int) -> None:
+        self._reset = struct.pack("!HBBBII", 0, 4, 3, 0, 1, code)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"grpc://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, name="test-resetting", daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connection,), name="test-resetting", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with suppress(OSError, struct.error), connection, connection.makefile("rb") as received:
+            connection.sendall(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+            received.read(24)
+            while True:
+                upper, lower, kind, flags, _ = struct.unpack("!HBBBI", received.read(9))
+                received.read(upper * 256 + lower)
+                if kind == 4 and not flags:
+                    connection.sendall(bytes((0, 0, 0, 4, 1, 0, 0, 0, 0)))
+                elif kind == 1:
+                    connection.sendall(self._reset)
+                    return
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@pytest.mark.parametrize("code", [1, 2, 7, 8, 11])
+def test_a_call_that_a_proxy_resets_is_a_broken_connection(code: int) -> None:
+    with closing(Resetting(code)) as peer, Client(peer.url, retry=None) as client:
+        for call in (lambda: client.send("hi"), lambda: client.get_task(MISSING)):
+            with pytest.raises(TransportError, match="broke"):
+                call()
