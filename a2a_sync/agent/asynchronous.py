@@ -89,7 +89,7 @@ class _AsyncTask:
         self._task: asyncio.Task[None] | None = None
         self._value: Any = None
         self._error: BaseException | None = None
-        self._ended = self._closing = False
+        self._ended = self._closing = self._cancelled = False
         self._wake: Callable[[], None] | None = None
         self._item_request: asyncio.Future[None] | None = None
 
@@ -225,7 +225,7 @@ class _AsyncTask:
             self._advance()
         elif self._task is not None:
             # The run's thread was interrupted while the task was working for it.
-            self._task.cancel()
+            self._cancel_once(self._task)
 
     def _advance(self) -> None:
         if self._item_request is not None and not self._item_request.done():
@@ -233,7 +233,13 @@ class _AsyncTask:
 
     def _cancel_task(self) -> None:
         if self._task is not None and not self._closing:
-            self._task.cancel()
+            self._cancel_once(self._task)
+
+    def _cancel_once(self, task: asyncio.Task[None]) -> None:
+        # A second cancel would interrupt the cleanup that the first one began.
+        if not self._cancelled:
+            self._cancelled = True
+            task.cancel()
 
     async def pump(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Advance the generator each time the run's thread requests an item."""

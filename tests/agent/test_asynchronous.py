@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from a2a_sync import Agent, Client
+from a2a_sync.agent import asynchronous
 from a2a_sync.agent.asynchronous import iterate, run_coroutine
 from a2a_sync.agent.executor import TaskCancelled
 from a2a_sync.concurrency.gevent import gevent_hub_caller
@@ -93,6 +94,37 @@ def test_a_generator_that_is_left_early_is_closed(serve):
         return "left"
 
     assert serve(handler).send().text == "left"
+
+
+def test_the_cleanup_of_a_cancelled_generator_is_not_interrupted_when_its_run_ends(serve, monkeypatch):
+    storing, cleaning, outcomes = Gate(), threading.Event(), []
+    released, end = asyncio.Event(), asynchronous._AsyncTask._end
+
+    def end_and_release(work, wake):
+        end(work, wake)
+        released.set()
+
+    async def handler(message, context):
+        try:
+            yield "stored when the task is canceled already"
+        finally:
+            cleaning.set()
+            await released.wait()
+            await asyncio.sleep(0)
+            outcomes.append("cleaned up")
+
+    monkeypatch.setattr(asynchronous._AsyncTask, "_end", end_and_release)
+    served = serve(handler)
+    append = served.store.append
+    served.store.append = lambda *arguments, **options: storing.block() or append(*arguments, **options)
+    task_id = served.begin()
+    storing.wait()
+    served.cancel(task_id)
+    assert cleaning.wait(TIMEOUT)
+    # The run's thread leaves its task now, which is its second reason to end it.
+    storing.open.set()
+    served.quiet()
+    assert outcomes == ["cleaned up"]
 
 
 def test_a_task_that_a_handler_leaves_behind_goes_on(serve):
