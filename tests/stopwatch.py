@@ -1,13 +1,26 @@
-"""Checks of time limits that hold on a loaded machine."""
+"""Checks of time limits that hold on a loaded machine, and clocks that a test sets for one module."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
-__all__ = ["Stopwatch"]
+import pytest
+
+__all__ = ["Stopwatch", "set_clock"]
 
 _THREADS = Path("/proc/self/task")
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, module: ModuleType, **clocks: float | Callable[..., object]) -> None:
+    """Replace functions of `time` for `module` alone, by constants or by other functions.
+
+    Never replace them in `time` itself: all threads of the process would see it, also those of other tests.
+    """
+    functions = {name: clock if callable(clock) else lambda clock=clock: clock for name, clock in clocks.items()}
+    monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), **functions}))
 
 
 class Stopwatch:

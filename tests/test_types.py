@@ -15,6 +15,7 @@ from a2a_sync import types as t
 from a2a_sync.codec import by_version
 from a2a_sync.codec.v03 import KINDS
 from a2a_sync.errors import A2AError, InvalidParamsError, NoTaskError, VersionNotSupportedError
+from tests.stopwatch import set_clock
 from tests.strategies import CARDS, EVENTS, EVERY_TYPE, REQUESTS, RUN_REQUESTS
 
 STATE = t.TaskState
@@ -173,7 +174,7 @@ def test_new_objects_have_ids_of_their_own():
 
 def test_ids_sort_in_the_order_in_which_they_were_made(monkeypatch):
     moments = itertools.count(1_700_000_000_000_000_000, 1000)
-    monkeypatch.setattr(t.time, "time_ns", lambda: next(moments))
+    set_clock(monkeypatch, t, time_ns=lambda: next(moments))
     made = [t.new_id() for _ in range(5000)]
     assert made == sorted(made)
     assert {(UUID(one).version, UUID(one).variant) for one in made} == {(7, RFC_4122)}

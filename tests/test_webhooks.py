@@ -33,16 +33,19 @@ from a2a_sync import (
     TaskState,
     URLGuard,
     WebhookReceiver,
+    webhooks,
 )
 from a2a_sync import operations as op
 from a2a_sync.errors import StoreError
 from a2a_sync.operations import Call, CallContext
-from a2a_sync.signing import CardSigner, NotificationSigner
+from a2a_sync.signing import CardSigner, NotificationSigner, jwk, jwt
 from a2a_sync.stores import SQLiteReplayCache
+from a2a_sync.stores.sqlite import replay
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import AuthenticationInfo, Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
 from a2a_sync.webhooks import HeaderItems, NotificationRefusedError, _MemoryReplayCache
 from tests.engine import TIMEOUT, eventually
+from tests.stopwatch import set_clock
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -327,10 +330,9 @@ def test_only_so_many_are_remembered():
 
 
 def at(monkeypatch, seconds):
-    """Both clocks, so many seconds from now."""
-    wall, passed = time.time() + seconds, time.monotonic() + seconds
-    monkeypatch.setattr("time.time", lambda: wall)
-    monkeypatch.setattr("time.monotonic", lambda: passed)
+    """Both clocks of the receiver and its parts, so many seconds from now. Other threads keep theirs."""
+    for module in (webhooks, jwk, jwt, replay):
+        set_clock(monkeypatch, module, time=time.time() + seconds, monotonic=time.monotonic() + seconds)
 
 
 @pytest.mark.parametrize("dated", [-22, 0, 26])
@@ -365,8 +367,7 @@ def test_a_valid_notification_is_never_evicted_for_others(monkeypatch):
         assert receiver.receive(headers, BODY) is not None
     assert refused(receiver, signed(notification_id="t/2")) == 503
     assert receiver.receive(first, BODY) is None
-    later = time.monotonic() + 400
-    monkeypatch.setattr("time.monotonic", lambda: later)
+    set_clock(monkeypatch, webhooks, monotonic=time.monotonic() + 400)
     assert receiver.receive(signed(notification_id="t/3"), BODY) is not None
 
 

@@ -20,7 +20,9 @@ from tests.cli.agents import INSIDER, Actor, Direct
 @contextmanager
 def served(app: A2AApp, wrap: Callable[[Any], Any] = lambda inner: inner) -> Iterator[str]:
     """The app on a real socket of this process; `wrap` puts middleware around it."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    requests = logging.getLogger("werkzeug")
+    level = requests.level
+    requests.setLevel(logging.ERROR)
     server = make_server("127.0.0.1", 0, wrap(app), threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -31,6 +33,7 @@ def served(app: A2AApp, wrap: Callable[[Any], Any] = lambda inner: inner) -> Ite
         server.shutdown()
         thread.join(10)
         server.server_close()
+        requests.setLevel(level)
 
 
 @pytest.fixture(scope="package")

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from a2a_sync import Client
+from a2a_sync.client import cards
 from a2a_sync.client.cards import CacheEntry
 from tests.client.peer import Asked, Line, Script, peer, results, steps, task
 from tests.client.test_cards import NEW, answers, card
+from tests.stopwatch import set_clock
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +129,6 @@ def test_an_extended_card_is_not_replaced_by_age() -> None:
     ],
 )
 def test_how_long_a_card_holds(control: str, age: str, seconds: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a2a_sync.client.cards.time.monotonic", lambda: 1000.0)
+    set_clock(monkeypatch, cards, monotonic=1000.0)
     kept = CacheEntry.from_headers("http://a.test", {"Cache-Control": control, "Age": age})
     assert kept.expires_at == (float("inf") if seconds is None else 1000.0 + seconds)

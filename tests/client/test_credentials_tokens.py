@@ -14,8 +14,10 @@ import pytest
 
 from a2a_sync import Client
 from a2a_sync.client import ApiKey, ClientCredentials
+from a2a_sync.client import credentials as credentials_module
 from a2a_sync.errors import AgentError, TokenError, TransportError, TransportTimeoutError, UnauthenticatedError
 from tests.client.peer import Asked, Line, Peer, chunk, peer, status, task
+from tests.stopwatch import set_clock
 
 SECRET = "s3cret"
 
@@ -125,7 +127,7 @@ def test_a_token_is_renewed_before_it_expires(
     server: Peer, token_server: Peer, issuer: TokenServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("a2a_sync.client.credentials.time.monotonic", lambda: now[0])
+    set_clock(monkeypatch, credentials_module, monotonic=lambda: now[0])
     issuer.answer = {"expires_in": 600}
     with Client(server.card(), auth=credentials(token_server)) as client:
         for moment in (1000.0, 1569.0, 1571.0, 1600.0):
@@ -139,7 +141,7 @@ def test_while_a_token_lasts_a_failed_renewal_is_no_failure(
     server: Peer, token_server: Peer, issuer: TokenServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("a2a_sync.client.credentials.time.monotonic", lambda: now[0])
+    set_clock(monkeypatch, credentials_module, monotonic=lambda: now[0])
     issuer.answer = {"expires_in": 600}
     with Client(server.card(), auth=credentials(token_server), retry=None) as client:
         client.get_task("t-1")

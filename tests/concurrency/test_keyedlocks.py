@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from types import SimpleNamespace
-
 import pytest
 
 from a2a_sync.concurrency import keyedlocks
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
 from tests.engine import TIMEOUT, Background, eventually
+from tests.stopwatch import set_clock
 
 
 def test_one_holder_at_a_time_and_other_keys_at_once() -> None:
@@ -35,7 +33,7 @@ def test_a_wait_in_vain_ends_and_its_caller_continues() -> None:
 
 def test_a_holder_that_others_wait_for_ends_after_a_pause_as_long_as_it_held(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(keyedlocks, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pauses.append))
+    set_clock(monkeypatch, keyedlocks, sleep=pauses.append)
     locks = KeyedLocks()
     locks.acquire("ada", TIMEOUT)()
     assert pauses == []

@@ -6,6 +6,7 @@ import pytest
 
 from a2a_sync.console import sessions
 from a2a_sync.console.sessions import KEY_VARIABLE, SESSION_AGE, TOKEN_AGE, Sessions
+from tests.stopwatch import set_clock
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +16,7 @@ def no_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     now = sessions.time.time()
-    monkeypatch.setattr(sessions.time, "time", lambda: now + seconds)
+    set_clock(monkeypatch, sessions, time=now + seconds)
 
 
 def test_a_token_works_once_in_all_processes_with_the_key() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from a2a_sync import InputRequired
 from a2a_sync.errors import AgentError, InternalError, StoreError
 from a2a_sync.lifecycle import Fold
 from a2a_sync.stores.base import Owner, StoreConflict
-from a2a_sync.stores.sqlite import SQLiteStore
+from a2a_sync.stores.sqlite import SQLiteStore, database
 from a2a_sync.types import Task, TaskState
 from tests.engine import TIMEOUT, Background, Gate, Served, collect, eventually
 from tests.stopwatch import Stopwatch
@@ -47,7 +48,7 @@ class FileFault:
                 self.spoil(connection)
             return connection
 
-        monkeypatch.setattr("a2a_sync.stores.sqlite.database.sqlite3.connect", connecting)
+        monkeypatch.setattr(database, "sqlite3", SimpleNamespace(**{**vars(sqlite3), "connect": connecting}))
 
     def begin(self, store: SQLiteStore) -> None:
         self.on = True
@@ -162,7 +163,7 @@ def test_every_operation_reports_a_fault_of_the_file(
         gate.block()
         yield LARGE
 
-    served = Served(handler, store=store, run_timeout=2.0)
+    served = Served(handler, store=store)
     ended, asking = served.send("quick"), served.send("ask")
     stream = served.stream("hold")
     (first,) = stream.poll(TIMEOUT)
@@ -222,7 +223,7 @@ def test_a_blocking_send_reports_the_fault_of_its_run(
         gate.block()
         return LARGE
 
-    served = Served(handler, store=store, run_timeout=2.0)
+    served = Served(handler, store=store)
     sender = served.in_background()
     gate.wait()
     file_fault.begin(store)

@@ -12,13 +12,14 @@ from a2a_sync.errors import OverloadedError
 from a2a_sync.operations import Call
 from a2a_sync.server import ratelimit
 from a2a_sync.wsgi.options import HTTPOptions
+from tests.stopwatch import set_clock
 from tests.wsgi import CARD, Answer, Peer, message
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     moment = [1000.0]
-    monkeypatch.setattr(ratelimit.time, "monotonic", lambda: moment[0])
+    set_clock(monkeypatch, ratelimit, monotonic=lambda: moment[0])
     return moment
 
 

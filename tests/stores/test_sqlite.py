@@ -11,7 +11,6 @@ import sys
 import tempfile
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -48,7 +47,7 @@ from a2a_sync.types import (
     TaskState,
 )
 from tests.engine import Background
-from tests.stopwatch import Stopwatch
+from tests.stopwatch import Stopwatch, set_clock
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,7 +91,7 @@ def each_connection(monkeypatch, change) -> None:
         change(connection)
         return connection
 
-    monkeypatch.setattr("a2a_sync.stores.sqlite.database.sqlite3.connect", connecting)
+    monkeypatch.setattr(database, "sqlite3", SimpleNamespace(**{**vars(sqlite3), "connect": connecting}))
 
 
 # -- opening ------------------------------------------------------------------------------------------------------------
@@ -706,7 +705,7 @@ def test_a_new_file_can_be_read_by_its_user_only(tmp_path: Path) -> None:
 def test_a_long_transaction_gives_other_processes_a_turn_before_the_next(make_store, monkeypatch):
     """They poll the lock of the file, and would lose against threads that queue for it in this process."""
     pauses: list[float] = []
-    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pauses.append))
+    set_clock(monkeypatch, database, sleep=pauses.append)
     store = make_store()
     begin(store)
     pauses.clear()
