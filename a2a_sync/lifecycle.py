@@ -41,11 +41,13 @@ class Entry:
     """One numbered entry of a task's log.
 
     ``encoded`` caches the event's bytes per protocol version: an entry is encoded once, however many read it.
+    ``at_ms`` is when it was stored, in milliseconds since 1970; 0 where the store does not know.
     """
 
     number: int
     event: LogEvent
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    at_ms: int = field(default=0, repr=False, compare=False)
 
     @property
     def streamed(self) -> bool:

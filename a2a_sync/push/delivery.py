@@ -192,20 +192,22 @@ class Delivery:
 
     def _retry_later(self, held: StoredWebhook, refusal: _Refusal) -> Turn:
         """Schedule a retry after a failure, or disable the webhook."""
+        now_ms = time.time_ns() // 1_000_000
         tries = held.tries + 1
+        held = replace(held, tries=tries, error=refusal.public_reason, error_ms=now_ms)
         where = {"task_id": held.task_id}
         seen = refusal.reason + (refusal.hint and f" ({refusal.hint})")
         what = (held.id, _origin(held.config.url), seen)
         if refusal.final or tries >= self._options.max_attempts:
             reason = f"{refusal.public_reason} ({tries} tries)" if tries > 1 else refusal.public_reason
-            if not self._webhooks.settle(replace(held, tries=tries, disabled=reason), release=True):
+            if not self._webhooks.settle(replace(held, disabled=reason), release=True):
                 return Turn(0.0, False)
             logger.error("webhook %s at %s is disabled: %s after %d attempts", *what, tries, extra=where)
             self._count("disabled")
             return Turn(accepted=False)
         pause = _backoff(tries, refusal.retry_after, self._options)
-        due_ms = time.time_ns() // 1_000_000 + int(pause * 1000)
-        if not self._webhooks.settle(replace(held, tries=tries, due_ms=due_ms), release=True):
+        due_ms = now_ms + int(pause * 1000)
+        if not self._webhooks.settle(replace(held, due_ms=due_ms), release=True):
             return Turn(0.0, False)  # it was set again meanwhile
         logger.warning("webhook %s at %s did not accept a notification: %s; retry in %.0f s", *what, pause, extra=where)
         self._count("failed")

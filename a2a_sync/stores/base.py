@@ -68,6 +68,7 @@ __all__ = [
     "TURN",
     "TooManyWebhooks",
     "UNBOUNDED",
+    "WebhookCounts",
     "Webhooks",
     "Workers",
     "folded",
@@ -417,6 +418,8 @@ class StoredWebhook:
         tries: failed deliveries of the next entry.
         due_ms: when the next attempt is due, in milliseconds since 1970.
         disabled: why deliveries have stopped; empty while they have not.
+        error, error_ms: why the last failed delivery failed, and when, in milliseconds since 1970; they are kept after a later
+            success, and when the webhook is set again.
         open: entries may still come, or are still to be delivered.
         holder: the deliverer that has claimed it; empty while none has.
     """
@@ -431,6 +434,8 @@ class StoredWebhook:
     tries: int = 0
     due_ms: int = 0
     disabled: str = ""
+    error: str = ""
+    error_ms: int = 0
     open: bool = True
     holder: str = ""
 
@@ -489,7 +494,7 @@ class Webhooks(Protocol):
         """
 
     def settle(self, webhook: StoredWebhook, *, release: bool = False) -> bool:
-        """Store ``cursor``, ``tries``, ``due_ms`` and ``disabled`` of a claimed webhook; with `release` end the claim.
+        """Store ``cursor``, ``tries``, ``due_ms``, ``disabled`` and the last error of a claimed webhook; with `release` end the claim.
 
         False, and nothing is stored, where it was removed, was set again, or has been claimed by another deliverer.
         """
@@ -580,6 +585,14 @@ class SummaryQuery:
     size: int = 50
 
 
+class WebhookCounts(NamedTuple):
+    """The deliveries of a store: webhooks that are behind, entries that they have still to receive, and stopped webhooks."""
+
+    behind: int = 0
+    entries: int = 0
+    stopped: int = 0
+
+
 class Inspection(Protocol):
     """Reads across all owners, for operators: a console, a status command. Never for calls of clients."""
 
@@ -591,6 +604,12 @@ class Inspection(Protocol):
 
     def size(self) -> int:
         """The bytes that the store takes."""
+
+    def webhook_counts(self) -> WebhookCounts:
+        """How many deliveries are pending, and how many webhooks have stopped."""
+
+    def webhooks(self, *, stopped: bool, size: int = 50) -> tuple[StoredWebhook, ...]:
+        """Webhooks whose deliveries have stopped, or those that are behind; the newest error first, at most `size`."""
 
 
 # -- the store --

@@ -7,6 +7,7 @@ of a write must not depend on the number of stored tasks.
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -30,6 +31,7 @@ from a2a_sync.stores.base import (
     SentRun,
     StartedRun,
     StoredTask,
+    StoredWebhook,
     StoreQuota,
     SummaryQuery,
     SweepResult,
@@ -42,11 +44,12 @@ from a2a_sync.stores.base import (
     TaskQuery,
     TaskSummary,
     TaskVersion,
+    WebhookCounts,
     not_found,
     outcome,
 )
 from a2a_sync.stores.memory_contexts import MemoryContexts
-from a2a_sync.stores.memory_webhooks import MemoryWebhooks, set_webhook
+from a2a_sync.stores.memory_webhooks import MemoryWebhooks, current_webhooks, set_webhook
 from a2a_sync.stores.packing import Packed, pack
 from a2a_sync.stores.records import Account, Accounts, Created, Owned, Record
 from a2a_sync.types import Task, TaskState, TaskStatus, new_id
@@ -398,6 +401,18 @@ class MemoryInspection:
         """See `Inspection.size`. The size of the data as JSON; objects take more."""
         with self._lock:
             return sum(account.bytes for account in self._accounts.by_name.values())
+
+    def webhook_counts(self) -> WebhookCounts:
+        """See `Inspection.webhook_counts`."""
+        behind = self.webhooks(stopped=False, size=sys.maxsize)
+        entries = sum(webhook.head - max(webhook.cursor, 0) for webhook in behind)
+        return WebhookCounts(len(behind), entries, len(self.webhooks(stopped=True, size=sys.maxsize)))
+
+    def webhooks(self, *, stopped: bool, size: int = 50) -> tuple[StoredWebhook, ...]:
+        """See `Inspection.webhooks`."""
+        every = (webhook for record in self._records() if record.webhooks for webhook in current_webhooks(record))
+        found = [webhook for webhook in every if (bool(webhook.disabled) if stopped else webhook.behind)]
+        return tuple(sorted(found, key=lambda webhook: -webhook.error_ms)[:size])
 
     def _records(self) -> Sequence[Record]:
         """All tasks in the order in which they were created."""

@@ -31,7 +31,7 @@ class MemoryWebhooks:
 
     def of_task(self, owner: Owner, task_id: str) -> tuple[StoredWebhook, ...]:
         """See `Webhooks.of_task`."""
-        return _now(self._find(owner, task_id))
+        return current_webhooks(self._find(owner, task_id))
 
     def delete(self, owner: Owner, task_id: str, webhook_id: str) -> None:
         """See `Webhooks.delete`."""
@@ -43,7 +43,7 @@ class MemoryWebhooks:
         """See `Webhooks.due`."""
         with self._lock:
             records = [record for record in self._tasks.values() if record.webhooks]
-        waiting = [webhook for record in records for webhook in _now(record)]
+        waiting = [webhook for record in records for webhook in current_webhooks(record)]
         found = [webhook for webhook in waiting if webhook.behind and webhook.due_ms <= now_ms and not webhook.holder]
         found.sort(key=lambda webhook: webhook.due_ms)
         before: Counter[str] = Counter()
@@ -58,7 +58,11 @@ class MemoryWebhooks:
         """See `Webhooks.claim`."""
         with self._lock:
             record = self._record_of(webhook)
-            known = next((one for one in _now(record) if one.id == webhook.id), None) if record is not None else None
+            known = (
+                next((one for one in current_webhooks(record) if one.id == webhook.id), None)
+                if record is not None
+                else None
+            )
             if record is None or known is None or not known.behind or known.holder not in ("", holder):
                 return None
             held = replace(known, holder=holder)
@@ -116,7 +120,7 @@ def _swap(record: Record, webhook: StoredWebhook) -> None:
     record.webhooks = tuple(webhook if one.number == webhook.number else one for one in record.webhooks)
 
 
-def _now(record: Record) -> tuple[StoredWebhook, ...]:
+def current_webhooks(record: Record) -> tuple[StoredWebhook, ...]:
     """The webhooks of a task, with the number of its last entry as ``head``."""
     head = record.head.version
     return tuple(replace(webhook, head=head) for webhook in record.webhooks)

@@ -146,6 +146,8 @@ class Base(NamedTuple):
 
 
 _NOTHING = Base()
+#: Bytes of a time.
+_TIME = 6
 
 
 class Created(NamedTuple):
@@ -174,6 +176,7 @@ class Record:
         "owned",
         "request",
         "rest",
+        "times",
         "token",
         "webhooks",
     )
@@ -184,6 +187,8 @@ class Record:
         self.created: Created = created
         self.base: Base = base
         self.events: list[Packed] = []
+        #: When each of them was stored: a number of milliseconds in `_TIME` bytes. The garbage collector skips such an object.
+        self.times: bytearray = bytearray()
         self.messages: int = 0
         self.artifacts: int = 0
         self.bytes: int = 0
@@ -206,15 +211,17 @@ class Record:
     def take(self, events: Sequence[Packed], size: int, change: Outcome, *, running: bool) -> None:
         """Append `events`, of `size` bytes, then replace the head. Readers rely on this order."""
         old = self.head
+        now = clock.time_ns()
         self.bytes += size
         self.owned.account.bytes += size
+        self.times += (now // 1_000_000).to_bytes(_TIME, "big") * len(events)
         self.events.extend(events)
         self.artifacts += change.artifacts
         self.messages += change.messages
         if change.status is not None:
             self.order = Cursor(time_ms(change.status.timestamp), old.id)
         if not running:
-            self.rest = clock.time_ns() / 1e9
+            self.rest = now / 1e9
         self.head = TaskHead(
             id=old.id,
             context_id=old.context_id,
@@ -288,7 +295,12 @@ class Record:
         end = min(head.version, start + limit - len(old))
         events = self.events[start - head.compacted : max(end, start) - head.compacted]
         unpacked = (unpack(event, head.id, head.context_id) for event in events)
-        return (*old, *(Entry(number, event) for number, event in enumerate(unpacked, start + 1)))
+        first = start - head.compacted
+        new = (Entry(start + 1 + n, event, at_ms=self._time(first + n)) for n, event in enumerate(unpacked))
+        return (*old, *new)
+
+    def _time(self, index: int) -> int:
+        return int.from_bytes(self.times[index * _TIME : (index + 1) * _TIME], "big")
 
     def _fold_artifacts(self, head: TaskHead) -> ArtifactFold:
         fold = ArtifactFold(self.base.artifacts)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from a2a_sync import jsontext
 from a2a_sync.codec import by_version
+from a2a_sync.concurrency import clock
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.stores.base import Outcome, Owner, TaskHead, outcome, time_ms
@@ -104,6 +105,7 @@ class Batch:
         status = self.change.status
         self._status = b"" if status is None else jsontext.dumps(_CODEC.dump(status))
         self._size = sum(map(len, self._bodies))
+        self._at_ms = 0
         self.before: str = TaskState.UNSPECIFIED
 
     def advance(self, row: HeadRow, token: str | None, request: bytes = b"") -> HeadRow:
@@ -113,8 +115,10 @@ class Batch:
         """
         number, message, change = row.version, row.message, self.change
         self.before = row.state
+        self._at_ms = clock.time_ns() // 1_000_000
         for entry in self.entries:
             entry.number = number = number + 1
+            entry.at_ms = self._at_ms
             if isinstance(entry.event, Message):
                 message = number
         if change.ends:
@@ -144,8 +148,8 @@ class Batch:
             size if count or state != row.state else row.counted,
         )
 
-    def rows(self, old: HeadRow, offset: int = 0) -> Iterator[tuple[int, int, int | None, bytes]]:
-        """Number, kind, number of the previous message (of messages) and body of each new entry, after `advance`.
+    def rows(self, old: HeadRow, offset: int = 0) -> Iterator[tuple[int, int, int | None, bytes, int]]:
+        """Number, kind, number of the previous message (of messages), body and time of each new entry, after `advance`.
 
         `offset` is added to the numbers.
         """
@@ -154,7 +158,7 @@ class Batch:
             kind, previous = _kind(entry.event), None
             if kind == MESSAGE:
                 previous, message = offset + message if message else None, entry.number
-            yield offset + entry.number, kind, previous, body
+            yield offset + entry.number, kind, previous, body, self._at_ms
 
 
 def _kind(event: LogEvent) -> int:
@@ -178,9 +182,9 @@ def event(body: bytes) -> LogEvent:
     return loaded
 
 
-def entry(number: int, body: bytes) -> Entry:
+def entry(number: int, body: bytes, at_ms: int) -> Entry:
     """The entry of one row, with its JSON, which streams send as it is."""
-    return Entry(number, event(body), {_CODEC.version: body})
+    return Entry(number, event(body), {_CODEC.version: body}, at_ms)
 
 
 def fold_artifacts(snapshot: bytes | None, bodies: Iterable[bytes]) -> ArtifactFold:

@@ -326,6 +326,21 @@ def test_a_webhook_that_takes_nothing_is_disabled_and_says_so(serve, receiver, c
     ]
 
 
+def test_the_last_error_and_its_time_are_stored_before_the_webhook_is_disabled(serve, receiver):
+    receiver.plan(refused(500))
+    served = serve(count)
+    task = served.send("1", task_push_notification_config=receiver.config())
+    receiver.await_end()
+
+    def stored():
+        (hook,) = served.app.store.webhooks.of_task(Owner(), task.id)
+        return hook if hook.cursor == hook.head else None
+
+    hook = eventually(stored, "the end of the deliveries")
+    assert (hook.disabled, hook.tries, hook.error) == ("", 0, "HTTP 500")
+    assert abs(time.time() * 1000 - hook.error_ms) < 600_000
+
+
 def test_a_disabled_webhook_gets_nothing_until_it_is_set_again_and_then_what_it_missed(serve, receiver):
     receiver.plan(then=refused(410))
     served = serve(count)

@@ -180,7 +180,7 @@ def test_a_file_of_a_newer_release_is_refused_in_one_sentence(path, make_store):
         with pytest.raises(StoreError) as caught:
             store.head(MINE, task_id)
         assert "1234" in str(caught.value)
-        assert "up to 5" in str(caught.value)
+        assert "up to 6" in str(caught.value)
         assert "\n" not in str(caught.value)
 
 

@@ -328,7 +328,7 @@ class SQLiteStore:
     ) -> LogPage:
         """See `TaskStore.log`."""
 
-        def work(connection: sqlite3.Connection) -> tuple[HeadRow, Sequence[tuple[int, bytes]]]:
+        def work(connection: sqlite3.Connection) -> tuple[HeadRow, Sequence[tuple[int, bytes, int]]]:
             row = _owned(self._row(connection, task_id), owner, task_id)
             span = (place(row.key, min(max(after, 0), row.version)), place(row.key, row.version))
             found = connection.execute(self._sql.log, (*span, limit))
@@ -336,7 +336,7 @@ class SQLiteStore:
 
         row, found = self._database.read(work)
         return LogPage(
-            entries=tuple(rows.entry(schema.number(where), body) for where, body in found),
+            entries=tuple(rows.entry(schema.number(where), body, at_ms) for where, body, at_ms in found),
             version=row.version,
             state=TaskState(row.state),
             running=row.token is not None,
@@ -432,14 +432,14 @@ def _batched(task_ids: Collection[str], size: int) -> Iterator[tuple[str, ...]]:
         yield some
 
 
-def _within(found: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int, bytes]]:
+def _within(found: Iterable[tuple[int, bytes, int]], max_bytes: int) -> list[tuple[int, bytes, int]]:
     """The first row, and the following rows that fit into `max_bytes` with it; no more rows are read."""
-    kept: list[tuple[int, bytes]] = []
-    for number, body in found:
-        max_bytes -= len(body)
+    kept: list[tuple[int, bytes, int]] = []
+    for row in found:
+        max_bytes -= len(row[1])
         if kept and max_bytes < 0:
             break
-        kept.append((number, body))
+        kept.append(row)
     return kept
 
 

@@ -7,9 +7,10 @@ import os
 import sqlite3
 from typing import Any
 
-from a2a_sync.stores.base import Owner, SummaryQuery, TaskSummary
+from a2a_sync.stores.base import Owner, StoredWebhook, SummaryQuery, TaskSummary, WebhookCounts
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.schema import Statements
+from a2a_sync.stores.sqlite.webhooks import stored_webhook
 from a2a_sync.types import TaskState
 
 
@@ -50,6 +51,15 @@ class SQLiteInspection:
         with contextlib.suppress(FileNotFoundError):
             size += os.path.getsize(f"{self._database.path}-wal")
         return size
+
+    def webhook_counts(self) -> WebhookCounts:
+        """See `Inspection.webhook_counts`."""
+        return WebhookCounts(*self._read(self._sql.webhook_counts, ())[0])
+
+    def webhooks(self, *, stopped: bool, size: int = 50) -> tuple[StoredWebhook, ...]:
+        """See `Inspection.webhooks`."""
+        statement = self._sql.stopped_webhooks if stopped else self._sql.waiting_webhooks
+        return tuple(map(stored_webhook, self._read(statement, (size,))))
 
     def _read(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         def work(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:

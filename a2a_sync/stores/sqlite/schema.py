@@ -1,7 +1,7 @@
 """The tables of an SQLite store, and the statements over them.
 
 - ``tasks``: the heads. ``rest_ms`` is the end of the newest run; ``counted`` is the share of the task in the account of its owner.
-- ``entries``: the logs. The primary key combines the key of the task and the number of the entry (`place`), so a log is one
+- ``entries``: the logs; ``at_ms`` is when an entry was stored. The primary key combines the key of the task and the number of the entry (`place`), so a log is one
   range of the table and needs no index. Number 0 is the request of the newest run. Each message refers to the message
   before it, so the newest n are found without an index.
 - ``counts``: the number of tasks by owner and state, from which totals are read; the row with empty columns counts all tasks.
@@ -31,7 +31,7 @@ from a2a_sync.stores.base import COMPACT_FROM
 from a2a_sync.stores.rows import ARTIFACT, HEAD, MESSAGE, REQUEST
 
 #: Incremented with every change to the tables, together with an upgrade in `_SINCE`.
-VERSION = 5
+VERSION = 6
 
 _NUMBER_BITS = 28
 #: The maximum number of entries of a task.
@@ -40,7 +40,7 @@ MOST_ENTRIES = (1 << _NUMBER_BITS) - 1
 _TASK_HEAD = ", ".join(f"task.{column}" for column in HEAD.split(", "))
 WEBHOOK = (
     "task.tenant, task.owner, task.version, hook.body, hook.number, hook.version, hook.revision, hook.cursor, hook.tries,"
-    " hook.due_ms, hook.disabled, hook.open, hook.holder"
+    " hook.due_ms, hook.disabled, hook.open, hook.holder, hook.error, hook.error_ms"
 )
 
 _TABLES = (
@@ -269,6 +269,12 @@ _SINCE = {
             )
         ),
     ),
+    6: (
+        "ALTER TABLE {p}entries ADD COLUMN at_ms INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE {p}webhooks ADD COLUMN error TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE {p}webhooks ADD COLUMN error_ms INTEGER NOT NULL DEFAULT 0",
+        "CREATE INDEX {p}webhooks_stopped ON {p}webhooks (error_ms) WHERE disabled <> ''",
+    ),
 }
 
 
@@ -352,7 +358,7 @@ class Statements:
         "UPDATE {p}tasks SET version = ?, message = ?, artifacts = ?, bytes = ?, counted = ?, state = ?, ended = ?,"
         " status_ms = ?, status = ?, metadata = ?, token = ?, rest_ms = ? WHERE key = ?"
     )
-    put = "INSERT INTO {p}entries (place, kind, previous, body) VALUES (?, ?, ?, ?)"
+    put = "INSERT INTO {p}entries (place, kind, previous, body, at_ms) VALUES (?, ?, ?, ?, ?)"
     put_request: str = f"INSERT OR REPLACE INTO {{p}}entries (place, kind, body) VALUES (?, {REQUEST}, ?)"
     put_snapshot = (
         "INSERT OR REPLACE INTO {p}snapshots SELECT key, ?, ?, ? FROM {p}tasks WHERE id = ? AND key = ?"
@@ -383,7 +389,8 @@ class Statements:
     claim_webhook: str = f"UPDATE {{p}}webhooks SET holder = ? WHERE {_OWN}"
     release_webhooks = "UPDATE {p}webhooks SET holder = NULL WHERE open = 1 AND holder = ?"
     settle_webhook: str = (
-        f"UPDATE {{p}}webhooks SET cursor = ?, tries = ?, due_ms = ?, disabled = ?, holder = ?, open = ? = '' AND NOT"
+        f"UPDATE {{p}}webhooks SET cursor = ?, tries = ?, due_ms = ?, disabled = ?, error = ?, error_ms = ?, holder = ?,"
+        f" open = ? = '' AND NOT"
         f" EXISTS (SELECT 1 FROM {{p}}tasks AS own WHERE own.key = task AND own.ended AND own.version <= ?)"
         f" WHERE {_OWN} AND revision = ? AND holder = ?"
     )
@@ -394,6 +401,15 @@ class Statements:
     set_webhook = (
         "UPDATE {p}webhooks SET body = ?, version = ?, revision = revision + 1, tries = 0, due_ms = 0, disabled = '',"
         " open = 1 WHERE task = ? AND id = ?"
+    )
+    stopped_webhooks: str = f"{_WEBHOOKS} WHERE hook.disabled <> '' ORDER BY hook.error_ms DESC LIMIT ?"
+    waiting_webhooks: str = (
+        f"{_WEBHOOKS} WHERE hook.open = 1 AND hook.cursor < task.version ORDER BY hook.error_ms DESC LIMIT ?"
+    )
+    webhook_counts = (
+        "SELECT count(*), ifnull(sum(task.version - max(hook.cursor, 0)), 0),"
+        " (SELECT count(*) FROM {p}webhooks WHERE disabled <> '') FROM {p}webhooks AS hook"
+        " JOIN {p}tasks AS task ON task.key = hook.task WHERE hook.open = 1 AND hook.cursor < task.version"
     )
     delete_webhook = "DELETE FROM {p}webhooks WHERE task = ? AND id = ?"
     delete_webhooks = "DELETE FROM {p}webhooks WHERE task = ?"
@@ -439,7 +455,7 @@ class Statements:
     )
     delete_all_but_messages: str = f"DELETE FROM {{p}}entries WHERE place >= ? AND place <= ? AND kind <> {MESSAGE}"
     entry = "SELECT body FROM {p}entries WHERE place = ?"
-    log = "SELECT place, body FROM {p}entries WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
+    log = "SELECT place, body, at_ms FROM {p}entries WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
     artifacts: str = (
         f"SELECT body FROM {{p}}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT} ORDER BY place"
     )

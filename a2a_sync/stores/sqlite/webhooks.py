@@ -42,7 +42,7 @@ class SQLiteWebhooks:
         def work(connection: sqlite3.Connection) -> list[Sequence[Any]]:
             return connection.execute(self._sql.webhooks, (self._key_of(connection, owner, task_id),)).fetchall()
 
-        return tuple(map(_stored, self._database.read(work)))
+        return tuple(map(stored_webhook, self._database.read(work)))
 
     def delete(self, owner: Owner, task_id: str, webhook_id: str) -> None:
         """See `Webhooks.delete`."""
@@ -59,7 +59,7 @@ class SQLiteWebhooks:
         def work(connection: sqlite3.Connection) -> list[Sequence[Any]]:
             return connection.execute(self._sql.due_webhooks, (now_ms, limit)).fetchall()
 
-        return tuple(map(_stored, self._database.read(work)))
+        return tuple(map(stored_webhook, self._database.read(work)))
 
     def claim(self, webhook: StoredWebhook, holder: str) -> StoredWebhook | None:
         """See `Webhooks.claim`."""
@@ -77,11 +77,11 @@ class SQLiteWebhooks:
 
         # Read first: of several processes that try to claim it, most need no write lock.
         row = self._database.write(work) if self._database.read(find) is not None else None
-        return None if row is None else replace(_stored(row), holder=holder)
+        return None if row is None else replace(stored_webhook(row), holder=holder)
 
     def settle(self, webhook: StoredWebhook, *, release: bool = False) -> bool:
         """See `Webhooks.settle`."""
-        progress = (webhook.cursor, webhook.tries, webhook.due_ms, webhook.disabled)
+        progress = (webhook.cursor, webhook.tries, webhook.due_ms, webhook.disabled, webhook.error, webhook.error_ms)
         values = (*progress, None if release else webhook.holder, webhook.disabled, webhook.cursor)
         mark = (webhook.task_id, webhook.id, webhook.revision, webhook.holder)
 
@@ -111,8 +111,10 @@ class WebhookRow:
         return True
 
 
-def _stored(row: Sequence[Any]) -> StoredWebhook:
-    tenant, owner, head, body, number, version, revision, cursor, tries, due_ms, disabled, open_, holder = row
+def stored_webhook(row: Sequence[Any]) -> StoredWebhook:
+    """The webhook of a row with the columns `schema.WEBHOOK`."""
+    tenant, owner, head, body, number, version, revision, cursor, tries, due_ms, disabled, open_, *others = row
+    holder, error, error_ms = others
     return StoredWebhook(
         owner=Owner(tenant, owner),
         config=rows.load_webhook(body),
@@ -124,6 +126,8 @@ def _stored(row: Sequence[Any]) -> StoredWebhook:
         tries=tries,
         due_ms=due_ms,
         disabled=disabled,
+        error=error,
+        error_ms=error_ms,
         open=bool(open_),
         holder=holder or "",
     )

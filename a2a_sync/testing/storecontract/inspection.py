@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from a2a_sync.stores.base import Owner, SummaryQuery, TaskVersion
 from a2a_sync.testing.storecontract.making import FOREIGN, MINE, begin, chunk, done, next_ms, status, waiting
+from a2a_sync.testing.storecontract.webhooks import claimed, webhook
 from a2a_sync.types import TaskState
 
 
@@ -36,6 +38,26 @@ class Versions:
 
 class Inspections:
     """The optional part `Inspection`."""
+
+    def test_pending_and_stopped_webhooks_are_counted_and_listed(self, store: Any) -> None:
+        assert store.inspection.webhook_counts() == (0, 0, 0)
+        if store.webhooks is None:
+            return
+        task_id = begin(store).head.id
+        for name in ("behind", "stopped", "earlier"):
+            store.webhooks.put(MINE, webhook(task_id, name), most=10)
+        for name, error_ms in (("stopped", 20), ("earlier", 10)):
+            found = claimed(store, task_id, name)
+            held = replace(found, tries=3, disabled="HTTP 500 (3 tries)", error="HTTP 500", error_ms=error_ms)
+            assert store.webhooks.settle(held, release=True)
+        assert store.inspection.webhook_counts() == (1, 3, 2)
+        assert [one.id for one in store.inspection.webhooks(stopped=False)] == ["behind"]
+        stopped = store.inspection.webhooks(stopped=True)
+        assert [(one.id, one.owner, one.error) for one in stopped] == [
+            ("stopped", MINE, "HTTP 500"),
+            ("earlier", MINE, "HTTP 500"),
+        ]
+        assert len(store.inspection.webhooks(stopped=True, size=1)) == 1
 
     def test_counts_are_by_owner_and_state(self, store: Any) -> None:
         assert store.inspection.counts() == {}

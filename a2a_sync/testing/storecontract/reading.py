@@ -11,7 +11,18 @@ import pytest
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import LargeResult, TaskBusy, TaskQuery, TaskStore
-from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, message, pages, resume, status
+from a2a_sync.testing.storecontract.making import (
+    MINE,
+    NOON,
+    begin,
+    chunk,
+    done,
+    message,
+    next_ms,
+    pages,
+    resume,
+    status,
+)
 from a2a_sync.types import Artifact, DataPart, FilePart, Message, Role, TaskArtifactUpdateEvent, TaskState, TextPart
 
 
@@ -65,6 +76,15 @@ class Reading:
         sizes = [sum(len(e.event.artifact.text) for e in page.entries if e.number > 3) for page in found]
         assert all(size < 50_000 or size == 100_000 for size in sizes)
         assert len(sizes) < 12
+
+    def test_entries_have_the_time_at_which_they_were_stored(self, store: Any) -> None:
+        begun = next_ms()
+        run = begin(store)
+        between = next_ms()
+        store.append(run.token, [chunk(run.head.id, "1"), status(run.head.id, TaskState.COMPLETED)])
+        times = [entry.at_ms for entry in store.log(MINE, run.head.id).entries]
+        assert begun <= times[0] <= times[2] <= between <= times[3] == times[4] <= next_ms()
+        assert [entry.at_ms for entry in store.log(MINE, run.head.id, after=2, limit=2).entries] == times[2:4]
 
     def test_nothing_follows_the_last_entry_or_a_cursor_beyond_it(self, store: Any) -> None:
         task_id = done(store)

@@ -111,6 +111,17 @@ class Webhooks:
         assert (after[1].version, after[1].revision) == ("0.3", before[1].revision + 1)
         assert after[1].number == before[1].number
 
+    def test_the_last_error_of_a_webhook_is_kept_with_its_time(self, store: Any) -> None:
+        task_id = begin(store).head.id
+        put(store, task_id, "w")
+        held = claimed(store, task_id)
+        assert (held.error, held.error_ms) == ("", 0)
+        assert store.webhooks.settle(replace(held, tries=1, error="HTTP 500", error_ms=1234))
+        assert store.webhooks.settle(replace(claimed(store, task_id), cursor=1, tries=0))
+        put(store, task_id, "w", token="set again")
+        (stored,) = store.webhooks.of_task(MINE, task_id)
+        assert (stored.tries, stored.error, stored.error_ms) == (0, "HTTP 500", 1234)
+
     def test_webhooks_of_two_tasks_may_have_one_id(self, store: Any) -> None:
         one, two = begin(store).head.id, begin(store).head.id
         put(store, one, "w", token="one")
