@@ -13,10 +13,12 @@ from google.protobuf import descriptor_pb2, descriptor_pool, empty_pb2, message_
 from google.protobuf.json_format import Error as JSONFormatError
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import DecodeError as ProtobufError
+from google.protobuf.message import EncodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from a2a_sync import errors
+from a2a_sync.bindings.protowriter import UNWRITABLE, writer
 from a2a_sync.codec import Codec
 from a2a_sync.errors import (
     AgentError,
@@ -96,8 +98,16 @@ def encode(value: Any, message: Any) -> bytes:
         ValueError: a value does not fit its field.
     """
     try:
-        encoded: bytes = ParseDict(value or {}, message(), ignore_unknown_fields=True).SerializeToString()
-    except (JSONFormatError, OverflowError) as error:
+        return writer(message.DESCRIPTOR)(value or {})
+    except UNWRITABLE:
+        return _encode_any(value or {}, message)
+
+
+def _encode_any(value: Any, message: Any) -> bytes:
+    """`encode` for values that no codec writes, and for errors."""
+    try:
+        encoded: bytes = ParseDict(value, message(), ignore_unknown_fields=True).SerializeToString()
+    except (JSONFormatError, EncodeError, OverflowError) as error:
         raise ValueError(str(error)) from None
     return encoded
 

@@ -9,11 +9,12 @@ import time
 
 from tests.benchmarks import environments, servers
 from tests.benchmarks.delivery import delivery
+from tests.benchmarks.grpccalls import grpc_binding
 from tests.benchmarks.rows import SUITES as RATIOS
 from tests.benchmarks.rows import Row, million
 from tests.benchmarks.webhooks import webhooks
 
-SUITES = {**RATIOS, delivery.__name__: delivery, webhooks.__name__: webhooks}
+SUITES = {**RATIOS, delivery.__name__: delivery, webhooks.__name__: webhooks, "grpc": grpc_binding}
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ HOME = Path(__file__).parents[2] / ".venv-bench"
 
 #: The packages of each environment. This library and the bare server use the running interpreter.
 PEERS = {
-    "sdk": ("a2a-sdk[http-server,sqlite]", "uvicorn"),
+    "sdk": ("a2a-sdk[grpc,http-server,sqlite]", "uvicorn"),
     "fasta": ("fasta2a", "uvicorn"),
 }
 

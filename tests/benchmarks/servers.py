@@ -104,12 +104,16 @@ class Server:
         end = time.monotonic() + timeout
         while time.monotonic() < end and self._process.poll() is None:
             try:
-                drive(self.port, card, connections=1, exchanges=1, limit=timeout)
+                self._try()
             except OSError:
                 time.sleep(0.05)
             else:
                 return
         raise RuntimeError(f"the server did not start: {self._output()}")
+
+    def _try(self) -> None:
+        """Make a call; raises OSError while the server does not listen."""
+        drive(self.port, card, connections=1, exchanges=1)
 
     def _output(self) -> str:
         """The end of the server's output."""
