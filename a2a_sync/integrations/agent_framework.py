@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
+from a2a_sync.client.client import Client
 from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
@@ -27,16 +28,18 @@ from a2a_sync.integrations.bridge import (
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.remote import AgentTool, calls_of_run, remote_calls
 from a2a_sync.types import FilePart, Part
 
 try:
-    from agent_framework import AgentSession, Content, Message
+    from agent_framework import AgentSession, Content, FunctionTool, Message, UserInputRequiredException
     from pydantic import BaseModel
 except ImportError as _error:
     raise ImportError("AgentFrameworkBridge needs the framework: pip install 'a2a-sync[agent-framework]'") from _error
 
 __all__ = [
     "AgentFrameworkBridge",
+    "remote_tool",
 ]
 
 
@@ -51,22 +54,24 @@ class AgentFrameworkBridge(Bridge):
     async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
         """Run the agent with the messages of the conversation, or with the decisions about its tools."""
         agent = await self.agent()
-        pending: Any = turn.pending or {"messages": turn.memory, "kept": len(turn.memory)}
+        pending: Any = turn.pending or {"messages": turn.memory, "kept": len(turn.memory), "calls": {}}
+        calls = pending["calls"]
+        remote_calls.set(calls)
         before = [Message.from_dict(one) for one in pending["messages"]]
         contents = [_content(part) for part in turn.message.parts]
         if turn.resumes:
             requests = [Content.from_dict(one) for one in pending["requests"]]
-            contents = [one.to_function_approval_response(turn.answers[one.id] is True) for one in requests]
+            contents = [_response(one, calls, turn.answers[one.id]) for one in requests]
         asked = Message(role="user", contents=contents)
         # Approvals are valid in the session that asked, which has the messages until then.
         session = AgentSession.from_dict(pending["session"]) if turn.resumes else agent.create_session()
         given = [asked] if turn.resumes else [*before, asked]
         options = {"session": session, "function_invocation_kwargs": {"deps": turn.deps}}
         stream = agent.run(given, stream=True, **options)
-        calls: dict[str, Any] = {}
+        shown: dict[str, Any] = {}
         async for update in stream:
             for content in update.contents:
-                for event in _reported(content, update.message_id or str(len(calls)), calls):
+                for event in _reported(content, update.message_id or str(len(shown)), shown):
                     yield event
         response = await stream.get_final_response()
         used = response.usage_details or {}
@@ -75,8 +80,8 @@ class AgentFrameworkBridge(Bridge):
         messages = [*before, asked, *response.messages]
         if requests := response.user_input_requests:
             kept = {"messages": _dumped(messages), "kept": pending["kept"], "requests": _dumped(requests)}
-            kept["session"] = json.loads(json.dumps(session.to_dict()))
-            yield Ask([_question(one) for one in requests], kept)
+            kept |= {"session": json.loads(json.dumps(session.to_dict())), "calls": calls}
+            yield Ask([_question(one, calls) for one in requests], kept)
             return
         yield Remember(_dumped(_decided(messages))[pending["kept"] :])
         for event in _final(response):
@@ -148,7 +153,57 @@ def _decided(messages: list[Any]) -> list[Any]:
     return kept
 
 
-def _question(request: Any) -> Question:
+def _response(request: Any, calls: dict[str, dict[str, Any]], answer: Any) -> Any:
+    call = calls.get(request.function_call.call_id)
+    if call is not None:
+        # The remote tool runs again with the answer to its question, whatever that is.
+        call["answer"] = answer
+    return request.to_function_approval_response(call is not None or answer is True)
+
+
+def _question(request: Any, calls: dict[str, dict[str, Any]]) -> Question:
     call = request.function_call
+    if call.call_id in calls:
+        return Question(id=request.id, text=calls[call.call_id]["text"], tool=call.name)
     about = {"tool": call.name, "arguments": call.parse_arguments()}
     return Question(id=request.id, kind="approval", text=f"Call {call.name}?", **about)
+
+
+# -- remote agents as tools ---------------------------------------------------------------------------------------------
+
+
+def remote_tool(
+    client: Client, skill: str | None = None, *, name: str = "", description: str = "", **options: Any
+) -> Any:
+    """A remote agent as a tool of an agent that `AgentFrameworkBridge` serves; its questions are requests for user input.
+
+    A resumed agent continues the task of the remote one; it sends no message twice.
+
+    Parameters:
+        client: the client of the agent.
+        skill: the id of one skill of the card that the tool is for.
+        name: in place of that of the card.
+        description: what a model reads about the tool, in place of that of the card.
+        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    """
+    return _RemoteTool(AgentTool(client, skill, name=name, description=description, **options))
+
+
+class _RemoteTool(FunctionTool):  # type: ignore[misc]
+    def __init__(self, agent: AgentTool) -> None:
+        schema = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
+        super().__init__(name=agent.name, description=agent.description, input_model=schema, func=agent.answer)
+        self._agent = agent
+
+    async def invoke(self, *, arguments: Any = None, tool_call_id: str | None = None, **options: Any) -> Any:
+        """Call the agent, or continue its task. The base class would not pass the id of the call on."""
+        calls = calls_of_run("AgentFrameworkBridge")
+        id_, message = tool_call_id or "", str(dict(arguments)["message"])
+        kept = calls.get(id_)
+        calls[id_] = call = await self._agent.resume(kept, message, kept["answer"] if kept else None)
+        if call["task"]:
+            # The framework finds the request of a response by the id of its call.
+            name = f"{id_}-{call['number']}"
+            function_call = Content.from_function_call(id_, self.name, arguments={"message": message}, id=name)
+            raise UserInputRequiredException([Content.from_function_approval_request(name, function_call)])
+        return [Content.from_text(call["text"])]

@@ -7,16 +7,19 @@ and ended, and its answer continues it.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from a2a_sync.client.client import Client
 from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
     BridgeEvent,
     Data,
     Final,
+    Note,
     Question,
     Remember,
     Text,
@@ -25,13 +28,15 @@ from a2a_sync.integrations.bridge import (
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.remote import AgentTool, ToolAnswer, as_message
 from a2a_sync.types import FilePart, Part, TaskState
 
 try:
     from llama_index.core.agent.workflow import workflow_events as happened
     from llama_index.core.base.llms.types import AudioBlock, ChatMessage, DocumentBlock, ImageBlock, TextBlock
     from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
-    from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+    from llama_index.core.tools import FunctionTool
+    from llama_index.core.workflow import Context, Event, HumanResponseEvent, InputRequiredEvent
     from workflows.errors import WorkflowTimeoutError
     from workflows.events import WorkflowIdleEvent
 except ImportError as _error:
@@ -39,6 +44,8 @@ except ImportError as _error:
 
 __all__ = [
     "LlamaIndexBridge",
+    "RemoteProgress",
+    "remote_tool",
 ]
 
 
@@ -145,6 +152,9 @@ def _reported(event: Any, step: str) -> Iterator[BridgeEvent]:
         yield ToolResult(tool_call_id=event.tool_id, content=str(output.content), is_error=output.is_error)
     elif isinstance(event, happened.ToolCall):
         yield ToolCall(id=event.tool_id, name=event.tool_name, arguments=event.tool_kwargs)
+    elif isinstance(event, RemoteProgress):
+        if event.note:
+            yield Note(event.note)
     elif isinstance(event, happened.AgentOutput):
         # The framework does not count tokens.
         yield Usage(requests=1)
@@ -167,3 +177,66 @@ def _question(id_: str, fields: dict[str, Any]) -> Question:
     about = {name: fields[name] for name in ("kind", "tool", "arguments", "options") if name in fields}
     text = str(fields.get("prefix") or fields.get("text") or fields.get("msg") or "")
     return Question(id=id_, text=text, value=None if about else fields, **about)
+
+
+# -- remote agents as tools ---------------------------------------------------------------------------------------------
+
+
+class RemoteProgress(Event):  # type: ignore[misc]
+    """Progress of a remote agent (`note`), or the next characters of its answer (`delta`), in the stream of the workflow."""
+
+    agent: str
+    note: str = ""
+    delta: str = ""
+
+
+def remote_tool(
+    client: Client, skill: str | None = None, *, name: str = "", description: str = "", **options: Any
+) -> Any:
+    """A remote agent as a tool of an agent; its questions are `InputRequiredEvent` of the workflow.
+
+    A resumed workflow continues the task of the remote agent; it sends no message twice. Calls with the same message in one step
+    share one task. Progress and pieces of the answer are written to the stream of the workflow.
+
+    Parameters:
+        client: the client of the agent.
+        skill: the id of one skill of the card that the tool is for.
+        name: in place of that of the card.
+        description: what a model reads about the tool, in place of that of the card.
+        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    """
+    agent = AgentTool(client, skill, name=name, description=description, **options)
+
+    async def send(ctx: Context, message: str, task_id: str) -> ToolAnswer:
+        async for item in agent.send(message, task_id):
+            if isinstance(item, ToolAnswer):
+                return item
+            progress = {"note": item} if isinstance(item, str) else {"delta": item["text"]}
+            ctx.write_event_to_stream(RemoteProgress(agent=agent.name, **progress))
+        raise AssertionError("the last item is the answer")
+
+    async def call(ctx: Context, message: str) -> str:
+        # The step of the tool runs again from here when a question is answered.
+        key = f"a2a-{hashlib.sha256(f'{agent.name}:{message}'.encode()).hexdigest()[:16]}"
+        kept: Any = await ctx.store.get(key, default=None)
+        if kept is None:
+            answer = await send(ctx, message, "")
+            kept = {"number": 1, "text": answer.text, "task": answer.task_id}
+        while kept["task"]:
+            await ctx.store.set(key, kept)
+            waiter = f"{key}-{kept['number']}"
+            response = await ctx.wait_for_event(
+                HumanResponseEvent,
+                waiter_event=InputRequiredEvent(prefix=kept["text"], kind="question", a2a=waiter),
+                waiter_id=waiter,
+                requirements={"a2a": waiter},
+                timeout=None,
+            )
+            answer = await send(ctx, as_message(response.response), kept["task"])
+            kept = {"number": kept["number"] + 1, "text": answer.text, "task": answer.task_id}
+        await ctx.store.set(key, None)
+        return str(kept["text"])
+
+    # Types, not text: LlamaIndex evaluates annotations outside this module.
+    call.__annotations__ = {"ctx": Context, "message": str, "return": str}
+    return FunctionTool.from_defaults(async_fn=call, name=agent.name, description=agent.description)

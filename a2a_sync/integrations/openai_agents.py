@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
+from a2a_sync.client.client import Client
 from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
@@ -26,6 +27,7 @@ from a2a_sync.integrations.bridge import (
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.remote import AgentTool, calls_of_run, remote_calls
 from a2a_sync.types import FilePart, Part, TaskState
 
 try:
@@ -36,13 +38,16 @@ try:
         RunConfig,
         Runner,
         RunState,
+        function_tool,
     )
+    from agents.tool_context import ToolContext
     from pydantic import TypeAdapter
 except ImportError as _error:
     raise ImportError("OpenAIAgentsBridge needs the SDK: pip install 'a2a-sync[openai-agents]'") from _error
 
 __all__ = [
     "OpenAIAgentsBridge",
+    "remote_tool",
 ]
 
 _COUNTS = ("input_tokens", "output_tokens", "requests")
@@ -71,13 +76,24 @@ class OpenAIAgentsBridge(Bridge):
     async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
         """Run the agent with the items of the conversation, or resume it with the decisions about its tools."""
         agent = await self.agent()
-        pending: Any = turn.pending or {"kept": len(turn.memory), "used": [0, 0, 0]}
+        pending: Any = turn.pending or {"kept": len(turn.memory), "used": [0, 0, 0], "calls": {}}
+        calls = pending["calls"]
+        remote_calls.set(calls)
         content = [_content(part) for part in turn.message.parts]
         given: Any = [*turn.memory, {"role": "user", "content": content}]
         if turn.resumes:
             given = await RunState.from_json(agent, pending["state"], context_override=turn.deps)
-            for item in given.get_interruptions():
-                (given.approve if turn.answers[_call_id(item)] is True else given.reject)(item)
+            items = given.get_interruptions()
+            for item in items:
+                if calls.get(_call_id(item), {}).get("task"):
+                    await _continue(item, calls, turn.answers[_call_id(item)])
+            decided = {**pending["decided"], **turn.answers}
+            if asking := [item for item in items if calls.get(_call_id(item), {}).get("task")]:
+                yield Ask([_question(item, calls) for item in asking], {**pending, "decided": decided})
+                return
+            for item in items:
+                agreed = _call_id(item) in calls or decided[_call_id(item)] is True
+                (given.approve if agreed else given.reject)(item)
         options = {"run_config": RunConfig(group_id=turn.context.key), **self._run}
         result = Runner.run_streamed(agent, given, context=turn.deps, **options)
         try:
@@ -92,8 +108,8 @@ class OpenAIAgentsBridge(Bridge):
             state = result.to_state().to_json(context_serializer=lambda _: {})
             # Mappings are written in spite of the serializer.
             state["context"]["context"] = {}
-            kept = {"kept": pending["kept"], "used": used, "state": state}
-            yield Ask([_question(item) for item in result.interruptions], kept)
+            kept = {"kept": pending["kept"], "used": used, "state": state, "calls": calls, "decided": {}}
+            yield Ask([_question(item, calls) for item in result.interruptions], kept)
             return
         yield Remember(json.loads(json.dumps(result.to_input_list()[pending["kept"] :])))
         output = result.final_output
@@ -136,7 +152,9 @@ def _call_id(item: Any) -> str:
     return str(_of(item.raw_item, "call_id") or _of(item.raw_item, "id"))
 
 
-def _question(item: Any) -> Question:
+def _question(item: Any, calls: dict[str, dict[str, Any]]) -> Question:
+    if (call := calls.get(_call_id(item))) is not None:
+        return Question(id=_call_id(item), text=call["text"], tool=item.tool_name or "")
     arguments = _of(item.raw_item, "arguments")
     try:
         arguments = json.loads(arguments)
@@ -144,3 +162,53 @@ def _question(item: Any) -> Question:
         pass
     about = {"tool": item.tool_name or "", "arguments": arguments}
     return Question(id=_call_id(item), kind="approval", text=f"Call {item.tool_name}?", **about)
+
+
+# -- remote agents as tools ---------------------------------------------------------------------------------------------
+
+
+def remote_tool(
+    client: Client, skill: str | None = None, *, name: str = "", description: str = "", **options: Any
+) -> Any:
+    """A remote agent as a tool of an agent that `OpenAIAgentsBridge` serves; its questions are interruptions of the run.
+
+    Only a call that has not begun can interrupt a run of the SDK, so the remote agent is called when the SDK asks whether the
+    tool needs approval, and continued before the run is resumed. It receives no message twice.
+
+    Parameters:
+        client: the client of the agent.
+        skill: the id of one skill of the card that the tool is for.
+        name: in place of that of the card.
+        description: what a model reads about the tool, in place of that of the card.
+        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    """
+    remote = _Remote(AgentTool(client, skill, name=name, description=description, **options))
+
+    async def call(context: ToolContext[Any], message: str) -> str:
+        return str(_calls()[context.tool_call_id]["text"])
+
+    # Types, not text: the SDK evaluates annotations outside this module.
+    call.__annotations__ = {"context": ToolContext[Any], "message": str, "return": str}
+    about = {"name_override": remote.tool.name, "description_override": remote.tool.description}
+    return function_tool(call, needs_approval=remote.asks, **about)
+
+
+class _Remote:
+    def __init__(self, tool: AgentTool) -> None:
+        self.tool = tool
+
+    async def asks(self, context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+        """Call the agent; whether its task waits for an answer."""
+        calls = _calls()
+        if call_id not in calls:
+            calls[call_id] = await self.tool.resume(None, str(arguments.get("message", "")))
+        return bool(calls[call_id]["task"])
+
+
+def _calls() -> dict[str, dict[str, Any]]:
+    return calls_of_run("OpenAIAgentsBridge")
+
+
+async def _continue(item: Any, calls: dict[str, dict[str, Any]], answer: Any) -> None:
+    (tool,) = (tool for tool in item.agent.tools if tool.name == item.tool_name)
+    calls[_call_id(item)] = await tool.needs_approval.__self__.tool.resume(calls[_call_id(item)], "", answer)

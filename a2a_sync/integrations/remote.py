@@ -88,9 +88,10 @@ class RemoteCall:
         try:
             with self._client.stream(self._content, **self._options) as stream:
                 self._stream = stream
-                if self._abandoned:
-                    return
                 for event in stream:
+                    if self._abandoned and stream.task_id:
+                        self._cancel(stream)
+                        return
                     put(RemoteEvent(event, stream.new_text))
                 self.result = stream.message or stream.task
         finally:
@@ -98,8 +99,11 @@ class RemoteCall:
 
     def _abandon(self) -> None:
         stream = self._stream
-        if stream is None:
-            return
+        # Before the first event there is no id to cancel by; the thread that reads cancels the task when it knows it.
+        if stream is not None and stream.task_id:
+            self._cancel(stream)
+
+    def _cancel(self, stream: TaskStream) -> None:
         stream.close()
         if self._cancel_remote and stream.task_id and not stream.state.paused:
             with suppress(A2AError):
@@ -113,6 +117,20 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
 
 
 # -- tools --------------------------------------------------------------------------------------------------------------
+
+#: The calls of remote tools in a run, by the framework's ids of these calls, for frameworks whose tools have no place for
+#: them: what `AgentTool.resume` returns, and ``answer``. A bridge sets it for each run, and stores it while the run waits.
+remote_calls: contextvars.ContextVar[dict[str, dict[str, Any]]] = contextvars.ContextVar("a2a_sync_remote_calls")
+
+
+def calls_of_run(bridge: str) -> dict[str, dict[str, Any]]:
+    """The value of `remote_calls`. Raises `RuntimeError` in a run that `bridge` does not serve."""
+    try:
+        return remote_calls.get()
+    except LookupError:
+        raise RuntimeError(
+            f"remote_tool works in agents that {bridge} serves; elsewhere use client.as_tool()"
+        ) from None
 
 
 class ToolAnswer(NamedTuple):
@@ -171,6 +189,24 @@ class AgentTool:
             for event in stream:
                 yield from self._reported(event, stream.new_text)
             yield self._answer(stream.message or stream.task)
+
+    async def resume(self, kept: dict[str, Any] | None, message: str, answer: Any = None) -> dict[str, Any]:
+        """Begin a call, or continue it with the answer to its question; returns what is to be kept of it.
+
+        Its members: ``text`` is the question or the answer of the agent, ``task`` the id of the task that waits, if one
+        does, and ``number`` that of the question. An agent that cannot be called is a text for the model.
+
+        Parameters:
+            kept: the result of the call before; None to begin.
+            message: the message that begins.
+            answer: the answer to the question in `kept`.
+        """
+        number = kept["number"] if kept else 0
+        try:
+            got = await self.answer(as_message(answer) if kept else message, kept["task"] if kept else "")
+        except A2AError as error:
+            got = ToolAnswer(f"The agent could not be called: {error}")
+        return {"text": got.text, "task": got.task_id, "number": number + 1}
 
     async def cancel(self, task_id: str) -> None:
         """Cancel a task. Raises as `Client.cancel_task`."""

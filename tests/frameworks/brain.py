@@ -39,6 +39,8 @@ def think(turns: list[tuple[str, str]]) -> str | list[Call]:
             return [Call("buy", {"what": "boat"})]
         case "buy two":
             return [Call("buy", {"what": "boat"}), Call("buy", {"what": "car"})]
+        case "buy and order":
+            return [Call("buy", {"what": "boat"}), Call("clerk", {"message": "order"})]
         case "order" | "order slowly" | "order quickly" | "order badly":
             return [Call("clerk", {"message": last})]
         case "wait":

@@ -92,6 +92,7 @@ class Kit:
 
         tools = [function_tool(self.tools.add), function_tool(self.tools.wait)]
         tools.append(function_tool(buy, needs_approval=True))
+        tools += self.tools.more
         return Agent("shop", instructions=SYSTEM, model=self.model, tools=tools)
 
     def make(self, **options: Any) -> OpenAIAgentsBridge:

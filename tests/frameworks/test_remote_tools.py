@@ -10,14 +10,26 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Client, Message, RequestContext, Task, TaskState
+from a2a_sync import A2AApp, Agent, Client, DataPart, Message, RequestContext, Task, TaskState
 from a2a_sync.types import TaskStatusUpdateEvent
 from tests.engine import eventually, texts
 from tests.frameworks.brain import CANARY, TIMEOUT, Tools
 
 S = TaskState
+# LlamaIndex reads all attributes of its agents, also those that Pydantic has deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The `.*` attribute is deprecated"),
+    pytest.mark.filterwarnings("ignore:Accessing the '.*' attribute on the instance is deprecated"),
+]
 #: The frameworks, and whether their tools report progress.
-FRAMEWORKS = {"langgraph": True, "pydantic_ai": False, "strands": False}
+FRAMEWORKS = {
+    "agent_framework": False,
+    "langgraph": True,
+    "llamaindex": True,
+    "openai_agents": False,
+    "pydantic_ai": False,
+    "strands": False,
+}
 
 
 class Clerk:
@@ -87,6 +99,21 @@ def test_questions_of_a_remote_agent_are_those_of_the_task_and_no_message_is_sen
     assert (again.state, again.status.message.text) == (S.INPUT_REQUIRED, "Which colour?")
     done = send(serve(), "red", task_id=asked.id)
     assert (done.state, done.artifacts[0].text) == (S.COMPLETED, "Done: large and red.")
+    (remote,) = clerk.client.list_tasks().tasks
+    messages = texts(clerk.client.get_task(remote.id).history)
+    assert [text for text in messages if text.startswith("user")] == ["user: order", "user: large", "user: red"]
+
+
+def test_a_question_of_a_remote_agent_may_wait_beside_an_approval(serve: Any, clerk: Clerk) -> None:
+    task = send(serve(), "buy and order")
+    waiting = {"buy": "yes", "Which size?": "large", "Which colour?": "red"}
+    for _ in range(4):
+        if task.state is not S.INPUT_REQUIRED:
+            break
+        questions = [part.data for part in task.status.message.parts if isinstance(part, DataPart)]
+        answers = {one["id"]: waiting[one["text"] if one["kind"] == "question" else "buy"] for one in questions}
+        task = serve().send(DataPart({"answers": answers}), task_id=task.id, timeout=TIMEOUT).task
+    assert task.artifacts[0].text == "Done: bought a boat and large and red."
     (remote,) = clerk.client.list_tasks().tasks
     messages = texts(clerk.client.get_task(remote.id).history)
     assert [text for text in messages if text.startswith("user")] == ["user: order", "user: large", "user: red"]
