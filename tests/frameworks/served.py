@@ -16,5 +16,6 @@ kit.path = str(folder / "framework.db")
 app = A2AApp(
     kit.make(expose_tools=True),
     store=f"sqlite:///{folder}/tasks.db",
-    limits=Limits(worker_heartbeat_interval=0.2, store_poll_interval=0.1),
+    # The first run of a framework may hold the interpreter for longer than half a second on a loaded machine.
+    limits=Limits(worker_heartbeat_interval=1.0, store_poll_interval=0.1),
 )
