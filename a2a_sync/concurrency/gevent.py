@@ -4,13 +4,15 @@ Under gevent all greenlets share one thread: code that blocks it without gevent'
 C library) blocks all of them. Such code gets a real thread here. Locks and queues of the rest of the library are made for
 greenlets, so what code on a real thread asks of it is called by a greenlet of the hub that the code came from, while the real
 thread waits. Without gevent calls are plain calls.
+
+Real threads get no hub of their own from here: locks of the standard library belong to the hub of the thread that acquires them
+first, and a hub that does not run wakes no greenlet that waits for them.
 """
 
 from __future__ import annotations
 
 import contextvars
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -85,7 +87,7 @@ class NativeThread:
         """What `work` returns or raises."""
         outcome = Outcome(work)
         variables = native_context()
-        _wait_for_wake(lambda wake: self._calls.put((variables, outcome, wake)))
+        _wait_for_wake(_own_hub(), lambda wake: self._calls.put((variables, outcome, wake)))
         return outcome.get()
 
     def _serve(self) -> None:
@@ -129,7 +131,8 @@ def _call_here(work: Callable[[], Any]) -> Any:
 
 
 def _call_on_hub(hub: Any, work: Callable[[], Any]) -> Any:
-    if _hub() is hub:
+    own = _existing_hub()
+    if own is hub:
         return work()
     outcome = Outcome(work)
     variables = contextvars.copy_context()
@@ -137,7 +140,7 @@ def _call_on_hub(hub: Any, work: Callable[[], Any]) -> Any:
     def begin(wake: Callable[[], None]) -> None:
         hub.loop.run_callback_threadsafe(_spawn, variables.run, _perform, outcome, wake)
 
-    _wait_for_wake(begin)
+    _wait_for_wake(own, begin)
     return outcome.get()
 
 
@@ -153,7 +156,18 @@ def _spawn(*call: Any) -> None:
 
 
 def _hub() -> Any:
+    """The hub of this thread, created if there is none."""
     return import_module("gevent").get_hub()
+
+
+def _existing_hub() -> Any:
+    """The hub of this thread; None if it has none."""
+    return import_module("gevent._hub_local").get_hub_if_exists()
+
+
+def _own_hub() -> Any:
+    """The hub of this thread, created if there is none; None on a real thread that has none."""
+    return _existing_hub() if _origin_hub.get() is not None else _hub()
 
 
 def wait_for_wake(begin: Callable[[Callable[[], None]], None], check: Callable[[], float], interval: float) -> None:
@@ -161,10 +175,26 @@ def wait_for_wake(begin: Callable[[Callable[[], None]], None], check: Callable[[
 
     `check` is called here after `interval` seconds without that, and again after as many seconds as it returns.
     """
-    if patched():
-        _wait_for_wake(begin, check, interval)
-        return
-    woken = threading.Lock()
+    _wait_for_wake(_own_hub() if patched() else None, begin, check, interval)
+
+
+def _wait_for_wake(
+    hub: Any,
+    begin: Callable[[Callable[[], None]], None],
+    check: Callable[[], float] | None = None,
+    interval: float | None = None,
+) -> None:
+    """`wait_for_wake` on a thread with this hub, whose other greenlets go on; None: with no hub. No `check`: without checks."""
+    if hub is None:
+        _block_until_wake(begin, check, interval)
+    else:
+        _switch_until_wake(hub, begin, check, interval)
+
+
+def _block_until_wake(
+    begin: Callable[[Callable[[], None]], None], check: Callable[[], float] | None, interval: float | None
+) -> None:
+    woken = original("_thread", "allocate_lock")()
     woken.acquire()
 
     def wake() -> None:
@@ -172,15 +202,20 @@ def wait_for_wake(begin: Callable[[Callable[[], None]], None], check: Callable[[
             woken.release()
 
     begin(wake)
+    if check is None or interval is None:
+        woken.acquire()
+        return
     while not woken.acquire(timeout=interval):
         interval = check()
 
 
-def _wait_for_wake(
-    begin: Callable[[Callable[[], None]], None], check: Callable[[], float] | None = None, interval: float | None = None
+def _switch_until_wake(
+    hub: Any,
+    begin: Callable[[Callable[[], None]], None],
+    check: Callable[[], float] | None,
+    interval: float | None,
 ) -> None:
-    """Wait until the function that `begin` is given is called, on any thread; other greenlets of this one go on."""
-    gevent, hub = import_module("gevent"), _hub()
+    gevent = import_module("gevent")
     waiter = import_module("gevent.hub").Waiter(hub)
     watcher = hub.loop.async_()
     watcher.start(waiter.switch, None)

@@ -12,8 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 import gevent
 import pytest
 from gevent import monkey
+from gevent._hub_local import get_hub_if_exists
 
 from a2a_sync import Agent, Client, InputRequired, Message, Task, TaskCancelled, TaskState
+from a2a_sync.agent.asynchronous import run_coroutine
+from a2a_sync.concurrency import gevent as native
 from a2a_sync.concurrency.gevent import (
     NativeThread,
     gevent_hub_caller,
@@ -258,6 +261,73 @@ def test_requests_are_answered_while_a_native_handler_calculates(serve: Callable
     finally:
         enough.append(True)
     served.quiet()
+
+
+def async_with_threads(work: Callable[..., object]) -> Agent:
+    """An agent whose handler is `async def` and calls `work` by `asyncio.to_thread`."""
+    agent = Agent("threads", description="d")
+
+    @agent.message
+    async def handler(message: Message, context: object) -> object:
+        return await asyncio.to_thread(work, message, context)
+
+    return agent
+
+
+@pytest.fixture
+def new_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Native threads that no other test has used: code of handlers may create hubs on them."""
+    monkeypatch.setattr(native, "_pools", native._Pools())
+
+
+@pytest.mark.usefixtures("new_threads")
+@pytest.mark.parametrize("on_threads", [on_a_thread, async_with_threads])
+def test_a_native_thread_that_calls_the_library_gets_no_hub(
+    on_threads: Callable[..., Agent], serve: Callable[..., Served]
+) -> None:
+    hubs, inner = [], serve(lambda message, context: message.text)
+
+    async def nothing() -> str:
+        return "nothing"
+
+    def work(message: Message, context: object) -> str:
+        context.update("begun")
+        with Client(inner.app) as client:
+            assert client.send("inner").text == "inner"
+        assert on_native_thread(thread_number) != thread_number()
+        assert run_coroutine(nothing(), context) == "nothing"
+        hubs.append(get_hub_if_exists())
+        return "done"
+
+    assert serve(on_threads(work)).send().text == "done"
+    assert hubs == [None]
+
+
+@pytest.mark.usefixtures("new_threads")
+@pytest.mark.parametrize("on_threads", [on_a_thread, async_with_threads])
+def test_a_lock_that_a_native_thread_acquires_first_wakes_the_greenlets_that_wait_for_it(
+    on_threads: Callable[..., Agent], serve: Callable[..., Served]
+) -> None:
+    block, home, lock = Block(), gevent_hub_caller(), threading.RLock()
+
+    def work(message: Message, context: object) -> str:
+        context.update("begun")
+        with lock:
+            block.here(home)
+        return "done"
+
+    def wait() -> str:
+        with lock:
+            return "acquired"
+
+    run = serve(on_threads(work)).in_background()
+    assert block.reached.wait(TIMEOUT)
+    waiting = gevent.spawn(wait)
+    gevent.sleep(0)
+    assert not waiting.ready()
+    block.open()
+    assert waiting.get(timeout=TIMEOUT) == "acquired"
+    assert run.result().text == "done"
 
 
 # -- async handlers -----------------------------------------------------------------------------------------------------
