@@ -3,7 +3,7 @@
 ::
 
     with gunicorn("examples.greeter:app", threads=4) as server:
-        requests.get(server.url + "/.well-known/agent-card.json", timeout=5)
+        requests.get(server.url + "/.well-known/agent-card.json", timeout=60)
     with live_server(["uvicorn", "--port", str(port), …], f"http://127.0.0.1:{port}") as server:
         ...
 

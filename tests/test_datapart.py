@@ -446,5 +446,5 @@ def test_dataclasses_json_is_loaded_only_when_a_dataclass_is_converted():
         "import sys; from a2a_sync.datapart import to_json; to_json({'a': [1]});"
         "print('marshmallow' in sys.modules, 'dataclasses_json' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -95,7 +95,7 @@ class Frozen(Agent):
         return "a text"
 
     def do_pieces(self, context: Any) -> Iterator[Any]:
-        STREAM_BEGAN.wait(30)
+        STREAM_BEGAN.wait(60)
         context.update("half way")
         yield "one "
         yield "two"

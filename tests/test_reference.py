@@ -206,7 +206,7 @@ def outcome(app: A2AApp, operation: Operation, version: str) -> str:
     some = PARAMS[version]
     params = some.get(operation.name, some["SendMessage"] if "Send" in operation.name else {"id": "unknown"})
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    answer = wsgi_session(app).post("http://agent.test/", json=body, headers={"A2A-Version": version}, timeout=10)
+    answer = wsgi_session(app).post("http://agent.test/", json=body, headers={"A2A-Version": version}, timeout=60)
     if answer.headers["Content-Type"] == "text/event-stream":
         return "yes"
     error = json.loads(answer.content).get("error")
@@ -227,7 +227,7 @@ def outcome_in_http_json(app: A2AApp, operation: Operation, version: str) -> str
         f"http://agent.test{request.path}?{request.query}",
         data=request.body,
         headers={"A2A-Version": version, "Content-Type": "application/json"},
-        timeout=10,
+        timeout=60,
     )
     if answer.headers.get("Content-Type") == "text/event-stream":
         return "yes"

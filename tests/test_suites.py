@@ -24,7 +24,7 @@ COMMANDS = {
 
 def commands(target: str) -> str:
     """What `make TARGET` would run, without its environment."""
-    made = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    made = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     return made.stdout
 
 

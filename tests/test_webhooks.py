@@ -462,7 +462,7 @@ def test_a_shared_cache_refuses_what_it_cannot_use(tmp_path, wrong):
 def post(receiver: WebhookReceiver, body: bytes = BODY, method: str = "POST", **headers: str) -> tuple[int, bytes]:
     given = {**TOKEN, **{name.replace("_", "-"): value for name, value in headers.items()}}
     session = wsgi_session(validator(receiver))
-    answer = session.request(method, "http://me.test/hook", data=body, headers=given, timeout=10)
+    answer = session.request(method, "http://me.test/hook", data=body, headers=given, timeout=60)
     return answer.status_code, answer.content
 
 
@@ -595,18 +595,18 @@ def test_the_keys_of_all_that_an_app_signs_are_published():
     cards = CardSigner(ec.generate_private_key(ec.SECP256R1()), kid="cards")
     with A2AApp(agent, url="https://agent.example", card_signer=cards, push=PushOptions(signer=SIGNER)) as app:
         session = wsgi_session(validator(app))
-        answer = session.get("http://agent.test/.well-known/jwks.json", timeout=10)
+        answer = session.get("http://agent.test/.well-known/jwks.json", timeout=60)
         assert answer.json() == {"keys": [cards.public_jwk, SIGNER.public_jwk]}
         assert "d" not in json.dumps([sorted(key) for key in answer.json()["keys"]]).replace("kid", "")
         assert answer.headers["Content-Type"] == "application/json"
-        assert session.post("http://agent.test/.well-known/jwks.json", timeout=10).status_code == 405
+        assert session.post("http://agent.test/.well-known/jwks.json", timeout=60).status_code == 405
 
 
 def test_an_app_that_signs_nothing_has_no_key_set():
     agent = Agent("plain")
     agent.message(ask)
     with A2AApp(agent, push=True) as app:
-        assert wsgi_session(app).get("http://agent.test/.well-known/jwks.json", timeout=10).status_code == 404
+        assert wsgi_session(app).get("http://agent.test/.well-known/jwks.json", timeout=60).status_code == 404
 
 
 @pytest.mark.parametrize("headers", [Headers, dict])

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from a2a_sync.concurrency import clock
 
 #: The longest wait of a test, in seconds of the real clock.
-_TIMEOUT = 10.0
+_TIMEOUT = 30.0
 #: Interval in seconds at which waiting threads check this clock.
 _POLL_INTERVAL = 0.002
 #: Shorter waits, in seconds, of threads other than agents use the real clock.
@@ -79,7 +79,7 @@ class FakeClock:
 
         Raises:
             ValueError: `by` is negative.
-            AssertionError: this takes more than 10 seconds.
+            AssertionError: this takes more than 30 seconds.
         """
         passing = by if isinstance(by, timedelta) else timedelta(seconds=by)
         if passing < timedelta(0):
@@ -95,7 +95,7 @@ class FakeClock:
         """Wait until at least `count` agents are in ``context.sleep``.
 
         Raises:
-            AssertionError: this takes more than 10 seconds.
+            AssertionError: this takes more than 30 seconds.
         """
         self._wait_until(lambda: len(self._sleepers()) >= count, f"{count} agents sleep")
 

@@ -396,7 +396,7 @@ jobs = [gevent.spawn(lambda t=text: client.send(t).text) for text in "abcd"]
 gevent.joinall(jobs, timeout=20, raise_error=True)
 assert [job.value for job in jobs] == ["aaa", "bbb", "ccc", "ddd"], [job.value for job in jobs]
 task = client.send("forever", return_immediately=True)
-assert together.wait(20)
+assert together.wait(60)
 assert client.cancel_task(task.id).state == "canceled"
 for _ in range(1000):
     if not app._engine.runs.running:
@@ -412,5 +412,5 @@ print("fine")
 def test_async_handlers_run_side_by_side_under_gevent(store, tmp_path):
     pytest.importorskip("gevent")
     program = GEVENT.replace("STORE", store.format(path=tmp_path))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr

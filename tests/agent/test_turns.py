@@ -73,7 +73,7 @@ def test_a_canceled_task_gives_the_turn_back(serve: Any) -> None:
 
     served = serve(handler)
     asleep = Background(lambda: served.send("sleep", context_id="c"))
-    assert started.wait(10)
+    assert started.wait(60)
     (task,) = served.list(context_id="c").tasks
     served.cancel(task.id)
     asleep.result()

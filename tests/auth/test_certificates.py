@@ -40,7 +40,7 @@ def serving(app: Any, authority: Authority) -> Iterator[str]:
         yield f"https://127.0.0.1:{server.port}"
     finally:
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
         server.server_close()
 
 

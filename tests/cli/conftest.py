@@ -31,7 +31,7 @@ def served(app: A2AApp, wrap: Callable[[Any], Any] = lambda inner: inner) -> Ite
     finally:
         app.close(1.0)
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
         server.server_close()
         requests.setLevel(level)
 

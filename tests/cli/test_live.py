@@ -34,7 +34,7 @@ from tests.stopwatch import Stopwatch
 pytestmark = pytest.mark.live
 
 CLI = [sys.executable, "-m", "a2a_sync"]
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from a2a_sync import AgentCard
 from a2a_sync.card import AgentCapabilities, AgentInterface
 
 #: Longer than anything here may take: a test that reaches it has failed.
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 TASK = {"id": "t-1", "contextId": "c-1"}
 

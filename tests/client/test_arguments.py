@@ -81,7 +81,7 @@ def test_an_empty_tenant_is_none() -> None:
 def test_a_limit_of_one_call_stands_over_that_of_the_client() -> None:
     with (
         peer({"GetTask": lambda asked, line: line.await_close()}) as server,
-        Client(server.card(), timeout=30) as client,
+        Client(server.card(), timeout=60) as client,
         pytest.raises(TransportTimeoutError),
     ):
         client.get_task("t-1", timeout=0.2)

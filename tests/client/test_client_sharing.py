@@ -46,7 +46,7 @@ def test_twenty_threads_share_a_client() -> None:
 FORK = """
 import os, sys
 from a2a_sync import Client
-client = Client(sys.argv[1], timeout=20)
+client = Client(sys.argv[1], timeout=60)
 assert client.send("before").text == "before"
 child = os.fork()
 if child == 0:

@@ -33,7 +33,7 @@ class TokenServer:
         self.hold.set()
 
     def __call__(self, asked: Asked, line: Line) -> None:
-        self.hold.wait(10)
+        self.hold.wait(60)
         if self.status != 200 or isinstance(self.answer, bytes):
             line.answer(self.answer, self.status)
         else:
@@ -207,7 +207,7 @@ def test_many_threads_fetch_one_token(server: Peer, token_server: Peer, issuer: 
             caller.start()
         issuer.hold.set()
         for caller in callers:
-            caller.join(15)
+            caller.join(60)
 
     assert len(done) == 6
     assert len(token_server.asked) == 1
@@ -319,4 +319,4 @@ def test_it_is_for_the_client_only(token_server: Peer) -> None:
     import requests
 
     with pytest.raises(TypeError, match=r"is for Client\(auth=…\)"):
-        requests.get(token_server.url, auth=credentials(token_server), timeout=5)
+        requests.get(token_server.url, auth=credentials(token_server), timeout=60)

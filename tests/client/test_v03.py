@@ -44,7 +44,7 @@ def talking(script: dict[str, Script], *, streaming: bool = True, **options: Any
         card = server.card(streaming=streaming)
         (interface,) = card.supported_interfaces
         card = replace(card, supported_interfaces=(replace(interface, protocol_version="0.3"),))
-        with Client(card, timeout=10, **options) as client:
+        with Client(card, timeout=60, **options) as client:
             yield server, client
 
 

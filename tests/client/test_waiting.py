@@ -508,7 +508,7 @@ def test_closing_the_client_ends_a_wait() -> None:
         thread.start()
         assert asked_once.wait(TIMEOUT)
         client.close()
-        thread.join(2)
+        thread.join(60)
 
     assert [str(error) for error in outcome] == ["the client is closed"]
 

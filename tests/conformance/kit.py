@@ -150,7 +150,7 @@ def fetch(kit: Kit, source: str) -> bool:
     kit.folder.mkdir(parents=True, exist_ok=True)
     (HOME / ".gitignore").write_text("*\n")
     git = ["git", "-C", str(kit.folder)]
-    subprocess.run([*git, "init", "--quiet"], check=True, timeout=30)
+    subprocess.run([*git, "init", "--quiet"], check=True, timeout=60)
     try:
         fetched = subprocess.run(
             [*git, "fetch", "--quiet", "--depth=1", source, kit.commit],

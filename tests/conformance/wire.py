@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 from tests.wsgi import OpenAnswer
 
 #: The limit of every wait, in seconds.
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 class Name(NamedTuple):

@@ -33,7 +33,7 @@ from a2a_sync.types import (
 )
 
 #: The limit of every wait in a test, in seconds.
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 def eventually(condition: Callable[[], Any], what: str = "it", seconds: float = TIMEOUT) -> Any:

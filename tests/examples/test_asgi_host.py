@@ -25,7 +25,7 @@ TEXT = "the cat and the hat"
 
 
 def test_the_agent_and_the_service_count_alike(server: LiveServer) -> None:
-    counted = requests.post(server.url + "/words", json=TEXT, timeout=10).json()
+    counted = requests.post(server.url + "/words", json=TEXT, timeout=60).json()
     with Client(server.url + "/agents/words") as client:
         assert client.send(TEXT).text == "".join(f"{word}: {number}\n" for word, number in counted.items())
 

@@ -67,7 +67,7 @@ def notes(server: LiveServer) -> Iterator[Notes]:
     made: list[Client] = []
 
     def of(user: str) -> Client:
-        made.append(Client(server.url + "/agents/notes", auth=(user, user + "-secret"), timeout=30))
+        made.append(Client(server.url + "/agents/notes", auth=(user, user + "-secret"), timeout=60))
         return made[-1]
 
     yield of
@@ -85,7 +85,7 @@ def test_notes_are_kept_in_the_projects_database_for_each_user(notes: Notes, req
 def test_the_programs_of_the_readme_work(server: LiveServer) -> None:
     program = [sys.executable, "examples/django_host/client.py", server.url + "/agents/notes"]
     said = ["grace", "grace-secret", "remember the milk"]
-    done = subprocess.run([*program, *said], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([*program, *said], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout == "Noted for grace: the milk\n"
 
 
@@ -109,7 +109,7 @@ def test_a_stranger_is_rejected_and_the_page_beside_the_agent_is_djangos(server:
         task = stranger.send("list")
         assert isinstance(task, Task)
         assert task.state is TaskState.REJECTED
-    assert server.url + "/agents/notes/" in requests.get(server.url, timeout=10).text
+    assert server.url + "/agents/notes/" in requests.get(server.url, timeout=60).text
 
 
 def open_files(pid: int) -> list[str]:

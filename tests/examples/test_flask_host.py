@@ -24,7 +24,7 @@ def server() -> Iterator[LiveServer]:
 
 def client_says(server: LiveServer, token: str, text: str) -> str:
     program = [sys.executable, "examples/flask_host/client.py", server.url + "/agents/notes", token, text]
-    return subprocess.run(program, cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
+    return subprocess.run(program, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def test_what_a_program_notes_is_on_the_page_of_the_same_user_and_of_no_other(server: LiveServer) -> None:
@@ -34,9 +34,9 @@ def test_what_a_program_notes_is_on_the_page_of_the_same_user_and_of_no_other(se
     pages = {}
     for user in ("ada", "grace"):
         with requests.Session() as browser:
-            assert "Log in" in browser.get(server.url, timeout=10).text
+            assert "Log in" in browser.get(server.url, timeout=60).text
             form = {"user": user, "password": f"{user}-secret"}
-            pages[user] = browser.post(server.url + "/login", form, timeout=10).text
+            pages[user] = browser.post(server.url + "/login", form, timeout=60).text
     assert "to buy milk" in pages["ada"]
     assert "nothing yet" in pages["grace"]
 
@@ -51,7 +51,7 @@ def test_the_card_is_public_and_an_answer_is_not(server: LiveServer) -> None:
 
 def test_a_page_of_another_site_cannot_note_anything(server: LiveServer) -> None:
     with requests.Session() as browser:
-        browser.post(server.url + "/login", {"user": "ada", "password": "ada-secret"}, timeout=10)
+        browser.post(server.url + "/login", {"user": "ada", "password": "ada-secret"}, timeout=60)
         assert browser.cookies
         answer = browser.post(
             server.url + "/agents/notes/", b"{}", headers={"Origin": "https://evil.example"}, timeout=10

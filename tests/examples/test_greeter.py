@@ -19,5 +19,5 @@ def test_it_greets() -> None:
 def test_it_greets_under_gunicorn_and_its_client_prints_the_greeting() -> None:
     with gunicorn("examples.greeter:app", threads=4) as server:
         command = [sys.executable, str(ROOT / "examples" / "greeter_client.py"), server.url, "Ada", "Lovelace"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "Hello, Ada Lovelace!\n", "")

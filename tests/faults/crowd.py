@@ -72,7 +72,7 @@ class Crowd:
 
     @contextmanager
     def _client(self) -> Any:
-        with Client(self._url, timeout=30) as client:
+        with Client(self._url, timeout=60) as client:
             yield client
 
     # -- actions of a client --
@@ -104,7 +104,7 @@ class Crowd:
         task_id = self._begin(f"slowly {count}")
         with self._client() as client:
             try:
-                stream = client.subscribe(task_id, timeout=30)
+                stream = client.subscribe(task_id, timeout=60)
             except UnsupportedOperationError:
                 # The task has ended.
                 self._ended_well(client.get_task(task_id), count)

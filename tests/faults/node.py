@@ -153,7 +153,7 @@ class RemoteNode:
 
     def close(self) -> None:
         """Stop the process."""
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=60)
 
 
 def main(path: str) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-_TIMEOUT = 30.0
+_TIMEOUT = 60.0
 _STREAMS = b"text/event-stream"
 
 
@@ -77,7 +77,7 @@ class Proxy:
             try:
                 if self.target is None:
                     raise ConnectionRefusedError
-                server = socket.create_connection(self.target, timeout=5)
+                server = socket.create_connection(self.target, timeout=60)
             except OSError:
                 _end(client, reset=True)
                 client.close()

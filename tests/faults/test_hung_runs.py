@@ -28,7 +28,7 @@ def test_hung_runs_on_every_thread_make_the_server_refuse_sends_and_not_ready(
     served = Served(handler, store=SQLiteStore(tmp_path / "tasks.db"), **limits)
 
     def readiness() -> tuple[int, str]:
-        answer = wsgi_session(served.app).get("http://agent.test/readyz", timeout=30)
+        answer = wsgi_session(served.app).get("http://agent.test/readyz", timeout=60)
         return answer.status_code, answer.json()["status"]
 
     for number, gate in enumerate(gates):

@@ -151,7 +151,7 @@ def test_a_restarted_server_uses_the_file_of_a_killed_one(site: Site) -> None:
         server.kill()
     with site.server("app", workers=2) as server, Client(server.url) as client:
         for task in tasks:
-            lost = client.wait(task.id, timeout=30)
+            lost = client.wait(task.id, timeout=60)
             assert (lost.state, lost.text) == (TaskState.FAILED, "worker lost")
             site.check(lost)
         assert client.send("3").state is TaskState.COMPLETED  # type: ignore[union-attr]

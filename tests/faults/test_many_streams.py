@@ -36,7 +36,7 @@ class Streams:
             f"POST / HTTP/1.1\r\nHost: {address[0]}\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
             f"Accept: text/event-stream\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        one = socket.create_connection(address, timeout=30)
+        one = socket.create_connection(address, timeout=60)
         one.sendall(head.encode() + body)
         one.setblocking(False)
         self._received[one] = bytearray()

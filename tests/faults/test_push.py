@@ -116,7 +116,7 @@ def test_a_restarted_server_delivers_the_notifications_of_a_killed_one(site: Sit
         task_ids = [begin(server, f"count {5 + n}", receiver) for n in range(4)]
         with Client(server.url) as client:
             for task_id in task_ids:
-                client.wait(task_id, timeout=20)
+                client.wait(task_id, timeout=60)
         receiver.await_count(4, tried=True)
         server.kill()
     receiver.plan()

@@ -64,7 +64,7 @@ def states(events: list[StreamResponse]) -> list[TaskState]:
 @contextmanager
 def through(between: Proxy) -> Iterator[Client]:
     with Client(between.url, retry=PATIENT) as client:
-        client.card(timeout=20)
+        client.card(timeout=60)
         yield client
 
 
@@ -81,7 +81,7 @@ def test_a_cut_stream_is_resumed_at_another_server(site: Site, text: str) -> Non
             first.kill()
             with site.server() as second:
                 between.target = second.address
-                events = reader.result(30)
+                events = reader.result(60)
     assert events == uncut
     assert len(events) == (10 if text == "count 7" else 8)
     assert site.runs == [text]
@@ -101,7 +101,7 @@ def test_the_stream_of_a_lost_run_ends_with_its_failure(site: Site) -> None:
             on_event = threading.Semaphore(0)
             reader = Background(lambda: _read(client, "hold 5", key, on_event.release))
             for _ in range(6):
-                assert on_event.acquire(timeout=20)
+                assert on_event.acquire(timeout=60)
             between.target = None
             first.kill()
             with site.server() as second:
@@ -175,9 +175,9 @@ def test_a_lost_response_is_repeated_by_any_worker(site: Site, return_immediatel
             # New connections each time, so that the kernel selects a worker.
             between.cuts.extend([Cut(octets=0)] * 2)
             with through(between) as client:
-                task = client.send(f"slowly {number}", return_immediately=return_immediately, timeout=30)
+                task = client.send(f"slowly {number}", return_immediately=return_immediately, timeout=60)
                 assert isinstance(task, Task)
-                assert client.wait(task.id, timeout=30).text == "".join(f"{n} " for n in range(number))
+                assert client.wait(task.id, timeout=60).text == "".join(f"{n} " for n in range(number))
                 ids.append(task.id)
             assert not between.cuts
         with Client(server.url) as direct:
@@ -188,9 +188,9 @@ def test_a_lost_response_is_repeated_by_any_worker(site: Site, return_immediatel
 
 def test_concurrent_sends_with_one_key_at_many_workers_are_one_run(site: Site) -> None:
     def send(start: threading.Barrier, key: str) -> str:
-        with Client(server.url, timeout=30) as client:
+        with Client(server.url, timeout=60) as client:
             client.card()
-            start.wait(20)
+            start.wait(60)
             task = client.send("slowly 5", idempotency_key=key)
             assert isinstance(task, Task)
             assert (task.state, task.text) == (TaskState.COMPLETED, "0 1 2 3 4 ")

@@ -40,7 +40,7 @@ def served(path: Path) -> Iterator[Served]:
 
 def readiness(app: A2AApp) -> tuple[int, str]:
     """The status and body of ``/readyz``."""
-    answer = wsgi_session(app).get("http://agent.test/readyz", timeout=30)
+    answer = wsgi_session(app).get("http://agent.test/readyz", timeout=60)
     return answer.status_code, answer.json()["status"]
 
 

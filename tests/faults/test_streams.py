@@ -41,7 +41,7 @@ def serving(app: A2AApp) -> Iterator[tuple[str, int]]:
             yield "127.0.0.1", server.server_port
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(60)
             server.server_close()
 
 
@@ -142,7 +142,7 @@ def test_waiting_continues_through_cuts(address: tuple[str, int]) -> None:
     with proxy(address, *cuts) as between, Client(between.url, retry=QUICK) as client:
         begun = client.send("slowly 20", return_immediately=True)
         assert isinstance(begun, Task)
-        task = client.wait(begun.id, timeout=20)
+        task = client.wait(begun.id, timeout=60)
         assert task.state is TaskState.COMPLETED
         assert task.text == "".join(f"{number} " for number in range(20))
 
@@ -229,7 +229,7 @@ def test_a_stream_cut_anywhere_is_complete(beating: tuple[str, int], cuts: list[
         Client(url(beating)) as uncut,
     ):
         received: list[StreamResponse] = []
-        with client.stream(text, idempotency_key=key, timeout=20) as stream:
+        with client.stream(text, idempotency_key=key, timeout=60) as stream:
             for event in stream:
                 assert not stream.resynchronised
                 received.append(event)

@@ -169,7 +169,7 @@ def fuzz_target(bindings: Sequence[str]) -> Iterator[FuzzTarget]:
     world = FuzzTarget(bindings)
     yield world
     world.app.close(0)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     for thread in threads() - before:
         thread.join(max(0.0, deadline - time.monotonic()))
     assert not threads() - before, "some threads did not end"

@@ -142,7 +142,7 @@ class Crowd:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(20)
+        self._thread.join(60)
         for client in self.clients:
             client.stop()
 

@@ -227,7 +227,7 @@ def test_server_log_records_contain_no_secret(logged: Callable[[], str]) -> None
         )
         for token in (CANARY, f"wrong-{CANARY}", ""):
             headers = {"Authorization": f"Bearer {token}"} if token else {}
-            client = Client("http://agent.test", session=wsgi_session(app), headers=headers, retry=None, timeout=5)
+            client = Client("http://agent.test", session=wsgi_session(app), headers=headers, retry=None, timeout=60)
             with client:
                 for operation in ("send", "stream", "get_task", "list_tasks", "subscribe", "cancel_task"):
                     arguments = {"push_config": config} if operation in ("send", "stream") else {}

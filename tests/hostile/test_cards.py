@@ -257,5 +257,5 @@ def test_any_head_of_an_answer_raises_only_documented_errors(head: bytes) -> Non
         assert registry.find_agents_with_skill("x") == []
         assert registry.refresh() == []
         assert isinstance(registry.submit_task("x", "hi"), Task)
-        with Client(server.card(), retry=None, timeout=5) as client, pytest.raises((AgentError, TransportError)):
+        with Client(server.card(), retry=None, timeout=60) as client, pytest.raises((AgentError, TransportError)):
             client.get_task("t-1")

@@ -51,7 +51,7 @@ class LivePeer:
 
     def request(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         named = {name: value.encode() for name, value in headers.items()}
-        response = requests.request(method, self.url + path, data=body, headers=named, timeout=20)
+        response = requests.request(method, self.url + path, data=body, headers=named, timeout=60)
         return Answer(response.status_code, Headers(list(response.headers.items())), response.content)
 
 
@@ -84,7 +84,7 @@ class Target:
 
     def await_message(self, task_id: str) -> None:
         """Wait until the task's run has emitted its last message: after that, nothing else writes."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while "message" not in self.result("GetTask", {"id": task_id})["status"]:
             assert time.monotonic() < deadline, "the run emitted no message"
 

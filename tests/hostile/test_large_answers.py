@@ -56,7 +56,7 @@ def test_every_response_with_a_task_is_limited(version: str, binding: str, tmp_p
         if version == "1.0":
             (listed,) = client.list_tasks().tasks
             check(listed)
-        with client.subscribe(task_id, timeout=10) as stream:
+        with client.subscribe(task_id, timeout=60) as stream:
             check(next(iter(stream)))
         question = Message(role=Role.USER, parts=(TextPart("ask"),), task_id=task_id)
         with client.stream(question) as stream:

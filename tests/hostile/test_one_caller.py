@@ -79,7 +79,7 @@ def test_streams_of_one_caller_leave_threads_to_another(server: LiveServer) -> N
 @pytest.mark.timeout(60)
 def test_blocking_sends_of_one_caller_leave_threads_to_another(server: LiveServer) -> None:
     clients = [named(server.url, "greedy") for _ in range(8)]
-    sends = [Background(lambda client=client: client.send("wait", timeout=30)) for client in clients]
+    sends = [Background(lambda client=client: client.send("wait", timeout=60)) for client in clients]
     with named(server.url, "greedy") as greedy, named(server.url, "honest") as honest:
         eventually(lambda: sum(send.waiting for send in sends) <= 3, "the refusals")
         assert any(send.waiting for send in sends)
@@ -177,7 +177,7 @@ def test_tasks_at_several_workers_do_not_evict_those_of_another_caller(tmp_path:
 
         pids: set[str] = set()
         for _ in range(10):
-            pids = pids.union(*[one.result(30) for one in [Background(fifteen) for _ in range(4)]])
+            pids = pids.union(*[one.result(60) for one in [Background(fifteen) for _ in range(4)]])
             if len(pids) == 2:
                 break
         assert len(pids) == 2
@@ -251,7 +251,7 @@ def test_tasks_evicted_by_a_refused_send_end_immediately() -> None:
         assert isinstance(asked, Task)
         running = client.send("wait " + "x" * 100_000, return_immediately=True)
         assert isinstance(running, Task)
-        with client.subscribe(asked.id, timeout=10) as stream:
+        with client.subscribe(asked.id, timeout=60) as stream:
             events = iter(stream)
             assert isinstance(next(events), Task)
             with pytest.raises(OverloadedError, match="have reached their limit of bytes"):
@@ -333,7 +333,7 @@ def test_large_messages_of_one_caller_do_not_delay_another(kind: str) -> None:
 
     def flood(address: tuple[str, int]) -> None:
         while not over.is_set():
-            with suppress(OSError), socket.create_connection(address, timeout=30) as attacker:
+            with suppress(OSError), socket.create_connection(address, timeout=60) as attacker:
                 attacker.sendall(body)
                 attacker.recv(100)
 

@@ -63,7 +63,7 @@ def secrets_sent(one: Peer) -> set[str]:
 
 
 def call(home: Peer) -> None:
-    client = Client(home.url, auth="t0ken", headers={"X-Api-Key": "k3y"}, retry=None, timeout=10)
+    client = Client(home.url, auth="t0ken", headers={"X-Api-Key": "k3y"}, retry=None, timeout=60)
     with client, contextlib.suppress(AgentError, TransportError):
         client.get_task("t-1")
 

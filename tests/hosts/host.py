@@ -46,14 +46,14 @@ class Host:
 
     def post(self, data: Any, **headers: str) -> requests.Response:
         with self.session() as session:
-            return session.post(self.url + "/", data=data, headers={**JSON_HEADERS, **headers}, timeout=20)
+            return session.post(self.url + "/", data=data, headers={**JSON_HEADERS, **headers}, timeout=60)
 
     def send(self, method: str, command: str) -> socket.socket:
         """A new connection on which one call has been sent."""
         body = rpc(method, message(command))
         head = f"POST {self.prefix}/ HTTP/1.1\r\nHost: 127.0.0.1\r\nX-User: ada\r\nContent-Length: {len(body)}\r\n"
         fields = "".join(f"{name}: {value}\r\n" for name, value in JSON_HEADERS.items())
-        connection = socket.create_connection(self.server.address, timeout=10)
+        connection = socket.create_connection(self.server.address, timeout=60)
         connection.sendall(f"{head}{fields}\r\n".encode() + body)
         return connection
 
@@ -80,7 +80,7 @@ class Host:
     @contextmanager
     def client(self) -> Iterator[Client]:
         """A client with the user ``ada``."""
-        with self.session() as http, Client(self.url, headers={"X-User": "ada"}, timeout=20, session=http) as client:
+        with self.session() as http, Client(self.url, headers={"X-User": "ada"}, timeout=60, session=http) as client:
             yield client
 
     def cancel_everything(self) -> None:

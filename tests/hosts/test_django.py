@@ -426,5 +426,5 @@ def test_a_host_of_several_agents_lives_in_the_patterns(make_site: MakeSite) -> 
             with Client(f"http://agent.test/agents/{name}", session=wsgi_session(site)) as client:
                 assert client.send("hi").text
                 assert client.card().supported_interfaces[0].url == f"http://agent.test/agents/{name}/"
-        listed = wsgi_session(site).get("http://agent.test/agents/.well-known/agents", timeout=10).json()["agents"]
+        listed = wsgi_session(site).get("http://agent.test/agents/.well-known/agents", timeout=60).json()["agents"]
         assert [entry["url"] for entry in listed] == [f"http://agent.test/agents/{name}/" for name in host]

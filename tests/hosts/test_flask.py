@@ -264,5 +264,5 @@ def test_a_host_of_several_agents_lives_in_the_blueprint_with_its_logins() -> No
         with Client("http://agent.test/agents/user", session=wsgi_session(site)) as client:
             assert client.send("hi").text == "ada"
             assert client.card().supported_interfaces[0].url == "http://agent.test/agents/user/"
-        listed = wsgi_session(site).get("http://agent.test/agents/.well-known/agents", timeout=10).json()["agents"]
+        listed = wsgi_session(site).get("http://agent.test/agents/.well-known/agents", timeout=60).json()["agents"]
     assert [entry["url"] for entry in listed] == [f"http://agent.test/agents/{name}/" for name in ("echo", "user")]

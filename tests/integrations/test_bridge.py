@@ -239,7 +239,7 @@ def test_a_canceled_run_stops_its_task_and_leaves_the_memory(serve: Any) -> None
         next(iter(stream))
         assert began.wait(TIMEOUT)
         client.cancel_task(stream.task_id)
-    assert stopped.wait(2)
+    assert stopped.wait(60)
     send(client, "two", context_id="c")
     assert seen == [[], ["one"], ["one"]]
 

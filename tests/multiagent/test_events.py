@@ -102,7 +102,7 @@ def test_the_events_of_a_run_that_is_taken_over_go_on(tmp_path):
     with A2AApp(Patient(), store=store, limits=LIMITS, **events.watch("heir")) as heir:
         task = waiting_task(Client(dying), "hello")
         lose(dying)
-        assert Client(heir).wait(task.id, timeout=20).state is S.COMPLETED
+        assert Client(heir).wait(task.id, timeout=60).state is S.COMPLETED
     dying.close(0)
     assert events.flush(TIMEOUT)
     assert [(event.name, event.before, event.state) for event in seen] == [

@@ -80,7 +80,7 @@ def test_a_path_without_an_agent_is_named_with_the_prefix_of_the_host():
     agent.message(lambda message, context: "done")
     with AgentHost({"one": agent}) as host:
         session = wsgi_session(DispatcherMiddleware(NotFound(), {"/agents": host}))
-        answer = session.get("http://agent.test/agents/two", timeout=5)
+        answer = session.get("http://agent.test/agents/two", timeout=60)
     assert answer.status_code == 404
     message = f"there is no agent at '/agents/two'; agents are listed at /agents{LIST_PATH}"
     assert answer.json()["error"]["message"] == message

@@ -28,6 +28,6 @@ if __name__ == "__main__":
         mutant = MUTANTS[sys.argv[1]]
         with mutant.inside():
             sys.exit(pytest.main([*options, *(f"{ROOT}/{test}" for test in named_by(mutant.row))]))
-    engine.TIMEOUT *= 10
+    engine.TIMEOUT *= 40
     rows = dict.fromkeys(mutant.row for mutant in MUTANTS.values())
     sys.exit(pytest.main([*options, *(test for row in rows for test in named_by(row))]))

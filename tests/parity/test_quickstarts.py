@@ -191,7 +191,7 @@ def served():
     for server, thread, app in servers:
         app.close()
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
         server.server_close()
 
 

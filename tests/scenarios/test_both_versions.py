@@ -67,10 +67,10 @@ def test_a_running_task_is_followed_in_both_and_cancelled_in_the_other(
 
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()
-        assert begun.wait(20)
+        assert begun.wait(60)
         cancelled = other.cancel_task(task_id)
         events += list(stream)
-        thread.join(20)
+        thread.join(60)
 
         assert cancelled.state is TaskState.CANCELED
         assert isinstance(followed[0], Task)

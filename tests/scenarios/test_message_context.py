@@ -121,7 +121,7 @@ USES: dict[str, Callable[..., Any]] = {
     "resume": lambda client, task, **tenant: list(client.subscribe(task.id, last_event_id=1, **tenant)),
     "send": lambda client, task, **tenant: client.send("more", task_id=task.id, **tenant),
     "stream": lambda client, task, **tenant: list(client.stream("more", task_id=task.id, **tenant)),
-    "wait": lambda client, task, **tenant: client.wait(task.id, timeout=5, **tenant),
+    "wait": lambda client, task, **tenant: client.wait(task.id, timeout=60, **tenant),
 }
 
 

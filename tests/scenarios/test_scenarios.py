@@ -175,9 +175,9 @@ def test_a_cancel_ends_the_run_and_the_blocked_send(make_client: MakeClient) -> 
 
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()
-        assert begun.wait(20)
+        assert begun.wait(60)
         cancelled = other.cancel_task(ids[0])
-        thread.join(20)
+        thread.join(60)
         assert cancelled.state is TaskState.CANCELED
         assert [task.state for task in answers] == [TaskState.CANCELED]
 
@@ -201,7 +201,7 @@ def test_an_agent_may_refuse_to_be_cancelled(client: Client) -> None:
 
 def test_a_non_blocking_send_can_be_waited_for(client: Client) -> None:
     task = send(client, "count 5", return_immediately=True)
-    done = client.wait(task.id, timeout=20)
+    done = client.wait(task.id, timeout=60)
     assert (done.state, done.text) == (TaskState.COMPLETED, "1 2 3 4 5 ")
 
 
@@ -321,6 +321,6 @@ def test_twenty_threads_share_one_client(client: Client) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert not failures
     assert sorted(answers) == sorted(f"echo: {number}" for number in range(20))

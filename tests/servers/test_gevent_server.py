@@ -38,7 +38,7 @@ def subscribe(server: LiveServer, task_id: str) -> socket.socket:
     """Open a raw connection and subscribe to a task."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}).encode()
     head = f"POST / HTTP/1.1\r\nHost: agent\r\nA2A-Version: 1.0\r\nContent-Length: {len(body)}\r\n"
-    connection = socket.create_connection(server.address, timeout=30)
+    connection = socket.create_connection(server.address, timeout=60)
     connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
     return connection
 
@@ -77,7 +77,7 @@ def resident(process: int) -> float:
 
 def seconds_for_a_card(server: LiveServer) -> float:
     began = time.monotonic()
-    assert requests.get(server.url + "/.well-known/agent-card.json", timeout=20).status_code == 200
+    assert requests.get(server.url + "/.well-known/agent-card.json", timeout=60).status_code == 200
     return time.monotonic() - began
 
 
@@ -160,7 +160,7 @@ def test_async_handlers_run_concurrently_and_stream(server: LiveServer) -> None:
     with Client(server.url) as client:
         sending = [Background(lambda: client.send("count 50").text) for _ in range(10)]
         expected = "".join(f"{number} " for number in range(50))
-        assert [one.result(30) for one in sending] == [expected] * 10
+        assert [one.result(60) for one in sending] == [expected] * 10
 
 
 def test_a_cancel_ends_an_async_handler(server: LiveServer) -> None:
@@ -173,7 +173,7 @@ def test_a_cancel_ends_an_async_handler(server: LiveServer) -> None:
 def test_handlers_with_their_own_event_loop_run_concurrently(tmp_path: Path) -> None:
     with gunicorn_gevent(WORKER, environment={"WORKER_KIND": "native"}) as server, Client(server.url) as client:
         sending = [Background(lambda number=number: client.send(f"loop {number}").text) for number in range(10)]
-        assert [one.result(30) for one in sending] == [f"loop {number}" for number in range(10)]
+        assert [one.result(60) for one in sending] == [f"loop {number}" for number in range(10)]
 
 
 def test_requests_are_served_while_a_native_thread_is_busy(tmp_path: Path) -> None:
@@ -202,5 +202,5 @@ def test_a_stopping_server_ends_all_kinds_of_streams(server: LiveServer) -> None
         eventually(lambda: worker_info(server)["streams"] == 3, "the streams")
         assert server.terminate() == 0
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         assert ends == [TaskState.FAILED] * 2

@@ -112,7 +112,7 @@ def test_a_config_file_can_import_and_override_the_settings(tmp_path: Path) -> N
     file = tmp_path / "gunicorn.conf.py"
     file.write_text("from a2a_sync.gunicorn import *\n\nkeepalive = 7\nraw_env = ['A2A_SYNC_PIN_WORKERS=0']\n")
     command = [sys.executable, "-m", "gunicorn", "-c", str(file), "--print-config", "tests.agents.worker:app"]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
     shown = dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
     shown = {name.strip(): value.strip() for name, value in shown.items()}
     assert (shown["keepalive"], shown["threads"], shown["control_socket_disable"]) == ("7", "32", "True")
@@ -294,7 +294,7 @@ def test_workers_with_different_store_files_log_a_warning(serve: Serve, tmp_path
 
         def warned() -> bool:
             # A worker discovers a mounted app with its first request.
-            requests.get(server.url + "/.well-known/agent-card.json", timeout=10)
+            requests.get(server.url + "/.well-known/agent-card.json", timeout=60)
             return APART in server.log
 
         eventually(warned, "the warning")
@@ -365,7 +365,7 @@ def test_a_stopping_worker_completes_runs_and_streams(serve: Serve) -> None:
 def subscribed(session: requests.Session, server: LiveServer, task_id: str) -> Iterator[bytes]:
     """The lines of a stream that is not resumed; the first one is read."""
     request = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
-    stream = session.post(server.url, json=request, headers={"A2A-Version": "1.0"}, stream=True, timeout=30)
+    stream = session.post(server.url, json=request, headers={"A2A-Version": "1.0"}, stream=True, timeout=60)
     lines: Iterator[bytes] = stream.iter_lines()
     assert next(lines).startswith(b"id: ")
     return lines
@@ -378,13 +378,13 @@ def test_a_stopping_worker_refuses_new_runs(serve: Serve) -> None:
         ready = server.url + "/readyz"
         lines = subscribed(session, server, asked.id)
         _, process = begin(client, "wait")
-        assert session.get(ready, timeout=10).status_code == 200
+        assert session.get(ready, timeout=60).status_code == 200
         os.kill(process, signal.SIGTERM)
         # The task has no run, so the end of the stream shows that the worker drains.
         list(lines)
         with pytest.raises(OverloadedError, match="stopping"):
             client.send("info")
-        answer = session.get(ready, timeout=10)
+        answer = session.get(ready, timeout=60)
         assert (answer.status_code, answer.json()["status"], answer.headers["Connection"]) == (503, "stopping", "close")
         # New connections go to the replacement worker.
         assert worker_info(server)["pid"] != process
@@ -442,7 +442,7 @@ def test_streams_of_remote_runs_are_resumed_at_another_worker(serve: Serve) -> N
         infos = worker_infos(server, 2)
         task_id, process = begin(client, "wait")
         (other,) = set(infos) - {process}
-        with client.subscribe(task_id, timeout=30) as stream:
+        with client.subscribe(task_id, timeout=60) as stream:
             events = iter(stream)
             assert isinstance(next(events), Task)
             os.kill(other, signal.SIGTERM)
@@ -539,7 +539,7 @@ def listening_workers(server: LiveServer, folder: Path, workers: int) -> set[str
 def test_headers_do_not_change_path_or_scheme(serve: Serve) -> None:
     with serve() as server:
         lies = {"SCRIPT_NAME": "/evil", "PATH_INFO": "/healthz", "X-Forwarded-Proto": "https", "X-Forwarded-Ssl": "on"}
-        honest = requests.get(server.url + "/.well-known/agent-card.json", timeout=10).json()
-        lied = requests.get(server.url + "/.well-known/agent-card.json", headers=lies, timeout=10).json()
+        honest = requests.get(server.url + "/.well-known/agent-card.json", timeout=60).json()
+        lied = requests.get(server.url + "/.well-known/agent-card.json", headers=lies, timeout=60).json()
 
     assert lied == honest

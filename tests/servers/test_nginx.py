@@ -180,7 +180,7 @@ class Site:
 
     def card(self, path: str = CARD, **headers: str) -> Any:
         with self.session() as session:
-            answer = session.get(self.url + path, headers=headers, timeout=10)
+            answer = session.get(self.url + path, headers=headers, timeout=60)
             assert answer.status_code == 200, answer.text
             return answer.json()
 

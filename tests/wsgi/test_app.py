@@ -419,7 +419,7 @@ def test_a_freed_place_is_taken_by_the_next_run(make_peer: MakePeer) -> None:
     waiting.start()
 
     peer.call("CancelTask", {"id": running["task"]["id"]})
-    waiting.join(10)
+    waiting.join(60)
 
     assert [answer.result["task"]["status"]["state"] for answer in answers] == ["TASK_STATE_COMPLETED"]
 

@@ -350,7 +350,7 @@ def test_each_of_many_threads_gets_the_address_it_asked_for() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
 
     assert not any(thread.is_alive() for thread in threads)
     assert wrong == []
