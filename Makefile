@@ -28,7 +28,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check test-gevent conformance tck lint types docs audit bench metrics soak soak-hostile clean
+.PHONY: help demo test check test-gevent conformance tck lint types docs audit package bench metrics soak soak-hostile clean
 .PHONY: interop interop-page interop-all interop-newest interop-03 interop-js
 
 help: ## Show this list
@@ -65,6 +65,9 @@ docs: $(VENV)/.stamp-docs ## Build the documentation into docs/_build/
 
 audit: $(VENV)/.stamp-audit ## Look for what endangers: in the sources, and in what is installed with the library
 	$(BIN)/python .ci/audit.py
+
+package: $(VENV)/.stamp-package ## Build wheel and source archive; install, use and type-check them in fresh environments
+	$(BIN)/python .ci/package.py
 
 bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare server (SUITES="send stream" for some)
 	$(BIN)/python -m tests.benchmarks $(SUITES)

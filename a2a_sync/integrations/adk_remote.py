@@ -114,7 +114,7 @@ class RemoteAgent(BaseAgent):  # type: ignore[misc]
         except A2AError:
             return  # the call itself reports it
         if card.description:
-            self.description = f'A remote agent that says of itself: "{one_line(card.description)}"'
+            self.description: str = f'A remote agent that says of itself: "{one_line(card.description)}"'
 
     def _event(self, ctx: Any, **members: Any) -> Event:
         return Event(author=self.name, invocation_id=ctx.invocation_id, branch=ctx.branch, **members)
