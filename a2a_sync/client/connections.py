@@ -1,4 +1,9 @@
-"""Sessions and connections below requests: without cookies, and with time limits for headers and large bodies."""
+"""Sessions and connections below requests: without cookies, and with time limits for headers and large bodies.
+
+`Adapter.open` sends a request without requests, over the connections that requests would use: preparing the request and wrapping
+its response take requests twice as long as urllib3 takes for the exchange itself. Only what goes through a proxy of the
+environment is sent by a `Session`.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,16 @@ import http.client
 import io
 import socket
 import time
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
 from requests.structures import CaseInsensitiveDict
+from requests.utils import default_headers, select_proxy
 
 from a2a_sync import urls
 from a2a_sync.client.deadlines import Deadline
@@ -26,6 +34,8 @@ MAX_IDLE_CONNECTIONS = 64
 _MAX_ORIGINS = 64
 #: Bodies from this size on are sent in chunks, each with the timeout for connecting, all within the deadline.
 _LARGE_BODY = 256 * 1024
+#: What requests adds to a request.
+_DEFAULT_HEADERS = dict(default_headers())
 
 
 class Session(requests.Session):
@@ -43,26 +53,67 @@ class Session(requests.Session):
         known: Any = self._environments.get(origin)
         if known is None:
             known = super().merge_environment_settings(url, proxies, stream, verify, cert)
-            if len(self._environments) >= _MAX_ORIGINS:
-                self._environments.clear()
+            if self._guarded:
+                # A proxy would resolve names itself.
+                known["proxies"] = {}
+            _bound(self._environments)
             self._environments[origin] = known
-        if self._guarded:
-            # A proxy would resolve names itself.
-            return {**known, "proxies": {}}
         return dict(known)
 
     def prepare_request(self, request: Any) -> requests.PreparedRequest:
         """As in requests, without merging session settings, which takes six times as long and of which there are none."""
         # `.netrc` is not read either: it has credentials for hosts that the user has not named here.
-        headers = CaseInsensitiveDict({**self.headers})
-        headers.update(request.headers)
-        prepared = requests.PreparedRequest()
-        prepared.prepare(method=request.method, url=request.url, headers=headers, data=request.data, auth=request.auth)
-        return prepared
+        return _prepare(request.method, request.url, request.headers, request.data, request.auth)
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         # requests would read the body of a redirect, however long it is.
         return None
+
+
+def _prepare(method: str, url: str, headers: Mapping[str, str], data: Any, auth: Any) -> requests.PreparedRequest:
+    merged = CaseInsensitiveDict(_DEFAULT_HEADERS)
+    merged.update(headers)
+    prepared = requests.PreparedRequest()
+    prepared.prepare(method=method, url=url, headers=merged, data=data, auth=auth)
+    return prepared
+
+
+def _bound(cache: dict[Any, Any]) -> None:
+    """Make room in a cache by origin."""
+    if len(cache) >= _MAX_ORIGINS:
+        cache.clear()
+
+
+class OpenResponse(NamedTuple):
+    """A response whose body is unread.
+
+    Parameters:
+        status: its HTTP status.
+        headers: its headers; names ignore case.
+        raw: the response of urllib3, or what an adapter of the user returns as one.
+        url: the URL of the request.
+        authorization: the ``Authorization`` header of the request.
+        close: releases the connection.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    raw: Any
+    url: str
+    authorization: str
+    close: Callable[[], None]
+
+    @classmethod
+    def of(cls, response: requests.Response) -> OpenResponse:
+        """A response of requests."""
+        sent = response.request.headers.get("Authorization", "")
+        return cls(response.status_code, response.headers, response.raw, response.url, sent, response.close)
+
+
+def _close(raw: urllib3.BaseHTTPResponse) -> None:
+    # As requests: a body that was not read to its end closes the connection.
+    raw.close()
+    raw.release_conn()
 
 
 class Adapter(HTTPAdapter):
@@ -73,7 +124,77 @@ class Adapter(HTTPAdapter):
         self.guarded: bool = guard is not None
         #: Settings of the environment by origin.
         self.environments: dict[Any, Any] = {}
+        self._direct: dict[Any, Any] = {}
         super().__init__(pool_connections=MAX_IDLE_CONNECTIONS, pool_maxsize=MAX_IDLE_CONNECTIONS)
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        *,
+        data: Any,
+        headers: Mapping[str, str],
+        auth: AuthBase | None,
+        timeout: urllib3.Timeout,
+        verify: bool | str | None,
+        cert: Any,
+    ) -> OpenResponse | None:
+        """Send one request as a `Session` would; None where it has to go through a proxy, and was not sent.
+
+        Parameters:
+            method: the HTTP method.
+            url: the URL.
+            data: the body, as `timed_body` returns it.
+            headers: headers of the request, beside those that requests adds.
+            auth: changes the request.
+            timeout: limits of the connection.
+            verify: as in requests.
+            cert: as in requests.
+
+        Raises:
+            urllib3.exceptions.HTTPError, OSError: no response arrived.
+        """
+        if auth is not None:
+            prepared = _prepare(method, url, headers, data, auth)
+            url, sent = prepared.url or url, dict(prepared.headers)
+        else:
+            by_name = {name.lower(): (name, value) for name, value in (*_DEFAULT_HEADERS.items(), *headers.items())}
+            sent = dict(by_name.values())
+            if data is not None:
+                sent["Content-Length"] = str(len(data))
+        pool = self._direct_pool(url, verify, cert)
+        if pool is None:
+            return None
+        raw = pool.urlopen(
+            method,
+            urls.parse(url).target,
+            body=data,
+            headers=sent,
+            redirect=False,
+            retries=False,
+            assert_same_host=False,
+            timeout=timeout,
+            preload_content=False,
+            decode_content=False,
+        )
+        return OpenResponse(raw.status, raw.headers, raw, url, sent.get("Authorization", ""), partial(_close, raw))
+
+    def _direct_pool(self, url: str, verify: bool | str | None, cert: Any) -> Any:
+        """The connections to the origin of `url`; None where the environment names a proxy for it."""
+        known = urls.parse(url).origin, cert
+        found = self._direct.get(known, self)
+        if found is self:
+            settings = Session(self).merge_environment_settings(url, {}, True, verify, cert)
+            found = None
+            if not select_proxy(url, settings["proxies"]):
+                verify, cert = settings["verify"], settings["cert"]
+                request = requests.Request("GET", url).prepare()
+                found = self.get_connection_with_tls_context(request, verify, cert=cert)
+                self.cert_verify(found, url, verify, cert)
+            # The manager of the pools keeps as many, so those found here are open.
+            _bound(self._direct)
+            self._direct[known] = found
+        return found
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
@@ -163,6 +284,9 @@ def timed_body(body: bytes | None, deadline: Deadline) -> bytes | io.BytesIO | N
 
 class _LargeBody(io.BytesIO):
     """A body that urllib3 sends in chunks: the timeout of a socket would bound the sending of all of it."""
+
+    def __len__(self) -> int:
+        return self.getbuffer().nbytes
 
     def __init__(self, body: bytes, deadline: Deadline) -> None:
         super().__init__(body)

@@ -24,7 +24,7 @@ from requests.auth import AuthBase
 from urllib3 import exceptions as u3
 
 from a2a_sync import urls
-from a2a_sync.client.connections import Adapter, Session, timed_body
+from a2a_sync.client.connections import Adapter, OpenResponse, Session, timed_body
 from a2a_sync.client.credentials import Auth, RefreshingAuth, check_header, make_auth
 from a2a_sync.client.deadlines import Deadline, Timeout
 from a2a_sync.client.errortext import error_text
@@ -224,33 +224,43 @@ class HttpTransport:
                 raise ConnectError(f"the URL {unsafe}", **error_context.fields("connect")) from None
         refused: Exception
         try:
-            response = self._requests_session(request.guarded).request(
-                request.method,
-                request.url,
-                data=timed_body(request.body, deadline),
-                headers=dict(request.headers),
-                auth=auth,
-                timeout=self._limits(min(deadline, request.opening)),
-                stream=True,
-                allow_redirects=False,
-                verify=self.verify,
-                # As credentials: not for an origin that the user has not named.
-                cert=self.cert if self.cert and urls.may_send_credentials(self.home, request.url) else None,
-            )
+            response = self._exchange(request, auth)
         except requests.exceptions.InvalidHeader as error:
             if isinstance(error.args[0], u3.HTTPError):
                 # The response has two lengths.
-                refused = transport_error(error, error_context, deadline)
+                refused = transport_error(error, error_context, deadline, opening=True)
             else:
                 refused = ValueError("auth returned credentials that are not valid in a header")
         except UnsafeURLError as unsafe:
             refused = ConnectError(f"could not connect: the host {unsafe}", **error_context.fields("connect"))
         except (requests.RequestException, u3.HTTPError, OSError) as error:
-            refused = transport_error(error, error_context, deadline)
+            refused = transport_error(error, error_context, deadline, opening=True)
         else:
             return HttpResponse(response, error_context, deadline, self.alarms, self.max_response_bytes)
         # Not chained: the errors of requests and urllib3 show URLs and headers, which can hold secrets.
         raise refused
+
+    def _exchange(self, request: OutgoingRequest, auth: AuthBase | None) -> OpenResponse:
+        body = timed_body(request.body, request.deadline)
+        options: dict[str, Any] = {
+            "data": body,
+            "headers": request.headers,
+            "auth": auth,
+            "timeout": self._limits(min(request.deadline, request.opening)),
+            "verify": self.verify,
+            # As credentials: not for an origin that the user has not named.
+            "cert": self.cert if self.cert and urls.may_send_credentials(self.home, request.url) else None,
+        }
+        session = self._session
+        if session is None:
+            adapter = self._adapter(request.guarded)
+            if (response := adapter.open(request.method, request.url, **options)) is not None:
+                return response
+            # Cookies are state of a session, connections belong to the adapter.
+            session = Session(adapter)
+        return OpenResponse.of(
+            session.request(request.method, request.url, **options, stream=True, allow_redirects=False)
+        )
 
     def get(self, url: str, *, headers: Mapping[str, str], error_context: ErrorContext, deadline: Deadline) -> Page:
         """Read `url`, and follow redirects.
@@ -281,15 +291,12 @@ class HttpTransport:
         total = None if deadline.left is None else max(deadline.left, 0.001)
         return urllib3.Timeout(connect=self.timeout.connect, read=self.timeout.read, total=total)
 
-    def _requests_session(self, guarded: bool) -> requests.Session:
-        """A session for one request: cookies are state of a session, connections belong to the adapter."""
-        if self._session is not None:
-            return self._session
+    def _adapter(self, guarded: bool) -> Adapter:
         guard = self._guard if guarded else None
         adapter = self._adapters.get(guard is not None)
         if adapter is None:
             self._adapters[guard is not None] = adapter = Adapter(self.alarms, guard)
-        return Session(adapter)
+        return adapter
 
 
 class HttpResponse:
@@ -300,18 +307,18 @@ class HttpResponse:
 
     def __init__(
         self,
-        response: requests.Response,
+        response: OpenResponse,
         error_context: ErrorContext,
         deadline: Deadline,
         alarms: AlarmClock,
         max_bytes: int,
     ) -> None:
-        self.status: int = response.status_code
+        self.status: int = response.status
         self.headers: Mapping[str, str] = response.headers
         self.error_context = error_context
         self.closed: bool = False
         self._response = response
-        self._raw: Any = response.raw
+        self._raw = response.raw
         self._deadline = deadline
         self._alarms = alarms
         self._max_bytes = max_bytes
@@ -330,8 +337,7 @@ class HttpResponse:
     @property
     def authorization(self) -> str:
         """The ``Authorization`` header of the request."""
-        sent: str = self._response.request.headers.get("Authorization", "")
-        return sent
+        return self._response.authorization
 
     @property
     def challenges(self) -> tuple[str, ...]:
@@ -466,18 +472,21 @@ class HttpResponse:
 # No text contains a URL, which can contain secrets.
 
 
-def transport_error(error: Exception, error_context: ErrorContext, deadline: Deadline) -> TransportError:
-    """The `TransportError` for an error of requests, urllib3 or the socket."""
+def transport_error(
+    error: Exception, error_context: ErrorContext, deadline: Deadline, *, opening: bool = False
+) -> TransportError:
+    """The `TransportError` for an error of requests, urllib3 or the socket; `opening`: before a response began."""
     cause = _root_cause(error)
     text = _describe(cause, error_context)
     if deadline.expired:
         return deadline_exceeded(error_context)
+    # First: for urllib3, a refused connection is one of its timeouts.
+    if opening and _is_before_sending(error):
+        return ConnectError(f"could not connect: {text}", **error_context.fields("connect"))
     if isinstance(error, (requests.ConnectTimeout, u3.ConnectTimeoutError)):
         return TransportTimeoutError("the connection was not established in time", **error_context.fields("connect"))
     if isinstance(error, (requests.ReadTimeout, u3.ReadTimeoutError)):
         return TransportTimeoutError("the agent sent nothing within the read timeout", **error_context.fields())
-    if isinstance(error, requests.RequestException) and _is_before_sending(error):
-        return ConnectError(f"could not connect: {text}", **error_context.fields("connect"))
     if isinstance(cause, TimeoutError):
         return TransportTimeoutError("the request could not be sent in time", **error_context.fields())
     if error_context.phase == "stream":
@@ -500,16 +509,16 @@ def deadline_exceeded(error_context: ErrorContext) -> TransportTimeoutError:
     return TransportTimeoutError("the total timeout expired", **error_context.fields())
 
 
-def _is_before_sending(error: requests.RequestException) -> bool:
+def _is_before_sending(error: Exception) -> bool:
     """No byte of the request was sent, so it is safe to send it again."""
-    if isinstance(error, requests.exceptions.SSLError):
+    if isinstance(error, (requests.exceptions.SSLError, u3.SSLError)):
         cause = _root_cause(error)
         # An alert can also be the answer to a request that was sent (TLS 1.3 asks for client certificates late).
         return not (isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""))
-    if isinstance(error, (requests.exceptions.ProxyError, requests.exceptions.InvalidURL)):
+    if isinstance(error, (requests.exceptions.ProxyError, requests.exceptions.InvalidURL, u3.LocationValueError)):
         return True
-    reason = getattr(error.args[0], "reason", None) if error.args else None
-    return isinstance(reason, (u3.NewConnectionError, u3.NameResolutionError))
+    wrapped = getattr(error.args[0], "reason", None) if error.args else None
+    return any(isinstance(one, (u3.NewConnectionError, u3.NameResolutionError)) for one in (error, wrapped))
 
 
 def _root_cause(error: BaseException) -> BaseException:
