@@ -24,6 +24,9 @@ _LINES_AT_ONCE = 128
 #: More than one blank line: a stream of nothing else is compressed a thousand times.
 _BLANK_LINES = re.compile(rb"\n{3,}")
 _BOM = b"\xef\xbb\xbf"
+#: An event as most servers write it. It is read here: sseclient-py and the splitting into lines take longer than all other work
+#: of a client for an event.
+_PLAIN = re.compile(rb"(?:id: ([0-9]+)\n)?data: ([^\r\n]+)\n\n")
 
 
 class MalformedStream(ValueError):
@@ -126,6 +129,13 @@ class BlockSource:
 
     def _cut(self, data: bytes) -> Iterator[bytes]:
         """The blocks that `data` completes; the rest is kept."""
+        if not self._rest and (plain := _PLAIN.fullmatch(data)):
+            self._after_cr = False
+            self._check_size(len(data))
+            if plain[1] is not None:
+                self.last_event_id = _text(plain[1])
+            yield data
+            return
         data = _BLANK_LINES.sub(b"\n\n", self._normalise(data))
         if data.startswith(b"\n") and (not self._rest or self._rest.endswith(b"\n")):
             # The blank line that ends a block, or one between two blocks.
@@ -238,23 +248,26 @@ class EventReader:
         return self.source.last_event_id
 
     def __iter__(self) -> Iterator[ServerEvent]:
-        # Loaded with the first stream: a client that never streams does not pay for it.
-        from sseclient import SSEClient
-
         parts: list[str] = []
-        events = SSEClient(iter(self.source)).events()
-        while True:
-            event = _next(events)
+        for block in self.source:
+            if not parts and not self.source.continued and (plain := _PLAIN.fullmatch(block)):
+                yield ServerEvent(_text(plain[2]), None if plain[1] is None else _text(plain[1]), "message")
+                continue
+            event = _read_block(block)
             if event is None:
-                return
+                continue
             parts.append(event.data)
             if not self.source.continued:
                 yield ServerEvent("\n".join(parts), event.id, event.event)
                 parts.clear()
 
 
-def _next(events: Iterator[Any]) -> Any:
+def _read_block(block: bytes) -> Any:
+    """The event of sseclient-py in a block; None if the block has no data."""
+    # Loaded with the first such block: most clients have none.
+    from sseclient import SSEClient
+
     try:
-        return next(events, None)
+        return next(SSEClient(iter((block,))).events(), None)
     except UnicodeDecodeError:
         raise MalformedStream("the stream is not UTF-8") from None

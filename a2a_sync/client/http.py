@@ -319,6 +319,7 @@ class HttpResponse:
         self.closed: bool = False
         self._response = response
         self._raw = response.raw
+        self._encoded = "Content-Encoding" in response.headers
         self._deadline = deadline
         self._alarms = alarms
         self._max_bytes = max_bytes
@@ -365,7 +366,7 @@ class HttpResponse:
         self._reading = True
         broken: TransportError | None = None
         try:
-            data: bytes = b"" if self.closed else self._raw.read1(_CHUNK_BYTES, decode_content=True) or b""
+            data: bytes = b"" if self.closed else self._raw.read1(_CHUNK_BYTES, decode_content=self._encoded) or b""
         except Exception as error:
             # Reading a response that another thread closes fails in many ways, also inside urllib3.
             if not self.closed:

@@ -456,3 +456,46 @@ def test_proxies_of_the_environment_are_used(monkeypatch: pytest.MonkeyPatch) ->
             client.get_task("t-1")
 
     assert [asked.path for asked in proxy.asked] == ["http://agent.invalid/rpc"]
+
+
+def test_a_request_is_the_same_with_and_without_a_session_of_requests() -> None:
+    options = {"auth": "t0ken", "headers": {"user-agent": "mine", "X-Mine": "yes"}}
+    with peer(lambda asked, line: line.result(DONE)) as server, requests.Session() as session:
+        for one in ({}, options):
+            for of_the_user in (None, session):
+                with Client(server.card(), session=of_the_user, **one) as client:
+                    client.get_task("t-1")
+
+    for bare, prepared in (server.asked[:2], server.asked[2:]):
+        assert (bare.path, bare.headers) == (prepared.path, prepared.headers)
+    assert server.asked[2].headers["user-agent"] == "mine"
+
+
+def test_the_proxy_of_the_environment_is_left_out_where_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with peer(lambda asked, line: line.result(DONE)) as server, peer(results(DONE)) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        with Client(server.card()) as client:
+            client.get_task("t-1")
+
+    assert (len(server.asked), proxy.asked) == (1, [])
+
+
+def test_small_requests_arrive_in_one_piece() -> None:
+    received = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                received.append(connection.recv(65536))
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        with Client(card_at(server.getsockname()[1]), retry=None) as client, pytest.raises(TransportError):
+            client.get_task("t-1")
+        thread.join(30)
+
+    head, _, body = received[0].partition(b"\r\n\r\n")
+    assert f"content-length: {len(body)}".encode() in head.lower()
+    assert json.loads(body)["method"] == "GetTask"
