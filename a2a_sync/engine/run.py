@@ -118,6 +118,11 @@ class Run:
         self._decided: threading.Event | None = None
         self._parent = current_run.get()
 
+    @property
+    def over(self) -> bool:
+        """The run has ended, or was ended: it writes nothing more. Its code may not have returned yet."""
+        return self._over
+
     # -- beginning --
 
     def begin(self, *, ready: bool) -> StartedRun:

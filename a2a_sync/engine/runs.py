@@ -308,7 +308,8 @@ class RunManager(Component):
         head = self._store.head(scope, task_id)
         if head.status.state.terminal:
             raise _not_cancelable(task_id, head.status.state)
-        run = next((run for run in self._runs_of(task_id) if run.started is not None), None)
+        # The code of a run whose task waits or has ended may still be about to return.
+        run = next((run for run in self._runs_of(task_id) if run.started is not None and not run.over), None)
         self._cancels.call_handler(self._executor_of(scope), scope, task_id, metadata, principal, run)
         request = RunRequest(message=empty_message(task_id, head.context_id))
         try:

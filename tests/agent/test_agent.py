@@ -538,7 +538,8 @@ def test_a_direct_agent_that_takes_longer_gets_an_ordinary_task(serve):
 
     served = serve(direct(handler))
     task = served.send(return_immediately=True)
-    assert (type(task), task.state) == (Task, S.WORKING)
+    gate.wait()
+    assert (type(task), served.get(task.id).state) == (Task, S.WORKING)
     gate.open.set()
     task = served.until(task.id, S.COMPLETED)
     assert task.status.message.text == "at last"
@@ -612,7 +613,8 @@ def test_what_follows_a_direct_answer_is_refused_and_makes_no_task(serve, caplog
         yield context.agent_message("the answer")
         context.update("more")
 
-    served = serve(type("Eager", (), {"direct": True, "execute": lambda self, context: execute(context)})())
+    eager = type("Eager", (), {"direct": True, "execute": lambda self, context: execute(context)})()
+    served = serve(eager, direct_reply_timeout=TIMEOUT)
     assert served.send().text == "the answer"
     served.quiet()
     assert served.list().total_size == 0
@@ -666,8 +668,9 @@ def test_a_full_pool_keeps_a_direct_run_in_line_as_a_submitted_task(serve):
 
     served = serve(direct(handler), max_concurrent_runs=1, max_queued_runs=1)
     first = served.send("first", return_immediately=True)
+    gate.wait()
     second = served.send("second", return_immediately=True)
-    assert (first.state, second.state) == (S.WORKING, S.SUBMITTED)
+    assert (served.get(first.id).state, second.state) == (S.WORKING, S.SUBMITTED)
     gate.open.set()
     assert served.until(second.id, S.COMPLETED)
     assert served.states(second.id) == [S.SUBMITTED, S.WORKING, S.COMPLETED]

@@ -12,7 +12,7 @@ from werkzeug.serving import make_server
 from werkzeug.test import run_wsgi_app
 from werkzeug.wrappers import Response
 
-from a2a_sync import A2AApp
+from a2a_sync import A2AApp, Limits
 from a2a_sync.cli import main
 from tests.cli.agents import INSIDER, Actor, Direct
 
@@ -46,7 +46,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="package")
 def direct_url() -> Iterator[str]:
     """An agent that answers without tasks."""
-    with served(A2AApp(Direct())) as address:
+    with served(A2AApp(Direct(), limits=Limits(direct_reply_timeout=60.0))) as address:
         yield address
 
 

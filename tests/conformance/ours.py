@@ -94,7 +94,7 @@ MADE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
     "promised": lambda: ({}, {"extended_card": lambda context: None}),
     "demanding": lambda: ({}, {"extensions": [Extension(NEEDED, required=True)]}),
     "secured": lambda: ({}, _secured()),
-    "direct": lambda: ({"direct": True}, {"limits": _limits(direct_reply_timeout=5.0)}),
+    "direct": lambda: ({"direct": True}, {"limits": _limits(direct_reply_timeout=60.0)}),
     "modern": lambda: ({}, {"protocol_versions": ("1.0",)}),
     "old": lambda: ({}, {"protocol_versions": ("0.3",)}),
     "cut": lambda: ({}, {"store": Unreadable(), "limits": _limits(max_buffered_batches=1)}),

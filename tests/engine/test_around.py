@@ -59,6 +59,9 @@ def diary() -> Diary:
     return Diary()
 
 
+LIMITS = Limits(disconnect_check_interval=0.02, run_timeout=None, direct_reply_timeout=TIMEOUT)
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Client]]:
     """A client of a handler, or of an executor."""
@@ -71,9 +74,7 @@ def serve() -> Iterator[Callable[..., Client]]:
             agent.message(handler)
         elif not isinstance(handler, Agent):
             card = AgentCard(name="tested", description="d", version="1")
-        apps.append(
-            A2AApp(agent, card=card, around_run=around, limits=Limits(disconnect_check_interval=0.02, run_timeout=None))
-        )
+        apps.append(A2AApp(agent, card=card, around_run=around, limits=LIMITS))
         return Client(apps[-1])
 
     yield make

@@ -290,6 +290,23 @@ def test_a_cancel_handler_of_a_task_that_waits_cannot_emit(serve, caplog):
     assert "the task has no run in this process" in caplog.text
 
 
+def test_a_cancel_handler_of_a_task_that_waits_has_no_run_though_its_code_has_not_returned(serve, caplog):
+    class Tidying(Asked):
+        def handle_message(self, message, context):
+            try:
+                yield StatusEvent(status=Status(state=S.INPUT_REQUIRED))
+            finally:
+                self.gate.block()
+
+    agent = Tidying(lambda context: context.update("hm"))
+    served = serve(agent)
+    task_id = served.begin("ask")
+    agent.gate.wait()
+    assert served.cancel(task_id).state is S.CANCELED
+    agent.gate.open.set()
+    assert "the task has no run in this process" in caplog.text
+
+
 def test_a_cancel_handler_that_hangs_is_not_waited_for(serve):
     stuck = Gate()
     agent, served, task_id = running(serve, lambda context: stuck.block(), cancel_handler_timeout=0.05)

@@ -149,4 +149,4 @@ def make_app(store: Any = None, **options: Any) -> A2AApp:
 
 #: The app for gunicorn. The store's file is created on first use, so importing this module for `make_app` creates none.
 app = make_app(os.environ.get("SCENARIO_STORE"))
-direct_app = A2AApp(Direct(), limits=Limits(disconnect_check_interval=0.2))
+direct_app = A2AApp(Direct(), limits=Limits(disconnect_check_interval=0.2, direct_reply_timeout=60.0))

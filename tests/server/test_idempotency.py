@@ -11,7 +11,7 @@ from a2a_sync import operations as op
 from a2a_sync.errors import InvalidParamsError, OverloadedError, TaskNotFoundError, UnsupportedOperationError
 from a2a_sync.operations import IDEMPOTENT_SEND, Principal
 from a2a_sync.types import Message, Task, TaskState, new_id
-from tests.engine import STORES, Background, Gate, Served, collect, eventually, serving_over
+from tests.engine import STORES, TIMEOUT, Background, Gate, Served, collect, eventually, serving_over
 
 S = TaskState
 
@@ -322,7 +322,7 @@ class Quick(Agent):
 
 def test_an_agent_that_answers_without_a_task_does_not_but_keeps_the_promise(serve):
     agent = Quick()
-    served = serve(agent)
+    served = serve(agent, direct_reply_timeout=TIMEOUT)
     assert served.app.agent_card().capabilities.extensions == ()
     assert isinstance(served.send("hi"), Message)
     first = send(served)

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from a2a_sync import (
+    A2AApp,
     Artifact,
     AuthRequired,
     Failed,
     InputRequired,
+    Limits,
     Message,
     PublicError,
     Rejected,
@@ -82,7 +84,8 @@ def test_data_is_an_artifact(a2a_client: Any) -> None:
 @WAYS
 def test_an_answer_without_a_task_is_possible(over: str, a2a_client: Any) -> None:
     expected = Message(role=Role.AGENT, parts=(TextPart("hi"),))
-    answer = a2a_client(ScriptedAgent(expected, direct=True), over).send("go")
+    with A2AApp(ScriptedAgent(expected, direct=True), limits=Limits(direct_reply_timeout=TIMEOUT)) as app:
+        answer = a2a_client(app, over).send("go")
     assert isinstance(answer, Message)
     assert answer.text == "hi"
 
@@ -133,13 +136,15 @@ def test_a_hold_keeps_the_agent_until_it_is_released(over: str, a2a_client: Any)
 
 def test_a_cancel_ends_a_hold_and_a_pause(a2a_client: Any) -> None:
     for step in (Hold(), Pause(60)):
-        over = threading.Event()
+        begun, over = threading.Event(), threading.Event()
 
-        def end(context: Any, over: threading.Event = over) -> None:
+        def end(context: Any, begun: threading.Event = begun, over: threading.Event = over) -> None:
             context.on_cancel(over.set)
+            begun.set()
 
         client = a2a_client(ScriptedAgent([end, step, "never"]))
         task = client.send("go", return_immediately=True)
+        assert begun.wait(TIMEOUT)
         assert client.cancel_task(task.id).state is TaskState.CANCELED
         assert over.wait(TIMEOUT)
         assert client.get_task(task.id).text == ""
