@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 from collections.abc import Iterator
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import a2a_sync
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "a2a_sync"
 author = "the a2a_sync authors"
 copyright = "the a2a_sync authors; Apache-2.0"
 release = version = a2a_sync.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "errortexts", "sphinx.ext.graphviz"]
 exclude_patterns = ["_build"]
+graphviz_output_format = "svg"
+if shutil.which("dot") is None:
+    # Readers get the sources of the diagrams. CI installs Graphviz.
+    extensions[-1] = "diagramsources"
 html_theme = "furo"
 html_title = f"a2a_sync {release}"
 html_copy_source = html_show_sourcelink = False
 
 myst_heading_anchors = 3
+myst_enable_extensions = ["deflist"]
 
 # Single backquotes in a docstring mark a name.
 default_role = "py:obj"
 autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
+# Signatures have one parameter on each line, with its type; documented parameters are listed once more, with text and type.
+autodoc_typehints = "both"
+autodoc_typehints_description_target = "documented_params"
+python_maximum_signature_line_length = 60
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 
@@ -60,18 +73,25 @@ def _with_lists(lines: list[str]) -> Iterator[str]:
     rest = list(lines)
     while rest:
         line = rest.pop(0)
-        if not re.fullmatch(r"(Parameters|Raises)\b.*:", line):
+        if not re.fullmatch(r"(Parameters|Attributes|Raises)\b.*:", line):
             yield line
             continue
         section = list(takewhile(lambda below: not below or below.startswith(" "), rest))
         del rest[: len(section)]
-        yield from ("", f"**{line.removesuffix(':')}**", "")
+        parameters = line.startswith("Parameters")
+        yield from ("",) if parameters else ("", f"**{line.removesuffix(':')}**", "")
         for item in section:
             if named := re.match(r"    ([\w, ]+): (.*)", item):
-                names = ", ".join(f"``{one}``" for one in named[1].split(", "))
-                yield f"* {names}: {named[2]}"
+                if parameters:
+                    # Each name has a field of its own, to which autodoc adds the type.
+                    *before, last = named[1].split(", ")
+                    yield from (f":param {one}: with `{last}`, described below." for one in before)
+                    yield f":param {last}: {named[2]}"
+                else:
+                    names = ", ".join(f"``{one}``" for one in named[1].split(", "))
+                    yield f"* {names}: {named[2]}"
             else:
-                yield "  " + item.strip() if item else ""
+                yield ("    " if parameters else "  ") + item.strip() if item else ""
         yield ""
 
 

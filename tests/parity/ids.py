@@ -1,4 +1,4 @@
-"""The ids of the rows of docs/reference/parity.md: one for each feature in the documents of the five systems."""
+"""The ids of the rows of docs/reference/feature-comparison.md: one for each feature in the documents of the five systems."""
 
 from __future__ import annotations
 

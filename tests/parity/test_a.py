@@ -1,4 +1,4 @@
-"""System A: declarative agents with their own runtime. The ids are those of docs/reference/parity.md."""
+"""System A: declarative agents with their own runtime. The ids are those of docs/reference/feature-comparison.md."""
 
 from __future__ import annotations
 

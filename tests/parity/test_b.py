@@ -1,4 +1,4 @@
-"""System B: agents as functions of a task, and a registry of them. The ids are those of docs/reference/parity.md."""
+"""System B: agents as functions of a task, and a registry of them. The ids are those of docs/reference/feature-comparison.md."""
 
 from __future__ import annotations
 

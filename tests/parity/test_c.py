@@ -1,4 +1,4 @@
-"""System C: the whole of protocol 0.3, server and client. The ids are those of docs/reference/parity.md."""
+"""System C: the whole of protocol 0.3, server and client. The ids are those of docs/reference/feature-comparison.md."""
 
 from __future__ import annotations
 

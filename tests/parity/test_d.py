@@ -1,4 +1,4 @@
-"""System D: types, chat messages, mappers, tools. The ids are those of docs/reference/parity.md."""
+"""System D: types, chat messages, mappers, tools. The ids are those of docs/reference/feature-comparison.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""System E: additions of system C's onboarding notes. The ids are those of docs/reference/parity.md."""
+"""System E: additions of system C's onboarding notes. The ids are those of docs/reference/feature-comparison.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/reference/parity.md is complete, and the tests that it names exist."""
+"""docs/reference/feature-comparison.md is complete, and the tests that it names exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.live import ROOT
 from tests.parity.ids import IDS
 
-PAGE = ROOT / "docs" / "reference" / "parity.md"
+PAGE = ROOT / "docs" / "reference" / "feature-comparison.md"
 HERE = Path(__file__).parent
 
 
