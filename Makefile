@@ -20,7 +20,7 @@ PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 SHARED = $(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Folders of tests/ that `make test` leaves out: what takes long (`make check`), and what needs other packages or commands.
 CHECKED := conformance faults hostile mutants servers typing
-APART := interop interop03 interopjs frameworks benchmarks soak browser
+APART := interop interop03 interopjs frameworks benchmarks soak browser services
 BIN := $(VENV)/bin
 WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -126,6 +126,11 @@ frameworks: ## Run the tests with agent frameworks: LangGraph, Pydantic AI, Open
 
 frameworks-tests: $(VENV)/.stamp-frameworks
 	$(PYTEST) tests/frameworks tests/test_reference.py "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]" "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/mcp.md]"
+
+.PHONY: test-services
+test-services: $(VENV)/.stamp-test ## Run the tests with PostgreSQL and PgBouncer, which must be installed (A2A_TEST_POSTGRES=URL for a running one)
+	$(PYTEST) -n 2 --dist loadscope tests/services
+	$(BIN)/python -m tests.gevent_suite $(PYTEST_ARGS) tests/services/test_postgres_contract.py::TestPostgresStore
 
 .PHONY: console-tests
 console-tests: $(VENV)/.stamp-test $(VENV)/.stamp-browser $(AXE)/.stamp ## Run the tests of the console in Chromium (A2A_SCREENSHOTS=FOLDER keeps pictures)

@@ -54,7 +54,8 @@ def _is_left_out(item: pytest.Item) -> bool:
 if __name__ == "__main__":
     ignored = [
         f"--ignore=tests/{name}"
-        for name in ("interop", "interop03", "interopjs", "frameworks", "benchmarks", "browser")
+        for name in ("interop", "interop03", "interopjs", "frameworks", "benchmarks", "browser", "services")
+        if not any(argument.startswith(f"tests/{name}") for argument in sys.argv)
     ]
     # A greenlet that never yields is not interrupted by the limit of a test: its stack is printed, and the run ends.
     limits = ["-o", "faulthandler_timeout=400", "-o", "faulthandler_exit_on_timeout=true"]

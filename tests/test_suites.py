@@ -19,6 +19,7 @@ COMMANDS = {
     "benchmarks": "bench",
     "browser": "console-tests",
     "soak": "soak",
+    "services": "test-services",
 }
 
 

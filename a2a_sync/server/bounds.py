@@ -44,6 +44,25 @@ def check_bounds(request: SendMessageRequest, parts: Sequence[Part], limits: Lim
         _check_list("configuration.acceptedOutputModes", request.configuration.accepted_output_modes)
 
 
+def check_ids(request: object) -> None:
+    """Check that no id of a request holds NUL, which no text of PostgreSQL may hold.
+
+    Raises:
+        InvalidParamsError: one does; it names the member.
+    """
+    _refuse_nul(request, "", {"id": "id", "task_id": "taskId", "context_id": "contextId", "tenant": "tenant"})
+    message = getattr(request, "message", None)
+    if message is not None:
+        members = {"message_id": "messageId", "task_id": "taskId", "context_id": "contextId"}
+        _refuse_nul(message, "message.", members)
+
+
+def _refuse_nul(value: object, path: str, members: Mapping[str, str]) -> None:
+    for attribute, name in members.items():
+        if "\0" in getattr(value, attribute, ""):
+            raise InvalidParamsError.at(f"{path}{name}", "must hold no NUL character")
+
+
 def check_query(tenant: str, context_id: str = "", page_token: str = "") -> None:  # a position in a list  # nosec B107
     """Check that a request that stores nothing names nothing longer than can exist.
 

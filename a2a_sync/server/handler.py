@@ -38,7 +38,7 @@ from a2a_sync.operations import (
     quota_owner,
 )
 from a2a_sync.push.configs import NoPushConfigs
-from a2a_sync.server.bounds import check_bounds, check_headers, check_query
+from a2a_sync.server.bounds import check_bounds, check_headers, check_ids, check_query
 from a2a_sync.server.engine import ServerEngine
 from a2a_sync.server.extended import ExtendedCard
 from a2a_sync.server.idempotency import check_same
@@ -129,6 +129,7 @@ class RequestHandler:
         method = self._methods.get(call.operation)
         if method is None:
             raise MethodNotFoundError(f"no operation {call.operation.name}")
+        check_ids(call.request)
         result: ResultT = method(call.request, call.context)
         return result
 

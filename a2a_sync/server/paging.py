@@ -39,7 +39,7 @@ def read_page_token(request: ListTasksRequest) -> Cursor | None:
     try:
         padded = request.page_token + "=" * (-len(request.page_token) % 4)
         moment, task_id, mark = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        if type(moment) is not int or type(task_id) is not str or abs(moment) >= 2**62:
+        if type(moment) is not int or type(task_id) is not str or abs(moment) >= 2**62 or "\0" in task_id:
             raise ValueError
         task_id.encode()
     except (ValueError, TypeError, RecursionError):

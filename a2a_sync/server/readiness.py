@@ -15,6 +15,8 @@ logger: Final = get_logger(__name__)
 
 #: How long the result of a probe of the store is used, in seconds.
 _PROBE_INTERVAL = 1.0
+#: It has no tasks.
+_NO_OWNER = Owner("", "\x1freadiness\x1f")
 
 
 class Readiness:
@@ -52,7 +54,7 @@ class Readiness:
 
 def _probe(store: TaskStore) -> str:
     try:
-        store.list(Owner("", "\0readiness"), TaskQuery(size=1))
+        store.list(_NO_OWNER, TaskQuery(size=1))
     except Exception:
         logger.exception("not ready: the store cannot be read")
         return "the store cannot be read"

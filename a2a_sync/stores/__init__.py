@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         pending_name,
     )
     from a2a_sync.stores.memory import MemoryStore
+    from a2a_sync.stores.postgres import PostgresStore
     from a2a_sync.stores.sqlite import SQLiteStore
     from a2a_sync.stores.sqlite.replay import SQLiteReplayCache
 else:
@@ -78,6 +79,7 @@ _MODULES = {
         "pending_name",
     ),
     "a2a_sync.stores.memory": ("MemoryStore",),
+    "a2a_sync.stores.postgres": ("PostgresStore",),
     "a2a_sync.stores.sqlite": ("SQLiteStore",),
     "a2a_sync.stores.sqlite.replay": ("SQLiteReplayCache",),
 }
@@ -89,6 +91,7 @@ __all__ = [
     "LogPage",
     "MemoryStore",
     "Owner",
+    "PostgresStore",
     "PubSub",
     "RunRevoked",
     "RunToken",
@@ -118,7 +121,7 @@ __all__ = [
     "pending_name",
 ]
 
-_ACCEPTED = "'memory:', 'sqlite:///relative.db', 'sqlite:////absolute.db', a TaskStore, or None"
+_ACCEPTED = "'memory:', 'sqlite:///relative.db', 'sqlite:////absolute.db', 'postgresql://user@host/database', a TaskStore, or None"
 
 
 def open_store(store: base.TaskStore | str | None = None) -> base.TaskStore:
@@ -126,6 +129,7 @@ def open_store(store: base.TaskStore | str | None = None) -> base.TaskStore:
 
     Raises:
         ValueError: `store` is none of these; the message lists the accepted values.
+        ModuleNotFoundError: the extra ``postgres`` is not installed.
     """
     if store is None or store == "memory:":
         from a2a_sync.stores.memory import MemoryStore
@@ -135,9 +139,17 @@ def open_store(store: base.TaskStore | str | None = None) -> base.TaskStore:
         if isinstance(store, type) or not hasattr(store, "start_run"):
             raise ValueError(f"store must be {_ACCEPTED}, not {store!r}")
         return store
+    if store.startswith(("postgresql:", "postgres:")):
+        # Its password must not get into a message.
+        from a2a_sync.stores.postgres import PostgresStore
+
+        return PostgresStore(store)
     path = store.removeprefix("sqlite:///")
     if path == store or not path or path == ":memory:" or "?" in path or "#" in path:
-        raise ValueError(f"store must be {_ACCEPTED}, not {store!r}")
+        # A URL of another database may contain a password.
+        scheme, separator, _ = store.partition("://")
+        shown = f"{scheme}://…" if separator and scheme != "sqlite" else store
+        raise ValueError(f"store must be {_ACCEPTED}, not {shown!r}")
     from a2a_sync.stores.sqlite import SQLiteStore
 
     return SQLiteStore(path)

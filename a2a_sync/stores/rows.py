@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -40,7 +40,7 @@ HEAD = (
 #: From this number of artifact entries on, the folded artifacts are stored as a snapshot.
 SNAPSHOT_AFTER = 64
 #: Bytes that a run appends before the count of its owner is updated.
-_COUNT_AFTER = 1024 * 1024
+COUNT_AFTER = 1024 * 1024
 _UNSPECIFIED = jsontext.dumps(_CODEC.dump(TaskStatus(state=TaskState.UNSPECIFIED)))
 
 
@@ -101,12 +101,29 @@ class Batch:
     def __init__(self, events: Sequence[LogEvent]) -> None:
         self.entries: tuple[Entry, ...] = tuple(Entry(0, event) for event in events)
         self.change: Outcome = outcome(events)
-        self._bodies = [_CODEC.encode_item(entry) for entry in self.entries]
+        self.bodies: list[bytes] = [_CODEC.encode_item(entry) for entry in self.entries]
         status = self.change.status
-        self._status = b"" if status is None else jsontext.dumps(_CODEC.dump(status))
-        self._size = sum(map(len, self._bodies))
+        self.status: bytes = b"" if status is None else jsontext.dumps(_CODEC.dump(status))
+        self.size: int = sum(map(len, self.bodies))
         self._at_ms = 0
         self.before: str = TaskState.UNSPECIFIED
+
+    @property
+    def kinds(self) -> list[int]:
+        """The kind of each entry."""
+        return [_kind(entry.event) for entry in self.entries]
+
+    @property
+    def last_message(self) -> int:
+        """The place of the last message among the entries, from 1 on; 0 where there is none."""
+        places = [place for place, entry in enumerate(self.entries, 1) if isinstance(entry.event, Message)]
+        return places[-1] if places else 0
+
+    def number(self, last: int, at_ms: int) -> None:
+        """Number the entries so that the last one has the number `last`; they were stored at `at_ms`."""
+        for number, entry in enumerate(self.entries, last - len(self.entries) + 1):
+            entry.number = number
+            entry.at_ms = at_ms
 
     def advance(self, row: HeadRow, token: str | None, request: bytes = b"") -> HeadRow:
         """Number the entries after those of `row` and return the new head; it holds `token` unless they end the run.
@@ -123,12 +140,12 @@ class Batch:
                 message = number
         if change.ends:
             token = None
-        size = row.bytes + self._size + len(request)
-        count = token != row.token or size > row.counted + _COUNT_AFTER
+        size = row.bytes + self.size + len(request)
+        count = token != row.token or size > row.counted + COUNT_AFTER
         state, status_ms, status, metadata = row.state, row.status_ms, row.status, row.metadata
         if change.status is not None:
-            state, status_ms, status = change.status.state.value, time_ms(change.status.timestamp), self._status
-            metadata = _merged(metadata, change.metadata)
+            state, status_ms, status = change.status.state.value, time_ms(change.status.timestamp), self.status
+            metadata = merged(metadata, change.metadata)
         return HeadRow(
             row.key,
             row.id,
@@ -154,7 +171,7 @@ class Batch:
         `offset` is added to the numbers.
         """
         message = old.message
-        for entry, body in zip(self.entries, self._bodies, strict=True):
+        for entry, body in zip(self.entries, self.bodies, strict=True):
             kind, previous = _kind(entry.event), None
             if kind == MESSAGE:
                 previous, message = offset + message if message else None, entry.number
@@ -167,7 +184,8 @@ def _kind(event: LogEvent) -> int:
     return STATUS if isinstance(event, TaskStatusUpdateEvent) else ARTIFACT
 
 
-def _merged(stored: bytes | None, added: dict[str, object]) -> bytes | None:
+def merged(stored: bytes | None, added: Mapping[str, object]) -> bytes | None:
+    """The metadata of a task after status events have added to them."""
     if not added:
         return stored
     return jsontext.dumps({**({} if stored is None else json.loads(stored)), **added})
@@ -210,6 +228,11 @@ class RequestRow:
     def __init__(self, request: RunRequest, events: Sequence[LogEvent]) -> None:
         self._index = next((index for index, event in enumerate(events) if event is request.message), None)
         self._value = _dump_request(request, message=self._index is None)
+
+    @property
+    def entry(self) -> int | None:
+        """The place of the message among the events, from 1 on; None: the message is in the row."""
+        return None if self._index is None else self._index + 1
 
     def body(self, version: int) -> bytes:
         """The body of the row, for a run whose events follow the entry `version`."""

@@ -37,6 +37,10 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
     "metadata of the message": (with_message(metadata={"x": "y" * 100}), "message.metadata"),
     "metadata": ({**message(), "metadata": {"x": ["y"] * 50}}, "metadata"),
     "tenant": ({**message(), "tenant": "x" * 257}, "tenant"),
+    "NUL in the message id": (with_message(messageId="a\0b"), "message.messageId"),
+    "NUL in the context id": (with_message(contextId="a\0b"), "message.contextId"),
+    "NUL in the task id": (with_message(taskId="a\0b"), "message.taskId"),
+    "NUL in the tenant": ({**message(), "tenant": "a\0b"}, "tenant"),
     "output modes": (
         {**message(), "configuration": {"acceptedOutputModes": ["text/plain"] * 101}},
         "configuration.acceptedOutputModes",

@@ -1,0 +1,182 @@
+"""Retention in PostgreSQL: eviction above bounds, removal of expired tasks, compaction of expired logs.
+
+All deletions of tasks go through `Retention.remove`. Each eviction is a transaction of its own that locks the evicted task and
+a row of its account, so other owners do not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from a2a_sync.stores.base import Expiry, Owner, OwnerFull, StoreQuota, SweepResult
+from a2a_sync.stores.postgres import reading
+from a2a_sync.stores.postgres.database import Connection, Database, query
+from a2a_sync.stores.postgres.schema import SWEEP_LOCK, Statements, scope_of
+from a2a_sync.stores.rows import HeadRow
+
+#: At most this many tasks are evicted when a task is created; a lowered bound is reached gradually.
+_EVICTED_AT_ONCE = 2
+#: About this many rows are deleted in one transaction of a sweep.
+_ROWS_AT_ONCE = 10_000
+_ADVISORY_LOCK = "SELECT pg_advisory_xact_lock(%s)"
+
+
+class Retention:
+    """Removes tasks and compacts logs in `database`."""
+
+    def __init__(self, database: Database, sql: Statements, max_tasks: int | None) -> None:
+        self._database = database
+        self._sql = sql
+        self._max_tasks = max_tasks
+
+    def delete(self, owner: Owner, task_id: str) -> bool:
+        """Remove a task of an owner; False where it has none with this id."""
+
+        def work(connection: Connection) -> bool:
+            with connection.transaction():
+                found = query(connection, self._sql.lock_owned, (task_id, scope_of(owner)))
+                self._remove(connection, [HeadRow._make(row) for row in found])
+            return bool(found)
+
+        return self._database.run(work)
+
+    def _remove(self, connection: Connection, found: Sequence[HeadRow]) -> None:
+        """Delete tasks whose rows are locked, with everything that belongs to them. In a transaction."""
+        if found:
+            keys = {"keys": [row.key for row in found]}
+            # Of two last tasks of a context that are removed at once, the second one finds the first one gone.
+            query(connection, self._sql.lock_states, keys)
+            query(connection, self._sql.remove, keys)
+
+    # -- by number and bytes ------------------------------------------------------------------------------------------
+
+    def evict_bytes(self, account: str, task_id: str, size: int, quota: StoreQuota) -> tuple[str, ...]:
+        """Evict tasks of an account until `size` bytes more fit; the ids of those that waited for their client.
+
+        Raises:
+            OwnerFull: not enough can be evicted.
+        """
+        if quota.max_bytes is None:
+            return ()
+        evicted: list[HeadRow] = []
+        surplus = self._account(account)[1] + size - quota.max_bytes
+        while surplus > 0:
+            found = self._evict(account, task_id)
+            if not found:
+                raise OwnerFull(f"the tasks of one owner hold {surplus} bytes more than they may", _waiting(evicted))
+            evicted += found
+            surplus -= found[0].counted
+        return _waiting(evicted)
+
+    def evict_surplus(self, account: str, task_id: str, quota: StoreQuota) -> tuple[str, ...]:
+        """Evict tasks above the bounds of numbers, after `task_id` was created; the ids of those that waited."""
+        evicted: list[HeadRow] = []
+        if quota.max_tasks is not None:
+            for _ in range(min(self._account(account)[0] - quota.max_tasks, _EVICTED_AT_ONCE)):
+                evicted += self._evict(account, task_id)
+        if self._max_tasks is not None:
+            most = self._max_tasks + _EVICTED_AT_ONCE
+            ((tasks,),) = self._database.run(lambda c: query(c, self._sql.count_up_to, (most,)))
+            for _ in range(tasks - self._max_tasks):
+                evicted += self._evict_of_largest(task_id)
+        return _waiting(evicted)
+
+    def _account(self, account: str) -> tuple[int, int]:
+        ((tasks, size),) = self._database.run(lambda c: query(c, self._sql.account, (account,)))
+        return tasks, size
+
+    def _evict(self, account: str, task_id: str) -> list[HeadRow]:
+        """Evict the next task of an account, but not `task_id`; none where all its tasks have a run."""
+
+        def work(connection: Connection) -> list[HeadRow]:
+            with connection.transaction():
+                found = query(connection, self._sql.next_to_evict, {"account": account, "id": task_id})
+                evicted = [HeadRow._make(row) for row in found]
+                self._remove(connection, evicted)
+            return evicted
+
+        return self._database.run(work)
+
+    def _evict_of_largest(self, task_id: str) -> list[HeadRow]:
+        """Evict a task of the account with the most tasks, among those that have a task without a run."""
+        for (account,) in self._database.run(lambda c: query(c, self._sql.largest_accounts)):
+            if evicted := self._evict(account, task_id):
+                return evicted
+        return []
+
+    # -- by age -------------------------------------------------------------------------------------------------------
+
+    def sweep(self, expiry: Expiry, limit: int) -> SweepResult:
+        """See `TaskStore.sweep`."""
+        self._clamp_end_times(expiry.now)
+        ended, more_ended, _ = self._remove_expired(True, expiry.ended, limit)
+        waiting, more_waiting, evicted = self._remove_expired(False, expiry.waiting, limit)
+        compacted, more_logs = self._compact_expired(expiry.replay, limit)
+        if ended or waiting:
+            self._database.run(lambda c: query(c, self._sql.delete_accounts))
+        more = more_ended or more_waiting or more_logs
+        return SweepResult(removed=ended + waiting, compacted=compacted, more=more, evicted=evicted)
+
+    def _clamp_end_times(self, now: int | None) -> None:
+        for ended in (True, False) if now is not None else ():
+            values = {"now": now, "ended": ended, "limit": _ROWS_AT_ONCE}
+            self._database.run(lambda c: query(c, self._sql.clamp_end_times, values))  # noqa: B023
+
+    def _remove_expired(self, ended: bool, moment: int | None, limit: int) -> tuple[int, bool, tuple[str, ...]]:
+        """Remove expired tasks; returns how many, whether there are more, and the ids of those that waited."""
+
+        def work(connection: Connection) -> tuple[list[HeadRow], bool]:
+            with connection.transaction():
+                # Sweeps change rows of many accounts, in any order: one at a time, or they could deadlock.
+                query(connection, _ADVISORY_LOCK, (SWEEP_LOCK,))
+                found = query(connection, self._sql.lock_expired, (ended, moment, limit + 1))
+                chosen, more = _at_once([HeadRow._make(row) for row in found], limit)
+                self._remove(connection, chosen)
+            return chosen, more
+
+        if moment is None or not self._database.run(lambda c: query(c, self._sql.expired, (ended, moment))):
+            return 0, False, ()
+        removed, more = self._database.run(work)
+        return len(removed), more, _waiting(removed)
+
+    def _compact_expired(self, moment: int | None, limit: int) -> tuple[int, bool]:
+        """Compact expired logs; returns how many, and whether there are more."""
+        if moment is None:
+            return 0, False
+        found = self._database.run(lambda c: query(c, self._sql.compactable, (moment, limit + 1)))
+        compacted = sum(self._compact(task_id, scope) for task_id, scope in found[:limit])
+        return compacted, len(found) > limit
+
+    def _compact(self, task_id: str, scope: bytes) -> bool:
+        """Replace a log by its messages and folded artifacts; False if the task has changed since it was read."""
+
+        def work(connection: Connection) -> bool:
+            one = reading.load(connection, self._sql, scope, task_id, history=0)
+            if one is None:
+                return False
+            row = one.row
+            snapshot = one.snapshot_of(one.fold()) if row.artifacts else {"covered": 0, "body": None}
+            ((kept,),) = query(connection, self._sql.kept_bytes, (row.key,))
+            body = snapshot["body"]
+            left = kept + (len(body) if isinstance(body, bytes) else 0)
+            values = {**snapshot, "task": row.key, "version": row.version, "left": left}
+            return bool(query(connection, self._sql.compact, values))
+
+        return self._database.run(work)
+
+
+def _waiting(evicted: Sequence[HeadRow]) -> tuple[str, ...]:
+    """The ids of the evicted tasks that waited for their client."""
+    return tuple(row.id for row in evicted if not row.ended)
+
+
+def _at_once(found: Sequence[HeadRow], limit: int) -> tuple[list[HeadRow], bool]:
+    """The first tasks of `found` that one transaction should change, at least one; and whether there are more."""
+    chosen: list[HeadRow] = []
+    entries = 0
+    for row in found:
+        entries += row.version
+        if chosen and (entries > _ROWS_AT_ONCE or len(chosen) == limit):
+            return chosen, True
+        chosen.append(row)
+    return chosen, False

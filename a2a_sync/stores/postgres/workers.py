@@ -1,0 +1,99 @@
+"""The processes that share a PostgreSQL store: their heartbeats, and the takeover of runs of dead workers."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+
+from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.gevent import original
+from a2a_sync.lifecycle import LogEvent
+from a2a_sync.operations import RunRequest
+from a2a_sync.stores.base import HeldRun, Owner, RunToken, StartedRun
+from a2a_sync.stores.postgres.database import Database, HeartConnection, query
+from a2a_sync.stores.postgres.schema import Statements
+
+_Adopt = Callable[[RunToken, RunRequest, Sequence[LogEvent]], StartedRun]
+#: Seconds for a heartbeat: a later one has no use.
+_BEAT_LIMIT = 5.0
+
+
+class PostgresWorkers:
+    """The `Workers` of a `PostgresStore`. `adopt` is the statement of `Workers.adopt`, in the store."""
+
+    def __init__(self, database: Database, sql: Statements, adopt: _Adopt) -> None:
+        self._database = database
+        self._sql = sql
+        self._adopt = adopt
+        self._connection = HeartConnection(database)
+        self._prepared = False
+        self.store_id = f"{database.name} {sql.prefix}"
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Set a new worker id; a forked child is a separate worker."""
+        self.id = secrets.token_hex(6)
+        #: Shown to operators.
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
+        # Not patched by gevent: the heart beats on a native thread.
+        self._beating = original("_thread", "allocate_lock")()
+
+    def new_token(self, task_id: str) -> RunToken:
+        """A new random token for a run of this worker."""
+        return RunToken(task_id, f"{self.id}.{secrets.token_hex(6)}")
+
+    def mark(self) -> object:
+        """See `Workers.mark`: None, as a server shows no such value."""
+        return None
+
+    def beat(self) -> None:
+        """See `Workers.beat`. Does nothing while another thread does it."""
+        if not self._prepared:
+            # The tables may have to be made; on a connection of the pool, as that checks them once.
+            self._database.run(lambda connection: None)
+            self._prepared = True
+        if self._beating.acquire(False):
+            try:
+                self._connection.execute(self._sql.beat, (self.id, self._name), limit=_BEAT_LIMIT)
+            finally:
+                self._beating.release()
+
+    def leave(self) -> None:
+        """See `Workers.leave`."""
+        self._write(self._sql.leave, self.id)
+        self.close()
+
+    def beats(self) -> dict[str, int]:
+        """See `Workers.beats`."""
+        return {str(row[0]): int(row[1]) for row in self._database.run(lambda c: query(c, self._sql.beats))}
+
+    def runs_of(self, worker: str) -> tuple[HeldRun, ...]:
+        """See `Workers.runs_of`."""
+        found = self._database.run(lambda connection: query(connection, self._sql.held, (worker,)))
+        return tuple(HeldRun(Owner(tenant, owner), RunToken(task_id, token)) for tenant, owner, task_id, token in found)
+
+    def holds(self, token: RunToken) -> bool:
+        """See `Workers.holds`."""
+        return bool(self._database.run(lambda connection: query(connection, self._sql.holds, token)))
+
+    def adopt(self, run: HeldRun, request: RunRequest, events: Sequence[LogEvent]) -> StartedRun:
+        """See `Workers.adopt`."""
+        return self._adopt(run.token, request, events)
+
+    def deregister(self, worker: str) -> None:
+        """See `Workers.deregister`."""
+        self._write(self._sql.deregister, worker)
+
+    def close(self) -> None:
+        """Close the connection of the heartbeat; the next one opens another."""
+        if self._beating.acquire(False):
+            try:
+                self._connection.close()
+            finally:
+                self._beating.release()
+
+    def _write(self, statement: str, worker: str) -> None:
+        self._database.run(lambda connection: query(connection, statement, (worker,)))

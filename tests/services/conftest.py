@@ -1,0 +1,82 @@
+"""Services for tests, started once for each process that runs tests."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.services.servers import PgBouncer, Postgres, program
+
+psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres, which `make test-services` installs")
+
+_numbers = itertools.count()
+
+
+def _need(name: str, package: str) -> None:
+    if program(name) is None:
+        pytest.skip(f"{name} is not installed (apt-get install {package})")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A private server, which a test may restart."""
+    _need("initdb", "postgresql")
+    with closing(Postgres()) as server:
+        server.start()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_url(request: pytest.FixtureRequest) -> str:
+    """A database: of the server that A2A_TEST_POSTGRES names, or of a private one."""
+    given = os.environ.get("A2A_TEST_POSTGRES")
+    return given or request.getfixturevalue("postgres").url
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_url(postgres: Postgres) -> Iterator[str]:
+    """The same database through PgBouncer in transaction mode."""
+    _need("pgbouncer", "pgbouncer")
+    with closing(PgBouncer(postgres.port)) as bouncer:
+        bouncer.start()
+        yield bouncer.url
+
+
+@pytest.fixture
+def prefix(postgres_url: str) -> Iterator[str]:
+    """A prefix of tables that are removed after the test."""
+    name = f"t{os.getpid()}x{next(_numbers)}_"
+    yield name
+    drop(postgres_url, name)
+
+
+def drop(url: str, prefix: str) -> None:
+    """Remove the tables and functions of a store."""
+    like = prefix.replace("_", "\\_") + "%"
+    with psycopg.connect(url, autocommit=True) as connection:
+        tables = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE %s"
+        for (table,) in connection.execute(tables, (like,)).fetchall():
+            connection.execute(f"DROP TABLE IF EXISTS {table} CASCADE")
+        functions = "SELECT oid::regprocedure FROM pg_proc WHERE proname LIKE %s"
+        for (function,) in connection.execute(functions, (like,)).fetchall():
+            connection.execute(f"DROP FUNCTION IF EXISTS {function} CASCADE")
+
+
+@pytest.fixture
+def make_postgres_store(postgres_url: str, prefix: str) -> Iterator[Callable[..., object]]:
+    """A function that creates stores over the same tables."""
+    from a2a_sync.stores import PostgresStore
+
+    stores = []
+
+    def make(url: str = postgres_url, **options: object) -> object:
+        stores.append(PostgresStore(url, **{"prefix": prefix, **options}))  # type: ignore[arg-type]
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()

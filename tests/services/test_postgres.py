@@ -1,0 +1,366 @@
+"""What only `PostgresStore` promises: lost answers, restarts, forks, hung servers, messages, migrations, and no secrets in texts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from a2a_sync.errors import StoreError
+from a2a_sync.operations import RunRequest, SendKey
+from a2a_sync.stores import PostgresStore, open_store
+from a2a_sync.stores.base import (
+    AlreadySent,
+    Owner,
+    RunRevoked,
+    StateConflict,
+    StoreQuota,
+    TaskBatch,
+    TaskEnded,
+    TaskQuery,
+    TaskVersion,
+)
+from a2a_sync.stores.postgres import database, schema
+from a2a_sync.testing.storecontract.making import (
+    MINE,
+    TIMEOUT,
+    begin,
+    chunk,
+    concurrently,
+    done,
+    message,
+    resume,
+    status,
+)
+from a2a_sync.testing.storecontract.webhooks import webhook
+from a2a_sync.types import TaskState
+from tests.live import ROOT
+from tests.services.conftest import psycopg
+from tests.services.servers import wait_until
+
+
+@pytest.fixture
+def make_store(make_postgres_store):
+    return make_postgres_store
+
+
+@pytest.fixture
+def store(make_store):
+    return make_store()
+
+
+@contextmanager
+def lost_answer(monkeypatch, marker):
+    """The connection is lost after the next statement that contains `marker` has taken effect."""
+    original, lost = database.Connection.execute, []
+
+    def execute(self, statement, *arguments, **options):
+        cursor = original(self, statement, *arguments, **options)
+        if marker in statement and not lost:
+            lost.append(statement)
+            self.close()
+            raise psycopg.OperationalError("the connection was lost")
+        return cursor
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database.Connection, "execute", execute)
+        yield
+    assert lost
+
+
+# -- lost answers -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_whose_creation_was_not_acknowledged_is_created_once(store, monkeypatch):
+    done(store)
+    with lost_answer(monkeypatch, "INSERT INTO"):
+        run = begin(store, task_id="t")
+    assert (run.head.version, [entry.number for entry in run.entries]) == (3, [1, 2, 3])
+    assert store.head(MINE, "t").version == 3
+    store.append(run.token, [chunk("t", "x")], end=True)
+
+
+def test_a_send_with_a_key_whose_start_was_not_acknowledged_is_no_repetition(store, monkeypatch):
+    done(store)
+    sent = message("t")
+    request = RunRequest(message=sent, key=SendKey("k", "print"))
+    with lost_answer(monkeypatch, "INSERT INTO"):
+        run = store.start_run(MINE, request, [sent, status("t", TaskState.WORKING)], create=True)
+    assert store.sent(MINE, "k").task_id == run.head.id == "t"
+    with pytest.raises(AlreadySent):
+        store.start_run(MINE, request, [sent, status("t", TaskState.WORKING)], create=True)
+
+
+def test_an_append_that_was_not_acknowledged_is_stored_once(store, monkeypatch):
+    run = begin(store)
+    with lost_answer(monkeypatch, "UPDATE"):
+        (entry,) = store.append(run.token, [chunk(run.head.id, "once")])
+    assert entry.number == 4
+    (entry,) = store.append(run.token, [chunk(run.head.id, "next", append=True)])
+    assert entry.number == 5
+    with lost_answer(monkeypatch, "UPDATE"):
+        (entry,) = store.append(run.token, [status(run.head.id, TaskState.COMPLETED, metadata={"a": 1})], end=True)
+    assert entry.number == 6
+    assert [entry.number for entry in store.log(MINE, run.head.id).entries] == [1, 2, 3, 4, 5, 6]
+    assert not store.head(MINE, run.head.id).running
+
+
+def test_a_resumed_run_and_an_interrupt_that_were_not_acknowledged_are_stored_once(store, monkeypatch):
+    run = begin(store)
+    task_id = run.head.id
+    store.append(run.token, [status(task_id, TaskState.INPUT_REQUIRED)])
+    with lost_answer(monkeypatch, "UPDATE"):
+        run = resume(store, task_id)
+    assert (run.before, run.head.version) == (TaskState.INPUT_REQUIRED, 6)
+    store.append(run.token, [chunk(task_id, "x")])
+    with lost_answer(monkeypatch, "UPDATE"):
+        (entry,) = store.interrupt(MINE, task_id, [status(task_id, TaskState.CANCELED)])
+    assert entry.number == 8
+    with pytest.raises(TaskEnded):
+        store.interrupt(MINE, task_id, [status(task_id, TaskState.CANCELED)])
+    with pytest.raises(RunRevoked):
+        store.append(run.token, [chunk(task_id, "late")])
+
+
+def test_an_adopted_run_that_was_not_acknowledged_belongs_to_its_new_worker(make_store, monkeypatch):
+    store, other = make_store(), make_store()
+    run = begin(store)
+    (held,) = other.workers.runs_of(store.workers.id)
+    request = other.request(MINE, run.head.id)
+    with lost_answer(monkeypatch, "UPDATE"):
+        adopted = other.workers.adopt(held, request, [status(run.head.id, TaskState.WORKING)])
+    other.append(adopted.token, [chunk(run.head.id, "mine")])
+    with pytest.raises(RunRevoked):
+        store.workers.adopt(held, request, [])
+
+
+def test_a_value_of_a_context_that_was_not_acknowledged_is_set_once(store, monkeypatch):
+    run = begin(store)
+    for version in range(2):
+        with lost_answer(monkeypatch, "AS (INSERT" if version == 0 else "AS (UPDATE"):
+            store.contexts.set_state(run.token, b"%d" % version, expected=version)
+    with pytest.raises(StateConflict):
+        store.contexts.set_state(run.token, b"1", expected=1)
+    assert store.contexts.state(MINE, "c") == (b"1", 2)
+
+
+# -- outages ------------------------------------------------------------------------------------------------------------------
+
+
+def test_runs_survive_a_crash_of_the_server_without_losing_or_doubling_entries(postgres, make_store):
+    store = make_store(postgres.url, retry_timeout=TIMEOUT * 2)
+    runs = [begin(store) for _ in range(4)]
+    under_way, restarted = threading.Barrier(len(runs) + 1), threading.Event()
+
+    def write(run):
+        texts = []
+        for n in range(400):
+            store.append(run.token, [chunk(run.head.id, str(n), append=n > 0)])
+            texts.append(str(n))
+            if n == 20:
+                under_way.wait(TIMEOUT)
+            if n > 100 and restarted.is_set():
+                break
+        return texts
+
+    def crash():
+        under_way.wait(TIMEOUT)
+        postgres.restart(signal.SIGQUIT)
+        restarted.set()
+
+    *written, _ = concurrently(*[partial(write, run) for run in runs], crash)
+    for run, texts in zip(runs, written, strict=True):
+        assert isinstance(texts, list), texts
+        (artifact,) = store.load(MINE, run.head.id).task.artifacts
+        assert [part.text for part in artifact.parts] == texts
+
+
+def test_an_unreachable_server_is_named_with_the_class_of_the_error_and_without_secrets(caplog):
+    url = "postgresql://ada:s3cret@127.0.0.1:1/tasks"
+    with closing(PostgresStore(url, timeout=0)) as store, caplog.at_level(logging.DEBUG):
+        with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/tasks cannot be reached \(OperationalError: ") as caught:
+            store.head(MINE, "t")
+        with pytest.raises(StoreError, match=r"no heartbeat|cannot be reached"):
+            store.workers.beat()
+        texts = [str(caught.value), repr(store), repr(vars(store)["_database"]), store.workers.store_id, caplog.text]
+    assert not [text for text in texts if "s3cret" in text]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:s3cret with spaces@h/tasks",
+        "postgresql://ada:s3cret@[h/tasks",
+        "postgresql://ada:s3cret@h/tasks?pasword=s3cret",
+        "mysql://ada:s3cret@h/tasks",
+    ],
+)
+def test_a_url_that_is_wrong_is_refused_without_showing_it(url):
+    with pytest.raises(ValueError, match=r"URL|store must be") as caught:
+        open_store(url)
+    error = caught.value
+    while error is not None:
+        assert "s3cret" not in f"{error}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def test_a_server_that_hangs_does_not_hold_a_call_beyond_its_limit(postgres, make_store, monkeypatch):
+    monkeypatch.setattr(database, "_STATEMENT_TIMEOUT", 1.0)
+    store = make_store(postgres.url, timeout=0)
+    task_id = done(store)
+    postgres.freeze()
+    try:
+        with pytest.raises(StoreError, match="cannot be reached"):
+            store.head(MINE, task_id)
+    finally:
+        postgres.thaw()
+    wait_until(lambda: _succeeds(lambda: store.head(MINE, task_id)))
+
+
+def _succeeds(call):
+    try:
+        call()
+    except StoreError:
+        return False
+    return True
+
+
+def test_a_call_for_which_no_connection_is_free_fails_at_its_limit(make_store, postgres_url):
+    store = make_store(pool=1, timeout=0.2)
+    run = begin(store)
+    with psycopg.connect(postgres_url) as blocker:
+        blocker.execute(f"SELECT 1 FROM {store._sql.prefix}tasks FOR UPDATE")
+        waiting = threading.Thread(target=lambda: store.append(run.token, []), daemon=True)
+        waiting.start()
+        wait_until(lambda: not store._database._pool._free)
+        with pytest.raises(StoreError, match="raise pool="):
+            store.head(MINE, run.head.id)
+    waiting.join(TIMEOUT)
+    assert not waiting.is_alive()
+
+
+# -- processes ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_works_before_and_after_a_fork(postgres_url, prefix):
+    command = [sys.executable, "-m", "tests.services.forker", postgres_url, prefix]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, env={**os.environ})
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_message_reaches_other_processes_and_not_its_sender(make_store):
+    stores = make_store(), make_store()
+    done(stores[0])
+    got = [], []
+    came = threading.Event()
+    with closing(stores[0].pubsub()) as one, closing(stores[1].pubsub()) as two:
+        one.start(lambda task_id, batch: got[0].append(task_id), lambda: None)
+        two.start(lambda task_id, batch: (got[1].append(task_id), task_id == "last" and came.set()), lambda: None)
+        wait_until(lambda: one.healthy and two.healthy)
+        for n in range(3000):
+            one.publish(TaskBatch(MINE, f"{n:040}"))
+        one.publish(TaskBatch(MINE, "last"))
+        assert came.wait(TIMEOUT)
+    assert set(got[1]) == {*(f"{n:040}" for n in range(3000)), "last"}
+    assert got[0] == []
+
+
+def test_a_listener_reports_a_gap_after_its_connection_was_lost(postgres, make_store):
+    store = make_store(postgres.url)
+    done(store)
+    gaps, came = [], threading.Event()
+    with closing(store.pubsub()) as pubsub, closing(make_store(postgres.url).pubsub()) as other:
+        pubsub.start(lambda task_id, batch: came.set(), lambda: gaps.append(1))
+        wait_until(lambda: pubsub.healthy)
+        postgres.restart(signal.SIGQUIT)
+        wait_until(lambda: len(gaps) == 2 and pubsub.healthy)
+
+        def published():
+            other.publish(TaskBatch(MINE, "t"))
+            return came.wait(0.05)
+
+        wait_until(published)
+
+
+def test_behind_a_pooler_there_are_no_messages_and_the_log_says_what_to_do(make_store, pgbouncer_url, caplog):
+    with closing(make_store(pgbouncer_url).pubsub()) as pubsub:
+        pubsub.start(lambda task_id, batch: None, lambda: None)
+        wait_until(lambda: "pubsub=" in caplog.text)
+        assert not pubsub.healthy
+
+
+def test_deliveries_and_appends_at_the_same_time_lose_no_wake_up(store):
+    for _ in range(40):
+        run = begin(store)
+        task_id = run.head.id
+        store.webhooks.put(MINE, webhook(task_id), most=1)
+        store.workers.beat()
+        (stored,) = store.webhooks.of_task(MINE, task_id)
+        claimed = store.webhooks.claim(stored, f"{store.workers.id}.me")
+        settled = replace(claimed, cursor=claimed.head)
+        append = partial(store.append, run.token, [chunk(task_id, "x")])
+        concurrently(append, partial(store.webhooks.settle, settled, release=True))
+        assert task_id in [one.task_id for one in store.webhooks.due(now_ms=0, limit=1000)]
+        store.delete(MINE, task_id)
+
+
+def test_two_last_tasks_of_a_context_that_are_deleted_at_once_leave_no_values(store):
+    for _ in range(20):
+        one, two = begin(store), begin(store)
+        store.contexts.set_state(one.token, b"x", expected=0)
+        concurrently(partial(store.delete, MINE, one.head.id), partial(store.delete, MINE, two.head.id))
+        assert store.contexts.state(MINE, "c").version == 0
+
+
+def test_evictions_of_one_owner_do_not_make_others_wait(store, postgres_url):
+    quota = StoreQuota(max_bytes=3_000)
+    for n in range(20):
+        run = begin(store, scope=Owner("", "greedy"), task_id=f"g{n}", quota=quota)
+        store.append(run.token, [status(f"g{n}", TaskState.COMPLETED)])
+    prefix = store._sql.prefix
+    with psycopg.connect(postgres_url) as blocker:
+        # An eviction that takes long: its transaction holds the tasks and the account of its owner.
+        blocker.execute(f"SELECT 1 FROM {prefix}tasks WHERE owner = 'greedy' FOR UPDATE")
+        blocker.execute(f"SELECT 1 FROM {prefix}accounts WHERE name = 'greedy' FOR UPDATE")
+        for n in range(20):
+            begin(store, scope=Owner("", f"o{n}"), quota=quota)
+
+
+# -- the schema -----------------------------------------------------------------------------------------------------------------
+
+
+def test_processes_that_begin_at_once_create_the_tables_once(make_store):
+    stores = [make_store() for _ in range(6)]
+    assert concurrently(*[partial(store.versions, ["t"]) for store in stores]) == [{}] * 6
+    done(stores[0])
+
+
+def test_tables_are_not_created_where_migrations_are_run_apart(make_store):
+    with pytest.raises(StoreError, match="a2a-sync migrate"):
+        make_store(create_tables=False).head(MINE, "t")
+    done(make_store())
+    assert make_store(create_tables=False).list(MINE, TaskQuery()).total == 1
+
+
+def test_tables_of_a_newer_release_are_used_as_long_as_it_allows_that(make_store, postgres_url, prefix):
+    task_id = done(make_store())
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"UPDATE {prefix}meta SET value = {schema.VERSION + 1} WHERE name = 'schema'")
+        assert make_store().versions([task_id]) == {task_id: TaskVersion(4, False)}
+        connection.execute(f"UPDATE {prefix}meta SET value = {schema.VERSION + 1} WHERE name = 'readable_from'")
+    with pytest.raises(StoreError, match="upgrade a2a_sync"):
+        make_store().head(MINE, task_id)
+
+
+def test_ids_of_tasks_of_one_owner_end_with_its_shard(store):
+    ends = {store.new_task_id(MINE)[-3:] for _ in range(20)}
+    assert len(ends) == 1
+    assert len({store.new_task_id(Owner("", str(n)))[-3:] for n in range(200)}) > 100
