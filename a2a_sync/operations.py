@@ -179,6 +179,7 @@ class CallContext:
         address: the URL at which the server was called, for operations whose result contains it.
         owner: the owner of the tasks, if that is not the principal.
         peer: the network address of the caller, or ``""``.
+        threaded: the stream of the call holds a thread of the server.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -196,6 +197,7 @@ class CallContext:
     address: str = ""
     owner: str | None = None
     peer: str = ""
+    threaded: bool = True
 
 
 @dataclass(frozen=True, slots=True)

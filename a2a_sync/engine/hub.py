@@ -241,9 +241,11 @@ class Waiter(Closes):
 class Subscription:
     """A bounded queue of batches for one stream of one task."""
 
-    __slots__ = ("_error", "_hub", "_missed", "_queue", "_size", "_task_id", "stopped")
+    __slots__ = ("_error", "_hub", "_missed", "_queue", "_size", "_task_id", "on_wake", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, size: int) -> None:
+        #: Called after each change that `take` would return; it does not block or raise.
+        self.on_wake: Callable[[], None] | None = None
         self._hub = hub
         self._task_id = task_id
         # Faster than a queue that has a bound of its own.
@@ -259,6 +261,8 @@ class Subscription:
         # Writers that come at once may each go past the bound by one.
         if self._queue.qsize() < self._size:
             self._queue.put(batch)
+            if self.on_wake is not None:
+                self.on_wake()
         else:
             self.hint()
 
@@ -302,6 +306,8 @@ class Subscription:
         """Wake a `take` that is blocked now."""
         if self._queue.qsize() < self._size:
             self._queue.put(None)
+        if self.on_wake is not None:
+            self.on_wake()
 
     def close(self) -> None:
         self._hub.remove(self._task_id, self)
@@ -346,7 +352,7 @@ class TaskEventStream:
         return self._closed
 
     def poll(self, timeout: float) -> list[StreamItem] | None:
-        """The events of the next `timeout` seconds (maybe none), or None when the stream has ended.
+        """The events of the next `timeout` seconds, or None when the stream has ended; ``[]``: there are none yet.
 
         Raises:
             AgentError: the log cannot be read, or the run's end could not be stored. The stream has ended.
@@ -354,9 +360,23 @@ class TaskEventStream:
         if self._first is not None:
             first, self._first = self._first, None
             return [first]
-        if self._ended or self._closed:
-            self.close()
-            return None
+        while not (self._ended or self._closed):
+            items = self._read(timeout)
+            if items or not self._behind:
+                if self._ended and not items:
+                    self._subscription.wake()  # the end follows
+                return items
+        self.close()
+        return None
+
+    def notify(self, callback: Callable[[], None]) -> None:
+        """Call `callback` from now on when ``poll(0)`` may return something else than ``[]``, on any thread.
+
+        It must not block or raise, and is not called for what is there already.
+        """
+        self._subscription.on_wake = callback
+
+    def _read(self, timeout: float) -> list[StreamItem]:
         try:
             return self._catch_up() if self._behind else self._take(timeout)
         except AgentError:
@@ -439,6 +459,9 @@ class SingleItemStream:
         item, self._item = self._item, None
         return None if item is None else [item]
 
+    def notify(self, callback: Callable[[], None]) -> None:
+        """Nothing follows that `poll` would not return now."""
+
     def __iter__(self) -> Iterator[StreamItem]:
         while (items := self.poll(0)) is not None:
             yield from items
@@ -456,6 +479,8 @@ class PolledStream(Protocol):
     def closing(self) -> StreamItem | None: ...
 
     def poll(self, timeout: float) -> list[StreamItem] | None: ...
+
+    def notify(self, callback: Callable[[], None]) -> None: ...
 
     def __iter__(self) -> Iterator[StreamItem]: ...
 

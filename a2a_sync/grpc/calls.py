@@ -5,10 +5,7 @@ Messages come and go as bytes, so that what cannot be decoded gets an error of t
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -24,6 +21,7 @@ from a2a_sync.codec import Codec, by_version
 from a2a_sync.codec.fields import shown
 from a2a_sync.engine.hub import PolledStream
 from a2a_sync.errors import AgentError, InvalidParamsError, VersionNotSupportedError
+from a2a_sync.grpc.streams import OpenStream, Sender
 from a2a_sync.operations import (
     OPERATIONS,
     SEND_STREAMING_MESSAGE,
@@ -95,7 +93,7 @@ class Methods:
         version: the protocol version.
         agents: finds the agent of each request.
         address: returns the address that results contain.
-        sending: a context manager within which a message is being sent.
+        sender: sends the events of streams.
     """
 
     def __init__(
@@ -103,13 +101,12 @@ class Methods:
         version: str,
         agents: Agents,
         address: Callable[[], str],
-        sending: Callable[[Any], AbstractContextManager[None]],
+        sender: Sender,
     ) -> None:
         self._agents = agents
         self._address = address
-        self._sending = sending
+        self._sender = sender
         self._codec: Codec = by_version(version, "GRPC")
-        self._open: set[PolledStream] = set()
 
     def handlers(self) -> Any:
         """The handler of these methods, for grpcio."""
@@ -118,16 +115,14 @@ class Methods:
         for name, method in protobuf.methods(version).items():
             operation = OPERATIONS[name]
             if operation.streaming:
-                handler = grpc.unary_stream_rpc_method_handler(partial(self._stream, operation, method))
+                stream: Any = partial(self._stream, operation, method)
+                # It returns at once, and writes later.
+                stream.experimental_non_blocking = True
+                handler = grpc.unary_stream_rpc_method_handler(stream)
             else:
                 handler = grpc.unary_unary_rpc_method_handler(partial(self._call, operation, method))
             handlers[method.path.rpartition("/")[2]] = handler
         return grpc.method_handlers_generic_handler(protobuf.SERVICES[version], handlers)
-
-    def end_streams(self) -> None:
-        """End the open streams. Their tasks go on."""
-        for stream in list(self._open):
-            stream.close()
 
     # -- calls --
 
@@ -147,8 +142,8 @@ class Methods:
         finally:
             if service is not None:
                 service.engine.responses.release()
-        self._abort(error, rpc)
-        raise AssertionError("abort raises")
+        _set_error(error, self._codec, rpc)
+        return b""
 
     def _read(
         self, operation: AnyOperation, method: protobuf.Method, data: bytes, rpc: Any
@@ -190,76 +185,90 @@ class Methods:
             gone=lambda: not rpc.is_active(),
             address=self._address() if operation.addressed else "",
             peer=peer,
+            threaded=not operation.streaming,
         )
-
-    def _abort(self, error: AgentError, rpc: Any) -> None:
-        """End the call with `error`. Raises, as grpcio requires."""
-        status = protobuf.encode_status(error, self._codec)
-        trailing: list[tuple[str, str | bytes]] = [(protobuf.STATUS_DETAILS, status)]
-        trailing += [("www-authenticate", challenge) for challenge in error.challenges]
-        rpc.set_trailing_metadata(tuple(trailing))
-        rpc.abort(getattr(grpc.StatusCode, error.grpc_status), protobuf.error_text(error, self._codec.version))
 
     # -- streams --
 
-    def _stream(self, operation: AnyOperation, method: protobuf.Method, data: bytes, rpc: Any) -> Iterator[bytes]:
+    def _stream(
+        self,
+        operation: AnyOperation,
+        method: protobuf.Method,
+        data: bytes,
+        rpc: Any,
+        write: Callable[[bytes | None], None],
+    ) -> None:
+        """Begin a stream; its events are sent after this has returned, and the thread is free."""
         error: AgentError
-        stream: PolledStream | None = None
-        leave = None
         try:
-            service, call = self._read(operation, method, data, rpc)
-            responses = service.engine.responses
-            try:
-                stream = self._agents.call(service, call)
-            finally:
-                # A stream reserves bytes until its snapshot is read, and a place until it ends.
-                leave = responses.release_bytes()
-            if not rpc.add_callback(stream.close):
-                return  # the client has left
-            self._open.add(stream)
-            numbered = protobuf.EVENT_NUMBERS in call.context.headers
-            if numbered and call.context.answer_headers is not None:
-                call.context.answer_headers[protobuf.EVENT_NUMBERS] = "1"
-            _send_headers(call, rpc)
-            yield from self._messages(stream, service, numbered, rpc)
+            self._open_stream(operation, method, data, rpc, write)
             return
         except AgentError as caught:
             error = caught
         except Exception:
             error = incident(logger, "a stream failed", {})
+        _set_error(error, self._codec, rpc)
+        write(None)
+
+    def _open_stream(
+        self,
+        operation: AnyOperation,
+        method: protobuf.Method,
+        data: bytes,
+        rpc: Any,
+        write: Callable[[bytes | None], None],
+    ) -> None:
+        service, call = self._read(operation, method, data, rpc)
+        leave = None
+        try:
+            events: PolledStream = self._agents.call(service, call)
         finally:
-            if stream is not None:
-                self._open.discard(stream)
-                stream.close()
+            # A stream reserves bytes until its snapshot is read, and a place until it ends.
+            leave = service.engine.responses.release_bytes()
+        numbered = protobuf.EVENT_NUMBERS in call.context.headers
+
+        def finish(error: AgentError | None) -> None:
+            try:
+                if error is not None:
+                    _set_error(error, self._codec, rpc)
+            finally:
+                if leave is not None:
+                    leave()
+
+        try:
+            if numbered and call.context.answer_headers is not None:
+                call.context.answer_headers[protobuf.EVENT_NUMBERS] = "1"
+            _send_headers(call, rpc)
+            encode = self._encode_numbered if numbered else self._encode
+            opened = OpenStream(
+                self._sender,
+                events,
+                encode,
+                self._encode_end,
+                write,
+                rpc.cancel,
+                heartbeats=numbered,
+                finish=finish,
+            )
+            if not rpc.add_callback(opened.close):
+                opened.close()  # the client has left
+            self._sender.open(opened)
+        except BaseException:
+            events.close()
             if leave is not None:
                 leave()
-        self._abort(error, rpc)
+            raise
 
-    def _messages(self, stream: PolledStream, service: AgentService, numbered: bool, rpc: Any) -> Iterator[bytes]:
-        limits = service.engine.limits
-        # Jittered, so that streams opened together do not end together.
-        end = time.monotonic() + limits.max_stream_age * random.uniform(0.9, 1.0)
-        written, tick = time.monotonic(), 0.0
-        while (items := stream.poll(tick)) is not None:
-            tick = limits.disconnect_check_interval
-            for item in items:
-                data = self._encode(item)
-                if numbered and item.number is not None:
-                    data = protobuf.with_event_number(data, item.number)
-                # It returns when the connection has accepted the message: not before the client reads.
-                with self._sending(rpc):
-                    yield data
-                written = time.monotonic()
-            now = time.monotonic()
-            if now >= end or not rpc.is_active():
-                return
-            if numbered and now - written >= limits.stream_keepalive_interval:
-                with self._sending(rpc):
-                    yield b""
-                written = now
-        closing = stream.closing
-        if closing is not None and (last := self._codec.encode_end(closing)) is not None:
-            yield protobuf.encode_result(SEND_STREAMING_MESSAGE.name, jsontext.loads(last), self._codec.version)
+    def _encode_end(self, item: StreamItem) -> bytes | None:
+        """The message that marks the end, in those versions that have one."""
+        last = self._codec.encode_end(item)
+        if last is None:
+            return None
+        return protobuf.encode_result(SEND_STREAMING_MESSAGE.name, jsontext.loads(last), self._codec.version)
+
+    def _encode_numbered(self, item: StreamItem) -> bytes:
+        data = self._encode(item)
+        return data if item.number is None else protobuf.with_event_number(data, item.number)
 
     def _encode(self, item: StreamItem) -> bytes:
         """The message of an event, encoded once for all streams."""
@@ -271,6 +280,16 @@ class Methods:
                 SEND_STREAMING_MESSAGE.name, event, self._codec.version
             )
         return encoded
+
+
+def _set_error(error: AgentError, codec: Codec, rpc: Any) -> None:
+    """End the call with `error` when it ends."""
+    status = protobuf.encode_status(error, codec)
+    trailing: list[tuple[str, str | bytes]] = [(protobuf.STATUS_DETAILS, status)]
+    trailing += [("www-authenticate", challenge) for challenge in error.challenges]
+    rpc.set_trailing_metadata(tuple(trailing))
+    rpc.set_code(getattr(grpc.StatusCode, error.grpc_status))
+    rpc.set_details(protobuf.error_text(error, codec.version))
 
 
 def _send_headers(call: Call[Any, Any], rpc: Any) -> None:

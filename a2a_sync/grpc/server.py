@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -14,12 +13,12 @@ import grpc
 
 from a2a_sync.bindings import protobuf
 from a2a_sync.card import AgentInterface
-from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.gevent import patched
 from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.engine.components import Component
 from a2a_sync.grpc.calls import Agents, Methods
 from a2a_sync.grpc.health import health_handler
+from a2a_sync.grpc.streams import Sender
 from a2a_sync.multiagent.host import AgentHost
 from a2a_sync.server.service import AgentService
 from a2a_sync.server.threadbudget import ThreadBudget
@@ -83,8 +82,9 @@ class GRPCServer(Component):
         address: ``host:port``; port 0 takes a free one, see `port`.
         tls: the certificate; without one the traffic is not encrypted.
         url: the address that the cards name; by default `address`.
-        threads: calls and streams at once; further ones are refused with ``RESOURCE_EXHAUSTED``. Some of them stay free of streams
-            and blocking sends, as with `Limits.server_threads`, which bounds those of HTTP and gRPC together.
+        threads: calls at once; further ones are refused with ``RESOURCE_EXHAUSTED``. Some of them stay free of blocking sends, as
+            with `Limits.server_threads`, which bounds those of HTTP and gRPC together. Open streams hold none;
+            `Limits.max_open_streams` bounds them.
 
     Raises:
         ValueError: no protocol version that is served exists over gRPC.
@@ -111,8 +111,11 @@ class GRPCServer(Component):
         self.port: int = 0
         self._url = url or address
         self._server: Any = None
+        #: Set while nothing is served: grpcio's own wait wakes up ten times a second.
+        self._closed = threading.Event()
+        self._closed.set()
         self._process = 0
-        self._stalls = _StallCheck(site.limits.write_timeout)
+        self._sender = Sender(site.limits)
         services = _services(site)
         versions = {version for service in services.values() for _, version in service.interfaces}
         self._versions = [version for version in protobuf.SERVICES if version in versions]
@@ -125,9 +128,7 @@ class GRPCServer(Component):
             lambda: [] if isinstance(site, A2AApp) else list(site),
             self._budget.guard,
         )
-        self._methods = [
-            Methods(version, agents, lambda: self._url, self._stalls.watching) for version in self._versions
-        ]
+        self._methods = [Methods(version, agents, lambda: self._url, self._sender) for version in self._versions]
         if not self._url.endswith(":0"):
             self._list_interfaces()
 
@@ -163,6 +164,7 @@ class GRPCServer(Component):
             self._url = f"{self._url.rpartition(':')[0]}:{self.port}"
             self._list_interfaces()
         self._server, self._process = server, os.getpid()
+        self._closed.clear()
         self._site.start()
         server.start()
         return True
@@ -174,7 +176,7 @@ class GRPCServer(Component):
             "grpc.max_receive_message_length": limits.max_body_bytes + _OVERHEAD,
             "grpc.max_send_message_length": -1,
             "grpc.max_metadata_size": _MAX_METADATA,
-            "grpc.max_concurrent_streams": self._threads,
+            "grpc.max_concurrent_streams": self._threads + limits.max_open_streams,
             "grpc.keepalive_time_ms": int(limits.stream_keepalive_interval * 1000),
             "grpc.keepalive_timeout_ms": int(limits.write_timeout * 1000),
             "grpc.http2.min_ping_interval_without_data_ms": int(_MIN_PING_INTERVAL * 1000),
@@ -194,7 +196,7 @@ class GRPCServer(Component):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until another thread has closed the server, or for `timeout` seconds; whether it is closed."""
-        return self._server is None or not self._server.wait_for_termination(timeout)
+        return self._closed.wait(timeout)
 
     def drain(self) -> None:
         """Accept no more connections and calls, so that clients go to another process."""
@@ -206,10 +208,10 @@ class GRPCServer(Component):
         server, self._server = self._server, None
         if server is not None and self._process == os.getpid():
             stopped = server.stop(timeout)
-            for methods in self._methods:
-                methods.end_streams()
+            self._sender.end()
             stopped.wait(timeout + _CANCEL_SECONDS)
-        self._stalls.close()
+        self._sender.close()
+        self._closed.set()
 
 
 def _services(site: A2AApp | AgentHost) -> dict[str, AgentService]:
@@ -241,34 +243,3 @@ class _Threads(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._pool.close()
-
-
-class _StallCheck:
-    """Cancels calls whose client has read nothing for `seconds` while a message is sent. Its thread runs while there are any."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._since: dict[Any, float] = {}
-        self._checks = Periodic("a2a-grpc-stalls", self._check, retry=1.0)
-
-    @contextmanager
-    def watching(self, rpc: Any) -> Iterator[None]:
-        """A message is being sent to the client of `rpc`."""
-        self._since[rpc] = time.monotonic()
-        self._checks.start(self._seconds / 4)
-        try:
-            yield
-        finally:
-            self._since.pop(rpc, None)
-
-    def _check(self) -> float | None:
-        limit = time.monotonic() - self._seconds
-        for rpc, since in list(self._since.items()):
-            if since < limit:
-                logger.info("a client read nothing for %g seconds; its stream is cut", self._seconds)
-                rpc.cancel()
-        return self._seconds / 4 if self._since else None
-
-    def close(self) -> None:
-        """End the thread."""
-        self._checks.stop()

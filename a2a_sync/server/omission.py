@@ -5,7 +5,7 @@ The store keeps everything, and agents see everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -50,6 +50,9 @@ class _OmittingStream:
     def poll(self, timeout: float) -> list[StreamItem] | None:
         items = self._stream.poll(timeout)
         return items and [self._omit(item) for item in items]
+
+    def notify(self, callback: Callable[[], None]) -> None:
+        self._stream.notify(callback)
 
     def __iter__(self) -> Iterator[StreamItem]:
         return map(self._omit, self._stream)

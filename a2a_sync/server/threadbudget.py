@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -99,7 +100,7 @@ class ThreadBudget:
                 # A call inside the process holds no thread of the server.
                 return endpoint(call)
             if call.operation.streaming:
-                release = self.take_stream(quota_owner(owner_of(call.context)))
+                release = self.take_stream(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
                 try:
                     return _BudgetedStream(endpoint(call), release)
                 except BaseException:
@@ -115,8 +116,8 @@ class ThreadBudget:
 
         return guarded
 
-    def take_stream(self, owner: str = "") -> Callable[[], None]:
-        """Take a thread for one stream of `owner`; the returned function releases it (once).
+    def take_stream(self, owner: str = "", *, threaded: bool = True) -> Callable[[], None]:
+        """Take a place for one stream of `owner`, and a thread if it is `threaded`; the returned function releases them (once).
 
         Raises:
             OverloadedError: no stream or no thread is left.
@@ -129,6 +130,8 @@ class ThreadBudget:
                     retry_after=1.0,
                 )
             self._streams.take(owner)
+        if not threaded:
+            return partial(self._release_stream, owner)
         try:
             ticket = self._take(owner)
         except BaseException:
@@ -197,6 +200,7 @@ class _BudgetedStream:
         self._stream = stream
         self._release: Callable[[], None] | None = release
         self.poll = stream.poll
+        self.notify = stream.notify
 
     @property
     def task_id(self) -> str:

@@ -325,8 +325,8 @@ def test_an_unexpected_error_has_an_id_and_no_text(caplog: pytest.LogCaptureFixt
 
 
 def busy(server: GRPCServer) -> int:
-    """Streams and blocking sends that hold a thread."""
-    return len(server._budget._held)
+    """Open streams, and blocking sends, which hold a thread."""
+    return len(server._budget._held) + len(server._sender._open)
 
 
 def send_data(text: str) -> bytes:
@@ -361,16 +361,61 @@ def test_a_call_whose_caller_has_left_frees_its_thread(operation: str, how: str)
 def test_threads_stay_free_for_short_calls() -> None:
     with (
         serving(limits=Limits(disconnect_check_interval=0.2), threads=4) as server,
-        client_of(server, retry=None) as client,
+        channel(server) as opened,
+        client_of(server) as client,
     ):
-        streams = [client.stream("wait") for _ in range(2)]
+        send = opened.unary_unary(path("SendMessage"))
+        waiting = [send.future(send_data("wait"), timeout=30) for _ in range(2)]
+        eventually(lambda: busy(server) == 2, "both sends")
+        code, _, reasons = refusal(lambda: send(send_data("wait"), timeout=30))
+        assert (code, reasons) == (grpc.StatusCode.RESOURCE_EXHAUSTED, ["RESOURCE_EXHAUSTED"])
+        for task in client.list_tasks().tasks:
+            client.cancel_task(task.id)
+        assert all(one.result(30) for one in waiting)
+
+
+def test_open_streams_hold_no_thread() -> None:
+    before = set(threading.enumerate())
+    with serving(threads=4, limits=Limits(max_concurrent_runs=40)) as server, client_of(server) as client:
+        streams = [client.stream("wait") for _ in range(30)]
+        events = [iter(stream) for stream in streams]
+        for one in events:
+            assert isinstance(next(one), t.Task)
+        assert client.send("hi").text == "worker: hi"
+        started = {thread.name for thread in set(threading.enumerate()) - before}
+        assert len([name for name in started if name.startswith("a2a-grpc")]) < 15
         for stream in streams:
-            next(iter(stream))
-        with pytest.raises(OverloadedError):
+            assert stream.task is not None
+            client.cancel_task(stream.task.id)
+        for stream, one in zip(streams, events, strict=True):
+            list(one)
+            assert stream.task is not None
+            assert stream.task.state is t.TaskState.CANCELED
+
+
+def test_open_streams_are_bounded_for_all_transports_together() -> None:
+    app = A2AApp(Worker(), limits=Limits(max_open_streams=2))
+    with serving(app) as server, client_of(server, retry=None) as client:
+        streams = [client.stream("wait") for _ in range(2)]
+        with pytest.raises(OverloadedError, match="open streams"):
             client.stream("wait")
-        assert len(client.list_tasks().tasks) == 2
         for stream in streams:
             stream.close()
+        eventually(lambda: app.open_streams == 0, "the end of the streams")
+
+
+def test_streams_of_clients_that_read_nothing_delay_no_other_stream() -> None:
+    with serving() as server, channel(server, ("grpc.http2.lookahead_bytes", 1024)) as opened:
+        call = opened.unary_stream(path("SendStreamingMessage"))
+        stalled = [call(send_data("large 16384"), timeout=60) for _ in range(12)]
+        for answers in stalled:
+            next(answers)
+        with client_of(server) as client:
+            stream = client.stream("count 20")
+            assert len(list(stream)) > 20
+        for answers in stalled:
+            answers.cancel()
+        eventually(lambda: busy(server) == 0, "the end of the streams")
 
 
 def test_a_client_that_reads_nothing_is_cut() -> None:
