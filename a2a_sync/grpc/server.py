@@ -31,6 +31,8 @@ logger: Final = get_logger(__name__)
 _OVERHEAD = 64 * 1024
 #: Most bytes of the metadata of a call.
 _MAX_METADATA = 16 * 1024
+#: Calls that wait for a thread; their messages are not read yet.
+_MAX_WAITING = 1000
 #: Clients that ping more often are disconnected.
 _MIN_PING_INTERVAL = 10.0
 #: Seconds in which calls that were cut leave their threads.
@@ -82,7 +84,7 @@ class GRPCServer(Component):
         address: ``host:port``; port 0 takes a free one, see `port`.
         tls: the certificate; without one the traffic is not encrypted.
         url: the address that the cards name; by default `address`.
-        threads: calls at once; further ones are refused with ``RESOURCE_EXHAUSTED``. Some of them stay free of blocking sends, as
+        threads: calls at once; up to 1,000 wait for one, and further ones are refused with ``RESOURCE_EXHAUSTED``. Some of them stay free of blocking sends, as
             with `Limits.server_threads`, which bounds those of HTTP and gRPC together. Open streams hold none;
             `Limits.max_open_streams` bounds them.
 
@@ -185,7 +187,7 @@ class GRPCServer(Component):
             _Threads(self._threads),
             [*(methods.handlers() for methods in self._methods), self._health()],
             options=tuple(options.items()),
-            maximum_concurrent_rpcs=self._threads,
+            maximum_concurrent_rpcs=self._threads + _MAX_WAITING,
         )
 
     def _health(self) -> Any:
@@ -226,8 +228,10 @@ class _Threads(Executor):
     """The threads of a server: daemons, so that a call that hangs does not keep the process."""
 
     def __init__(self, threads: int) -> None:
-        # A call has ended for gRPC before its thread is free: as many calls may wait for that moment.
-        self._pool = WorkerPool(threads=threads, max_queued=threads, max_abandoned=threads, name="a2a-grpc")
+        # A call has ended for gRPC before its thread is free: as many more may wait for that moment.
+        self._pool = WorkerPool(
+            threads=threads, max_queued=_MAX_WAITING + threads, max_abandoned=threads, name="a2a-grpc"
+        )
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()

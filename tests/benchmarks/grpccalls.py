@@ -19,7 +19,7 @@ from tests.benchmarks.rows import CHUNKS, Row, alternate, at_least, at_most, loa
 from tests.benchmarks.servers import Server, Setup
 
 OURS = Setup("ours", ("grpc_ours.py",))
-MANY = Setup("ours", ("grpc_ours.py",), {"THREADS": "600", "RUNS": "600"})
+MANY = Setup("ours", ("grpc_ours.py",), {"RUNS": "600"})
 SDK = Setup("sdk", ("grpc_sdk.py",))
 #: The limit of all waits in seconds.
 LIMIT = 60.0
