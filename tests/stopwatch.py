@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -11,7 +12,7 @@ import pytest
 
 __all__ = ["Stopwatch", "set_clock"]
 
-_THREADS = Path("/proc/self/task")
+_PROCESSES = Path("/proc")
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, module: ModuleType, **clocks: float | Callable[..., object]) -> None:
@@ -24,7 +25,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, module: ModuleType, **clocks: flo
 
 
 class Stopwatch:
-    """The time since it was made. Upper bounds leave out time in which threads of this process waited for a processor.
+    """The time since it was made. Upper bounds leave out the waits of threads for a processor, also of child processes.
 
     On an idle machine nothing is left out. Where the kernel does not count such waits (outside Linux), nothing is left
     out either.
@@ -56,9 +57,21 @@ class Stopwatch:
 def _delays() -> dict[str, int]:
     """The nanoseconds that each thread has waited for a processor, by its id."""
     found = {}
-    for folder in _THREADS.iterdir() if _THREADS.is_dir() else ():
+    for thread in _threads(os.getpid()):
         try:
-            found[folder.name] = int((folder / "schedstat").read_text().split()[1])
+            found[thread.name] = int((thread / "schedstat").read_text().split()[1])
         except (OSError, IndexError, ValueError):
             continue  # the thread has ended, or the kernel does not count
     return found
+
+
+def _threads(process: int | str) -> Iterator[Path]:
+    """The folders of the threads of a process and of its children."""
+    try:
+        threads = list((_PROCESSES / str(process) / "task").iterdir())
+        children = [child for thread in threads for child in (thread / "children").read_text().split()]
+    except OSError:
+        return  # it has ended, or this is not Linux
+    yield from threads
+    for child in children:
+        yield from _threads(child)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -37,12 +36,12 @@ def post(server: LiveServer, method: str) -> socket.socket:
     return connection
 
 
-def seconds_until_answered(server: LiveServer) -> float:
-    """How long a request waits for a free thread of the server."""
-    began = time.monotonic()
+def answered_within(seconds: float, server: LiveServer) -> bool:
+    """Whether a request waits no longer for a free thread of the server."""
+    watch = Stopwatch()
     answer = requests.get(server.url + "/.well-known/agent-card.json", timeout=60)
     assert answer.status_code == 200
-    return time.monotonic() - began
+    return watch.within(seconds)
 
 
 def streaming(server: LiveServer) -> list[socket.socket]:
@@ -59,7 +58,7 @@ def streaming(server: LiveServer) -> list[socket.socket]:
 def test_disconnected_streams_release_their_threads_within_two_seconds(server: LiveServer) -> None:
     for connection in streaming(server):
         connection.close()
-    assert seconds_until_answered(server) < 2.0
+    assert answered_within(2.0, server)
 
 
 def test_disconnected_blocking_sends_release_their_threads_within_two_seconds(server: LiveServer) -> None:
@@ -104,10 +103,10 @@ def test_two_hundred_streams_in_one_process_all_end() -> None:
         task = client.send("wait", return_immediately=True)
         assert isinstance(task, Task)
         ends: list[TaskState] = []
-        ready = threading.Barrier(201, timeout=30)
+        ready = threading.Barrier(201, timeout=120)
 
         def follow() -> None:
-            with client.subscribe(task.id, timeout=40) as stream:
+            with client.subscribe(task.id, timeout=120) as stream:
                 events = iter(stream)
                 next(events)
                 ready.wait()

@@ -229,6 +229,23 @@ def test_a_socket_that_is_removed_while_the_folder_is_read_costs_no_message(
     assert not any(path.exists() for path in leaving)
 
 
+def test_a_folder_that_the_last_other_process_removes_meanwhile_is_made_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removals = [folder.rmdir, folder.rmdir]
+
+    def check(found: Path) -> None:
+        assert found.is_dir()
+        if removals:
+            removals.pop()()
+
+    monkeypatch.setattr(pubsub_module, "_check_private", check)
+    with closing(UnixSocketPubSub(folder)) as one:
+        one.start(ignore, no_gap)
+        assert one.healthy
+    assert not removals
+
+
 def test_a_process_that_reads_no_messages_blocks_no_sender(folder: Path) -> None:
     folder.mkdir()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf, closing(UnixSocketPubSub(folder)) as sender:

@@ -364,8 +364,8 @@ def test_a_silent_stream_gives_signs_of_life(make_peer: MakePeer) -> None:
         beats = [next(frames) for _ in range(4)]
         took = time.monotonic() - started
 
+    assert took >= 0.2
     assert [beat.lines for beat in beats] == [(": heartbeat",)] * 4
-    assert 0.2 <= took < 5
 
 
 def test_a_stream_that_speaks_needs_no_signs_of_life(make_peer: MakePeer) -> None:

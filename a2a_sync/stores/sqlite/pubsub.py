@@ -31,6 +31,8 @@ logger: Final = get_logger("a2a_sync.engine")
 _MAX_FOLDER_BYTES = 75
 _MAX_MESSAGE_BYTES = 1024
 _SETTLED_NS = 100_000_000
+#: How often a socket is given a path in a folder that is removed meanwhile.
+_BIND_ATTEMPTS = 10
 
 
 def sockets_folder(store_path: str) -> Path:
@@ -88,11 +90,8 @@ class UnixSocketPubSub:
     def _open(self) -> None:
         bound = None
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _check_private(self._folder)
             bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            own = str(self._folder / f"{os.getpid()}-{secrets.token_hex(4)}")
-            bound.bind(own)
+            own = self._bind(bound)
             bound.settimeout(1.0)
             # A separate non-blocking socket: a send with a timeout would wait for a process whose queue is full.
             sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -106,6 +105,21 @@ class UnixSocketPubSub:
             return
         self._sender, self._own = sender, own
         self._sweep()
+
+    def _bind(self, bound: socket.socket) -> str:
+        """Give the socket a path in the folder. Returns the path."""
+        own = str(self._folder / f"{os.getpid()}-{secrets.token_hex(4)}")
+        for left in reversed(range(_BIND_ATTEMPTS)):
+            try:
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _check_private(self._folder)
+                bound.bind(own)
+                break
+            except FileNotFoundError:
+                # The last other process has closed and removed the folder meanwhile.
+                if not left:
+                    raise
+        return own
 
     def _sweep(self) -> None:
         """Remove the sockets of dead processes."""
