@@ -1,19 +1,20 @@
-"""Where runs are executed: jobs, and the interface of the queues that carry them.
+"""Where runs are executed: jobs, and the interface of the queues that carry them to other processes.
 
 A run *begins* in the process that stores its request. Its job is executed later: by a thread of the same process
-(`concurrency.pool.WorkerPool`, the default queue), or by another process over the same store, which gets the job's reference
-from a queue and passes it to `A2AApp.work`.
+(`concurrency.pool.WorkerPool`, the default), or by another process over the same store, which gets the job's reference from a
+`JobQueue` and passes it to `A2AApp.work`.
 """
 
 from __future__ import annotations
 
 import contextvars
+import json
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from a2a_sync.engine.run import Run
 
-__all__ = ["Job", "JobQueue", "JobReference", "Reservation"]
+__all__ = ["FunctionQueue", "JobConsumer", "JobQueue", "JobReference"]
 
 
 class JobReference(NamedTuple):
@@ -29,6 +30,77 @@ class JobReference(NamedTuple):
     owner: str
     task_id: str
     token: str
+
+    def __repr__(self) -> str:
+        return f"JobReference(task_id={self.task_id!r})"
+
+
+class JobConsumer(Protocol):
+    """What executes jobs: an `A2AApp` or an `AgentHost`."""
+
+    def work(self, job: JobReference) -> bool:
+        """See `A2AApp.work`."""
+
+    def start(self) -> bool:
+        """See `A2AApp.start`."""
+
+    def close(self, timeout: float = 10.0) -> None:
+        """See `A2AApp.close`."""
+
+
+class JobQueue(Protocol):
+    """Carries jobs to processes that execute them, as a message broker does. Thread-safe.
+
+    A job may be lost or delivered more than once: the process that sent it sends it again until a process executes it, and a
+    job that is delivered again is not executed again.
+    """
+
+    def connect(self, consumer: JobConsumer) -> None:
+        """Called once, by the app or host that is created with this queue, in every process: jobs are for ``consumer.work``."""
+
+    def send(self, job: JobReference) -> None:
+        """Send `job` to one of the processes and return. What it raises is logged, and the job is sent again later."""
+
+
+class FunctionQueue:
+    """A `JobQueue` over a function that sends a text to other processes, such as the ``send`` of a Dramatiq actor.
+
+    The function that these processes call with the text passes it to `work`. See the guide on job queues.
+
+    Parameters:
+        send: called with the text of one job, on the thread of the request; must not wait for the job.
+    """
+
+    def __init__(self, send: Callable[[str], object]) -> None:
+        self._send = send
+        self._consumer: JobConsumer | None = None
+
+    def connect(self, consumer: JobConsumer) -> None:
+        """See `JobQueue.connect`.
+
+        Raises:
+            ValueError: another app uses this queue.
+        """
+        if self._consumer is not None:
+            raise ValueError("a FunctionQueue serves one app or host; create another one")
+        self._consumer = consumer
+
+    def send(self, job: JobReference) -> None:
+        """See `JobQueue.send`."""
+        self._send(json.dumps(job))
+
+    def work(self, text: str) -> bool:
+        """Execute the job of `text` on this thread, to its end. False and errors: see `A2AApp.work`.
+
+        Raises:
+            ValueError: no app was created with this queue in this process, or the text is not of a job.
+        """
+        if self._consumer is None:
+            raise ValueError("no app has this queue: import the module that creates A2AApp(..., job_queue=...)")
+        fields = json.loads(text)
+        if not (isinstance(fields, list) and len(fields) == 4 and all(isinstance(one, str) for one in fields)):
+            raise ValueError("the text is not of a job: pass on what `send` was called with")
+        return self._consumer.work(JobReference(*fields))
 
 
 class Job:
@@ -55,7 +127,7 @@ class Job:
 
 
 class Reservation(Protocol):
-    """A place for one job in a queue."""
+    """A place for one job."""
 
     @property
     def ready(self) -> bool:
@@ -72,18 +144,3 @@ class Reservation(Protocol):
 
     def abandon(self) -> bool:
         """Free the place of a job that hangs in this process for the next one; False where it keeps it."""
-
-
-class JobQueue(Protocol):
-    """Carries jobs to the threads or processes that execute them. Thread-safe.
-
-    A queue to other processes delivers each job at least once: one that is delivered again is not executed again. A job that is
-    lost is only noticed when the process that began its run stops or dies.
-    """
-
-    def reserve(self, owner: str) -> Reservation:
-        """Reserve a place for a job of `owner`, before anything is stored.
-
-        Raises:
-            OverloadedError: there is none.
-        """

@@ -18,6 +18,7 @@ from a2a_sync.engine.cancelling import CancelHandlers, empty_message
 from a2a_sync.engine.chunks import ChunkWriter
 from a2a_sync.engine.components import Component
 from a2a_sync.engine.deadlines import Watchdog
+from a2a_sync.engine.dispatcher import Dispatcher
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.engine.jobs import Job, JobQueue, JobReference, Reservation
 from a2a_sync.engine.run import Run, current_run
@@ -57,8 +58,9 @@ class RunOn(enum.Enum):
 class RunManager(Component):
     """The runs of one process over one store. A forked child starts without any.
 
-    `executor_of` gives the executor for the tasks of an owner; None: it is no longer served. `job_queue` decides where runs are
-    executed; by default it is the pool of this process, which also has the runs that running code asks for. `debug`: see `Run`.
+    `executor_of` gives the executor for the tasks of an owner; None: it is no longer served. `job_queue` carries runs to other
+    processes; by default, and for the runs that running code asks for, they are executed by the pool of this process. `debug`:
+    see `Run`.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class RunManager(Component):
             max_abandoned=limits.max_abandoned_threads,
             quotas=quotas,
         )
-        self._queue: JobQueue = job_queue or self.pool
+        self._dispatcher = None
+        if job_queue is not None:
+            self._dispatcher = Dispatcher(job_queue, store, hub, max_queued=limits.max_queued_runs, quotas=quotas)
         #: Runs are executed by other processes.
         self.remote: bool = job_queue is not None
         self._cancels = CancelHandlers(store, limits, quotas)
@@ -219,7 +223,7 @@ class RunManager(Component):
             return executor, None
         if run_on is RunOn.POOL_OR_CALLER:
             return executor, self.pool.reserve_nested(quota_owner(scope.id))
-        return executor, self._queue.reserve(quota_owner(scope.id))
+        return executor, (self._dispatcher or self.pool).reserve(quota_owner(scope.id))
 
     def _register(
         self, executor: AgentSpec, scope: Owner, request: RunRequest, slot: Reservation | None, *, after: int | None
@@ -296,6 +300,11 @@ class RunManager(Component):
     def running(self) -> int:
         return len(self._active)
 
+    @property
+    def queued(self) -> int:
+        """Runs that have begun here and wait: for a thread, or for a process that executes their job."""
+        return self.pool.waiting if self._dispatcher is None else self._dispatcher.waiting
+
     # -- ending from outside --
 
     def cancel(self, scope: Owner, task_id: str, metadata: Metadata, principal: Principal | None = None) -> None:
@@ -330,8 +339,10 @@ class RunManager(Component):
     # -- other processes --
 
     def check_tokens(self, task_id: str) -> None:
-        """Stop the runs of this task whose tokens another process has revoked."""
+        """Another process has written to this task: stop its runs whose tokens it has revoked."""
         workers = self._store.workers
+        if self._dispatcher is not None:
+            self._dispatcher.check(task_id)
         for run in self._runs_of(task_id):
             if workers is not None and run.started is not None and not workers.holds(run.started.token):
                 run.token_lost()
@@ -433,6 +444,8 @@ class RunManager(Component):
                 broken = broken or not handed_over
                 run.hand_over()
         self._wait_for_runs(time.monotonic() + _STOP_TIMEOUT)
+        if self._dispatcher is not None:
+            self._dispatcher.close()
         self._watchdog.close()
         self._chunk_writer.close()
         self.pool.close()

@@ -127,6 +127,8 @@ class AgentHost(Site, Mapping[str, A2AApp]):
             self.add(name, agent)
         if root is not None and root not in self._apps:
             raise ValueError(f"root names no agent of this host: {root!r}")
+        if job_queue is not None:
+            job_queue.connect(self)
 
     # -- agents --
 

@@ -196,6 +196,8 @@ class A2AApp(Site):
             self.wsgi_app = self.console.around(self.wsgi_app)
         if http.trusted_proxies and _mount is None:
             self.wsgi_app = TrustedProxies(self.wsgi_app, http.trusted_proxies)
+        if job_queue is not None:
+            job_queue.connect(self)
 
     def _load_bindings(self, http: HTTPOptions) -> list[Callable[[Exchange], Iterable[bytes] | None]]:
         service = self._service

@@ -16,13 +16,14 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, AgentHost, InputRequired, Limits
 from a2a_sync import operations as op
-from a2a_sync.engine.jobs import Job, JobQueue, JobReference, Reservation
+from a2a_sync.engine.jobs import FunctionQueue, JobConsumer, JobQueue, JobReference
 from a2a_sync.errors import OverloadedError
 from a2a_sync.stores import SQLiteStore
 from a2a_sync.stores.base import Owner
 from a2a_sync.types import (
     CancelTaskRequest,
     GetTaskRequest,
+    ListTasksRequest,
     Message,
     Role,
     SendMessageConfiguration,
@@ -37,33 +38,20 @@ from tests.engine import TIMEOUT, Gate, Served, eventually
 class TextQueue:
     """A job queue to one other process, as a message broker would carry it."""
 
-    ready = False
-
     def __init__(self) -> None:
         self.texts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.executed: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self.full = self.broken = False
+        self.broken = False
 
     # -- JobQueue --
 
-    def reserve(self, owner: str) -> Reservation:
-        if self.full:
-            raise OverloadedError("the queue is full", retry_after=1.0)
-        return self
-
-    # -- Reservation --
-
-    def submit(self, job: Job) -> None:
-        reference = job.hand_over()
-        if self.broken:
-            raise ConnectionError("the broker is gone")
-        self.texts.put(json.dumps(reference))
-
-    def release(self) -> None:
+    def connect(self, consumer: JobConsumer) -> None:
         pass
 
-    def abandon(self) -> bool:
-        return True
+    def send(self, job: JobReference) -> None:
+        if self.broken:
+            raise ConnectionError("the broker is gone")
+        self.texts.put(json.dumps(job))
 
     # -- the consumer --
 
@@ -207,19 +195,98 @@ def test_a_job_that_is_delivered_again_is_not_executed_again(jobs: TextQueue, tm
     remote.close()
 
 
-def test_a_full_queue_refuses_before_anything_is_stored(remote: Pair, jobs: TextQueue) -> None:
-    served = remote.serve(lambda message, context: "done")
-    jobs.full = True
-    with pytest.raises(OverloadedError):
-        served.send()
-    assert served.list().total_size == 0
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs are sent again soon."""
+    monkeypatch.setattr("a2a_sync.engine.dispatcher._FIRST_PAUSE", 0.05)
 
 
-def test_a_task_fails_where_its_job_cannot_be_sent(remote: Pair, jobs: TextQueue) -> None:
-    served = remote.serve(lambda message, context: "done")
+def test_a_full_queue_refuses_before_anything_is_stored(jobs: TextQueue, tmp_path: Path) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    web, worker = (remote.site(lambda message, context: "done", max_queued_runs=2) for _ in range(2))
+    tasks = [_begin(web) for _ in range(2)]
+    with pytest.raises(OverloadedError, match="limit of queued tasks"):
+        _begin(web)
+    assert _call(web, op.LIST_TASKS, ListTasksRequest()).total_size == 2
+    assert web._engine.runs.queued == 2
+    assert worker.work(jobs.take())
+    eventually(lambda: web._engine.runs.queued == 1)
+    assert _begin(web).id not in {task.id for task in tasks}
+    remote.close()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_job_is_sent_again_until_a_process_executes_it(jobs: TextQueue, tmp_path: Path) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    web, worker = (remote.site(lambda message, context: "done") for _ in range(2))
+    task = _begin(web)
+    lost, again = jobs.take(), jobs.take()
+    assert (again, again.task_id) == (lost, task.id)
+    assert worker.work(again)
+    eventually(lambda: web._engine.runs.queued == 0)
+    assert not worker.work(lost)
+    remote.close()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_job_that_cannot_be_sent_is_sent_when_its_queue_works_again(
+    jobs: TextQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    web, worker = (remote.site(lambda message, context: "done") for _ in range(2))
     jobs.broken = True
-    assert served.send().state is S.FAILED
-    assert served.app.running == 0
+    task = _begin(web)
+    assert task.state is S.SUBMITTED
+    assert "a job could not be sent to its queue; it is sent again" in caplog.text
+    jobs.broken = False
+    assert worker.work(jobs.take())
+    assert _call(web, op.GET_TASK, GetTaskRequest(id=task.id)).state is S.COMPLETED
+    remote.close()
+
+
+def test_a_forked_child_does_not_send_the_jobs_of_its_parent(jobs: TextQueue, tmp_path: Path) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    web = remote.site(lambda message, context: "done")
+    _begin(web)
+    dispatcher = web._engine.runs._dispatcher
+    assert dispatcher is not None
+    dispatcher.renew()
+    assert (dispatcher.waiting, dispatcher._send_again()) == (0, None)
+    remote.close()
+
+
+def test_a_function_queue_carries_text(tmp_path: Path) -> None:
+    texts: list[str] = []
+    web, worker = (FunctionQueue(texts.append) for _ in range(2))
+    sites = []
+    for jobs in (web, worker):
+        agent = Agent("queued", description="d")
+        agent.message(lambda message, context: "done")
+        sites.append(A2AApp(agent, store=SQLiteStore(tmp_path / "tasks.db"), job_queue=jobs))
+    task = _begin(sites[0])
+    assert [worker.work(texts[0]), worker.work(texts[0])] == [True, False]
+    assert _call(sites[0], op.GET_TASK, GetTaskRequest(id=task.id)).state is S.COMPLETED
+    for site in sites:
+        site.close(0)
+        site.store.close()
+
+
+def test_mistakes_with_a_function_queue_are_named(tmp_path: Path) -> None:
+    jobs = FunctionQueue(print)
+    with pytest.raises(ValueError, match="no app has this queue"):
+        jobs.work("[]")
+    agent = Agent("queued", description="d")
+    agent.message(lambda message, context: "done")
+    app = A2AApp(agent, store=SQLiteStore(tmp_path / "tasks.db"), job_queue=jobs)
+    with pytest.raises(ValueError, match="is not of a job"):
+        jobs.work('["", "", 1]')
+    with pytest.raises(ValueError, match="serves one app or host"):
+        A2AApp(agent, store=app.store, job_queue=jobs)
+    app.store.close()
+
+
+def test_a_reference_does_not_show_its_token() -> None:
+    assert "secret" not in repr(JobReference("", "", "task", "secret"))
 
 
 def test_a_queued_run_of_a_process_that_stops_is_queued_again(jobs: TextQueue, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Tests with real services: PostgreSQL and PgBouncer. `make test-services` runs them; `servers` starts private instances."""
+"""Tests with real services, as private instances: PostgreSQL and PgBouncer (`servers`), message brokers (`brokers`)."""

@@ -1,0 +1,184 @@
+"""Sends jobs through a `JobQueue` to other processes, and sends again what none of them has begun to execute.
+
+Brokers lose messages: a restart without persistence, a flush, a worker that dies with what it has prefetched. The process that
+began a run holds its token until another one executes the job, so it knows which jobs are outstanding. When it stops or dies,
+the runs of its tokens are taken over like all others (`engine.membership`), and queued again.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from a2a_sync.concurrency.background import Periodic
+from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.quotas import Quotas
+from a2a_sync.engine.hub import EventHub
+from a2a_sync.engine.jobs import Job, JobQueue, JobReference
+from a2a_sync.errors import OverloadedError
+from a2a_sync.stores.base import RunToken, TaskStore
+from a2a_sync.telemetry.logs import get_logger
+
+logger: Final = get_logger(__name__)
+
+#: Seconds after which a job is sent again for the first time, and at most; the pause doubles in between.
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
+
+
+@dataclass(slots=True)
+class _Outstanding:
+    """A job that was sent and has not begun, as far as this process knows."""
+
+    job: JobReference
+    owner: str
+    pause: float
+    due: float
+
+
+class Dispatcher:
+    """The places of a `JobQueue`: `max_queued` jobs that no process has begun to execute, shared fairly between owners.
+
+    A thread named ``a2a-dispatch`` sends jobs again while some are outstanding.
+
+    Parameters:
+        jobs: carries the jobs.
+        store: has workers.
+        hub: knows the pub/sub that announces the beginning of runs in other processes.
+        max_queued: outstanding jobs of this process.
+        quotas: bounds what each owner holds of them.
+    """
+
+    def __init__(
+        self, jobs: JobQueue, store: TaskStore, hub: EventHub, *, max_queued: int, quotas: Quotas | None = None
+    ) -> None:
+        self._jobs = jobs
+        self._store = store
+        self._hub = hub
+        self._max_queued = max_queued
+        self._quotas = quotas or Quotas()
+        self._rounds = Periodic("a2a-dispatch", self._send_again, retry=_FIRST_PAUSE)
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: the outstanding jobs are the parent's."""
+        self._lock = threading.Lock()
+        self._places = self._quotas.share(self._max_queued, self._quotas.quota.max_queued_runs)
+        self._outstanding: dict[str, _Outstanding] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that no process has begun to execute, and reservations."""
+        return self._places.taken
+
+    def reserve(self, owner: str) -> _Place:
+        """A place for one job of `owner`, before anything is stored.
+
+        Raises:
+            OverloadedError: there is none.
+        """
+        with self._lock:
+            if self._places.admits(owner):
+                self._places.take(owner)
+                return _Place(self, owner)
+            full = self._places.taken >= self._places.total
+        raise OverloadedError(
+            f"{'the agent' if full else 'this caller'} has reached its limit of queued tasks; retry later",
+            retry_after=1.0,
+        )
+
+    def submit(self, job: Job, owner: str) -> None:
+        """Send `job`, whose place becomes free when a process begins to execute it."""
+        reference = job.hand_over()
+        one = _Outstanding(reference, owner, _FIRST_PAUSE, time.monotonic() + _FIRST_PAUSE)
+        if self._hub.pubsub is not None:
+            self._hub.pubsub.subscribe(reference.task_id)
+        with self._lock:
+            self._outstanding[reference.task_id] = one
+        self._send(one)
+        self._rounds.start(_FIRST_PAUSE)
+
+    def release(self, owner: str) -> None:
+        """Free a place without a job."""
+        with self._lock:
+            self._places.release(owner)
+
+    def check(self, task_id: str) -> None:
+        """Another process has written to this task: it may have begun to execute its job.
+
+        Raises:
+            StoreError: as the store says.
+        """
+        one = self._outstanding.get(task_id)
+        if one is not None and not self._is_outstanding(one):
+            self._forget(one)
+
+    def close(self) -> None:
+        """Send nothing again. Other processes queue the runs again of which this one holds the tokens."""
+        self._rounds.stop()
+
+    def _send(self, one: _Outstanding) -> bool:
+        try:
+            self._jobs.send(one.job)
+        except Exception:
+            logger.exception(
+                "a job could not be sent to its queue; it is sent again", extra={"task_id": one.job.task_id}
+            )
+            return False
+        return True
+
+    def _send_again(self) -> float | None:
+        """Send each job again that is due; the seconds until the next one is, None while none is outstanding."""
+        for one in list(self._outstanding.values()):
+            if one.due > time.monotonic():
+                continue
+            if not self._is_outstanding(one):
+                self._forget(one)
+                continue
+            logger.info(
+                "a job has not begun for %.0f s; it is sent again", one.pause, extra={"task_id": one.job.task_id}
+            )
+            if not self._send(one):
+                return _FIRST_PAUSE  # the queue cannot be reached: the others are not tried
+            one.pause = min(2 * one.pause, _LONGEST_PAUSE)
+            one.due = time.monotonic() + one.pause * random.uniform(0.8, 1.2)
+        due = min((one.due for one in list(self._outstanding.values())), default=None)
+        return None if due is None else min(max(0.1, due - time.monotonic()), _FIRST_PAUSE)
+
+    def _is_outstanding(self, one: _Outstanding) -> bool:
+        workers = self._store.workers
+        return workers is not None and workers.holds(RunToken(one.job.task_id, one.job.token))
+
+    def _forget(self, one: _Outstanding) -> None:
+        with self._lock:
+            if self._outstanding.get(one.job.task_id) is not one:
+                return
+            del self._outstanding[one.job.task_id]
+            self._places.release(one.owner)
+        if self._hub.pubsub is not None:
+            self._hub.pubsub.unsubscribe(one.job.task_id)
+
+
+class _Place:
+    """A place of a `Dispatcher`; see `Reservation`."""
+
+    __slots__ = ("_dispatcher", "_owner")
+
+    ready = False
+
+    def __init__(self, dispatcher: Dispatcher, owner: str) -> None:
+        self._dispatcher = dispatcher
+        self._owner = owner
+
+    def submit(self, job: Job) -> None:
+        self._dispatcher.submit(job, self._owner)
+
+    def release(self) -> None:
+        self._dispatcher.release(self._owner)
+
+    def abandon(self) -> bool:
+        # The job is not executed here.
+        return True
