@@ -171,7 +171,7 @@ def test_every_environment_variable_is_listed() -> None:
     listed = {name for name, _ in table(REFERENCE / "command-line.md", "variable", "stands for")}
     read_by_options = {
         option.envvar
-        for command in main.commands.values()
+        for command in (main, *main.commands.values())
         for option in command.params
         if isinstance(option.envvar, str)
     }

@@ -9,20 +9,34 @@ input or authorization; 130 interrupted.
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 import a2a_sync
+from a2a_sync.cli import debug
+from a2a_sync.cli.agents import agents
 from a2a_sync.cli.card import card
+from a2a_sync.cli.completion import completion
 from a2a_sync.cli.hooks import hooks
 from a2a_sync.cli.mcp import mcp
+from a2a_sync.cli.options import debug_option, no_color_option, profile_option, settings_of
 from a2a_sync.cli.send import send
 from a2a_sync.cli.serve import serve
-from a2a_sync.cli.tasks import cancel, get, list_tasks
+from a2a_sync.cli.tasks import cancel, get, list_tasks, watch
 from a2a_sync.cli.text import print_status
-from a2a_sync.errors import AgentError, TransportError, UnauthenticatedError
+from a2a_sync.errors import (
+    A2AError,
+    AgentError,
+    CardAuthError,
+    HTTPStatusError,
+    TransportError,
+    TransportTimeoutError,
+    UnauthenticatedError,
+)
 
 __all__ = ["main"]
 
@@ -35,28 +49,57 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except AgentError as error:
-            hint = _CREDENTIALS_HINT if isinstance(error, UnauthenticatedError) else ""
-            print_status(f"Error: {error.message}{hint}", error=True)
-            sys.exit(1)
-        except TransportError as error:
-            hint = "; the task continues: see a2a-sync get" if isinstance(error, TimeoutError) and error.task_id else ""
-            print_status(f"Error: {error}{hint}", error=True)
-            sys.exit(3)
+        except A2AError as error:
+            debug.print_traceback()
+            text = error.message if isinstance(error, AgentError) else str(error)
+            print_status(f"Error: {text}{_hint(error)}", error=True)
+            sys.exit(1 if isinstance(error, AgentError) else 3)
         except KeyboardInterrupt:
+            debug.print_traceback()
             sys.exit(130)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def _hint(error: A2AError) -> str:
+    """What the user can do about an error, as an addition to its text."""
+    unauthorized = isinstance(error, HTTPStatusError) and error.status_code == 401
+    if unauthorized or isinstance(error, (UnauthenticatedError, CardAuthError)):
+        return _CREDENTIALS_HINT
+    if isinstance(error, TransportTimeoutError) and error.task_id:
+        return "; the task continues: see a2a-sync watch"
+    if isinstance(error, TransportError) and "certificate is not trusted" in error.message:
+        return "; name its authority with --cacert, or do not check it with --insecure"
+    return ""
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: a2a-sync send http://127.0.0.1:8000 hello",
+)
+@profile_option
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    envvar="A2A_SYNC_CONFIG",
+    help="Configuration file; config.toml in the user's folder of a2a-sync by default.",
+)
+@debug_option
+@no_color_option
 @click.version_option(a2a_sync.__version__, prog_name="a2a-sync")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context, profile: str | None, config: Path | None) -> None:
     """Serve and call agents that speak the A2A protocol.
 
     \b
     Exit codes: 0 done; 1 failed, rejected or refused; 2 wrong usage;
     3 no usable answer came back; 4 the agent asks for something; 130 interrupted.
     """
+    settings = settings_of(ctx)
+    settings.profile, settings.config = profile, config
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
 
 
-for _command in (serve, card, send, get, list_tasks, cancel, hooks, mcp):
+for _command in (agents, cancel, card, completion, get, hooks, list_tasks, mcp, send, serve, watch):
     main.add_command(_command)

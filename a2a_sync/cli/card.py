@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 import click
 
-from a2a_sync import AgentCard, Client
-from a2a_sync.cli.options import auth_option, json_option, timeout_option, url_argument
+from a2a_sync import AgentCard
+from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option
 from a2a_sync.cli.text import clean_line, print_json, rich_console
 
 
-@click.command()
-@url_argument
+@click.command(cls=AgentCommand, epilog="Example: a2a-sync card http://127.0.0.1:8000")
+@calls_agent
 @click.option("--extended", is_flag=True, help="The extended card for authenticated callers.")
 @json_option
-@auth_option
-@timeout_option
-def card(url: str, extended: bool, as_json: bool, auth: str | None, timeout: float | None) -> None:
+def card(connection: Connection, extended: bool, as_json: bool) -> None:
     """Show the card of the agent at URL."""
-    with Client(url, auth=auth) as client:
+    timeout = connection.timeout
+    with connection.client() as client:
         found = client.extended_card(timeout=timeout) if extended else client.card(timeout=timeout)
     if as_json:
         print_json(found.to_dict())

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import click
 
-from a2a_sync import Client, TaskPushNotificationConfig
-from a2a_sync.cli.options import auth_option, json_option, task_argument, timeout_option, url_argument
+from a2a_sync import TaskPushNotificationConfig
+from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option, task_argument
 from a2a_sync.cli.text import clean_line, print_json
 from a2a_sync.types import ListTaskPushNotificationConfigsResponse
 
 
-@click.command()
-@url_argument
+@click.command(
+    cls=AgentCommand, epilog="Example: a2a-sync hooks http://127.0.0.1:8000 TASK --add https://example.com/a2a"
+)
+@calls_agent
 @task_argument
 @click.option("--add", metavar="WEBHOOK", help="Add a webhook with this URL.")
 @click.option("--id", "own_id", default="", metavar="ID", help="Id of the added webhook; an existing one is replaced.")
@@ -24,23 +26,19 @@ from a2a_sync.types import ListTaskPushNotificationConfigsResponse
 )
 @click.option("--remove", metavar="ID", help="Remove the webhook with this id.")
 @json_option
-@auth_option
-@timeout_option
 def hooks(
-    url: str,
+    connection: Connection,
     task_id: str,
     add: str | None,
     own_id: str,
     token: str,
     remove: str | None,
     as_json: bool,
-    auth: str | None,
-    timeout: float | None,
 ) -> None:
     """Show, add and remove the webhooks of the task TASK."""
     if own_id and not add:
         raise click.UsageError("--id goes with --add")
-    with Client(url, auth=auth, timeout=timeout) as client:
+    with connection.client(timeout=connection.timeout) as client:
         if add:
             client.create_push_config(task_id, add, id=own_id, token=token)
         if remove:

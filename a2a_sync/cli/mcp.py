@@ -6,15 +6,12 @@ from typing import Any
 
 import click
 
-from a2a_sync import Client
-from a2a_sync.cli.options import auth_option, timeout_option, url_argument
+from a2a_sync.cli.options import AgentCommand, Connection, calls_agent
 
 
-@click.command()
-@url_argument
-@auth_option
-@timeout_option
-def mcp(url: str, auth: str | None, timeout: float | None) -> None:
+@click.command(cls=AgentCommand, epilog="Example: a2a-sync mcp http://127.0.0.1:8000")
+@calls_agent
+def mcp(connection: Connection) -> None:
     """Serve the agent at URL to an MCP host, over stdio.
 
     Each skill of the agent is a tool. MCP hosts start this command themselves.
@@ -23,6 +20,6 @@ def mcp(url: str, auth: str | None, timeout: float | None) -> None:
         from a2a_sync.integrations.mcp import mcp_server
     except ImportError as error:
         raise click.UsageError(str(error)) from None
-    sending: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-    with Client(url, auth=auth) as client:
+    sending: dict[str, Any] = {} if connection.timeout is None else {"timeout": connection.timeout}
+    with connection.client() as client:
         mcp_server(client, **sending).run("stdio")

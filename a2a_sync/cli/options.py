@@ -1,20 +1,167 @@
-"""Options that several commands share, and their validation."""
+"""Options that several commands share, their validation, and the connection that they describe."""
 
 from __future__ import annotations
 
-from typing import Final
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from a2a_sync.errors import UnsafeURLError
-from a2a_sync.urls import split_credentials
+from a2a_sync import AgentCard, Client
+from a2a_sync.cli import debug
+from a2a_sync.cli.agentlist import ListedAgent, list_agents, listing_lines
+from a2a_sync.cli.profiles import NO_PROFILE, Profile, default_path, read_profile
+from a2a_sync.errors import CardNotFoundError, TransportError, UnsafeURLError
+from a2a_sync.urls import may_send_credentials, split_credentials
+
+_SCHEMES = ("http://", "https://", "grpc://", "grpcs://")
+
+
+@dataclass(slots=True)
+class Settings:
+    """The options that stand before the command, or after it: the object of the outermost click context."""
+
+    profile: str | None = None
+    config: Path | None = None
+    loaded: Profile | None = None
+
+    def load(self) -> Profile:
+        """The profile, read once.
+
+        Raises:
+            click.UsageError: it cannot be read.
+        """
+        if self.loaded is None:
+            self.loaded = read_profile(self.profile, self.config or default_path()) if self.profile else NO_PROFILE
+        return self.loaded
+
+
+def settings_of(ctx: click.Context) -> Settings:
+    """The settings of this run of the command line."""
+    settings: Settings = ctx.find_root().ensure_object(Settings)
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How a command calls an agent. ``timeout`` is in seconds; ``verify`` is that of `Client`."""
+
+    url: str
+    auth: str | None = field(default=None, repr=False)
+    timeout: float | None = None
+    verify: bool | str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @contextmanager
+    def client(self, target: str | AgentCard | None = None, **options: Any) -> Iterator[Client]:
+        """A client for the URL, or for a card that was read from it. At the address of several agents they are listed.
+
+        Raises:
+            click.UsageError: the URL is that of a host or registry, and not of one agent.
+        """
+        if "session" not in options:
+            options["verify"] = self.verify
+        with Client(
+            target or self.url,
+            auth=self.auth,
+            headers=self.headers,
+            interceptors=debug.interceptors(),
+            **options,
+        ) as client:
+            try:
+                yield client
+            except CardNotFoundError:
+                lines = self._agent_lines()
+                if not lines:
+                    raise
+                raise click.UsageError("\n".join([f"{self.url} serves several agents; name one:", *lines])) from None
+
+    def list_agents(self) -> list[ListedAgent]:
+        """The agents that the host or registry at the URL lists.
+
+        Raises:
+            TransportError: there is no list.
+        """
+        return list_agents(self.url, auth=self.auth, headers=self.headers, verify=self.verify, timeout=self.timeout)
+
+    def _agent_lines(self) -> list[str]:
+        try:
+            return list(listing_lines(self.list_agents()))
+        except TransportError:
+            return []
+
+
+class AgentCommand(click.Command):
+    """A command whose first argument is the URL of an agent, which a profile can name instead."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        values, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        settings = settings_of(ctx)
+        settings.profile = values.get("profile") or settings.profile
+        if not str(values.get("url") or "").lower().startswith(_SCHEMES) and "help" not in values:
+            profile = settings.load()
+            if profile.url:
+                args = [profile.url, *args]
+        return super().parse_args(ctx, args)
+
+
+def calls_agent(function: Callable[..., None]) -> Callable[..., None]:
+    """Decorator of a command: adds the argument URL and the options of a connection, and passes a `Connection`."""
+
+    @wraps(function)
+    def command(
+        url: str, auth: str | None, timeout: float | None, cacert: str | None, insecure: bool, **others: Any
+    ) -> None:
+        ctx = click.get_current_context()
+        function(connection=_connection(ctx, url, auth, timeout, cacert, insecure), **others)
+
+    # Click lists parameters in the reverse order: URL first, then what the command itself has.
+    own = command.__dict__.pop("__click_params__", [])
+    for option in reversed(_CONNECTION_OPTIONS):
+        option(command)
+    command.__dict__["__click_params__"].extend(own)
+    return _url_argument(command)
+
+
+def _connection(
+    ctx: click.Context, url: str, auth: str | None, timeout: float | None, cacert: str | None, insecure: bool
+) -> Connection:
+    if cacert and insecure:
+        raise click.UsageError("--cacert and --insecure exclude each other")
+    profile = settings_of(ctx).load()
+    headers: Mapping[str, str] = {}
+    # What the user chose for this call outweighs the environment.
+    chosen = auth is not None and ctx.get_parameter_source("auth") is click.core.ParameterSource.COMMANDLINE
+    if profile.auth is not None or profile.headers:
+        if profile.url and not may_send_credentials(split_credentials(profile.url)[0], split_credentials(url)[0]):
+            raise click.UsageError(
+                f"the credentials of profile {profile.name!r} are for {profile.url}, and are not sent to {url}"
+            )
+        headers = profile.headers
+        if profile.auth is not None and not chosen:
+            auth = profile.auth
+    authorities = cacert or (None if insecure else profile.cacert)
+    if authorities is not None and not os.path.exists(authorities):
+        raise click.UsageError(f"there is no file {authorities} with certificates (--cacert)")
+    verify: bool | str | None = authorities
+    if not authorities and (insecure or profile.insecure):
+        verify = False
+        debug.silence_certificate_warnings()
+    return Connection(url, auth, timeout or profile.timeout, verify, headers)
 
 
 def _agent_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    scheme = value.partition("://")[0].lower()
+    checked = {"grpc": "http", "grpcs": "https"}.get(scheme, scheme) + value[len(scheme) :]
     try:
-        split_credentials(value)
+        split_credentials(checked)
     except UnsafeURLError:
-        raise click.BadParameter("not an http(s) URL such as http://127.0.0.1:8000", ctx, param) from None
+        raise click.BadParameter(f"{value!r} is not an http(s) URL such as http://127.0.0.1:8000", ctx, param) from None
     return value
 
 
@@ -25,19 +172,62 @@ def _secret(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     return value
 
 
-url_argument: Final = click.argument("url", metavar="URL", callback=_agent_url)
-task_argument: Final = click.argument("task_id", metavar="TASK")
-auth_option: Final = click.option(
-    "--auth",
-    envvar="A2A_SYNC_AUTH",
-    metavar="SECRET",
-    callback=_secret,
-    help="A token or API key, sent as the card says; in A2A_SYNC_AUTH other users do not see it.",
+def _debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        debug.enable(ctx.find_root())
+
+
+def _no_color(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        # Contexts are created from the outermost inwards; all of them have the setting of the command.
+        for one in (ctx, ctx.find_root()):
+            one.color = False
+
+
+debug_option: Final = click.option(
+    "--debug",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_debug,
+    help="Show calls, HTTP requests and tracebacks of errors, without credentials.",
 )
-json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON as the protocol has it.")
-timeout_option: Final = click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Give up after this time.",
+no_color_option: Final = click.option(
+    "--no-color",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_no_color,
+    help="Print without colours, as with the environment variable NO_COLOR.",
+)
+profile_option: Final = click.option(
+    "--profile", metavar="NAME", envvar="A2A_SYNC_PROFILE", help="Profile in the configuration file."
+)
+task_argument: Final = click.argument("task_id", metavar="TASK")
+json_option: Final = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON as the protocol has it, one line each."
+)
+#: Called with the help of the command.
+out_option: Final = partial(click.option, "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
+
+_url_argument = click.argument("url", metavar="URL", callback=_agent_url)
+_CONNECTION_OPTIONS = (
+    click.option(
+        "--auth",
+        envvar="A2A_SYNC_AUTH",
+        metavar="SECRET",
+        callback=_secret,
+        help="A token or API key, sent as the card says; in A2A_SYNC_AUTH other users do not see it.",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Give up after this time.",
+    ),
+    click.option("--cacert", metavar="FILE", help="Trust these certificate authorities only (a PEM file or folder)."),
+    click.option("--insecure", is_flag=True, help="Do not check the certificate of the server."),
+    click.option("--profile", expose_value=False, metavar="NAME", help="Profile in the configuration file."),
+    debug_option,
+    no_color_option,
 )

@@ -25,7 +25,7 @@ from a2a_sync import (
     TransportError,
 )
 from a2a_sync.cli.files import Folder
-from a2a_sync.cli.options import auth_option, json_option, timeout_option, url_argument
+from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option, out_option
 from a2a_sync.cli.show import Transcript
 from a2a_sync.cli.text import clean_json, clean_line, print_json, print_status
 from a2a_sync.codec import by_version
@@ -36,8 +36,10 @@ from a2a_sync.types import StreamResponse
 CANCEL_TIMEOUT = 10.0
 
 
-@click.command()
-@url_argument
+@click.command(
+    cls=AgentCommand, epilog="Example: a2a-sync send http://127.0.0.1:8000 'Summarise this' --file report.pdf"
+)
+@calls_agent
 @click.argument("text", required=False, default="")
 @click.option(
     "--stream/--no-stream",
@@ -54,16 +56,9 @@ CANCEL_TIMEOUT = 10.0
 @click.option("--task", "task_id", default="", metavar="ID", help="Continue this task.")
 @click.option("--context", "context_id", default="", metavar="ID", help="Continue this conversation.")
 @json_option
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Save every artifact here. Without it files are saved in a2a-TASK in the current folder.",
-)
-@auth_option
-@timeout_option
+@out_option(help="Save every artifact here. Without it files are saved in a2a-TASK in the current folder.")
 def send(
-    url: str,
+    connection: Connection,
     text: str,
     stream: bool | None,
     files: tuple[Path, ...],
@@ -71,8 +66,6 @@ def send(
     context_id: str,
     as_json: bool,
     out: Path | None,
-    auth: str | None,
-    timeout: float | None,
 ) -> None:
     """Send TEXT to the agent at URL and show its answer.
 
@@ -81,11 +74,11 @@ def send(
     line for each event.
     """
     message = Message(role=Role.USER, parts=_parts(text, files), task_id=task_id, context_id=context_id)
-    exchange = _Exchange(url, auth, task_id, timeout, stream=stream is not False)
+    exchange = Exchange(connection, task_id, stream=stream is not False)
     transcript = Transcript(data=out is None)
     show: Callable[[StreamResponse], None] = _show_nothing
     if as_json and stream:
-        show = _print_event
+        show = print_event
     elif not as_json and stream is not False:
         show = transcript.show_event
     try:
@@ -95,12 +88,12 @@ def send(
         sys.exit(130)
     finally:
         transcript.end_line()
-        _save(exchange.task, out, skip=as_json and out is None)
+        save_artifacts(exchange.task, out, skip=as_json and out is None)
     if not as_json:
         transcript.finish(answer)
     elif not stream:
         print_json(by_version("1.0").dump_event(answer))
-    sys.exit(_exit_code(url, answer))
+    sys.exit(exit_code(connection.url, answer))
 
 
 def _text_argument(text: str) -> str:
@@ -136,14 +129,14 @@ def _on_interrupt(act: Callable[..., None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-class _Exchange:
+class Exchange:
     """One message and its answer. `task` is the latest known task, also after a failure."""
 
-    def __init__(self, url: str, auth: str | None, task_id: str, timeout: float | None, *, stream: bool) -> None:
-        self._url = url
-        self._auth = auth
+    def __init__(self, connection: Connection, task_id: str, *, stream: bool) -> None:
+        self._connection = connection
         self._streaming = stream
         self._task_id = task_id
+        timeout = connection.timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._interrupted = False
         self.task: Task | None = None
@@ -153,7 +146,7 @@ class _Exchange:
 
     def run(self, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         """Send, call `show` with each event, and return the answer."""
-        with Client(self._url, auth=self._auth) as client:
+        with self._connection.client() as client:
             streaming = self._streaming and client.card(timeout=self._seconds_left()).capabilities.streaming
             with _on_interrupt(self._interrupt):
                 return self._stream(client, message, show) if streaming else self._poll(client, message, show)
@@ -188,7 +181,7 @@ class _Exchange:
             finally:
                 self.task = self.task or stream.task
         if stream.result is None:
-            raise TransportError("the stream ended without an answer", phase="stream", agent=self._url)
+            raise TransportError("the stream ended without an answer", phase="stream", agent=self._connection.url)
         return stream.result
 
     def _poll(self, client: Client, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
@@ -210,7 +203,7 @@ class _Exchange:
             return
         print_status(f"cancelling task {self._task_id}")
         try:
-            with Client(self._url, auth=self._auth) as client:
+            with self._connection.client() as client:
                 task = client.cancel_task(self._task_id, timeout=CANCEL_TIMEOUT)
             print_status(f"task {task.id} is {task.state}")
         except (AgentError, TransportError) as error:
@@ -223,12 +216,13 @@ def _show_nothing(event: StreamResponse) -> None:
     """Show nothing."""
 
 
-def _print_event(event: StreamResponse) -> None:
+def print_event(event: StreamResponse) -> None:
+    """Print one event of a stream as a line of JSON."""
     click.echo(clean_json(by_version("1.0").dump_event(event)))
     sys.stdout.flush()
 
 
-def _save(task: Task | None, out: Path | None, *, skip: bool) -> None:
+def save_artifacts(task: Task | None, out: Path | None, *, skip: bool) -> None:
     """Save the received artifacts, also after an error."""
     if task is None or skip:
         return
@@ -241,7 +235,8 @@ def _save(task: Task | None, out: Path | None, *, skip: bool) -> None:
         print_status(f"cannot save into {folder.path}: {error}", error=True)
 
 
-def _exit_code(url: str, answer: Task | Message) -> int:
+def exit_code(url: str, answer: Task | Message) -> int:
+    """The exit code for an answer, and how a question is answered on standard error."""
     if isinstance(answer, Message) or answer.state is TaskState.COMPLETED:
         return 0
     if answer.state.interrupted:

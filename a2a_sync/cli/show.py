@@ -21,7 +21,7 @@ from a2a_sync import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from a2a_sync.cli.text import clean, print_json, print_status, rich_console
+from a2a_sync.cli.text import clean, clean_json, print_status, rich_console
 from a2a_sync.lifecycle import joined
 from a2a_sync.types import StreamResponse
 
@@ -182,7 +182,7 @@ class Transcript:
                 self._print_text(part)
             case DataPart() if self._data:
                 self.end_line()
-                print_json(part.data)
+                click.echo(clean_json(part.data, indent=2))
             case FilePart(url=str(url)):
                 self.end_line()
                 print_status(f"the file {part.filename or ''} is at {url} (not fetched)")

@@ -1,31 +1,34 @@
-"""``a2a-sync get``, ``list`` and ``cancel``: the tasks of an agent."""
+"""``a2a-sync get``, ``list``, ``watch`` and ``cancel``: the tasks of an agent."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from a2a_sync import Client, Task, TaskState
+from a2a_sync import Client, Message, Task, TaskState
 from a2a_sync.cli.files import Folder
-from a2a_sync.cli.options import auth_option, json_option, task_argument, timeout_option, url_argument
+from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option, out_option, task_argument
+from a2a_sync.cli.send import exit_code, print_event, save_artifacts
 from a2a_sync.cli.show import Transcript
 from a2a_sync.cli.text import clean_line, print_json, print_status
+from a2a_sync.client.stream import SUBSCRIPTION_REFUSALS
+from a2a_sync.types import StreamResponse
 
 _STATES = [str(state) for state in TaskState if state is not TaskState.UNSPECIFIED]
 
 
-@click.command()
-@url_argument
+@click.command(cls=AgentCommand, epilog="Example: a2a-sync get http://127.0.0.1:8000 TASK --out answers")
+@calls_agent
 @task_argument
 @json_option
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Save artifacts here.")
-@auth_option
-@timeout_option
-def get(url: str, task_id: str, as_json: bool, out: Path | None, auth: str | None, timeout: float | None) -> None:
+@out_option(help="Save artifacts here.")
+def get(connection: Connection, task_id: str, as_json: bool, out: Path | None) -> None:
     """Show the task TASK of the agent at URL: its state and its artifacts."""
-    with Client(url, auth=auth) as client:
-        task = client.get_task(task_id, timeout=timeout)
+    with connection.client() as client:
+        task = client.get_task(task_id, timeout=connection.timeout)
     if as_json:
         print_json(task.to_dict())
     else:
@@ -35,20 +38,16 @@ def get(url: str, task_id: str, as_json: bool, out: Path | None, auth: str | Non
             print_status(f"saved {path}")
 
 
-@click.command("list")
-@url_argument
+@click.command("list", cls=AgentCommand, epilog="Example: a2a-sync list http://127.0.0.1:8000 --state working")
+@calls_agent
 @click.option("--context", "context_id", default="", metavar="ID", help="Only tasks of this conversation.")
 @click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 100), help="Maximum number of tasks.")
 @json_option
-@auth_option
-@timeout_option
-def list_tasks(
-    url: str, context_id: str, state: str | None, limit: int, as_json: bool, auth: str | None, timeout: float | None
-) -> None:
+def list_tasks(connection: Connection, context_id: str, state: str | None, limit: int, as_json: bool) -> None:
     """List the tasks of the agent at URL, the newest first."""
-    with Client(url, auth=auth) as client:
-        page = client.list_tasks(context_id=context_id, status=state, page_size=limit, timeout=timeout)
+    with connection.client() as client:
+        page = client.list_tasks(context_id=context_id, status=state, page_size=limit, timeout=connection.timeout)
     if as_json:
         print_json(page.to_dict())
         return
@@ -63,17 +62,60 @@ def _line(task: Task) -> str:
     return f"{clean_line(task.id, 80)}  {task.state:<14}  {time}"
 
 
-@click.command()
-@url_argument
+@click.command(cls=AgentCommand, epilog="Example: a2a-sync cancel http://127.0.0.1:8000 TASK")
+@calls_agent
 @task_argument
 @json_option
-@auth_option
-@timeout_option
-def cancel(url: str, task_id: str, as_json: bool, auth: str | None, timeout: float | None) -> None:
+def cancel(connection: Connection, task_id: str, as_json: bool) -> None:
     """Cancel the task TASK of the agent at URL."""
-    with Client(url, auth=auth) as client:
-        task = client.cancel_task(task_id, timeout=timeout)
+    with connection.client() as client:
+        task = client.cancel_task(task_id, timeout=connection.timeout)
     if as_json:
         print_json(task.to_dict())
     else:
         click.echo(f"{clean_line(task.id, 80)}  {task.state}")
+
+
+@click.command(cls=AgentCommand, epilog="Example: a2a-sync watch http://127.0.0.1:8000 TASK")
+@calls_agent
+@task_argument
+@json_option
+@out_option(help="Save every artifact here. Without it files are saved in a2a-TASK in the current folder.")
+def watch(connection: Connection, task_id: str, as_json: bool, out: Path | None) -> None:
+    """Follow the task TASK of the agent at URL until it ends or asks.
+
+    Shows what the task has done so far and what it does from now on, like send, with the same exit codes. A connection
+    that breaks is resumed. Ctrl-C ends this command; the task continues. With --json one line for each event.
+    """
+    transcript = Transcript(data=out is None)
+    show = print_event if as_json else transcript.show_event
+    try:
+        with connection.client() as client:
+            answer = follow(client, task_id, show, connection.timeout)
+    finally:
+        transcript.end_line()
+    save_artifacts(answer if isinstance(answer, Task) else None, out, skip=as_json and out is None)
+    if not as_json:
+        transcript.finish(answer)
+    sys.exit(exit_code(connection.url, answer))
+
+
+def follow(
+    client: Client, task_id: str, show: Callable[[StreamResponse], None], timeout: float | None
+) -> Task | Message:
+    """Call `show` with the events of a task until it ends or asks, and return it. `timeout` is in seconds."""
+    if client.card(timeout=timeout).capabilities.streaming:
+        try:
+            with client.subscribe(task_id, timeout=timeout) as stream:
+                for event in stream:
+                    show(event)
+                    if stream.state.interrupted:
+                        # The user answers next: end the stream, even if the server leaves it open.
+                        stream.end_within(1.0)
+                if stream.result is not None:
+                    return stream.result
+        except SUBSCRIPTION_REFUSALS:
+            pass  # the task has ended (spec 3.1.6)
+    task = client.wait(task_id, stream=False, timeout=timeout)
+    show(task)
+    return task

@@ -33,8 +33,9 @@ def clean_json(value: Any, *, indent: int | None = None) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON value to standard output, on several lines."""
-    click.echo(clean_json(value, indent=2))
+    """Print a JSON value to standard output, on one line."""
+    click.echo(clean_json(value))
+    sys.stdout.flush()
 
 
 def print_status(line: str, *, error: bool = False, dim: bool = False) -> None:

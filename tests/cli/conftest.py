@@ -12,22 +12,26 @@ from werkzeug.serving import make_server
 from werkzeug.test import run_wsgi_app
 from werkzeug.wrappers import Response
 
-from a2a_sync import A2AApp, Limits
+from a2a_sync import A2AApp, AgentHost, Limits
 from a2a_sync.cli import main
 from tests.cli.agents import INSIDER, Actor, Direct
 
 
 @contextmanager
-def served(app: A2AApp, wrap: Callable[[Any], Any] = lambda inner: inner) -> Iterator[str]:
-    """The app on a real socket of this process; `wrap` puts middleware around it."""
+def served(
+    app: A2AApp | AgentHost,
+    wrap: Callable[[Any], Any] = lambda inner: inner,
+    certificate: tuple[str, str] | None = None,
+) -> Iterator[str]:
+    """The app on a real socket of this process; `wrap` puts middleware around it, `certificate` TLS below it."""
     requests = logging.getLogger("werkzeug")
     level = requests.level
     requests.setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, wrap(app), threaded=True)
+    server = make_server("127.0.0.1", 0, wrap(app), threaded=True, ssl_context=certificate)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http{'s' if certificate else ''}://127.0.0.1:{server.server_port}"
     finally:
         app.close(1.0)
         server.shutdown()
@@ -71,7 +75,10 @@ def plain_url() -> Iterator[str]:
 def run(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """Run the command in an empty folder."""
     monkeypatch.chdir(str(tmp_path))
-    monkeypatch.delenv("A2A_SYNC_STORE", raising=False)
+    for name in ("STORE", "AUTH", "PROFILE"):
+        monkeypatch.delenv(f"A2A_SYNC_{name}", raising=False)
+    # The folder is empty, so there is no file; that of the user is not read.
+    monkeypatch.setenv("A2A_SYNC_CONFIG", "config.toml")
 
     def invoke(*arguments: str, input: bytes | None = None) -> Result:
         return CliRunner().invoke(main, list(arguments), input=input)

@@ -195,7 +195,7 @@ def test_a_time_limit_is_exit_code_3_and_names_the_task(run: Run, url: str) -> N
     result = run("send", url, "slow", "--timeout", "0.5")
     assert result.exit_code == 3
     assert "the total timeout expired" in result.stderr
-    assert result.stderr.endswith("the task continues: see a2a-sync get\n")
+    assert result.stderr.endswith("the task continues: see a2a-sync watch\n")
     assert result.stdout.startswith("first piece")
     with Client(url) as client:
         task = client.cancel_task(task_id(result))

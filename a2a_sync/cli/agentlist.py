@@ -1,0 +1,123 @@
+"""The agents of a host or a registry, as their list says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from a2a_sync import AgentCard, jsontext, urls
+from a2a_sync.cli.text import clean_line
+from a2a_sync.client.cards import load_card
+from a2a_sync.client.deadlines import Deadline, Timeout
+from a2a_sync.client.request import ErrorContext
+from a2a_sync.codec import DecodeError
+from a2a_sync.concurrency.alarms import AlarmClock
+from a2a_sync.errors import AgentError, JSONParseError, TransportError, UnsafeURLError
+
+if TYPE_CHECKING:
+    from a2a_sync.client.http import Page
+
+#: Where lists of agents are: hosts of this library, and registries of python-a2a; the URL itself comes last.
+PATHS = ("/.well-known/agents", "/registry/agents", "")
+#: Largest list, in bytes.
+MAX_BYTES = 32 * 1024 * 1024
+_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAgent:
+    """One entry of a list; `card` is None if the entry has none that can be read."""
+
+    name: str
+    url: str
+    card: AgentCard | None
+
+
+def list_agents(
+    url: str,
+    *,
+    auth: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    verify: bool | str | None = None,
+    timeout: float | None = None,
+) -> list[ListedAgent]:
+    """The agents that the host or registry at `url` lists.
+
+    Parameters:
+        url: its address.
+        auth: a token, as for `Client`.
+        headers: HTTP headers of each request.
+        verify: how its certificate is checked, as for `Client`.
+        timeout: seconds for all requests; None is 30.
+
+    Raises:
+        TransportError: no URL has a list; the message names what was tried.
+    """
+    # Importing requests is slow, and too early for gevent's patching where this command line serves with gevent.
+    from a2a_sync.client.http import HttpTransport
+
+    base = urls.split_credentials(url)[0].partition("?")[0].rstrip("/")
+    context, deadline = ErrorContext("card", base), Deadline.after(timeout or _TIMEOUT)
+    alarms = AlarmClock()
+    http = HttpTransport(
+        url,
+        auth=auth,
+        headers=headers,
+        timeout=Timeout(),
+        alarms=alarms,
+        verify=verify,
+        max_response_bytes=MAX_BYTES,
+    )
+    tried = {}
+    try:
+        for address in [base + path for path in PATHS]:
+            page = http.get(address, headers={"Accept": "application/json"}, error_context=context, deadline=deadline)
+            found = _listed(page)
+            if not isinstance(found, str):
+                return found
+            tried[address] = found
+    finally:
+        http.close()
+        alarms.close()
+    listed = "; ".join(f"{address}: {reason}" for address, reason in tried.items())
+    raise TransportError(f"no list of agents found; tried {listed}", phase="card", agent=base)
+
+
+def listing_lines(agents: list[ListedAgent]) -> Iterator[str]:
+    """One line of text for each agent."""
+    names = [clean_line(agent.name, 60) for agent in agents]
+    addresses = [clean_line(agent.url, 200) for agent in agents]
+    for name, url, agent in zip(names, addresses, agents, strict=True):
+        what = clean_line(agent.card.description, 100) if agent.card is not None else ""
+        yield f"{name:<{max(map(len, names))}}  {url:<{max(map(len, addresses))}}  {what}".rstrip()
+
+
+def _listed(page: Page) -> list[ListedAgent] | str:
+    if page.status != 200:
+        return f"HTTP {page.status}"
+    try:
+        return _entries(jsontext.loads(page.body))
+    except JSONParseError:
+        return "not JSON"
+
+
+def _entries(value: Any) -> list[ListedAgent] | str:
+    if isinstance(value, dict):
+        value = value.get("agents")
+    if not isinstance(value, list):
+        return "JSON, but no list of agents"
+    return [_entry(entry) for entry in value if isinstance(entry, dict)]
+
+
+def _entry(entry: dict[str, Any]) -> ListedAgent:
+    document = entry["card"] if isinstance(entry.get("card"), dict) else entry
+    try:
+        card: AgentCard | None = load_card(document)
+    except (DecodeError, AgentError, UnsafeURLError):
+        card = None
+    url = entry.get("url")
+    if not isinstance(url, str):
+        url = card.supported_interfaces[0].url if card is not None and card.supported_interfaces else ""
+    name = entry.get("name") or (card.name if card is not None else "")
+    return ListedAgent(str(name), url, card)
