@@ -124,6 +124,8 @@ OUTSIDE = {
     "TaskCancelled": "a BaseException: `except Exception` in a handler must not catch it",
     "WaitsForAnswer": "a BaseException: `except Exception` in a handler must not catch it",
     "ClientClosedError": "caught by the client's stream, which ends",
+    "CheckFailed": "caught by `a2a-sync check`, which reports it",
+    "CheckSkipped": "caught by `a2a-sync check`, which reports it",
     "CutStream": "caught by the client, which raises StreamInterruptedError",
     "DecodeError": "caught by the client and the webhook receiver, which raise MalformedResponseError or refuse the notification",
     "Invalid": "caught by the codecs, which raise InvalidParamsError or DecodeError",

@@ -20,6 +20,7 @@ import a2a_sync
 from a2a_sync.cli import debug
 from a2a_sync.cli.agents import agents
 from a2a_sync.cli.card import card
+from a2a_sync.cli.check import check
 from a2a_sync.cli.completion import completion
 from a2a_sync.cli.hooks import hooks
 from a2a_sync.cli.mcp import mcp
@@ -101,5 +102,5 @@ def main(ctx: click.Context, profile: str | None, config: Path | None) -> None:
         ctx.color = False
 
 
-for _command in (agents, cancel, card, completion, get, hooks, list_tasks, mcp, send, serve, watch):
+for _command in (agents, cancel, card, check, completion, get, hooks, list_tasks, mcp, send, serve, watch):
     main.add_command(_command)

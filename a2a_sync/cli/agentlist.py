@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from a2a_sync import AgentCard, jsontext, urls
+from a2a_sync import AgentCard, jsontext
 from a2a_sync.cli.text import clean_line
 from a2a_sync.client.cards import load_card
-from a2a_sync.client.deadlines import Deadline, Timeout
+from a2a_sync.client.deadlines import Deadline
 from a2a_sync.client.request import ErrorContext
 from a2a_sync.codec import DecodeError
-from a2a_sync.concurrency.alarms import AlarmClock
 from a2a_sync.errors import AgentError, JSONParseError, TransportError, UnsafeURLError
 
 if TYPE_CHECKING:
-    from a2a_sync.client.http import Page
+    from a2a_sync.client.http import HttpTransport, Page
 
 #: Where lists of agents are: hosts of this library, and registries of python-a2a; the URL itself comes last.
 PATHS = ("/.well-known/agents", "/registry/agents", "")
-#: Largest list, in bytes.
-MAX_BYTES = 32 * 1024 * 1024
 _TIMEOUT = 30.0
 
 
@@ -34,53 +31,22 @@ class ListedAgent:
     card: AgentCard | None
 
 
-def list_agents(
-    url: str,
-    *,
-    auth: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    verify: bool | str | None = None,
-    timeout: float | None = None,
-) -> list[ListedAgent]:
-    """The agents that the host or registry at `url` lists.
-
-    Parameters:
-        url: its address.
-        auth: a token, as for `Client`.
-        headers: HTTP headers of each request.
-        verify: how its certificate is checked, as for `Client`.
-        timeout: seconds for all requests; None is 30.
+def list_agents(http: HttpTransport, *, timeout: float | None = None) -> list[ListedAgent]:
+    """The agents that the host or registry at the address of `http` lists. `timeout`: seconds for all requests; None is 30.
 
     Raises:
         TransportError: no URL has a list; the message names what was tried.
     """
-    # Importing requests is slow, and too early for gevent's patching where this command line serves with gevent.
-    from a2a_sync.client.http import HttpTransport
-
-    base = urls.split_credentials(url)[0].partition("?")[0].rstrip("/")
+    base = http.home.partition("?")[0].rstrip("/")
     context, deadline = ErrorContext("card", base), Deadline.after(timeout or _TIMEOUT)
-    alarms = AlarmClock()
-    http = HttpTransport(
-        url,
-        auth=auth,
-        headers=headers,
-        timeout=Timeout(),
-        alarms=alarms,
-        verify=verify,
-        max_response_bytes=MAX_BYTES,
-    )
+    headers = {"Accept": "application/json"}
     tried = {}
-    try:
-        for address in [base + path for path in PATHS]:
-            page = http.get(address, headers={"Accept": "application/json"}, error_context=context, deadline=deadline)
-            found = _listed(page)
-            if not isinstance(found, str):
-                return found
-            tried[address] = found
-    finally:
-        http.close()
-        alarms.close()
-    listed = "; ".join(f"{address}: {reason}" for address, reason in tried.items())
+    for url in [base + path for path in PATHS]:
+        found = _listed(http.get(url, headers=headers, error_context=context, deadline=deadline))
+        if not isinstance(found, str):
+            return found
+        tried[url] = found
+    listed = "; ".join(f"{url}: {reason}" for url, reason in tried.items())
     raise TransportError(f"no list of agents found; tried {listed}", phase="card", agent=base)
 
 

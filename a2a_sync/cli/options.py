@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,9 +16,16 @@ from a2a_sync import AgentCard, Client
 from a2a_sync.cli import debug
 from a2a_sync.cli.agentlist import ListedAgent, list_agents, listing_lines
 from a2a_sync.cli.profiles import NO_PROFILE, Profile, default_path, read_profile
+from a2a_sync.client.deadlines import Timeout
+from a2a_sync.concurrency.alarms import AlarmClock
 from a2a_sync.errors import CardNotFoundError, TransportError, UnsafeURLError
 from a2a_sync.urls import may_send_credentials, split_credentials
 
+if TYPE_CHECKING:
+    from a2a_sync.client.http import HttpTransport
+
+#: Largest answer to a plain request, in bytes.
+_MAX_RESPONSE = 64 * 1024 * 1024
 _SCHEMES = ("http://", "https://", "grpc://", "grpcs://")
 
 
@@ -66,20 +73,53 @@ class Connection:
         """
         if "session" not in options:
             options["verify"] = self.verify
-        with Client(
-            target or self.url,
+        interceptors = (*debug.interceptors(), *options.pop("interceptors", ()))
+        with (
+            Client(
+                target or self.url, auth=self.auth, headers=self.headers, interceptors=interceptors, **options
+            ) as client,
+            self._naming_agents(),
+        ):
+            yield client
+
+    @contextmanager
+    def transport(self, timeout: float | None = None) -> Iterator[HttpTransport]:
+        """Plain HTTP requests to the URL, with its credentials. `timeout`: seconds until each answer begins.
+
+        Raises:
+            click.UsageError: as `client`.
+        """
+        # Importing requests is slow, and too early for gevent's patching where this command line serves with gevent.
+        from a2a_sync.client.http import HttpTransport
+
+        if not self.url.startswith("http"):
+            raise click.UsageError(f"{self.url} is no http(s) URL; this command reads the agent's card")
+        alarms = AlarmClock()
+        http = HttpTransport(
+            self.url,
             auth=self.auth,
             headers=self.headers,
-            interceptors=debug.interceptors(),
-            **options,
-        ) as client:
-            try:
-                yield client
-            except CardNotFoundError:
-                lines = self._agent_lines()
-                if not lines:
-                    raise
-                raise click.UsageError("\n".join([f"{self.url} serves several agents; name one:", *lines])) from None
+            timeout=Timeout(read=timeout or Timeout().read),
+            alarms=alarms,
+            verify=self.verify,
+            max_response_bytes=_MAX_RESPONSE,
+        )
+        try:
+            with self._naming_agents():
+                yield http
+        finally:
+            http.close()
+            alarms.close()
+
+    @contextmanager
+    def _naming_agents(self) -> Iterator[None]:
+        try:
+            yield
+        except CardNotFoundError:
+            lines = self._agent_lines()
+            if not lines:
+                raise
+            raise click.UsageError("\n".join([f"{self.url} serves several agents; name one:", *lines])) from None
 
     def list_agents(self) -> list[ListedAgent]:
         """The agents that the host or registry at the URL lists.
@@ -87,7 +127,8 @@ class Connection:
         Raises:
             TransportError: there is no list.
         """
-        return list_agents(self.url, auth=self.auth, headers=self.headers, verify=self.verify, timeout=self.timeout)
+        with self.transport() as http:
+            return list_agents(http, timeout=self.timeout)
 
     def _agent_lines(self) -> list[str]:
         try:

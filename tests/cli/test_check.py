@@ -1,0 +1,154 @@
+"""``a2a-sync check`` against this library's server, and against servers with one fault each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import Result
+from werkzeug.test import run_wsgi_app
+from werkzeug.wrappers import Response
+
+from a2a_sync import A2AApp, Agent, AgentHost, AgentSkill
+from a2a_sync.auth import BearerAuth
+from a2a_sync.cli.checks import CARD_CHECKS, CHECKS, checks_of
+from tests.cli.conftest import served
+
+Run = Callable[..., Result]
+INTERFACES = [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3")]
+
+
+class Parrot(Agent):
+    """Answers with the message, or asks."""
+
+    name = "parrot"
+    description = "Repeats"
+    skills = (AgentSkill(id="repeat", name="Repeat", description="Says it again", tags=("echo",)),)
+
+    def handle_message(self, message: Any, context: Any) -> object:
+        return context.ask("which?") if message.text == "ask" else message.text
+
+
+@pytest.fixture(scope="module")
+def parrot_url() -> Iterator[str]:
+    with served(A2AApp(Parrot())) as address:
+        yield address
+
+
+def lines(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def failures(result: Result) -> set[tuple[str, str]]:
+    return {(one["check"], one["interface"]) for one in lines(result) if one["outcome"] == "fail"}
+
+
+def test_our_own_server_passes_every_check_of_every_interface(run: Run, parrot_url: str) -> None:
+    result = run("check", parrot_url, "--json")
+    assert failures(result) == set()
+    assert result.exit_code == 0
+    assert len(lines(result)) == len(CARD_CHECKS) + sum(len(checks_of(*pair)) for pair in INTERFACES)
+    for one in lines(result):
+        assert one.keys() == {"check", "title", "section", "interface", "outcome", "detail", "seconds"}
+        assert one["section"].startswith(("1.0 §", "0.3 §"))
+    skipped = {one["check"] for one in lines(result) if one["outcome"] == "skipped"}
+    assert skipped == {"card.signature", "error.credentials", "extended-card"}
+
+
+def test_the_report_names_the_sections_and_counts(run: Run, parrot_url: str) -> None:
+    result = run("check", parrot_url)
+    assert "pass     JSONRPC 1.0    1.0 §3.1.1   a message is answered with a task or a message: a task, completed" in (
+        result.stdout.splitlines()
+    )
+    assert " passed, 0 failed, " in result.stderr
+
+
+def test_an_agent_that_asks_skips_what_needs_an_ended_task(run: Run, parrot_url: str) -> None:
+    result = run("check", parrot_url, "--json", "--text", "ask")
+    assert failures(result) == set()
+    details = {one["check"]: one["detail"] for one in lines(result) if one["outcome"] == "skipped"}
+    assert details["error.cancel-ended"] == "the task is input-required"
+
+
+def test_an_agent_with_authentication_is_checked_with_credentials(run: Run) -> None:
+    with served(A2AApp(Parrot(), auth=BearerAuth({"s3cret": "ada"}))) as url:
+        result = run("check", url, "--json", "--auth", "s3cret")
+        refused = run("check", url)
+    assert failures(result) == set()
+    passed = {
+        one["interface"] for one in lines(result) if (one["check"], one["outcome"]) == ("error.credentials", "pass")
+    }
+    assert passed == {" ".join(pair) for pair in INTERFACES}
+    assert refused.exit_code != 0
+    assert "pass credentials in A2A_SYNC_AUTH" in refused.stderr
+
+
+def replacing(old: bytes, new: bytes, method: str = "POST") -> Callable[[Any], Any]:
+    """Middleware that changes the bodies of answers to requests with this method."""
+
+    def wrap(inner: Any) -> Any:
+        def app(environ: Any, start_response: Any) -> Any:
+            if environ["REQUEST_METHOD"] != method:
+                return inner(environ, start_response)
+            body, status, headers = run_wsgi_app(inner, environ)
+            answer = Response(b"".join(body).replace(old, new), status, headers)
+            answer.headers.pop("Content-Length", None)
+            return answer(environ, start_response)
+
+        return app
+
+    return wrap
+
+
+FAULTS = {
+    "another error code": (replacing(b"-32001", b"-32603"), ("error.code", "JSONRPC 1.0")),
+    "no end of the stream": (
+        replacing(b'"state":"TASK_STATE_COMPLETED"', b'"state":"TASK_STATE_WORKING"'),
+        ("stream", "JSONRPC 1.0"),
+    ),
+    "a card without a description": (replacing(b'"Repeats"', b'""', "GET"), ("card.rules", "")),
+    "streaming that is not announced": (
+        replacing(b'"streaming":true', b'"streaming":false', "GET"),
+        ("stream", "HTTP+JSON 1.0"),
+    ),
+    "another error for what is not JSON": (replacing(b"-32700", b"-32600"), ("error.not-json", "JSONRPC 0.3")),
+}
+
+
+@pytest.mark.parametrize(("fault", "found"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_fault_is_found_and_is_exit_code_1(run: Run, fault: Any, found: tuple[str, str]) -> None:
+    with served(A2AApp(Parrot()), fault) as url:
+        result = run("check", url, "--json", "--timeout", "5")
+    assert found in failures(result)
+    assert result.exit_code == 1
+
+
+def test_a_junit_report_has_a_suite_for_each_interface(run: Run, tmp_path: Path) -> None:
+    with served(A2AApp(Parrot()), replacing(b"-32001", b"-32603")) as url:
+        run("check", url, "--junit", "report.xml")
+    suites = ElementTree.parse(tmp_path / "report.xml").getroot()
+    assert [suite.get("name") for suite in suites] == ["card", *map(" ".join, INTERFACES)]
+    case = suites.find(
+        "testsuite[@name='JSONRPC 1.0']/testcase[@name='error.code: TaskNotFoundError has its code (1.0 §5.4)']/failure"
+    )
+    assert case is not None
+    assert "expected the error -32001, not -32603" in str(case.get("message"))
+
+
+def test_without_an_agent_there_is_nothing_to_check(run: Run) -> None:
+    assert run("check", "http://127.0.0.1:1").exit_code == 3
+    assert run("check", "grpc://127.0.0.1:1").exit_code == 2
+    with served(AgentHost({"parrot": Parrot()})) as url:
+        refused = run("check", url)
+    assert (refused.exit_code, f"{url}/parrot/" in refused.stderr) == (2, True)
+
+
+def test_each_check_has_a_section_and_a_name_of_its_own() -> None:
+    for pair in INTERFACES:
+        names = [check.name for check in checks_of(*pair)]
+        assert len(set(names)) == len(names)
+    assert all(check.v1 for check in CHECKS)
