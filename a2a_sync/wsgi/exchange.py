@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, quote, unquote_to_bytes
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.exceptions import SecurityError
-from werkzeug.sansio.utils import get_content_length
+from werkzeug.sansio.utils import get_content_length, get_current_url
 from werkzeug.urls import iri_to_uri
 from werkzeug.wrappers import Request
 
@@ -344,8 +344,8 @@ def address_of(request: Request) -> str:
         InvalidRequestError: the request names no host, or one that is not served here.
     """
     try:
-        if request.host:
-            address = iri_to_uri(request.root_url)
+        if host := request.host:
+            address = _address(request.scheme, host, request.root_path)
             if len(address) <= _MAX_ADDRESS_LENGTH:
                 return address
             raise InvalidRequestError(f"the address of this app must have at most {_MAX_ADDRESS_LENGTH} characters")
@@ -354,6 +354,12 @@ def address_of(request: Request) -> str:
     except UnicodeError:
         pass  # such a name cannot be looked up
     raise InvalidRequestError("the request names no host that a URL could be made of")
+
+
+@lru_cache(64)
+def _address(scheme: str, host: str, root_path: str) -> str:
+    # Cached: Werkzeug takes longer for it than for all other work on a request for the card.
+    return iri_to_uri(get_current_url(scheme, host, root_path))
 
 
 def _path(environ: WSGIEnvironment) -> str:
