@@ -8,9 +8,8 @@ modes of reading in `fields`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any
 
 from a2a_sync.codec.fields import Collection, Invalid, Kind, load_at, shown, unexpected
@@ -89,12 +88,7 @@ class Record:
             key: (member.attribute, member.kind.load, member.name) for member in members for key in member.names
         }
         self._required = tuple(member for member in members if member.required)
-        self._written = tuple(
-            (member.name, member.kind.dump, member.required or member.always or member.optional) for member in members
-        )
-        # A getter of fewer than two names would give no tuple.
-        attributes = [member.attribute for member in members]
-        self._attributes = attrgetter(*attributes, *["__class__"] * (2 - len(attributes)))
+        self._write = _make_writer(members)
 
     def load(self, value: Any, strict: bool) -> Any:
         if not isinstance(value, dict):
@@ -131,14 +125,30 @@ class Record:
 
     def dump(self, obj: Any) -> dict[str, Any]:
         written = self._constants.copy()
-        for (name, dump, keep), value in zip(self._written, self._attributes(obj), strict=False):
-            if value or (keep and value is not None):
-                if dump is not None:
-                    value = dump(value)
-                    if value is None:
-                        continue
-                written[name] = value
+        self._write(obj, written)
         return written
+
+
+def _make_writer(members: Sequence[Member]) -> Callable[[Any, dict[str, Any]], None]:
+    """A function that adds the members of an object to a dict.
+
+    It is compiled, as the methods of dataclasses are: a loop over the members takes twice as long, and with it a tenth of the
+    time of a GetTask and a fifth of that of a long history.
+    """
+    names: dict[str, Any] = {}
+    lines = ["def write(obj, written):", "    pass"]
+    for index, member in enumerate(members):
+        present = "value is not None" if member.required or member.always or member.optional else "value"
+        lines += [f"    value = obj.{member.attribute}", f"    if {present}:"]
+        if member.kind.dump is None:
+            lines.append(f"        written[{member.name!r}] = value")
+        else:
+            names[f"dump{index}"] = member.kind.dump
+            lines += [f"        value = dump{index}(value)", "        if value is not None:"]
+            lines.append(f"            written[{member.name!r}] = value")
+    exec("\n".join(lines), names)  # noqa: S102  # nosec B102: only names of this package
+    write: Callable[[Any, dict[str, Any]], None] = names["write"]
+    return write
 
 
 class OneOf:

@@ -51,7 +51,7 @@ from a2a_sync.stores.base import (
 from a2a_sync.stores.memory_contexts import MemoryContexts
 from a2a_sync.stores.memory_webhooks import MemoryWebhooks, current_webhooks, set_webhook
 from a2a_sync.stores.packing import Packed, pack
-from a2a_sync.stores.records import Account, Accounts, Created, Owned, Record
+from a2a_sync.stores.records import Account, Accounts, Created, Owned, RecentHistories, Record
 from a2a_sync.types import Task, TaskState, TaskStatus, new_id
 
 _order = attrgetter("order")
@@ -79,6 +79,7 @@ class MemoryStore:
         self._tasks: dict[str, Record] = {}
         self._owners: dict[Owner, Owned] = {}
         self._accounts = Accounts()
+        self._histories = RecentHistories()
         self._tokens = itertools.count(1)
         self._positions = itertools.count(1)
         self.webhooks: MemoryWebhooks = MemoryWebhooks(self._lock, self._tasks, self._find)
@@ -264,6 +265,7 @@ class MemoryStore:
         record.token = ""  # the right to append, given back  # nosec B105
         account.waiting.pop(task_id, None)
         del self._tasks[task_id]
+        self._histories.discard(task_id)
         owned.remove(record)
         account.bytes -= record.bytes
         self._accounts.change(account, -1)
@@ -333,7 +335,9 @@ class MemoryStore:
         if refuse_above is not None and record.bytes > refuse_above:
             raise LargeResult(record.bytes)
         head = record.head
-        task = record.fold(head, history, artifacts, max_bytes)
+        task = record.fold(head, history, artifacts, max_bytes, self._histories)
+        if self._tasks.get(task_id) is not record:
+            self._histories.discard(task_id)
         return StoredTask(task=task, version=head.version, running=head.running)
 
     def log(

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from a2a_sync.stores.base import TaskQuery
+from a2a_sync.stores.base import RunToken, TaskQuery
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.testing.storecontract import StoreContract
 from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, message, status
@@ -80,3 +80,46 @@ def test_deleted_tasks_leave_nothing_behind():
         tracemalloc.stop()
     assert left < 100_000
     assert store.list(MINE, TaskQuery()).total == 1
+
+
+def long_history(store: MemoryStore, task_id: str, context_id: str, token: RunToken, upto: int) -> list[str]:
+    """The texts of the history after as many messages as are missing to `upto`."""
+    known = store.load(MINE, task_id).task.history
+    for number in range(len(known), upto):
+        store.append(token, [message(task_id, f"message {number}", context_id=context_id, role=Role.AGENT)])
+    return [one.text for one in store.load(MINE, task_id).task.history]
+
+
+def test_a_long_history_that_was_read_before_is_complete_after_each_append():
+    store = MemoryStore()
+    run = begin(store, context_id="c-1", text="message 0")
+    for upto in (10, 40, 41, 100):
+        read = long_history(store, run.head.id, "c-1", run.token, upto)
+        assert read == [f"message {number}" for number in range(upto)]
+    newest = store.load(MINE, run.head.id, history=60).task.history
+    assert [one.text for one in newest] == [f"message {number}" for number in range(40, 100)]
+
+
+def test_an_older_head_does_not_see_messages_that_were_read_for_a_newer_one():
+    store = MemoryStore()
+    run = begin(store, context_id="c-1", text="message 0")
+    long_history(store, run.head.id, "c-1", run.token, 50)
+    record = store._find(MINE, run.head.id)
+    before = record.head
+    long_history(store, run.head.id, "c-1", run.token, 60)
+
+    assert len(store._histories.read(record, before)) == 50
+    assert len(store._histories.read(record, record.head)) == 60
+
+
+def test_the_messages_of_a_removed_task_are_not_kept():
+    store = MemoryStore()
+    for task in range(20):
+        run = begin(store, context_id=f"c-{task}", text="message 0")
+        long_history(store, run.head.id, f"c-{task}", run.token, 40)
+    assert len(store._histories._kept) == 8
+    store.append(run.token, [status(run.head.id, TaskState.COMPLETED, context_id="c-19")], end=True)
+
+    store.delete(MINE, run.head.id)
+
+    assert run.head.id not in store._histories._kept
