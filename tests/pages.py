@@ -113,6 +113,7 @@ class Page:
         self._address = SHOWN
         self._task_id = ""
         self._files: set[str] = set()
+        self._saved: list[Path] = []
         self._server = contextlib.ExitStack()
 
     def run(self) -> None:
@@ -145,6 +146,7 @@ class Page:
         target = self.folder / block.file
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(block.text.replace(SHOWN, self._address))
+        self._saved.append(target)
         module = block.file.removesuffix(".py").replace("/", ".")
         self._files.add(module)
         sys.modules.pop(module, None)
@@ -208,7 +210,10 @@ class Page:
     def _serve(self, words: list[str]) -> None:
         self._server.close()
         port = free_port()
-        self._address = f"{HOST}:{port}"
+        former, self._address = self._address, f"{HOST}:{port}"
+        # Files that name the address of the server, such as the card of an agent, name the new one.
+        for path in self._saved:
+            path.write_text(path.read_text().replace(former, self._address))
         if words[0] == "gunicorn":
             bind = {"--bind", "-b"} & set(words)
             for option in bind:
