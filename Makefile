@@ -5,6 +5,8 @@ VENV ?= .venv
 VENV_03 ?= .venv-interop-03
 # Agent frameworks bring very many packages along, some in versions of their own.
 VENV_FRAMEWORKS ?= .venv-frameworks
+# CrewAI wants older versions of packages than the other frameworks.
+VENV_CREWAI ?= .venv-crewai
 # The JavaScript SDKs, and what the tests have seen of each peer.
 NODE_MODULES := tests/interopjs/node_modules
 # axe-core, which checks pages.
@@ -20,7 +22,7 @@ PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 SHARED = $(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Folders of tests/ that `make test` leaves out: what takes long (`make check`), and what needs other packages or commands.
 CHECKED := conformance faults hostile mutants servers typing
-APART := interop interop03 interopjs frameworks benchmarks soak browser services
+APART := interop interop03 interopjs frameworks crewai benchmarks soak browser services
 BIN := $(VENV)/bin
 WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -132,6 +134,16 @@ test-services: $(VENV)/.stamp-test $(VENV)/.stamp-services ## Run the tests with
 	$(PYTEST) -n 2 --dist loadscope tests/services
 	$(BIN)/python -m tests.gevent_suite $(PYTEST_ARGS) tests/services/test_postgres_contract.py::TestPostgresStore
 
+.PHONY: crewai crewai-tests frameworks-newest
+crewai: ## Run the tests with CrewAI
+	@$(MAKE) --no-print-directory VENV=$(VENV_CREWAI) crewai-tests
+
+crewai-tests: $(VENV)/.stamp-crewai-tests
+	$(PYTEST) tests/crewai tests/test_reference.py "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]"
+
+frameworks-newest: ## Run both with the newest releases of the frameworks, in new environments (not in CI)
+	@$(PYTHON) .ci/newest.py
+
 .PHONY: console-tests
 console-tests: $(VENV)/.stamp-test $(VENV)/.stamp-browser $(AXE)/.stamp ## Run the tests of the console in Chromium (A2A_SCREENSHOTS=FOLDER keeps pictures)
 	$(PYTEST) tests/browser
@@ -142,7 +154,7 @@ $(AXE)/.stamp: tests/browser/package.json tests/browser/package-lock.json $(VENV
 	@touch $@
 
 clean: ## Remove everything that make has made
-	rm -rf $(VENV) $(VENV_03) $(VENV_FRAMEWORKS) $(NODE_MODULES) $(AXE) .venv-kits demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_03) $(VENV_FRAMEWORKS) $(VENV_CREWAI) .venv-newest-* $(NODE_MODULES) $(AXE) .venv-kits demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # One stamp for each set of packages: made again when the metadata change.
 $(VENV)/.stamp-venv:

@@ -21,9 +21,30 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 #: Extras that only contributors install.
-NOT_FOR_USERS = {"audit", "browser", "dev", "docs", "frameworks", "interop", "interop-03", "package", "test"}
+NOT_FOR_USERS = {
+    "audit",
+    "browser",
+    "crewai-tests",
+    "dev",
+    "docs",
+    "frameworks",
+    "interop",
+    "interop-03",
+    "package",
+    "test",
+}
 #: Frameworks for which the extra is tested by the import of their module in `a2a_sync.integrations`.
-_FRAMEWORKS = {"adk", "agent-framework", "langgraph", "llamaindex", "mcp", "openai-agents", "pydantic-ai", "strands"}
+_FRAMEWORKS = {
+    "adk",
+    "agent-framework",
+    "crewai",
+    "langgraph",
+    "llamaindex",
+    "mcp",
+    "openai-agents",
+    "pydantic-ai",
+    "strands",
+}
 _AGENT = """
 from a2a_sync import A2AApp, Agent, Client
 agent = Agent("echo", description="Repeats")

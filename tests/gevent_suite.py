@@ -54,7 +54,7 @@ def _is_left_out(item: pytest.Item) -> bool:
 if __name__ == "__main__":
     ignored = [
         f"--ignore=tests/{name}"
-        for name in ("interop", "interop03", "interopjs", "frameworks", "benchmarks", "browser", "services")
+        for name in ("interop", "interop03", "interopjs", "frameworks", "crewai", "benchmarks", "browser", "services")
         if not any(argument.startswith(f"tests/{name}") for argument in sys.argv)
     ]
     # A greenlet that never yields is not interrupted by the limit of a test: its stack is printed, and the run ends.

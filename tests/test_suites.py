@@ -16,6 +16,7 @@ COMMANDS = {
     "interop03": "interop",
     "interopjs": "interop",
     "frameworks": "frameworks-tests",
+    "crewai": "crewai-tests",
     "benchmarks": "bench",
     "browser": "console-tests",
     "soak": "soak",

@@ -16,9 +16,10 @@ _BRIDGES = {
     ("llama_index", "AgentWorkflow"): ("llamaindex", "LlamaIndexBridge"),
     ("agent_framework", "BaseAgent"): ("agent_framework", "AgentFrameworkBridge"),
     ("google", "Runner"): ("adk", "ADKExecutor"),
+    ("crewai", "Crew"): ("crewai", "CrewBridge"),
 }
 #: The names of agents that were given none.
-_UNNAMED = ("LangGraph", "Strands Agents", "Agent")
+_UNNAMED = ("LangGraph", "Strands Agents", "Agent", "crew")
 
 
 def bridge_of(found: Any, name: str, factory: Callable[[], Any] | None = None) -> Any:
@@ -33,12 +34,14 @@ def bridge_of(found: Any, name: str, factory: Callable[[], Any] | None = None) -
         ImportError: the extra of the framework is not installed.
         TypeError: the framework needs a function that makes its agents.
     """
+    if isinstance(found, type) and any(_key(cls) == ("crewai", "Flow") for cls in found.__mro__[1:]):
+        return import_module("a2a_sync.integrations.crewai").FlowBridge(found)
     for cls in type(found).__mro__:
-        bridge = _BRIDGES.get((cls.__module__.partition(".")[0], cls.__name__))
+        bridge = _BRIDGES.get(_key(cls))
         if bridge is not None:
             served: Any = found
-            if bridge[0] == "strands" and factory is not None:
-                # These agents hold their messages, so each run has its own.
+            if bridge[0] in ("strands", "crewai") and factory is not None:
+                # These agents and crews hold what they have done, so each run has its own.
                 served = lambda context: factory()  # noqa: E731
             own = getattr(found, "name", None)
             described = getattr(found, "description", None)
@@ -48,3 +51,7 @@ def bridge_of(found: Any, name: str, factory: Callable[[], Any] | None = None) -
             }
             return getattr(import_module(f"a2a_sync.integrations.{bridge[0]}"), bridge[1])(served, **about)
     return None
+
+
+def _key(cls: type) -> tuple[str, str]:
+    return cls.__module__.partition(".")[0], cls.__name__

@@ -8,12 +8,15 @@ from importlib.util import find_spec
 BRIDGES = {
     "a2a_sync.integrations.adk": ("google.adk", "adk"),
     "a2a_sync.integrations.agent_framework": ("agent_framework", "agent-framework"),
+    "a2a_sync.integrations.crewai": ("crewai", "crewai"),
     "a2a_sync.integrations.langgraph": ("langgraph", "langgraph"),
     "a2a_sync.integrations.llamaindex": ("llama_index", "llamaindex"),
     "a2a_sync.integrations.openai_agents": ("agents", "openai-agents"),
     "a2a_sync.integrations.pydantic_ai": ("pydantic_ai", "pydantic-ai"),
     "a2a_sync.integrations.strands": ("strands", "strands"),
 }
+#: The frameworks that share one environment and its suites, by the name of their module. CrewAI has its own: ``make crewai``.
+SHARED = [name for module in BRIDGES if (name := module.rpartition(".")[2]) != "crewai"]
 #: Other modules that import a framework or SDK, with its package.
 PARTS = {
     **{f"a2a_sync.integrations.adk_{name}": "google.adk" for name in ("parts", "remote", "sessions")},

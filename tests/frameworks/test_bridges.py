@@ -17,7 +17,7 @@ from a2a_sync import A2AApp, Client, DataPart, FilePart, Task, TaskArtifactUpdat
 from a2a_sync.integrations.bridge import USAGE, Bridge
 from a2a_sync.types import TaskStatusUpdateEvent
 from tests.engine import eventually, texts
-from tests.frameworks import BRIDGES
+from tests.frameworks import SHARED
 from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, TIMEOUT, Tools
 
 S = TaskState
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=[module.rpartition(".")[2] for module in BRIDGES])
+@pytest.fixture(params=SHARED)
 def kit(request: pytest.FixtureRequest) -> Any:
     return importlib.import_module(f"tests.frameworks.kit_{request.param}").Kit(Tools())
 
@@ -202,8 +202,8 @@ def test_a_declared_output_is_data(kit: Any) -> None:
     assert [part for part in artifact.parts if isinstance(part, DataPart)] == [artifact.parts[-1]]
 
 
-@pytest.mark.parametrize("name", BRIDGES)
+@pytest.mark.parametrize("name", SHARED)
 def test_a_module_lists_its_names(name: str) -> None:
-    module = importlib.import_module(name)
+    module = importlib.import_module(f"a2a_sync.integrations.{name}")
     listed = [getattr(module, one) for one in module.__all__]
     assert len([one for one in listed if isinstance(one, type) and issubclass(one, Bridge)]) == 1

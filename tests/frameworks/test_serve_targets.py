@@ -12,10 +12,9 @@ import pytest
 
 from a2a_sync import A2AApp, Client
 from a2a_sync.cli.target import TargetError, make_app
-from tests.frameworks import BRIDGES
+from tests.frameworks import SHARED
 from tests.frameworks.brain import TIMEOUT, Tools
 
-NAMES = [module.rpartition(".")[2] for module in BRIDGES]
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The `.*` attribute is deprecated"),
     pytest.mark.filterwarnings("ignore:Accessing the '.*' attribute on the instance is deprecated"),
@@ -39,7 +38,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.parametrize(
     ("name", "by"),
-    [(name, by) for name in NAMES for by in ("object", "function") if (name, by) != ("strands", "object")],
+    [(name, by) for name in SHARED for by in ("object", "function") if (name, by) != ("strands", "object")],
 )
 def test_the_object_of_a_framework_is_served(module: Any, name: str, by: str) -> None:
     module.shop = (lambda: made(name)) if by == "function" else made(name)

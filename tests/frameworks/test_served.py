@@ -13,7 +13,7 @@ import pytest
 from a2a_sync import Client, TaskState
 from a2a_sync.types import TaskStatusUpdateEvent
 from tests.engine import eventually
-from tests.frameworks import BRIDGES
+from tests.frameworks import SHARED
 from tests.frameworks.brain import TIMEOUT
 from tests.live import gunicorn
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.live
 S = TaskState
 
 
-@pytest.fixture(params=[module.rpartition(".")[2] for module in BRIDGES])
+@pytest.fixture(params=SHARED)
 def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
     environment = {"A2A_TEST_KIT": request.param, "A2A_TEST_FOLDER": str(tmp_path), "PYTHONWARNINGS": "ignore"}
     app = "tests.frameworks.served:app"

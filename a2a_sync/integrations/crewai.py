@@ -1,0 +1,276 @@
+"""`CrewBridge` and `FlowBridge`: crews and flows of CrewAI. Needs ``pip install a2a-sync[crewai]``.
+
+A crew is given the conversation as text. A flow keeps its state in the memory of the conversation, and its methods with
+``@human_feedback`` ask. Both run on threads of their own. CrewAI sends telemetry unless ``CREWAI_DISABLE_TELEMETRY=true`` is set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from a2a_sync.integrations.bridge import (
+    Ask,
+    Bridge,
+    BridgeEvent,
+    Data,
+    Final,
+    Question,
+    Remember,
+    Text,
+    Turn,
+    Usage,
+)
+from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.runners import workflow_input
+from a2a_sync.types import Role
+
+try:
+    from crewai import Crew, Flow
+    from crewai.flow.async_feedback import ConsoleProvider, HumanFeedbackPending, PendingFeedbackContext
+    from crewai.flow.flow_config import flow_config
+    from crewai.flow.persistence.base import FlowPersistence
+    from crewai.types.streaming import StreamSession
+    from crewai.utilities.streaming import create_frame_generator, create_frame_streaming_state
+    from pydantic import BaseModel, PrivateAttr
+except ImportError as error:
+    raise ImportError("CrewBridge and FlowBridge need CrewAI: pip install 'a2a-sync[crewai]'") from error
+
+__all__ = [
+    "A2AFeedback",
+    "CrewBridge",
+    "FlowBridge",
+]
+
+#: How a model without function calling begins what it only thinks, and its answer.
+_THOUGHTS, _ANSWER = ("Thought:", "Action:"), "Final Answer:"
+
+
+class CrewBridge(Bridge):
+    """Serves a crew: ``A2AApp(CrewBridge(make_crew, name="…"), store=…)``.
+
+    The inputs of its tasks are those of `workflow_input`, and ``history``: the completed turns of the conversation as lines of text.
+    Its last task is the answer.
+
+    Parameters:
+        agent: the crew, which is copied for each run; or a function of the `RequestContext` that makes one for each run.
+        options: those of `Bridge` but ``deps``: what tools need is passed by the function.
+    """
+
+    def __init__(self, agent: Any, **options: Any) -> None:
+        if isinstance(agent, Crew):
+            _refuse_console(agent)
+        elif not callable(agent):
+            raise TypeError(
+                "CrewBridge needs a Crew, or a function that makes one for each run: lambda context: Crew(…)"
+            )
+        super().__init__(agent, **options)
+
+    def events(self, turn: Turn) -> Iterator[BridgeEvent]:
+        """Run a new crew. On the thread of the run, which a cancel leaves: crews cannot be stopped."""
+        crew = self._given.copy() if isinstance(self._given, Crew) else self._given(turn.context)
+        _refuse_console(crew)
+        crew.stream = False
+        for agent in crew.agents:
+            if agent.llm is not None:
+                agent.llm.stream = True
+        inputs = {"history": _history(turn), **workflow_input(turn.message)}
+        output = yield from _followed(lambda: crew.kickoff(inputs=inputs), task=str(crew.tasks[-1].id))
+        used = output.token_usage
+        yield Usage(used.prompt_tokens, used.completion_tokens, used.successful_requests)
+        yield from _final(output)
+
+
+class FlowBridge(Bridge):
+    """Serves a flow: ``A2AApp(FlowBridge(TripFlow, name="…"), store=…)``.
+
+    The inputs of a run are those of `workflow_input`. The state of the flow is kept from task to task, and the value that its last
+    method returns is the answer. Tasks of one conversation run one after the other.
+
+    Parameters:
+        agent: the class of the flow.
+        stream: whether the tokens of all models that the flow calls are streamed; otherwise only the answer is sent.
+        options: those of `Bridge`. ``deps`` becomes the attribute ``deps`` of the flow.
+    """
+
+    exclusive = True
+
+    def __init__(self, agent: type[Flow[Any]], *, stream: bool = True, **options: Any) -> None:
+        if not (isinstance(agent, type) and issubclass(agent, Flow)):
+            raise TypeError("FlowBridge needs the class of a flow: each run has an instance of its own")
+        if flow_config.hitl_provider is None:
+            flow_config.hitl_provider = A2AFeedback()
+        super().__init__(agent, **{"name": agent.__name__, **options})
+        self._stream = stream
+
+    def events(self, turn: Turn) -> Iterator[BridgeEvent]:
+        """Run a new flow with the state of the conversation, or resume one with the feedback it waits for."""
+        pending: Any = turn.pending or {"base": turn.memory[0] if turn.memory else {}}
+        states = _States()
+        states.load(self._given, pending)
+        options = {"persistence": states, "input_provider": _NoInput(), "suppress_flow_events": True}
+        if turn.resumes:
+            flow = self._given.from_pending(_ID, **options)
+            (answer,) = turn.answers.values()
+            text = answer if isinstance(answer, str) else json.dumps(answer)
+            run: Callable[[], Any] = lambda: flow.resume(text)  # noqa: E731
+        else:
+            flow = self._given(**options)
+            inputs = _declared(flow.state, workflow_input(turn.message))
+            earlier = _ID if pending["base"] else None
+            run = lambda: flow.kickoff(inputs=inputs, restore_from_state_id=earlier)  # noqa: E731
+        object.__setattr__(flow, "deps", turn.deps)
+        output = yield from _followed(run, show=self._stream)
+        used = flow.usage_metrics
+        yield Usage(used.prompt_tokens, used.completion_tokens, used.successful_requests)
+        if isinstance(output, HumanFeedbackPending):
+            context = {**output.context.to_dict(), "llm": None}
+            yield Ask([_question(output.context)], {**pending, "context": context, "state": _state(flow)})
+            return
+        state = _state(flow)
+        yield Remember(lambda memory: [_merged(pending["base"], state, memory[0] if memory else {})])
+        yield from _final(output)
+
+
+# -- runs ---------------------------------------------------------------------------------------------------------------
+
+
+def _followed(run: Callable[[], Any], task: str = "", show: bool = True) -> Generator[BridgeEvent, None, Any]:
+    """The events of a run, which has a thread; its result is that of the generator. `task`: whose tokens are shown."""
+    results: list[Any] = []
+    sessions: list[StreamSession[Any]] = []
+    said: dict[str, tuple[str, int]] = {}
+    for frame in create_frame_generator(create_frame_streaming_state(results), run, sessions):
+        data = frame.data
+        if frame.type == "llm_stream_chunk" and show and not data.get("tool_call"):
+            if not task or data.get("task_id") == task:
+                text, shown = said.get(data["call_id"], ("", 0))
+                visible = _spoken(text + data["chunk"])
+                yield Text(visible[shown:], data["call_id"])
+                said[data["call_id"]] = text + data["chunk"], max(shown, len(visible))
+        elif frame.type == "tool_usage_started":
+            yield ToolCall(id=frame.id, name=data["tool_name"], arguments=_arguments(data["tool_args"]))
+        elif frame.type == "tool_usage_finished":
+            yield ToolResult(tool_call_id=data.get("started_event_id") or "", content=str(data["output"]))
+        elif frame.type == "tool_usage_error":
+            yield ToolResult(tool_call_id=data.get("started_event_id") or "", content="failed", is_error=True)
+    return results[0]
+
+
+def _spoken(text: str) -> str:
+    """What callers may see of the text of a model: not the thoughts and actions of one without function calling."""
+    _, found, answer = text.partition(_ANSWER)
+    if found:
+        return answer.lstrip()
+    begins = text.lstrip()
+    return "" if any(begins.startswith(mark) or mark.startswith(begins) for mark in _THOUGHTS) else text
+
+
+def _arguments(given: Any) -> Any:
+    try:
+        return json.loads(given) if isinstance(given, str) else given
+    except ValueError:
+        return {"text": given}
+
+
+def _final(output: Any) -> Iterator[BridgeEvent]:
+    """The answer: declared outputs and values of flows. Other members of a `CrewOutput` have the prompts of all tasks."""
+    declared = getattr(output, "pydantic", None) or getattr(output, "json_dict", None)
+    value = declared if declared is not None else getattr(output, "raw", output)
+    if isinstance(value, str):
+        yield Final(value)
+    elif value is not None:
+        yield Final("")
+        yield Data(value.model_dump(mode="json") if isinstance(value, BaseModel) else json.loads(json.dumps(value)))
+
+
+def _history(turn: Turn) -> str:
+    messages = turn.context.conversation(completed_only=True)
+    earlier = [message for message in messages if message.message_id != turn.message.message_id]
+    return "\n".join(f"{'agent' if one.role is Role.AGENT else 'user'}: {one.text}" for one in earlier)
+
+
+def _refuse_console(crew: Any) -> None:
+    if any(task.human_input for task in crew.tasks):
+        raise TypeError("a task with human_input=True reads the console of the server: use a flow with @human_feedback")
+
+
+# -- flows: state and questions -----------------------------------------------------------------------------------------
+
+#: The id of the state in `_States`, which holds only one.
+_ID = "a2a"
+
+
+class A2AFeedback:
+    """The provider of ``@human_feedback`` that asks the caller. In flows that no `FlowBridge` runs, it asks on the console."""
+
+    def request_feedback(self, context: PendingFeedbackContext, flow: Flow[Any]) -> str:
+        """End the run of the flow, until the caller has answered."""
+        if not isinstance(flow.persistence, _States):
+            return str(ConsoleProvider().request_feedback(context, flow))
+        raise HumanFeedbackPending(context=context)
+
+
+class _NoInput:
+    """``Flow.ask`` waits inside a method, which cannot be stored: it gets no input, instead of that of the console."""
+
+    def request_input(self, message: str, flow: Any, metadata: Any = None) -> None:
+        return None
+
+
+class _States(FlowPersistence):  # type: ignore[misc]
+    """The state that a run begins with. What it persists while it works is kept by the bridge at its end."""
+
+    _state: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _context: PendingFeedbackContext | None = PrivateAttr(default=None)
+
+    def load(self, flow: type[Flow[Any]], pending: Any) -> None:
+        self._state = pending.get("state", pending["base"])
+        if "context" in pending:
+            self._context = PendingFeedbackContext.from_dict(pending["context"])
+            # The configuration of a model, which may have its key, is not stored.
+            feedback = flow.flow_definition().methods[self._context.method_name].human_feedback
+            self._context.llm = feedback.llm if feedback is not None else None
+
+    def init_db(self) -> None: ...
+
+    def save_state(self, flow_uuid: str, method_name: str, state_data: Any) -> None: ...
+
+    def save_pending_feedback(self, flow_uuid: str, context: Any, state_data: Any) -> None: ...
+
+    def load_state(self, flow_uuid: str) -> dict[str, Any] | None:
+        return {**self._state, "id": _ID} if self._state else None
+
+    def load_pending_feedback(self, flow_uuid: str) -> tuple[dict[str, Any], PendingFeedbackContext] | None:
+        return ({**self._state, "id": _ID}, self._context) if self._context is not None else None
+
+
+def _state(flow: Flow[Any]) -> dict[str, Any]:
+    # `flow.state` is a proxy, which has no methods of models.
+    state = flow._state
+    values = state.model_dump(mode="json") if isinstance(state, BaseModel) else json.loads(json.dumps(state))
+    return {name: value for name, value in values.items() if name != "id"}
+
+
+def _declared(state: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The inputs that the state has members for; all for a state that is a dictionary."""
+    fields = getattr(type(state), "model_fields", None)
+    return inputs if fields is None else {name: value for name, value in inputs.items() if name in fields}
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any], newest: dict[str, Any]) -> dict[str, Any]:
+    """`own` with the items that other tasks have added to the lists of `newest` since `base`."""
+    merged = dict(own)
+    for name, value in newest.items():
+        before = base.get(name, [])
+        if isinstance(value, list) and isinstance(before, list) and isinstance(own.get(name), list):
+            merged[name] = value + own[name][len(before) :]
+    return merged
+
+
+def _question(context: PendingFeedbackContext) -> Question:
+    output = PendingFeedbackContext._make_json_safe(context.method_output)
+    shown = f"{output}\n\n{context.message}" if isinstance(output, str) and output else context.message
+    value = None if isinstance(output, str) else output
+    return Question(id=f"feedback-{context.method_name}", text=shown, value=value, options=tuple(context.emit or ()))

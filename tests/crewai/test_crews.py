@@ -1,0 +1,156 @@
+"""Crews behind their bridge. No model is called over a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("crewai")
+
+from a2a_sync import A2AApp, Client, DataPart, Task, TaskArtifactUpdateEvent, TaskState
+from a2a_sync.integrations.bridge import USAGE
+from a2a_sync.integrations.crewai import CrewBridge
+from a2a_sync.types import TaskStatusUpdateEvent
+from tests.crewai.kit import Kit, Model
+from tests.engine import eventually, texts
+from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, TIMEOUT, Price, Tools
+
+S = TaskState
+# CrewAI reads attributes of its own agents that it has deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture
+def kit() -> Kit:
+    return Kit(Tools())
+
+
+@pytest.fixture
+def serve(kit: Kit, tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    """Clients of new apps, over one store."""
+    made: list[Any] = []
+
+    def serve(bridge: Any = None, **options: Any) -> Client:
+        app = A2AApp(bridge or kit.crew_bridge(**options), store=f"sqlite:///{tmp_path}/tasks.db")
+        made.extend((client := Client(app), app))
+        return client
+
+    yield serve
+    kit.tools.stopped.set()
+    for one in made:
+        one.close()
+
+
+def send(client: Client, message: Any = "hi", **options: Any) -> Task:
+    task = client.send(message, timeout=TIMEOUT * 9, **options).task
+    return client.get_task(task.id)
+
+
+def test_an_answer_is_streamed_and_kept_as_one_part(serve: Any) -> None:
+    client = serve(interval=0)
+    with client.stream("hello") as stream:
+        pieces = [event for event in stream if isinstance(event, TaskArtifactUpdateEvent)]
+    assert "".join(event.artifact.text for event in pieces[:-1]) == pieces[-1].artifact.text == "You said: hello."
+    assert len(pieces) > 3
+    task = client.get_task(stream.task_id)
+    assert [(artifact.name, len(artifact.parts)) for artifact in task.artifacts] == [("result", 1)]
+    assert texts(task.history) == ["user: hello", "agent: You said: hello."]
+    assert task.metadata[USAGE] == {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS, "requests": 1}
+
+
+def test_a_conversation_is_remembered_also_by_another_app_and_apart_from_others(serve: Any) -> None:
+    first = serve()
+    assert send(first, "one", context_id="c").text == "You said: one."
+    assert send(serve(), "two", context_id="c").text == "You said: one, two."
+    assert send(first, "three", context_id="d").text == "You said: three."
+
+
+def test_tasks_at_once_are_all_remembered(serve: Any) -> None:
+    client = serve()
+    tasks = [client.send(f"t{n}", context_id="c", return_immediately=True).task for n in range(3)]
+    for task in tasks:
+        eventually(lambda task=task: client.get_task(task.id).state is S.COMPLETED)
+    assert sorted(send(client, "last", context_id="c").text[10:-1].split(", ")) == ["last", "t0", "t1", "t2"]
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_calls_of_tools_are_hidden_unless_they_are_to_be_shown(serve: Any, shown: bool) -> None:
+    with serve(expose_tools=shown).stream("add") as stream:
+        found = [event.status for event in stream if isinstance(event, TaskStatusUpdateEvent)]
+    data = [part.data for one in found if one.message for part in one.message.parts if isinstance(part, DataPart)]
+    assert [one["type"] for one in data] == (["tool_call", "tool_result"] if shown else [])
+    if shown:
+        assert data[0]["tool_call"]["arguments"] == {"a": 1, "b": 2}
+        assert data[1]["tool_result"]["tool_call_id"] == data[0]["tool_call"]["id"] != ""
+    assert stream.text == "Done: 3."
+
+
+def test_a_canceled_task_is_not_remembered(serve: Any, kit: Kit) -> None:
+    client = serve()
+    send(client, "one", context_id="c")
+    task = client.send("wait", context_id="c", return_immediately=True).task
+    assert kit.tools.waiting.wait(TIMEOUT)
+    assert client.cancel_task(task.id).state is S.CANCELED
+    kit.tools.stopped.set()
+    assert send(client, "two", context_id="c").text == "You said: one, two."
+
+
+def test_no_secret_is_sent_or_stored(serve: Any, tmp_path: Path) -> None:
+    client = serve(expose_tools=True)
+    tasks = [send(client, text, context_id="c") for text in ("hello", "add", "break")]
+    assert (tasks[-1].state, tasks[-1].text.partition(" (")[0]) == (S.FAILED, "internal error")
+    stored = b"".join(path.read_bytes() for path in tmp_path.glob("tasks.db*"))
+    assert CANARY not in repr(tasks)
+    assert CANARY.encode() not in stored
+
+
+def test_a_declared_output_is_data(serve: Any, kit: Kit) -> None:
+    class Priced(Model):
+        def answer(self, turns: Any) -> str:
+            return '{"amount": 5}'
+
+    (artifact,) = send(serve(CrewBridge(kit.crew(model=Priced(), output_pydantic=Price), name="prices"))).artifacts
+    assert artifact.parts == (DataPart({"amount": 5}),)
+
+
+def test_the_thoughts_of_a_model_without_function_calling_are_not_shown(serve: Any, kit: Kit) -> None:
+    class Thinking(Model):
+        def supports_function_calling(self) -> bool:
+            return False
+
+        def answer(self, turns: Any) -> str:
+            return f"Thought: I now know it {CANARY}\nFinal Answer: It is noon."
+
+    with serve(CrewBridge(lambda context: kit.crew(model=Thinking()), name="thinks"), interval=0).stream(
+        "hi"
+    ) as stream:
+        events = list(stream)
+    assert CANARY not in repr(events)
+    assert stream.text == "It is noon."
+
+
+def test_tasks_that_read_the_console_are_refused(serve: Any, kit: Kit) -> None:
+    with pytest.raises(TypeError, match="human_input=True reads the console"):
+        CrewBridge(kit.crew(human_input=True))
+    assert send(serve(CrewBridge(lambda context: kit.crew(human_input=True), name="reads"))).state is S.FAILED
+
+
+def test_an_object_that_is_no_crew_is_refused() -> None:
+    with pytest.raises(TypeError, match="needs a Crew, or a function"):
+        CrewBridge("crew")
+
+
+def test_a_remote_agent_is_a_tool_of_a_crew(serve: Any, kit: Kit) -> None:
+    from crewai.tools import tool
+
+    from a2a_sync import Agent
+
+    clerk = Agent("clerk", description="Takes orders.")
+    clerk.message(lambda message, context: f"noted {message.text}")
+    with Client(clerk) as client:
+        kit.tools.more = [tool("clerk")(client.as_tool())]
+        assert send(serve(), "order").text == "Done: noted order."
+    clerk.close()
