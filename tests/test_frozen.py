@@ -436,6 +436,8 @@ def test_a_task_in_an_older_file_is_continued(old_app: A2AApp) -> None:
 URNS = {
     "urn:a2a-sync:ask:1",
     "urn:a2a-sync:chat:1",
+    "urn:a2a-sync:console:open",
+    "urn:a2a-sync:console:remote",
     "urn:a2a-sync:idempotent-send:1",
     "urn:a2a-sync:interrupt:1",
     "urn:a2a-sync:push:disabled",
@@ -466,6 +468,7 @@ ENVIRONMENT_VARIABLES = {
     "A2A_SYNC_PROFILE",
     "A2A_SYNC_CONSOLE",
     "A2A_SYNC_CONSOLE_KEY",
+    "A2A_SYNC_CONSOLE_SETTINGS",
     "A2A_SYNC_DEBUG",
     "A2A_SYNC_GRPC",
     "A2A_SYNC_GRPC_THREADS",

@@ -22,6 +22,7 @@ from a2a_sync.cli.agents import agents
 from a2a_sync.cli.card import card
 from a2a_sync.cli.check import check
 from a2a_sync.cli.completion import completion
+from a2a_sync.cli.console import console
 from a2a_sync.cli.hooks import hooks
 from a2a_sync.cli.mcp import mcp
 from a2a_sync.cli.options import debug_option, no_color_option, profile_option, settings_of
@@ -102,5 +103,5 @@ def main(ctx: click.Context, profile: str | None, config: Path | None) -> None:
         ctx.color = False
 
 
-for _command in (agents, cancel, card, check, completion, get, hooks, list_tasks, mcp, send, serve, watch):
+for _command in (agents, cancel, card, check, completion, console, get, hooks, list_tasks, mcp, send, serve, watch):
     main.add_command(_command)

@@ -85,7 +85,7 @@ def serve(
     grpc_address = _check_grpc(grpc, grpc_url, host, gevent) if grpc or grpc_url else None
     threads = threads or (1000 if gevent else 32)
     app = _check_target(target, store, public_url, workers, debug, console)
-    _check_port(host, port)
+    check_port(host, port)
     from a2a_sync.cli import served
 
     settings = {
@@ -144,11 +144,12 @@ def _check_grpc(address: str | None, url: str | None, default_host: str, gevent:
         raise click.UsageError("--grpc needs gRPC: pip install 'a2a-sync[grpc]'")
     if host in ("0.0.0.0", "::") and url is None:  # nothing is bound here  # nosec B104
         raise click.UsageError("--grpc listens at all addresses; name the one for the card with --grpc-url")
-    _check_port(host, int(port))
+    check_port(host, int(port))
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _check_port(host: str, port: int) -> None:
+def check_port(host: str, port: int) -> None:
+    """Raise `click.UsageError` if no server can listen there."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
             0

@@ -71,7 +71,8 @@ def print_address(worker: Any) -> None:
         host, port = worker.sockets[0].getsockname()[:2]
         several = isinstance(worker.wsgi, AgentHost)
         what, path = ("Agents", "agents") if several else ("Agent card", "agent-card.json")
-        print(f"{what}: {address(host, port)}.well-known/{path}", flush=True)
+        if isinstance(worker.wsgi, (AgentHost, A2AApp)):
+            print(f"{what}: {address(host, port)}.well-known/{path}", flush=True)
         if os.environ.get(GRPC):
             print(f"gRPC: {os.environ[GRPC]}", flush=True)
         console = getattr(worker.wsgi, "console", None)

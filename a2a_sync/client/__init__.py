@@ -16,10 +16,12 @@ from a2a_sync.lazymodule import lazy_names
 
 if TYPE_CHECKING:
     from a2a_sync.client.credentials import ApiKey, ClientCredentials
+    from a2a_sync.client.request import Frame
     from a2a_sync.client.tools import RemoteTool, tool_name
 
 _MODULES = {
     "a2a_sync.client.credentials": ("ApiKey", "ClientCredentials"),
+    "a2a_sync.client.request": ("Frame",),
     "a2a_sync.client.tools": ("RemoteTool", "tool_name"),
 }
 
@@ -29,6 +31,7 @@ __all__ = [
     "Chat",
     "Client",
     "ClientCredentials",
+    "Frame",
     "RemoteTool",
     "Retry",
     "TaskStream",

@@ -41,6 +41,7 @@ from a2a_sync.client.cards import (
 from a2a_sync.client.deadlines import Deadline, Timeout
 from a2a_sync.client.link import Link, SharedResources, http_link, local_link
 from a2a_sync.client.local import LocalAgent
+from a2a_sync.client.request import Frame
 from a2a_sync.client.retry import READ, Retry
 from a2a_sync.client.stream import TaskStream, single_event_stream
 from a2a_sync.concurrency.closing import Closes
@@ -111,6 +112,7 @@ class ClientOptions(TypedDict, total=False):
     cert: str | tuple[str, str] | None
     double_base64_files: bool
     url_guard: urlguard.URLGuard | None
+    trace: Callable[[Frame], object] | None
     max_response_bytes: int
     max_task_bytes: int
 
@@ -159,6 +161,8 @@ class Client(Closes):
             ``HTTP+JSON``.
         url_guard: checks every URL that is called, by its text and by the address connected to; proxies are not used. For
             targets and cards that come from peers. It does not check token servers and key sets, and excludes `session`.
+        trace: called with a `Frame` for each request, response and event of a stream over HTTP, on the thread of the call;
+            without credentials. Cards are not traced. It must not block or raise.
         max_response_bytes: largest body of a response that is not a stream, decompressed. One event of a stream has at most 64 MiB.
         max_task_bytes: largest task that the events of a stream add up to, as JSON.
 
@@ -194,6 +198,7 @@ class Client(Closes):
         card_verifier: object = None,
         double_base64_files: bool = False,
         url_guard: urlguard.URLGuard | None = None,
+        trace: Callable[[Frame], object] | None = None,
         max_response_bytes: int = _DEFAULT_MAX_BYTES,
         max_task_bytes: int = _DEFAULT_MAX_BYTES,
     ) -> None:
@@ -249,6 +254,7 @@ class Client(Closes):
                 verify=authorities,
                 cert=certificate,
                 url_guard=url_guard,
+                trace=trace,
                 max_response_bytes=max_response_bytes,
             )
         except UnsafeURLError as error:

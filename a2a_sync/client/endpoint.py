@@ -15,7 +15,7 @@ from a2a_sync.bindings.sse import BlockSource, CutStream, EventReader, Malformed
 from a2a_sync.client.credentials import check_header
 from a2a_sync.client.deadlines import Deadline
 from a2a_sync.client.http import HttpResponse, HttpTransport
-from a2a_sync.client.request import ErrorContext, OutgoingRequest
+from a2a_sync.client.request import ErrorContext, Frame, OutgoingRequest, masked_headers
 from a2a_sync.client.stream import single_event_stream
 from a2a_sync.codec import Codec, DecodeError
 from a2a_sync.errors import (
@@ -90,8 +90,11 @@ class WireEndpoint:
         if call.context.answer_headers is not None:
             call.context.answer_headers.update({name.lower(): text for name, text in response.headers.items()})
         if operation.streaming and response.ok and response.content_type == "text/event-stream":
-            return WireEventStream(response, self._codec, self._read_event)
-        result = self._load_result(call, self._result(response, response.read()), error_context)
+            return WireEventStream(response, self._codec, self._read_event, self._trace_events)
+        body = response.read()
+        if self._http.trace is not None:
+            self._http.trace(Frame(False, "", self._url, {}, body, response.status))
+        result = self._load_result(call, self._result(response, body), error_context)
         return single_event_stream(result) if operation.streaming else result
 
     def _load_result(self, call: AnyCall, value: Any, error_context: ErrorContext) -> Any:
@@ -108,9 +111,15 @@ class WireEndpoint:
         self, request: HttpRequest, call: AnyCall, error_context: ErrorContext, deadline: Deadline, opening: Deadline
     ) -> HttpResponse:
         headers = self._headers(call, request)
+        if self._http.trace is not None:
+            self._http.trace(Frame(True, request.verb, request.url, masked_headers(headers), request.body or b""))
         return self._http.open(
             OutgoingRequest(request.verb, request.url, headers, error_context, deadline, opening, request.body)
         )
+
+    def _trace_events(self, data: str) -> None:
+        if self._http.trace is not None:
+            self._http.trace(Frame(False, "", self._url, {}, data.encode()))
 
     def _headers(self, call: AnyCall, request: HttpRequest) -> dict[str, str]:
         headers = {**self._context_headers(call), "Accept": self.accepts}
@@ -163,17 +172,24 @@ def _malformed(error: DecodeError, error_context: ErrorContext) -> MalformedResp
 
 
 class WireEventStream:
-    """The events of one streaming response. Iterate on one thread; close from any. `read` returns the JSON of an event."""
+    """The events of one streaming response. Iterate on one thread; close from any.
 
-    def __init__(self, response: HttpResponse, codec: Codec, read: Callable[[str, str], Any]) -> None:
+    `read` returns the JSON of an event, and `trace` is called with the text of each.
+    """
+
+    def __init__(
+        self, response: HttpResponse, codec: Codec, read: Callable[[str, str], Any], trace: Callable[[str], None]
+    ) -> None:
         self._response = response
         self._codec = codec
         self._read = read
+        self._trace = trace
 
     def __iter__(self) -> Iterator[StreamItem]:
         try:
             for data, event_id, name in EventReader(BlockSource(self._response.read_some)):
                 if data:
+                    self._trace(data)
                     yield self._item(data, event_id, name)
         except DecodeError as error:
             raise _malformed(error, self._response.error_context) from None

@@ -28,7 +28,7 @@ from a2a_sync.client.connections import Adapter, OpenResponse, Session, timed_bo
 from a2a_sync.client.credentials import Auth, RefreshingAuth, check_header, make_auth
 from a2a_sync.client.deadlines import Deadline, Timeout
 from a2a_sync.client.errortext import error_text
-from a2a_sync.client.request import ErrorContext, OutgoingRequest
+from a2a_sync.client.request import ErrorContext, Frame, OutgoingRequest
 from a2a_sync.concurrency.alarms import Alarm, AlarmClock
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import (
@@ -72,6 +72,7 @@ class HttpTransport:
         verify: as in requests; None: as the environment says.
         cert: the client certificate, as in requests.
         url_guard: checks every URL, except those that the user named.
+        trace: called with each message of a call, as for `Client`.
         max_response_bytes: largest decompressed body.
     """
 
@@ -87,6 +88,7 @@ class HttpTransport:
         verify: bool | str | None = None,
         cert: str | tuple[str, str] | None = None,
         url_guard: URLGuard | None = None,
+        trace: Callable[[Frame], object] | None = None,
         max_response_bytes: int,
     ) -> None:
         if url_guard is not None and session is not None:
@@ -106,6 +108,7 @@ class HttpTransport:
         self.verify = verify
         self.cert = cert
         self._guard = url_guard
+        self.trace: Callable[[Frame], object] | None = trace
         self.max_response_bytes = max_response_bytes
         self.renew()
         renew_in_child(self)

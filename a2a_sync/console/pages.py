@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -25,7 +25,6 @@ from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
 from a2a_sync.bindings.registry import BINDINGS
-from a2a_sync.card import AgentCard, validate_card
 from a2a_sync.codec import by_version
 from a2a_sync.console.access import (
     HEADERS,
@@ -37,25 +36,50 @@ from a2a_sync.console.access import (
     refusal,
     without_cookies,
 )
+from a2a_sync.console.cardview import card_violations, describe_scheme, signature_state
 from a2a_sync.console.files import file_headers, file_name, shown_type
+from a2a_sync.console.forms import credential_forms
+from a2a_sync.console.frames import REMOTE, frame_row
 from a2a_sync.console.live import LogStream, log_rows
 from a2a_sync.console.markup import PageMarkdown, as_tree, clean, cut, is_link
 from a2a_sync.console.operate import read_state
 from a2a_sync.console.record import ROWS, find_part, read_record, row_of
 from a2a_sync.console.snippets import as_curl, as_python
-from a2a_sync.console.tasks import PERIODS, Filters, Page, list_all, list_own, owner_with
-from a2a_sync.errors import AgentError, InvalidCardError, OverloadedError, StoreError, TaskNotFoundError
-from a2a_sync.operations import CREATE_PUSH_CONFIG, GET_TASK, Call, CallContext, mount_name, quota_owner
+from a2a_sync.console.tasks import PERIODS, Filters, Page, Row, list_all, list_own, owner_with
+from a2a_sync.errors import (
+    A2AError,
+    AgentError,
+    OverloadedError,
+    StoreError,
+    TaskNotFoundError,
+    UnsafeURLError,
+)
+from a2a_sync.operations import CREATE_PUSH_CONFIG, GET_TASK, SEND_MESSAGE, Call, CallContext, mount_name, quota_owner
 from a2a_sync.stores.base import Owner
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
-from a2a_sync.types import DataPart, FilePart, GetTaskRequest, Part, Role, TextPart
+from a2a_sync.types import (
+    DataPart,
+    FilePart,
+    GetTaskRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    Task,
+    TextPart,
+    new_id,
+)
 from a2a_sync.wsgi.app import A2AApp
 from a2a_sync.wsgi.bodydeadline import BodyDeadline
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.exchange import BindingService, address_of
 from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
+
+if TYPE_CHECKING:
+    from a2a_sync.console.remote import RemoteAgent
 
 logger: Final = get_logger(__name__)
 
@@ -83,6 +107,11 @@ class Place:
     def base(self) -> str:
         """The path of the agent's pages."""
         return f"{self.request.root_path}{PREFIX}/a/{quote(self.name)}"
+
+    @property
+    def remote(self) -> RemoteAgent | None:
+        """The agent elsewhere to which this one passes messages; None for an agent of this process."""
+        return getattr(self.app, "remote", None)
 
     @property
     def own(self) -> Owner:
@@ -151,7 +180,7 @@ class Pages:
             kind_of=_kind_of,
             data_tree=_data_tree,
             table_of=_table_of,
-            describe_scheme=_describe_scheme,
+            describe_scheme=describe_scheme,
         )
 
     # -- requests --
@@ -185,6 +214,8 @@ class Pages:
             return self._log_in(request) if first == "login" else self._access.log_out(request)
         if request.method == "POST" and first == "a" and len(rest) > 3 and rest[1] == "t" and rest[-1] == "enable":
             return self._enable(request, rest[0], "/".join(rest[2:-1]))
+        if request.method == "POST" and first == "a" and len(rest) == 2 and rest[1] in ("credentials", "open"):
+            return self._for_remote(request, *rest)
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "This page is read with GET.")
         if first == "static" and len(rest) == 2:
@@ -210,6 +241,7 @@ class Pages:
         views: dict[str, Callable[[Place, str], WSGIApplication]] = {
             "log": self._log,
             "events": self._events,
+            "frames": self._frames,
             "tree": self._tree,
             "file": self._file,
         }
@@ -251,7 +283,10 @@ class Pages:
             for name, app in list(self._access.agents.items())
             if (viewer := self._access.viewer(request.environ, app)) is not None
         }
-        operates = any(viewer.operator and app.store.inspection is not None for app, viewer in viewers.values())
+        operates = any(
+            viewer.operator and app.store.inspection is not None and getattr(app, "remote", None) is None
+            for app, viewer in viewers.values()
+        )
         page = self._templates.get_template(template).render(
             root=root,
             static=f"{root}/static/{self._version}",
@@ -322,7 +357,10 @@ class Pages:
             current=place.name,
             place=place,
             card=card,
-            violations=card_violations(card),
+            violations=card_violations(card) if place.remote is None or place.remote.reachable else [],
+            remote=place.remote,
+            forms=[] if place.remote is None else credential_forms(card),
+            signature=signature_state(card, place.remote),
             card_json=json.dumps(by_version("1.0").dump(card), indent=2, ensure_ascii=False),
             recent=recent,
         )
@@ -335,10 +373,12 @@ class Pages:
         args = request.args
         filters = Filters(args.get("state", ""), args.get("context", ""), args.get("owner", ""), args.get("period", ""))
         begun = time.perf_counter()
-        page = self._list(place, filters, args.get("before", ""))
+        at_agent = place.remote is not None and args.get("at") == "agent"
+        page, problem = self._list_at_agent(place, filters) if at_agent else (None, "")
+        page = page or self._list(place, filters, args.get("before", ""))
         kept = {
             "agent": place.name,
-            **{name: args[name] for name in ("state", "context", "owner", "period") if args.get(name)},
+            **{name: args[name] for name in ("state", "context", "owner", "period", "at") if args.get(name)},
         }
         return self._render(
             request,
@@ -346,6 +386,9 @@ class Pages:
             current="/tasks",
             place=place,
             page=page,
+            remote=place.remote,
+            at_agent=at_agent and not problem,
+            problem=problem,
             filters=filters,
             periods=list(PERIODS),
             milliseconds=round((time.perf_counter() - begun) * 1000),
@@ -367,7 +410,8 @@ class Pages:
         rows = [row_of(entry) for entry in log.entries]
         first = next((message for message in record.task.history if message.role is Role.USER), None)
         address = address_of_agent(place, mounted=self._mounted)
-        secured = place.app.service.secured
+        card = place.app.agent_card(address)
+        secured = place.app.service.secured if place.remote is None else bool(card.security_schemes)
         return self._render(
             place.request,
             "task.html",
@@ -380,7 +424,13 @@ class Pages:
             more=rows[-1]["n"] if rows and rows[-1]["n"] < log.version else None,
             follows=not rows or rows[-1]["n"] >= log.version,
             mine=place.owner == place.own,
-            card_name=place.app.agent_card().name,
+            card_name=card.name,
+            remote=place.remote,
+            remote_ids=record.task.metadata.get(REMOTE) if place.remote is not None else None,
+            forms=[] if place.remote is None or not place.remote.is_unsent(task_id) else credential_forms(card),
+            frames=[] if place.remote is None else [frame_row(one) for one in place.remote.frames.of_task(task_id)],
+            address=address,
+            secured=secured,
             curl=as_curl(address, first, secured=secured) if first else "",
             python=as_python(address, first, secured=secured) if first else "",
             webhooks=self._webhooks(place, task_id),
@@ -388,6 +438,60 @@ class Pages:
             now_ms=time.time() * 1000,
             json=json.dumps(by_version("1.0").dump(replace(record.task, artifacts=(), history=())), indent=2),
         )
+
+    # -- remote agents --
+
+    def _for_remote(self, request: Request, name: str, action: str) -> Response:
+        """Enter the credentials of a remote agent, or open a task that it lists."""
+        place = self._place(request, name)
+        if place is None:
+            return refusal(401, "Log in first.")
+        if place.remote is None:
+            return self._message(request, 404, "There is no such page.")
+        form = self._read_form(request)
+        if action == "open":
+            from a2a_sync.console.remote import open_message
+
+            try:
+                task = place.remote.client.get_task(form.get("id", ""))
+            except (A2AError, ValueError) as error:
+                return self._message(request, 502, f"The task cannot be opened: {error}")
+            return redirect(f"{place.base}/t/{quote(self._start(place, open_message(task)), safe='')}")
+        try:
+            place.remote.use_credentials(form)
+        except (ValueError, UnsafeURLError) as error:
+            return self._message(request, 400, f"These credentials cannot be used: {error}")
+        task_id = form.get("task", "")
+        if not task_id:
+            return redirect(f"{place.base}/")
+        if place.remote.is_unsent(task_id):
+            self._start(place, Message(role=Role.USER, parts=(TextPart("(credentials entered)"),), task_id=task_id))
+        return redirect(f"{place.base}/t/{quote(task_id, safe='')}")
+
+    def _list_at_agent(self, place: Place, filters: Filters) -> tuple[Page | None, str]:
+        """The tasks that a remote agent lists, or why it lists none."""
+        assert place.remote is not None
+        try:
+            token = place.request.args.get("before", "")
+            listed = place.remote.list_tasks(context_id=filters.context, status=filters.states, token=token)
+        except A2AError as error:
+            return None, f"The agent lists no tasks: {error}"
+        return Page([Row(task.id, task.state, task.context_id) for task in listed.tasks], listed.next_page_token), ""
+
+    def _start(self, place: Place, message: Message) -> str:
+        """Send a message to the tasks of this process; returns the id of its task."""
+        request = SendMessageRequest(
+            message=replace(message, message_id=new_id()),
+            configuration=SendMessageConfiguration(return_immediately=True),
+        )
+        context = CallContext(principal=place.viewer.principal)
+        answer = place.app.service.call(Call(SEND_MESSAGE, request, context))
+        return answer.id if isinstance(answer, Task) else ""
+
+    def _frames(self, place: Place, task_id: str) -> Response:
+        after = _number(place.request.args.get("after", ""))
+        frames = () if place.remote is None else place.remote.frames.of_task(task_id, after)
+        return _json({"frames": [frame_row(one) for one in frames]})
 
     def _webhooks(self, place: Place, task_id: str) -> Iterable[Any]:
         webhooks = place.app.store.webhooks
@@ -414,7 +518,7 @@ class Pages:
     def _operate(self, request: Request) -> Response:
         names = [request.args["agent"]] if "agent" in request.args else list(self._access.agents)
         places = filter(None, (self._place(request, name) for name in names))
-        place = next((one for one in places if one.viewer.operator), None)
+        place = next((one for one in places if one.viewer.operator and one.remote is None), None)
         if place is None:
             return self._message(request, 403, "Only operators see this page.")
         server = read_state(place.app)
@@ -557,18 +661,12 @@ class Pages:
 
 def address_of_agent(place: Place, *, mounted: bool) -> str:
     """The URL at which programs call the agent of a page; `mounted`: below the address of a host."""
+    if place.remote is not None:
+        interfaces = place.app.agent_card().supported_interfaces
+        return next((one.url for one in interfaces if one.protocol_binding.upper() == "JSONRPC"), place.remote.url)
     address = address_of(place.request) + (f"{place.name}/" if mounted else "")
     interfaces = place.app.agent_card(address).supported_interfaces
     return interfaces[0].url if interfaces and interfaces[0].protocol_binding == "JSONRPC" else address
-
-
-def card_violations(card: AgentCard) -> list[str]:
-    """The rules that a card breaks."""
-    try:
-        validate_card(card)
-    except InvalidCardError as error:
-        return [f"{one.field}: {one.description}" for one in error.violations]
-    return []
 
 
 def _number(text: str) -> int:
@@ -654,10 +752,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
     return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
-
-
-def _describe_scheme(scheme: Any) -> str:
-    """A security scheme in a few words."""
-    words = type(scheme).__name__.removesuffix("SecurityScheme")
-    details = [getattr(scheme, name, "") for name in ("scheme", "location", "name", "open_id_connect_url")]
-    return " ".join([words, *(str(one) for one in details if one)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -189,7 +190,7 @@ def find_part(
 def row_of(entry: Entry) -> dict[str, Any]:
     """An entry as a row of the log: what it is, its size, and its JSON."""
     event = entry.event
-    row: dict[str, Any] = {"n": entry.number, "state": "", "time": "", "artifact": "", "text": ""}
+    row: dict[str, Any] = {"n": entry.number, "state": "", "time": _clock(entry.at_ms), "artifact": "", "text": ""}
     body = encode_entry(entry)
     if isinstance(event, Message):
         row["kind"] = "message"
@@ -198,13 +199,13 @@ def row_of(entry: Entry) -> dict[str, Any]:
         if event.append and all(isinstance(part, TextPart) for part in event.artifact.parts):
             row["text"] = event.artifact.text
     else:
-        moment = event.status.timestamp
-        row |= {
-            "kind": "status",
-            "state": str(event.status.state),
-            "time": moment.strftime("%H:%M:%S.%f")[:-3] if moment is not None else "",
-        }
+        row |= {"kind": "status", "state": str(event.status.state)}
     return row | {"size": len(body), "json": _indent(body)}
+
+
+def _clock(at_ms: int) -> str:
+    """A time of day (UTC) with milliseconds; ``""`` where the time is unknown."""
+    return f"{time.strftime('%H:%M:%S', time.gmtime(at_ms / 1000))}.{at_ms % 1000:03}" if at_ms else ""
 
 
 def _indent(body: bytes) -> str:

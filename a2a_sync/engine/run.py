@@ -123,6 +123,11 @@ class Run:
         """The run has ended, or was ended: it writes nothing more. Its code may not have returned yet."""
         return self._over
 
+    @property
+    def state(self) -> TaskState:
+        """The state of the task, as far as this run has changed it."""
+        return self._state
+
     # -- beginning --
 
     def begin(self, *, ready: bool) -> StartedRun:

@@ -324,6 +324,9 @@ class RunManager(Component):
         try:
             self._interrupt(scope, head, [status_event(request, TaskState.CANCELED)])
         except TaskEnded:
+            if run is not None and run.state is TaskState.CANCELED:
+                # The agent has cancelled it itself, because its cancel handler was called.
+                return
             raise _not_cancelable(task_id, self._store.head(scope, task_id).status.state) from None
 
     def _interrupt(self, scope: Owner, head: TaskHead, events: Sequence[LogEvent]) -> None:

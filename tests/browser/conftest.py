@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
-from tests.live import gunicorn
+from tests.live import HOST, free_port, gunicorn, live_server
 
 #: The key of all servers of these tests, so that a test can make a login link.
 KEY = "the key of the tests of the console"  # of no other server
@@ -46,7 +47,7 @@ class Visit:
         self.page, self.url = page, url
         self.errors: list[str] = []
         self.foreign: list[str] = []
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("dialog", lambda dialog: (self.errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: None if request.url.startswith(url) else self.foreign.append(request.url))
@@ -120,6 +121,14 @@ def serve(name: str, *, workers: int = 1, **environment: str) -> Iterator[str]:
     variables = {KEY_VARIABLE: KEY, **environment}
     with gunicorn(f"tests.browser.agents:{name}", threads=32, workers=workers, environment=variables) as server:
         yield server.url
+
+
+def console_for(*urls: str) -> Iterator[str]:
+    """The address of ``a2a-sync console`` for these agents."""
+    port = free_port()
+    command = [sys.executable, "-m", "a2a_sync", "console", *urls, "--port", str(port)]
+    with live_server(command, f"http://{HOST}:{port}/console/login", environment={KEY_VARIABLE: KEY}):
+        yield f"http://{HOST}:{port}"
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from a2a_sync.console.sessions import KEY_VARIABLE
-from tests.browser.conftest import KEY, Visit, task_id
+from tests.browser.conftest import KEY, Visit, console_for, task_id
 from tests.console.payloads import ATTACKS, SECRET
 from tests.live import gunicorn
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 Window = Callable[..., Visit]
 WINDOWS: dict[str, dict[str, Any]] = {
@@ -518,3 +519,88 @@ def test_the_page_of_a_hostile_card_is_text(visit: Window, hostile: str) -> None
     window.go("/")
     assert window.page.locator("main script, main img, main iframe, main style, main form").count() == 0
     window.check()
+
+
+# -- agents elsewhere ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def elsewhere(secured: str, story: str) -> Iterator[str]:
+    """The address of ``a2a-sync console`` for two agents: one without and one with credentials."""
+    yield from console_for(story, secured)
+
+
+def test_an_agent_elsewhere_streams_through_reloads(visit: Window, elsewhere: str, story: str) -> None:
+    window = visit(elsewhere)
+    window.log_in()
+    assert window.page.inner_text("h1") == "storyteller"
+    window.send("wait 60")
+    for piece in (5, 20):
+        window.page.wait_for_selector(f"#live .talk:has-text('piece-{piece}')")
+        window.page.reload()
+    window.wait_state("completed")
+    assert words(window).split()[-60:] == [f"piece-{number}" for number in range(60)]
+    window.page.click("#wire > summary")
+    window.page.click("#frames tr:first-child summary")
+    assert '"method": "SendStreamingMessage"' in window.page.inner_text("#frames tr:first-child pre")
+    window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    window.page.click("#frames tr:first-child >> text=Copy as curl")
+    window.page.wait_for_selector("#frames >> text=Copied")
+    command = window.page.evaluate("navigator.clipboard.readText()")
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    assert "piece-59" in done.stdout
+    # The browser talked to the console only.
+    window.check()
+    window.check_access()
+    window.shoot("elsewhere-desktop")
+
+
+def test_an_agent_elsewhere_asks_for_credentials_in_the_task(visit: Window, elsewhere: str) -> None:
+    window = visit(elsewhere)
+    window.log_in()
+    window.page.click("nav li:nth-child(2) a")
+    window.send("ask")
+    window.wait_state("auth-required")
+    window.page.wait_for_selector("#credentials")
+    window.check_access()
+    form = window.page.locator("#credentials form:has(input[value='basic'])")
+    form.locator("[name=user]").fill("bob")
+    form.locator("[name=secret]").fill("pass-of-bob")
+    window.shoot("credentials-desktop")
+    form.locator("button").click()
+    window.wait_state("input-required")
+    window.send("Ada")
+    window.wait_state("completed")
+    assert "Hello, Ada." in words(window)
+    window.page.click("#wire > summary")
+    assert "pass-of-bob" not in window.page.content()
+    window.check()
+
+
+def test_a_task_of_an_agent_elsewhere_is_cancelled(visit: Window, elsewhere: str) -> None:
+    window = visit(elsewhere)
+    window.log_in()
+    window.send("wait 500")
+    window.page.wait_for_selector("#live .talk:has-text('piece-2')")
+    window.page.click("#cancel")
+    window.wait_state("canceled")
+    window.check()
+
+
+def test_hostile_agents_elsewhere_are_text(visit: Window, hostile: str) -> None:
+    for address in console_for(hostile):
+        window = visit(address)
+        window.log_in()
+        window.check()
+        window.page.click(".example")
+        window.page.press("#text", "Enter")
+        window.wait_state("input-required")
+        window.page.reload()
+        for part in ("#wire", "#log"):
+            window.page.click(f"{part} > summary")
+        for summary in window.page.locator("#frames summary, #rows summary").all():
+            summary.click()
+        window.check()
+        window.go("/console/tasks")
+        window.page.click("text=that the agent lists")
+        window.check()

@@ -273,6 +273,22 @@ def test_a_cancel_handler_may_still_say_something(serve_any):
     agent.gate.open.set()
 
 
+def test_a_cancel_that_the_agent_carries_out_itself_succeeds(serve_any):
+    canceled = StatusEvent(status=Status(state=S.CANCELED))
+    agent, served, task_id = running(serve_any, lambda context: context.emit(canceled))
+    assert served.cancel(task_id).state is S.CANCELED
+    assert served.states(task_id).count(S.CANCELED) == 1
+    agent.gate.open.set()
+
+
+def test_a_cancel_whose_handler_lets_the_run_complete_is_refused_with_that_state(serve_any):
+    completed = StatusEvent(status=Status(state=S.COMPLETED))
+    agent, served, task_id = running(serve_any, lambda context: context.emit(completed))
+    with pytest.raises(TaskNotCancelableError, match="it is completed"):
+        served.cancel(task_id)
+    agent.gate.open.set()
+
+
 def test_a_cancel_handler_of_a_task_that_waits_sees_its_newest_message(serve):
     seen = []
     agent = Asked(lambda context: seen.append((context.message.text, context.metadata, context.task.state)))

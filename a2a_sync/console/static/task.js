@@ -2,6 +2,7 @@
 // any moment loses no entry. Streamed text is added at once; about once a second the rendered page is asked for again.
 
 import { Composer, call } from "./composer.js";
+import { copyButtons, requestOf } from "./snippets.js";
 import { build, element } from "./tree.js";
 
 const live = document.getElementById("live");
@@ -49,24 +50,75 @@ function size(bytes) {
   return bytes < 1_000_000 ? `${(bytes / 1000).toFixed(1)} KB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
 }
 
-function addRow(row) {
-  document.getElementById("log-count").textContent = row.n;
-  if (!live.dataset.follows) return;
+function tableRow(number, time, what, bytes, text) {
   const line = element("tr");
   const details = element("details");
-  const json = element("pre", "", row.json);
+  const json = element("pre", "", text);
   json.tabIndex = 0;
   details.append(element("summary", "", "Show"), json);
   const cells = [
-    element("td", "number", row.n),
-    element("td", "", row.time),
-    element("td", "", `${row.kind} ${row.state}`),
-    element("td", "number", size(row.size)),
+    element("td", "number", number),
+    element("td", "", time),
+    element("td", "", what),
+    element("td", "number", size(bytes)),
     element("td"),
   ];
   cells[4].append(details);
   line.append(...cells);
-  rows.append(line);
+  return line;
+}
+
+function addRow(row) {
+  document.getElementById("log-count").textContent = row.n;
+  if (!live.dataset.follows) return;
+  rows.append(tableRow(row.n, row.time, `${row.kind} ${row.state}`, row.size, row.json));
+}
+
+const parse = (text) => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null; // cut, because it is long
+  }
+};
+
+// The commands of a row are made when it is opened.
+rows.addEventListener(
+  "toggle",
+  ({ target }) => {
+    if (!target.open || target.querySelector("button")) return;
+    const request = requestOf(parse(target.querySelector("pre").textContent), rows.dataset.address, rows.dataset.id);
+    target.append(copyButtons(element, request, rows.dataset.secured));
+  },
+  true,
+);
+
+const frames = document.getElementById("frames");
+const known = frames ? JSON.parse(frames.dataset.frames) : [];
+frames?.addEventListener(
+  "toggle",
+  ({ target }) => {
+    if (!target.open || target.querySelector("button")) return;
+    const place = [...frames.rows].indexOf(target.closest("tr"));
+    // An answer has the commands of the request before it.
+    const sent = known.slice(0, place + 1).findLast((frame) => frame.sent);
+    if (!sent?.whole) return;
+    const request = { method: sent.method, url: sent.url, headers: sent.headers, body: parse(sent.json) };
+    target.append(copyButtons(element, request, rows.dataset.secured));
+  },
+  true,
+);
+
+async function readFrames() {
+  if (!frames) return;
+  const response = await fetch(address("frames", { after: known.at(-1)?.n ?? 0 }));
+  if (!response.ok) return;
+  for (const frame of (await response.json()).frames) {
+    if (frame.n <= (known.at(-1)?.n ?? 0)) continue;
+    known.push(frame);
+    frames.append(tableRow(frame.n, frame.time, `${frame.sent ? "sent" : "received"} ${frame.what}`, frame.size, frame.json));
+  }
+  document.getElementById("frame-count").textContent = known.length;
 }
 
 function take(row) {
@@ -97,6 +149,9 @@ async function refresh() {
     live.dataset.version = version;
     pending = pending.filter((row) => row.n > version);
     pending.forEach(append);
+    await readFrames();
+    // The forms for credentials come with the page.
+    if (frames && state === "auth-required" && !document.getElementById("credentials")) location.reload();
     if (terminal) document.getElementById("cancel")?.setAttribute("hidden", "");
   } catch {
     // The link reports what is wrong; the next entry asks again.

@@ -1,0 +1,84 @@
+"""The messages on the wire between a console and a remote agent: kept by task, and as rows of a page."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+from a2a_sync.client import Frame
+from a2a_sync.console.markup import clean
+
+#: In the metadata of a task here: the ids of the task at the agent.
+REMOTE = "urn:a2a-sync:console:remote"
+#: Frames that are kept of an agent, and their bytes; the oldest task loses its frames first.
+_MAX_FRAMES, _MAX_FRAME_BYTES = 10_000, 64 * 1024 * 1024
+#: Characters of a frame that a page shows.
+_MAX_SHOWN = 20_000
+
+
+class Recorded(NamedTuple):
+    """A frame of a task, with its number and the time in milliseconds since 1970."""
+
+    number: int
+    at_ms: int
+    frame: Frame
+
+
+class FrameLog:
+    """The frames of an agent by task, as many as fit. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks: OrderedDict[str, list[Recorded]] = OrderedDict()
+        self._count = self._bytes = 0
+
+    def add(self, task_id: str, frame: Frame) -> None:
+        """Keep a frame of a task."""
+        with self._lock:
+            kept = self._tasks.setdefault(task_id, [])
+            kept.append(Recorded(kept[-1].number + 1 if kept else 1, time.time_ns() // 1_000_000, frame))
+            self._count += 1
+            self._bytes += len(frame.body)
+            while self._count > _MAX_FRAMES or self._bytes > _MAX_FRAME_BYTES:
+                oldest = next(iter(self._tasks))
+                lost = self._tasks[oldest].pop(0)
+                self._count -= 1
+                self._bytes -= len(lost.frame.body)
+                if not self._tasks[oldest]:
+                    del self._tasks[oldest]
+
+    def of_task(self, task_id: str, after: int = 0) -> list[Recorded]:
+        """The frames of a task that are kept, after a number."""
+        with self._lock:
+            return [one for one in self._tasks.get(task_id, ()) if one.number > after]
+
+
+def frame_row(recorded: Recorded) -> dict[str, Any]:
+    """A frame as a page shows it."""
+    number, at_ms, frame = recorded
+    what = f"{frame.method} {frame.url}" if frame.sent else f"HTTP {frame.status}" if frame.status else "event"
+    return {
+        "n": number,
+        "time": time.strftime("%H:%M:%S", time.gmtime(at_ms / 1000)) + f".{at_ms % 1000:03}",
+        "sent": frame.sent,
+        "what": clean(what),
+        "size": len(frame.body),
+        "method": frame.method,
+        "url": clean(frame.url),
+        "headers": dict(frame.headers),
+        "json": clean(_text(frame.body)),
+        "whole": len(frame.body) <= _MAX_SHOWN,
+    }
+
+
+def _text(body: bytes) -> str:
+    """JSON for people, cut where it is long."""
+    text = body[: 4 * _MAX_SHOWN].decode(errors="replace")
+    try:
+        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False) if len(body) <= _MAX_SHOWN else text
+    except ValueError:
+        pass
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}\n… {len(body)} bytes in all"

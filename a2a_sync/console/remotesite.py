@@ -1,0 +1,67 @@
+"""The application of ``a2a-sync console``: a console for agents elsewhere, without an agent of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from itertools import chain, count
+from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from a2a_sync.console.access import PREFIX
+from a2a_sync.console.remote import RemoteApp
+from a2a_sync.console.site import ConsoleSite
+from a2a_sync.wsgi.options import HTTPOptions
+from a2a_sync.wsgi.origins import Origins
+from a2a_sync.wsgi.process import Site, serve
+
+
+class RemoteConsole(Site):
+    """A console for the agents at `urls`, as an application of one process. Parameters: as `RemoteAgent`, and for all of them.
+
+    Raises:
+        ImportError: a package of the extra ``console`` is missing.
+    """
+
+    single_process = True
+
+    def __init__(self, urls: Iterable[str], options: Mapping[str, Any], trusted_keys: object = None) -> None:
+        self.agents: dict[str, RemoteApp] = {}
+        for url in urls:
+            app = RemoteApp(url, options, trusted_keys)
+            self.agents[_free_name(app.remote.name, self.agents)] = app
+        super().__init__(*self.agents.values())
+        self.limits = next(iter(self.agents.values())).limits
+        self.origins = Origins()
+        self.console: ConsoleSite = ConsoleSite(self.agents, True, HTTPOptions(), None)
+        self._respond = self.console.around(_to_console)
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        serve(self)
+        return self._respond(environ, start_response)
+
+    @property
+    def stores(self) -> dict[str, str]:
+        """See `Site.stores`."""
+        return {}
+
+    def reserve(self, threads: int) -> None:
+        """See `Site.reserve`."""
+        for app in self.agents.values():
+            app.reserve(threads)
+
+
+def _free_name(text: str, taken: Container[str]) -> str:
+    """A name of an agent that fits into a path."""
+    plain = (
+        "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in text.lower()).strip("-")
+        or "agent"
+    )
+    return next(name for name in chain([plain], (f"{plain}-{n}" for n in count(2))) if name not in taken)
+
+
+def _to_console(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    """Other paths lead to the console."""
+    start_response(
+        "303 See Other", [("Location", f"{environ.get('SCRIPT_NAME', '')}{PREFIX}/"), ("Content-Length", "0")]
+    )
+    return []

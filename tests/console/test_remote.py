@@ -1,0 +1,289 @@
+"""A console for agents elsewhere: their tasks here, credentials, cancel, frames. Chromium runs `tests/browser`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from werkzeug.serving import make_server
+from werkzeug.test import Client as Browser
+
+from a2a_sync import A2AApp, Agent, AgentSkill, Client, Failed, InputRequired, Message, RequestContext
+from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth
+from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
+from a2a_sync.errors import TaskNotCancelableError
+from a2a_sync.types import TaskState
+from tests.engine import TIMEOUT, eventually
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(
+        not all(map(find_spec, ("jinja2", "markdown_it", "nh3"))), reason="the extra 'console' is not installed"
+    ),
+]
+KEY = "the key of these tests"  # of no other server
+
+
+class Remote(Agent):
+    """The agent elsewhere. A run of "wait" goes on until the test sets `go`."""
+
+    name = "remote"
+    description = "Elsewhere"
+    skills = [AgentSkill(id="talk", name="Talk", description="Talks", tags=["talk"])]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.asked = threading.Event()
+        self.ends_before_cancel = False
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        if message.text == "size":
+            return f"A {context.choose('Which size?', ['small', 'large'])} one"
+        if message.text == "more":
+            return InputRequired("More of what?")
+        if message.text == "fail":
+            return Failed("there is no more")
+        if message.text.startswith("wait"):
+            return self._wait(context)
+        return f"You sent {message.text}, and {len(message.files)} files"
+
+    def _wait(self, context: RequestContext) -> Iterator[str]:
+        yield "one "
+        while not self.go.wait(0.02):
+            context.check_cancelled()
+        yield "two"
+
+    def handle_cancel(self, context: RequestContext) -> None:
+        if self.ends_before_cancel:
+            self.go.set()
+            task_id = context.task_id
+            eventually(lambda: self.endpoint_state(task_id).terminal, "the end of the run")
+            raise TaskNotCancelableError("it is completed")
+
+    def endpoint_state(self, task_id: str) -> TaskState:
+        """The state of a task of this agent."""
+        return self.states(task_id)
+
+    states: Callable[[str], TaskState]
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., str]]:
+    """Serves apps on loopback ports; returns their addresses."""
+    servers = []
+
+    def begin(app: A2AApp) -> str:
+        server = make_server("127.0.0.1", 0, app, threaded=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append((server, app))
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield begin
+    for server, app in servers:
+        server.shutdown()
+        app.close(1.0)
+        server.server_close()
+
+
+class Console:
+    """A console for one agent, and a browser that has logged in."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        from a2a_sync.console.remotesite import RemoteConsole
+
+        self.site = RemoteConsole([url], options)
+        (self.name,) = self.site.agents
+        self.app = self.site.agents[self.name]
+        self.local = Client(self.app, timeout=TIMEOUT)
+        self.browser = Browser(self.site)
+        answer = self.browser.post("/console/login", data={"token": Sessions(KEY.encode()).token()})
+        assert answer.status_code == 303, answer.text
+
+    def page(self, path: str = "", status: int = 200) -> str:
+        answer = self.browser.get(f"/console/a/{self.name}/{path}")
+        assert answer.status_code == status, answer.text
+        return answer.text
+
+    def send(self, text: str, **members: Any) -> Any:
+        message = {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}], **members}
+        body = {"message": message, "configuration": {"returnImmediately": True}}
+        answer = self.browser.post(f"/console/a/{self.name}/api/message:send", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json["task"]["id"] if answer.json else ""
+
+    def wait(self, task_id: str, state: TaskState) -> Any:
+        return eventually(
+            lambda: (task := self.local.get_task(task_id)).state is state and task, f"the state {state} of {task_id}"
+        )
+
+
+@pytest.fixture
+def remote() -> Remote:
+    return Remote()
+
+
+@pytest.fixture
+def open_console(monkeypatch: pytest.MonkeyPatch, serve: Callable[..., str], remote: Remote) -> Iterator[Any]:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    opened = []
+
+    def begin(options: dict[str, Any] | None = None, **app_options: Any) -> Console:
+        app = A2AApp(remote, **app_options)
+        remote.states = lambda task_id: Client(app).get_task(task_id).state
+        console = Console(serve(app), **(options or {}))
+        opened.append(console)
+        return console
+
+    yield begin
+    for console in opened:
+        console.site.close(1.0)
+
+
+def test_a_task_of_the_agent_is_repeated_here_with_its_ids(open_console: Any) -> None:
+    console = open_console()
+    task = console.wait(console.send("hello"), TaskState.COMPLETED)
+    assert "You sent hello, and 0 files" in console.page(f"t/{task.id}")
+    (ids,) = task.metadata.values()
+    assert set(ids) == {"task", "context"}
+    assert ids["task"] in console.page(f"t/{task.id}")
+    assert console.browser.get("/").headers["Location"].endswith("/console/")
+
+
+def test_questions_choices_and_files_reach_the_agent_and_its_answers_the_page(open_console: Any) -> None:
+    console = open_console()
+    task_id = console.send("size")
+    console.wait(task_id, TaskState.INPUT_REQUIRED)
+    assert 'data-answer="large"' in console.page(f"t/{task_id}")
+    assert console.send("large", taskId=task_id) == task_id
+    assert console.wait(task_id, TaskState.COMPLETED).artifacts[0].text == "A large one"
+    parts = [{"text": "see"}, {"raw": "aGVsbG8=", "filename": "a.txt", "mediaType": "text/plain"}]
+    task_id = console.send("with a file", parts=parts)
+    assert "and 1 files" in console.wait(task_id, TaskState.COMPLETED).artifacts[0].text
+
+
+def test_a_failed_task_and_an_agent_that_is_gone_say_why(open_console: Any) -> None:
+    console = open_console()
+    task = console.wait(console.send("fail"), TaskState.FAILED)
+    assert "there is no more" in console.page(f"t/{task.id}")
+    unreachable = Console("http://127.0.0.1:9/")
+    assert "The card cannot be read" in unreachable.page()
+    task = unreachable.wait(unreachable.send("hello"), TaskState.FAILED)
+    assert "could not connect" in unreachable.page(f"t/{task.id}")
+    unreachable.site.close(1.0)
+
+
+def test_a_cancel_reaches_the_agent(open_console: Any, remote: Remote) -> None:
+    console = open_console()
+    task_id = console.send("wait")
+    ids = eventually(lambda: next(iter(console.local.get_task(task_id).metadata.values()), None), "the ids")
+    assert console.local.cancel_task(task_id).state is TaskState.CANCELED
+    eventually(lambda: remote.states(ids["task"]) is TaskState.CANCELED, "the cancel at the agent")
+
+
+def test_many_cancels_are_answered_with_success_whichever_side_writes_the_end_first(open_console: Any) -> None:
+    console = open_console()
+    for _ in range(15):
+        task_id = console.send("wait")
+        eventually(lambda task_id=task_id: console.local.get_task(task_id).artifacts, "the first piece")
+        assert console.local.cancel_task(task_id).state is TaskState.CANCELED
+
+
+def test_a_cancel_of_a_task_that_has_ended_at_the_agent_is_refused_with_its_state(
+    open_console: Any, remote: Remote
+) -> None:
+    remote.ends_before_cancel = True
+    console = open_console()
+    task_id = console.send("wait")
+    eventually(lambda: console.local.get_task(task_id).artifacts, "the first piece")
+    answer = console.browser.post(f"/console/a/{console.name}/api/tasks/{task_id}:cancel", json={})
+    assert answer.status_code == 409 or answer.status_code == 400, answer.text
+    assert "it is completed" in answer.text
+    assert "canceled" not in answer.text.replace("cannot be canceled", "")
+    assert console.wait(task_id, TaskState.COMPLETED).artifacts[0].text == "one two"
+
+
+AUTHS = {
+    "bearer": (BearerAuth({"the-token": "ada"}), {"scheme": "bearer", "secret": "the-token"}),
+    "key": (ApiKeyAuth({"the-key": "ada"}, header="X-Key"), {"scheme": "apiKey", "secret": "the-key"}),
+    "basic": (BasicAuth({"ada": "s3cret-word"}), {"scheme": "basic", "user": "ada", "secret": "s3cret-word"}),
+}
+
+
+@pytest.mark.parametrize("kind", AUTHS)
+def test_credentials_are_asked_for_when_they_are_required_and_the_message_is_sent_then(
+    open_console: Any, kind: str
+) -> None:
+    auth, form = AUTHS[kind]
+    console = open_console(auth=auth)
+    task_id = console.send("hello")
+    console.wait(task_id, TaskState.AUTH_REQUIRED)
+    assert f'name="scheme" value="{form["scheme"]}"' in console.page(f"t/{task_id}")
+    wrong = {**form, "secret": "wrong", "task": task_id}
+    assert console.browser.post(f"/console/a/{console.name}/credentials", data=wrong).status_code == 303
+    console.wait(task_id, TaskState.AUTH_REQUIRED)
+    eventually(lambda: 'name="scheme"' in console.page(f"t/{task_id}"), "the form")
+    right = {**form, "task": task_id}
+    assert console.browser.post(f"/console/a/{console.name}/credentials", data=right).status_code == 303
+    task = console.wait(task_id, TaskState.COMPLETED)
+    assert task.artifacts[0].text == "You sent hello, and 0 files"
+    frames = console.browser.get(f"/console/a/{console.name}/t/{task_id}/frames").text
+    assert "SendStreamingMessage" in frames
+    assert form["secret"] not in frames
+    assert form["secret"] not in console.page(f"t/{task_id}")
+
+
+def test_credentials_of_another_scheme_or_with_line_breaks_are_refused(open_console: Any) -> None:
+    console = open_console(auth=AUTHS["bearer"][0])
+    for form in ({"scheme": "other", "secret": "x"}, {"scheme": "bearer", "secret": "a\nb"}, {"scheme": "bearer"}):
+        answer = console.browser.post(f"/console/a/{console.name}/credentials", data=form)
+        assert answer.status_code == 400
+        assert "These credentials cannot be used" in answer.text
+
+
+def test_frames_are_those_on_the_wire_in_order(open_console: Any) -> None:
+    console = open_console()
+    task = console.wait(console.send("hello"), TaskState.COMPLETED)
+    address = f"/console/a/{console.name}/t/{task.id}/frames"
+    frames = console.browser.get(address).json["frames"]
+    assert [frame["n"] for frame in frames] == list(range(1, len(frames) + 1))
+    assert frames[0]["sent"]
+    assert '"method": "SendStreamingMessage"' in frames[0]["json"]
+    assert frames[0]["headers"]["A2A-Version"] == "1.0"
+    assert not frames[-1]["sent"]
+    assert "TASK_STATE_COMPLETED" in frames[-1]["json"]
+    assert console.browser.get(f"{address}?after=2").json["frames"] == frames[2:]
+
+
+def test_tasks_that_the_agent_lists_are_opened_here(open_console: Any, remote: Remote) -> None:
+    console = open_console()
+    with Client(console.site.agents[console.name].remote.url) as other:
+        done, running = other.send("before").task, other.send("wait", return_immediately=True).task
+        page = console.browser.get(f"/console/tasks?agent={console.name}&at=agent").text
+        assert done.id in page
+        assert running.id in page
+        answer = console.browser.post(f"/console/a/{console.name}/open", data={"id": done.id})
+        here = answer.headers["Location"].rpartition("/")[2]
+        assert "You sent before" in console.wait(here, TaskState.COMPLETED).artifacts[0].text
+        answer = console.browser.post(f"/console/a/{console.name}/open", data={"id": running.id})
+        here = answer.headers["Location"].rpartition("/")[2]
+        eventually(lambda: console.local.get_task(here).artifacts, "the first piece")
+        remote.go.set()
+        assert console.wait(here, TaskState.COMPLETED).artifacts[0].text == "one two"
+
+
+def test_operate_is_for_apps_only(open_console: Any) -> None:
+    console = open_console()
+    assert "Operate" not in console.page()
+    assert console.browser.get("/console/operate").status_code == 403
+
+
+def test_the_same_host_twice_has_two_names(serve: Callable[..., str]) -> None:
+    from a2a_sync.console.remotesite import RemoteConsole
+
+    site = RemoteConsole(["http://one.example/a", "http://one.example/A"], {})
+    assert list(site.agents) == ["one-example-a", "one-example-a-2"]
+    site.close(1.0)
