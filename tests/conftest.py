@@ -6,14 +6,22 @@ import gc
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from a2a_sync.concurrency.gevent import patched
 
 #: The package's plugin, named for runs where its entry point is not installed, and `--disorder`.
 pytest_plugins = ["a2a_sync.testing.plugin", "tests.disorder"]
 
-settings.register_profile("repeatable", derandomize=True, database=None, deadline=None, max_examples=25)
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=25,
+    # It limits the time in which examples are made, which depends on what else the machine does.
+    suppress_health_check=(HealthCheck.too_slow,),
+)
 settings.register_profile("deep", settings.get_profile("repeatable"), max_examples=100)
 settings.load_profile("repeatable")
 

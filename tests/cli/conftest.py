@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -84,3 +85,9 @@ def run(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resu
         return CliRunner().invoke(main, list(arguments), input=input)
 
     return invoke
+
+
+@pytest.fixture(autouse=True)
+def path_of_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands add the current folder to the path."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
