@@ -62,11 +62,12 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A kind made of two functions."""
+    """A kind made of two functions. `plain`: values of exactly this type are read as they stand, so `load` need not be called."""
 
     load: Load
     dump: Dump | None = None
     empty: Any = None
+    plain: type | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +195,14 @@ def _dump_struct(value: Mapping[str, Any]) -> dict[str, Any]:
     return value if isinstance(value, dict) else dict(value)
 
 
-TEXT = Scalar(_load_as(str, "a string"), empty="")
-FLAG = Scalar(_load_as(bool, "a boolean"), empty=False)
+TEXT = Scalar(_load_as(str, "a string"), empty="", plain=str)
+FLAG = Scalar(_load_as(bool, "a boolean"), empty=False, plain=bool)
 INT32 = Scalar(_load_int32, empty=0)
 TIMESTAMP = Scalar(_load_timestamp, _dump_timestamp)
 #: A timestamp that a lenient reader ignores if it is malformed.
 MOMENT = Scalar(_load_moment, _dump_timestamp)
 BASE64 = Scalar(_load_base64, _dump_base64, empty=b"")
-STRUCT = Scalar(_load_as(dict, "an object"), _dump_struct, empty={})
+STRUCT = Scalar(_load_as(dict, "an object"), _dump_struct, empty={}, plain=dict)
 
 
 def names(
@@ -268,7 +269,7 @@ def many(kind: Kind) -> Collection:
     def dump(value: Iterable[Any]) -> list[Any]:
         return list(value) if dump_item is None else list(map(dump_item, value))
 
-    return Collection(load, dump, (), kind, many)
+    return Collection(load, dump, (), item=kind, make=many)
 
 
 def mapping(kind: Kind) -> Collection:
@@ -291,4 +292,4 @@ def mapping(kind: Kind) -> Collection:
     def dump(value: Mapping[str, Any]) -> dict[str, Any]:
         return dict(value) if dump_item is None else {key: dump_item(item) for key, item in value.items()}
 
-    return Collection(load, dump, {}, kind, mapping)
+    return Collection(load, dump, {}, item=kind, make=mapping)

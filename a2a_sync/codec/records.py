@@ -85,7 +85,9 @@ class Record:
         self.cls = cls
         self.members = members
         self._by_key = {
-            key: (member.attribute, member.kind.load, member.name) for member in members for key in member.names
+            key: (member.attribute, member.kind.load, member.name, getattr(member.kind, "plain", None))
+            for member in members
+            for key in member.names
         }
         self._required = tuple(member for member in members if member.required)
         self._write = _make_writer(members)
@@ -110,7 +112,10 @@ class Record:
         by_key = self._by_key
         for key, item in value.items():
             if item is not None and key in by_key:
-                attribute, load, name = by_key[key]
+                attribute, load, name, plain = by_key[key]
+                if type(item) is plain:
+                    found[attribute] = item
+                    continue
                 try:
                     loaded = load(item, strict)
                 except Invalid as invalid:
