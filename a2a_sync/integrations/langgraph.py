@@ -11,18 +11,22 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from a2a_sync.client.client import Client
 from a2a_sync.integrations.bridge import Ask, Bridge, BridgeEvent, Data, Final, Note, Question, Text, Turn, Usage
 from a2a_sync.integrations.chat_messages import to_chat_messages
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
-from a2a_sync.integrations.remote import AgentTool, ToolAnswer, as_message
+from a2a_sync.integrations.remote import AgentModel, AgentTool, ToolAnswer, as_message
 from a2a_sync.integrations.runners import workflow_input
 from a2a_sync.types import TaskState
 
 try:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.language_models.chat_models import agenerate_from_stream
     from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+    from langchain_core.outputs import ChatGenerationChunk, ChatResult
     from langchain_core.tools import StructuredTool
     from langgraph.config import get_stream_writer
     from langgraph.errors import GraphRecursionError
@@ -33,6 +37,7 @@ except ImportError as _error:
 
 __all__ = [
     "LangGraphBridge",
+    "remote_model",
     "remote_tool",
 ]
 
@@ -308,3 +313,53 @@ def remote_tool(
 
     about = {"name": agent.name, "description": agent.description}
     return StructuredTool.from_function(call_blocking, call, **about)
+
+
+# -- remote agents as models --------------------------------------------------------------------------------------------
+
+#: The member of the metadata of an answer with the context and the waiting task.
+_MODEL_MARK = "a2a"
+
+
+def remote_model(client: Client, **options: Any) -> BaseChatModel:
+    """A remote agent as a chat model of LangChain: ``create_agent(remote_model(client), [])``, or a node of a graph.
+
+    The agent receives the messages after its last answer, and neither system messages nor tools. Its context and its waiting task are
+    in the metadata of that answer.
+
+    Parameters:
+        client: the client of the agent.
+        options: further arguments of `Client.stream`, such as ``timeout``.
+    """
+    return _RemoteModel(agent=AgentModel(client, **options))
+
+
+class _RemoteModel(BaseChatModel):  # type: ignore[misc]
+    agent: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "a2a"
+
+    async def _astream(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        async for piece in self.agent.send(*self.agent.since(_said(message) for message in messages)):
+            if isinstance(piece, str):
+                chunk = AIMessageChunk(content=piece)
+            else:
+                chunk = AIMessageChunk(content="", response_metadata={_MODEL_MARK: piece.mark}, chunk_position="last")
+            yield ChatGenerationChunk(message=chunk)
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any) -> ChatResult:
+        return await agenerate_from_stream(self._astream(messages))
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any) -> ChatResult:
+        # On a thread of its own: a loop may run on that of the caller.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, self._agenerate(messages)).result()
+
+
+def _said(message: Any) -> tuple[str, str, str]:
+    role = {"human": "user", "ai": "assistant"}.get(message.type, message.type)
+    return role, str(message.text), str(getattr(message, "response_metadata", {}).get(_MODEL_MARK, ""))

@@ -27,13 +27,15 @@ from a2a_sync.integrations.bridge import (
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
-from a2a_sync.integrations.remote import AgentTool, calls_of_run, remote_calls
-from a2a_sync.types import FilePart, Part, TaskState
+from a2a_sync.integrations.remote import AgentModel, AgentTool, calls_of_run, remote_calls
+from a2a_sync.types import FilePart, Part, TaskState, new_id
 
 try:
     from agents import (
         InputGuardrailTripwireTriggered,
         MaxTurnsExceeded,
+        Model,
+        ModelResponse,
         OutputGuardrailTripwireTriggered,
         RunConfig,
         Runner,
@@ -41,12 +43,15 @@ try:
         function_tool,
     )
     from agents.tool_context import ToolContext
+    from agents.usage import Usage as SDKUsage
+    from openai.types.responses import ResponseCompletedEvent, ResponseTextDeltaEvent
     from pydantic import TypeAdapter
 except ImportError as _error:
     raise ImportError("OpenAIAgentsBridge needs the SDK: pip install 'a2a-sync[openai-agents]'") from _error
 
 __all__ = [
     "OpenAIAgentsBridge",
+    "remote_model",
     "remote_tool",
 ]
 
@@ -212,3 +217,63 @@ def _calls() -> dict[str, dict[str, Any]]:
 async def _continue(item: Any, calls: dict[str, dict[str, Any]], answer: Any) -> None:
     (tool,) = (tool for tool in item.agent.tools if tool.name == item.tool_name)
     calls[_call_id(item)] = await tool.needs_approval.__self__.tool.resume(calls[_call_id(item)], "", answer)
+
+
+# -- remote agents as models --------------------------------------------------------------------------------------------
+
+
+def remote_model(client: Client, **options: Any) -> Model:
+    """A remote agent as the model of an agent: ``Agent("clerk", model=remote_model(client))``, also behind handoffs.
+
+    The agent receives the messages after its last answer, and neither instructions nor tools. Its context and its waiting task are in
+    the id of that answer.
+
+    Parameters:
+        client: the client of the agent.
+        options: further arguments of `Client.stream`, such as ``timeout``.
+    """
+    return _RemoteModel(AgentModel(client, **options))
+
+
+class _RemoteModel(Model):  # type: ignore[misc]
+    def __init__(self, agent: AgentModel) -> None:
+        self._agent = agent
+
+    async def get_response(self, system_instructions: Any, input: Any, *arguments: Any, **options: Any) -> Any:
+        async for event in self.stream_response(system_instructions, input, *arguments, **options):
+            if event.type == "response.completed":
+                return ModelResponse(output=event.response.output, usage=SDKUsage(requests=1), response_id=None)
+        raise AssertionError("the last event is the response")
+
+    async def stream_response(
+        self, system_instructions: Any, input: Any, *arguments: Any, **options: Any
+    ) -> AsyncIterator[Any]:
+        items = [{"role": "user", "content": input}] if isinstance(input, str) else input
+        text, mark = self._agent.since(_said(item) for item in items)
+        about = {"item_id": new_id(), "output_index": 0, "content_index": 0, "logprobs": []}
+        number = 0
+        async for piece in self._agent.send(text, mark):
+            if isinstance(piece, str):
+                delta = {"type": "response.output_text.delta", "delta": piece, "sequence_number": number, **about}
+                yield ResponseTextDeltaEvent.model_validate(delta)
+                number += 1
+                continue
+            content = [{"type": "output_text", "text": piece.text, "annotations": [], "logprobs": []}]
+            message = {
+                "type": "message",
+                "id": piece.mark,
+                "role": "assistant",
+                "status": "completed",
+                "content": content,
+            }
+            response = {"id": new_id(), "created_at": 0, "model": "a2a", "object": "response", "output": [message]}
+            response |= {"parallel_tool_calls": False, "tool_choice": "none", "tools": []}
+            completed = {"type": "response.completed", "response": response, "sequence_number": number}
+            yield ResponseCompletedEvent.model_validate(completed)
+
+
+def _said(item: Any) -> tuple[str, str, str]:
+    """The role, the text and the id of an item of the conversation."""
+    content = _of(item, "content")
+    texts = [content] if isinstance(content, str) else [_of(part, "text") for part in content or ()]
+    return _of(item, "role"), "\n".join(filter(None, texts)), _of(item, "id")

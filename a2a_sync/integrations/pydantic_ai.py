@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from a2a_sync.client.client import Client
@@ -28,7 +30,7 @@ from a2a_sync.integrations.bridge import (
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
-from a2a_sync.integrations.remote import AgentTool, as_message
+from a2a_sync.integrations.remote import AgentModel, AgentTool, as_message
 from a2a_sync.jsontext import dumps
 from a2a_sync.types import FilePart, Part, TaskState
 
@@ -37,12 +39,14 @@ try:
     from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, Tool, messages
     from pydantic_ai.capabilities import ReinjectSystemPrompt
     from pydantic_ai.exceptions import ApprovalRequired, UsageLimitExceeded
+    from pydantic_ai.models import Model, StreamedResponse
     from pydantic_ai.run import AgentRunResultEvent
 except ImportError as _error:
     raise ImportError("PydanticAIBridge needs Pydantic AI: pip install 'a2a-sync[pydantic-ai]'") from _error
 
 __all__ = [
     "PydanticAIBridge",
+    "remote_model",
     "remote_tool",
 ]
 
@@ -218,3 +222,75 @@ def remote_tool(
         return answer.text
 
     return Tool(call, takes_ctx=True, name=agent.name, description=agent.description)
+
+
+# -- remote agents as models --------------------------------------------------------------------------------------------
+
+
+def remote_model(client: Client, **options: Any) -> Model:
+    """A remote agent as the model of an agent: ``Agent(remote_model(client))``.
+
+    The agent receives the messages after its last answer, and neither instructions nor tools. Its context and its waiting task are in
+    the ``provider_response_id`` of that answer.
+
+    Parameters:
+        client: the client of the agent.
+        options: further arguments of `Client.stream`, such as ``timeout``.
+    """
+    return _RemoteModel(AgentModel(client, **options))
+
+
+class _RemoteModel(Model):  # type: ignore[misc]
+    model_name = "a2a"
+    system = "a2a"
+
+    def __init__(self, agent: AgentModel) -> None:
+        super().__init__()
+        self._agent = agent
+
+    async def request(self, messages: Any, model_settings: Any, model_request_parameters: Any) -> Any:
+        async with self.request_stream(messages, model_settings, model_request_parameters) as stream:
+            async for _ in stream:
+                pass
+            return stream.get()
+
+    @asynccontextmanager
+    async def request_stream(
+        self, messages: Any, model_settings: Any, model_request_parameters: Any, run_context: Any = None
+    ) -> AsyncIterator[StreamedResponse]:
+        text, mark = self._agent.since(turn for message in messages for turn in _said(message))
+        async with aclosing(self._agent.send(text, mark)) as pieces:  # type: ignore[type-var]
+            yield _Streamed(model_request_parameters=model_request_parameters, pieces=pieces)
+
+
+@dataclass
+class _Streamed(StreamedResponse):  # type: ignore[misc]
+    pieces: Any = None
+    model_name = provider_name = "a2a"
+    provider_url = None
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def timestamp(self) -> datetime:
+        return self.began
+
+    async def _get_event_iterator(self) -> AsyncIterator[Any]:
+        async for piece in self.pieces:
+            if isinstance(piece, str):
+                for event in self._parts_manager.handle_text_delta(vendor_part_id="text", content=piece):
+                    yield event
+            else:
+                self.provider_response_id = piece.mark
+
+    async def close_stream(self) -> None:
+        await self.pieces.aclose()
+
+
+def _said(message: Any) -> Iterator[tuple[str, str, str]]:
+    if isinstance(message, messages.ModelResponse):
+        yield "assistant", message.text or "", message.provider_response_id or ""
+        return
+    for part in message.parts:
+        if isinstance(part, messages.UserPromptPart):
+            content = [part.content] if isinstance(part.content, str) else part.content
+            yield "user", "\n".join(one for one in content if isinstance(one, str)), ""

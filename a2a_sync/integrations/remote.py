@@ -1,4 +1,5 @@
-"""Calls of remote agents from the event loops of frameworks: `RemoteCall`; remote agents as their tools: `AgentTool`.
+"""Calls of remote agents from the event loops of frameworks: `RemoteCall`; remote agents as their tools and
+models: `AgentTool` and `AgentModel`.
 
 The client blocks, so it works on a thread of the loop's executor; its events arrive on the loop. No framework is imported here.
 """
@@ -6,8 +7,10 @@ The client blocks, so it works on a thread of the loop's executor; its events ar
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextvars
-from collections.abc import AsyncIterator, Iterator
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
@@ -234,3 +237,89 @@ def as_message(answer: Any) -> str:
     if isinstance(answer, bool):
         return "yes" if answer else "no"
     return answer if isinstance(answer, str) else dumps(answer).decode()
+
+
+# -- models -------------------------------------------------------------------------------------------------------------
+
+_MARK = "msg_a2a_"
+
+
+class ModelAnswer(NamedTuple):
+    """The whole text of an answer, and the mark by which `AgentModel.send` continues the conversation."""
+
+    text: str
+    mark: str
+
+
+class AgentModel:
+    """A remote agent as a model of a framework: it receives the messages after its last answer.
+
+    Parameters:
+        client: the client of the agent.
+        options: further arguments of `Client.stream`, such as ``timeout``.
+    """
+
+    def __init__(self, client: Client, **options: Any) -> None:
+        self._client = client
+        self._options = options
+
+    def since(self, turns: Iterable[tuple[str, str, str]]) -> tuple[str, str]:
+        """What to send, and the mark to continue from: of turns ``(role, text, mark)``, oldest first.
+
+        Texts of the user are sent as they are, those of other agents with a note; others, such as system prompts, are not sent.
+        """
+        texts: list[str] = []
+        last = ""
+        for role, text, mark in turns:
+            if mark.startswith(_MARK):
+                last = mark
+                texts.clear()
+            elif text and role == "user":
+                texts.append(text)
+            elif text and role == "assistant":
+                texts.append(f"[another agent] {text}")
+        return "\n\n".join(texts), last
+
+    async def send(self, text: str, mark: str = "") -> AsyncIterator[str | ModelAnswer]:
+        """Send a message: the pieces of the answer, then the answer. A question of the agent is its answer.
+
+        Raises:
+            TaskFailedError: the task failed, was rejected or canceled.
+            AgentError, TransportError: as `Client.stream`.
+        """
+        call = RemoteCall(self._client, text, **_ids(mark), **self._options)
+        sent = ""
+        async for _, piece in call.events():
+            if piece:
+                sent += piece
+                yield piece
+        result = call.result
+        assert result is not None
+        task_id = result.id if isinstance(result, Task) and result.state.interrupted else ""
+        if task_id:
+            whole = result.text or "The agent needs an answer"
+        else:
+            answer = tool_result(result)
+            whole = sent or answer
+        if not sent.endswith(whole):
+            # A question, or an answer without text in artifacts.
+            sent += whole
+            yield whole
+        yield ModelAnswer(sent, _mark({"context_id": result.context_id or "", "task_id": task_id}))
+
+
+def _mark(ids: dict[str, str]) -> str:
+    return _MARK + base64.urlsafe_b64encode(dumps(ids)).decode().rstrip("=")
+
+
+def _ids(mark: str) -> dict[str, Any]:
+    """The context of a mark, and its task if that waits. A mark may come from a store or a client: others name nothing."""
+    try:
+        body = mark.removeprefix(_MARK)
+        found = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))) if mark else {}
+        ids = {name: found.get(name) for name in ("context_id", "task_id")}
+    except (ValueError, AttributeError):
+        return {}
+    if ids["task_id"]:
+        return {"task_id": str(ids["task_id"])}
+    return {"context_id": str(ids["context_id"])} if ids["context_id"] else {}
