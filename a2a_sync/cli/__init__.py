@@ -20,6 +20,7 @@ import a2a_sync
 from a2a_sync.cli import debug
 from a2a_sync.cli.agents import agents
 from a2a_sync.cli.card import card
+from a2a_sync.cli.chat import chat
 from a2a_sync.cli.check import check
 from a2a_sync.cli.completion import completion
 from a2a_sync.cli.console import console
@@ -103,5 +104,20 @@ def main(ctx: click.Context, profile: str | None, config: Path | None) -> None:
         ctx.color = False
 
 
-for _command in (agents, cancel, card, check, completion, console, get, hooks, list_tasks, mcp, send, serve, watch):
+for _command in (
+    agents,
+    cancel,
+    card,
+    chat,
+    check,
+    completion,
+    console,
+    get,
+    hooks,
+    list_tasks,
+    mcp,
+    send,
+    serve,
+    watch,
+):
     main.add_command(_command)

@@ -141,22 +141,31 @@ class Exchange:
         self._interrupted = False
         self.task: Task | None = None
 
+    @property
+    def task_id(self) -> str:
+        """The id of the task; ``""`` while it is unknown."""
+        return self._task_id
+
     def _seconds_left(self) -> float | None:
         return None if self._deadline is None else max(0.001, self._deadline - time.monotonic())
 
     def run(self, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         """Send, call `show` with each event, and return the answer."""
         with self._connection.client() as client:
-            streaming = self._streaming and client.card(timeout=self._seconds_left()).capabilities.streaming
-            with _on_interrupt(self._interrupt):
-                return self._stream(client, message, show) if streaming else self._poll(client, message, show)
+            return self.run_with(client, message, show)
+
+    def run_with(self, client: Client, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
+        """`run`, with a client that is open already."""
+        streaming = self._streaming and client.card(timeout=self._seconds_left()).capabilities.streaming
+        with _on_interrupt(self._interrupt):
+            return self._stream(client, message, show) if streaming else self._poll(client, message, show)
 
     def _interrupt(self, *_: object) -> None:
         """Handle Ctrl-C. A task can be cancelled once its id is known: wait for the id, or for the next Ctrl-C."""
         if self._task_id or self._interrupted:
             raise KeyboardInterrupt
         self._interrupted = True
-        print_status("waiting for the agent to name the task that is to be cancelled; interrupt again to leave at once")
+        print_status("waiting for the agent to name the task; interrupt again to leave at once")
 
     def _set_task_id(self, task_id: str) -> None:
         self._task_id = task_id or self._task_id
@@ -235,12 +244,13 @@ def save_artifacts(task: Task | None, out: Path | None, *, skip: bool) -> None:
         print_status(f"cannot save into {folder.path}: {error}", error=True)
 
 
-def exit_code(url: str, answer: Task | Message) -> int:
-    """The exit code for an answer, and how a question is answered on standard error."""
+def exit_code(url: str, answer: Task | Message, *, hint: bool = True) -> int:
+    """The exit code for an answer; with `hint`, how a question is answered is printed to standard error."""
     if isinstance(answer, Message) or answer.state is TaskState.COMPLETED:
         return 0
     if answer.state.interrupted:
-        task_id = shlex.quote(clean_line(answer.id))
-        print_status(f"answer with: a2a-sync send {shlex.quote(url)} --task {task_id} TEXT")
+        if hint:
+            task_id = shlex.quote(clean_line(answer.id))
+            print_status(f"answer with: a2a-sync send {shlex.quote(url)} --task {task_id} TEXT")
         return 4
     return 1 if answer.state.terminal else 3

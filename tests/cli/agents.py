@@ -56,6 +56,8 @@ class Actor(Agent):
                 return InputRequired("which one?")
             case "login":
                 return AuthRequired("sign in first")
+            case "choose":
+                return f"chose {context.choose('which colour?', ['red', 'blue'])}"
             case "slow":
                 return self._slow(context)
             case "stream":
