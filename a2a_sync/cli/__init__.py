@@ -26,6 +26,7 @@ from a2a_sync.cli.completion import completion
 from a2a_sync.cli.console import console
 from a2a_sync.cli.hooks import hooks
 from a2a_sync.cli.mcp import mcp
+from a2a_sync.cli.new import new
 from a2a_sync.cli.options import debug_option, no_color_option, profile_option, settings_of
 from a2a_sync.cli.send import send
 from a2a_sync.cli.serve import serve
@@ -116,6 +117,7 @@ for _command in (
     hooks,
     list_tasks,
     mcp,
+    new,
     send,
     serve,
     watch,
