@@ -70,6 +70,8 @@ def _hint(error: A2AError) -> str:
         return _CREDENTIALS_HINT
     if isinstance(error, TransportTimeoutError) and error.task_id:
         return "; the task continues: see a2a-sync watch"
+    if isinstance(error, TransportTimeoutError) and error.phase == "card" and error.agent.startswith("https://"):
+        return "; if this port does not speak TLS, use http://"
     if isinstance(error, TransportError) and "certificate is not trusted" in error.message:
         return "; name its authority with --cacert, or do not check it with --insecure"
     return ""

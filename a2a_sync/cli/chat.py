@@ -13,6 +13,7 @@ import click
 from a2a_sync import AgentError, Client, FilePart, Message, Part, Role, Task, TextPart, TransportError
 from a2a_sync.agent.dialogue import MARK
 from a2a_sync.cli import debug
+from a2a_sync.cli.activity import Activity
 from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, out_option
 from a2a_sync.cli.profiles import default_path
 from a2a_sync.cli.send import Exchange, exit_code, save_artifacts
@@ -130,7 +131,8 @@ class _Conversation:
         """Print what `act` shows and returns, and remember where the conversation is."""
         transcript = Transcript(data=self._out is None)
         try:
-            answer = act(transcript.show_event)
+            with Activity(transcript) as activity:
+                answer = act(activity.around(transcript.show_event))
         finally:
             transcript.end_line()
         if isinstance(answer, Task):

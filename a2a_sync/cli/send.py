@@ -24,6 +24,7 @@ from a2a_sync import (
     TextPart,
     TransportError,
 )
+from a2a_sync.cli.activity import Activity
 from a2a_sync.cli.files import Folder
 from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option, out_option
 from a2a_sync.cli.show import Transcript
@@ -82,7 +83,8 @@ def send(
     elif not as_json and stream is not False:
         show = transcript.show_event
     try:
-        answer = exchange.run(message, show)
+        with Activity(transcript) as activity:
+            answer = exchange.run(message, activity.around(show))
     except KeyboardInterrupt:
         exchange.cancel()
         sys.exit(130)

@@ -65,6 +65,11 @@ class Transcript:
         self._state = TaskState.UNSPECIFIED
         self._mid_line = False
 
+    @property
+    def mid_line(self) -> bool:
+        """A line of text is open."""
+        return self._mid_line
+
     def show_event(self, event: StreamResponse) -> None:
         """Print the new content of `event`."""
         match event:

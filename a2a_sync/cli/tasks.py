@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from a2a_sync import Client, Message, Task, TaskState
+from a2a_sync.cli.activity import Activity
 from a2a_sync.cli.files import Folder
 from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option, out_option, task_argument
 from a2a_sync.cli.send import exit_code, print_event, save_artifacts
@@ -90,8 +91,8 @@ def watch(connection: Connection, task_id: str, as_json: bool, out: Path | None)
     transcript = Transcript(data=out is None)
     show = print_event if as_json else transcript.show_event
     try:
-        with connection.client() as client:
-            answer = follow(client, task_id, show, connection.timeout)
+        with connection.client() as client, Activity(transcript) as activity:
+            answer = follow(client, task_id, activity.around(show), connection.timeout)
     finally:
         transcript.end_line()
     save_artifacts(answer if isinstance(answer, Task) else None, out, skip=as_json and out is None)

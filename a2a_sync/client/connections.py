@@ -12,8 +12,9 @@ import io
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import requests
 import urllib3
@@ -300,6 +301,12 @@ def timed_body(body: bytes | None, deadline: Deadline) -> bytes | io.BytesIO | N
     return body if body is None or len(body) < _LARGE_BODY else _LargeBody(body, deadline)
 
 
+#: Called with the bytes of a large body that are sent, and all of its bytes.
+UploadObserver: TypeAlias = Callable[[int, int], None]
+#: The observer of the requests of this context, called on the thread that sends.
+UPLOAD_OBSERVER: Final[ContextVar[UploadObserver | None]] = ContextVar("upload_observer", default=None)
+
+
 class _LargeBody(io.BytesIO):
     """A body that urllib3 sends in chunks: the timeout of a socket would bound the sending of all of it."""
 
@@ -309,8 +316,14 @@ class _LargeBody(io.BytesIO):
     def __init__(self, body: bytes, deadline: Deadline) -> None:
         super().__init__(body)
         self._deadline = deadline
+        self._observer = UPLOAD_OBSERVER.get()
+        self._sent = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
         if self._deadline.expired:
             raise TimeoutError("the deadline passed while the request was sent")
-        return super().read(size)
+        data = super().read(size)
+        if self._observer is not None:
+            self._sent += len(data)
+            self._observer(self._sent, len(self))
+        return data

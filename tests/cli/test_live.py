@@ -322,6 +322,19 @@ def test_on_a_terminal_a_whole_markdown_answer_is_a_page_and_a_hostile_one_stays
     assert "description" in on_terminal("card", server_url)
 
 
+def test_a_terminal_shows_the_progress_of_an_upload_and_of_a_task_and_a_pipe_none(
+    server_url: str, tmp_path: Path
+) -> None:
+    large = tmp_path / "large.bin"
+    large.write_bytes(bytes(2_000_000))
+    shown = on_terminal("send", server_url, "upload", "--file", str(large))
+    assert "sending 2.7 of 2.7 MB" in shown
+    assert "large.bin application/octet-stream 2000000" in shown
+    assert "waiting" in on_terminal("send", server_url, "hello", "--no-color")
+    with process("send", server_url, "upload", "--file", str(large)) as sender:
+        assert "sending" not in finished(sender)
+
+
 def test_ctrl_c_leaves_no_traceback(server_url: str, tmp_path: Path) -> None:
     with process("send", server_url, "slow", "--stream", "--out", str(tmp_path / "out")) as sender:
         read_until(sender, "working: started")

@@ -1,0 +1,79 @@
+"""What a terminal shows while a call runs: a bar for an upload, the time of a task that works."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextvars import Token
+from types import TracebackType
+from typing import Any, Self
+
+from a2a_sync.cli.show import Transcript
+from a2a_sync.client.connections import UPLOAD_OBSERVER, UploadObserver
+from a2a_sync.types import StreamResponse
+
+
+class Activity:
+    """A line on standard error, gone at the end of the block. Nothing where that is no terminal, or without rich.
+
+    It is not shown while `transcript` has an open line of text.
+    """
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        self._progress = _progress()
+        self._line = None if self._progress is None else self._progress.add_task("waiting", total=None)
+        self._token: Token[UploadObserver | None] | None = None
+
+    def __enter__(self) -> Self:
+        if self._progress is not None:
+            self._token = UPLOAD_OBSERVER.set(self._show_upload)
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+        if self._token is not None:
+            UPLOAD_OBSERVER.reset(self._token)
+
+    def around(self, show: Callable[[StreamResponse], None]) -> Callable[[StreamResponse], None]:
+        """`show`, with the line out of its way."""
+        progress = self._progress
+        if progress is None:
+            return show
+
+        def show_event(event: StreamResponse) -> None:
+            progress.stop()
+            show(event)
+            if not self._transcript.mid_line:
+                status = getattr(event, "status", None)
+                if status is not None:
+                    progress.update(self._line, description=str(status.state), completed=0, total=None)
+                progress.start()
+
+        return show_event
+
+    def _show_upload(self, sent: int, total: int) -> None:
+        if self._progress is not None:
+            done = f"sending {sent / 1e6:.1f} of {total / 1e6:.1f} MB"
+            self._progress.update(self._line, description=done, completed=sent, total=total)
+
+
+def _progress() -> Any:
+    """A `rich.progress.Progress` on standard error, or None."""
+    if not (sys.stderr.isatty() and sys.stdout.isatty()):
+        return None
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    except ImportError:
+        return None
+    from click import get_current_context
+
+    color = getattr(get_current_context(silent=True), "color", None)
+    console = Console(stderr=True, markup=False, emoji=False, no_color=color is False)
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
