@@ -30,7 +30,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check test-gevent conformance tck lint types docs audit package bench metrics soak soak-hostile clean
+.PHONY: help demo test check test-gevent conformance tck lint types docs audit package bench bench-page metrics soak soak-hostile clean
 .PHONY: interop interop-page interop-all interop-newest interop-03 interop-js
 
 help: ## Show this list
@@ -73,6 +73,9 @@ package: $(VENV)/.stamp-package ## Build wheel and source archive; install, use 
 
 bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare server (SUITES="send stream" for some)
 	$(BIN)/python -m tests.benchmarks $(SUITES)
+
+bench-page: $(VENV)/.stamp-bench ## Measure curves and flame graphs, and write docs/explanation/performance.md (EFFORT=short)
+	$(BIN)/python -m tests.benchmarks.page --effort $(or $(EFFORT),full)
 
 metrics: $(VENV)/.stamp-test ## Print figures about the structure and the calls of the library (COMPARE=COMMIT)
 	$(BIN)/python -m tests.metrics $(COMPARE:%=--compare %)

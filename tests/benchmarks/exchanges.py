@@ -58,6 +58,12 @@ def send(note: Callable[[dict[str, Any]], None] | None = None) -> Exchange:
     return Exchange(request, check)
 
 
+def accepted() -> Exchange:
+    """A send to a server that answers before its agent has run."""
+    number, request = _post("SendMessage", {"message": _message("stream:1")})
+    return Exchange(request, lambda body: _expect("task" in _result(number, body), "no task", body))
+
+
 def notified(urls: list[str]) -> Callable[[], Exchange]:
     """Blocking sends whose tasks notify these receivers in turn."""
     ring = itertools.cycle(urls)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,10 @@ MILLION, MANY, FEW = 1_000_000, 100_000, 1_000
 
 @dataclass(frozen=True)
 class Row:
-    """A ratio with its bounds "must" and "goal" (None: no bound), which are lower bounds if `least` is set."""
+    """A ratio with its bounds "must" and "goal" (None: no bound), which are lower bounds if `least` is set.
+
+    `by_cpu` is the ratio of the servers' processor times per response, where they were measured.
+    """
 
     name: str
     ratio: float
@@ -33,6 +36,7 @@ class Row:
     must: float | None
     goal: float | None
     shown: str
+    by_cpu: float | None = None
 
     def meets(self, bound: float | None) -> bool | None:
         """Whether the ratio satisfies `bound`."""
@@ -86,7 +90,7 @@ def throughput(name: str, ours: list[Sample], theirs: list[Sample], bounds: dict
     rates = [[sample.rate * scale for sample in samples] for samples in (ours, theirs)]
     times = " : ".join(_shown(statistics.median(sample.cpu * 1e3 for sample in samples)) for samples in (ours, theirs))
     by_cpu = ratio((sample.cpu for sample in theirs), (sample.cpu for sample in ours))
-    return row(name, *rates, f"{unit}; CPU {times} ms, {by_cpu:.2f}", bounds)
+    return replace(row(name, *rates, f"{unit}; CPU {times} ms, {by_cpu:.2f}", bounds), by_cpu=by_cpu)
 
 
 def running(stack: ExitStack, *setups: Setup, timeout: float = 60.0) -> Iterator[Server]:
@@ -294,7 +298,7 @@ def held() -> Iterator[Row]:
     """A thousand concurrent streams, all of which must end correctly, and the memory of each."""
     count = 1_000
     per_stream = {
-        name: _held_each(setup, count)
+        name: held_each(setup, count)
         for name, setup in (
             ("sdk", servers.SDK),
             ("gthread", servers.gunicorn(servers.OURS, threads=count + 50, RUNS=str(count + 50))),
@@ -306,7 +310,8 @@ def held() -> Iterator[Row]:
         yield row(shown, [per_stream[name]], [per_stream["sdk"]], "KB", at_most(must, goal))
 
 
-def _held_each(setup: Setup, count: int, silent: float = 6.0) -> float:
+def held_each(setup: Setup, count: int, silent: float = 6.0, limit: float = 60.0) -> float:
+    """The memory of each of `count` open streams in KB; each is silent for so many seconds, and ends."""
     with Server(setup) as server:
         base = server.memory()
         peak = []
@@ -315,6 +320,7 @@ def _held_each(setup: Setup, count: int, silent: float = 6.0) -> float:
             exchanges.held(silent),
             connections=count,
             exchanges=count,
+            limit=limit,
             on_all_begun=lambda: peak.append(server.memory()),
         )
         return (peak[0] - base) / count / 1024

@@ -21,8 +21,8 @@ from tests.benchmarks.load import Exchange, Sample, drive
 
 AGENTS = Path(__file__).parent / "agents"
 OURS = "ours:app"
-_CORES = sorted(os.sched_getaffinity(0))
-SERVER_CORE, GENERATOR_CORE = _CORES[0], _CORES[-1]
+CORES = sorted(os.sched_getaffinity(0))
+SERVER_CORE, GENERATOR_CORE = CORES[0], CORES[-1]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Server:
             [environments.python(setup.environment), *setup.command, *address],
             cwd=AGENTS,
             env={**os.environ, **variables, "PORT": str(self.port)},
-            preexec_fn=lambda: os.sched_setaffinity(0, _CORES),
+            preexec_fn=lambda: os.sched_setaffinity(0, CORES),
             stdout=self._log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -1,6 +1,12 @@
-"""The echo agent on fasta2a, for the rows about streams: ``uvicorn fasta:app``."""
+"""The echo agent on fasta2a, for what it can be compared in: ``uvicorn fasta:app``.
 
-from contextlib import asynccontextmanager
+Environment: FILL (the number of finished tasks to store before serving), LOOPS (copies of the worker, each of which runs one task
+at a time; one by default, as documented).
+"""
+
+import asyncio
+import os
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fasta2a import FastA2A, Worker
 from fasta2a.broker import InMemoryBroker
@@ -14,7 +20,10 @@ class Echo(Worker):
         ids = task["id"], task["context_id"]
         await self.storage.update_task(ids[0], state="working")
         await self.publish_status(*ids, "working")
-        count = int(params["message"]["parts"][0]["text"].partition(":")[2])
+        kind, _, argument = params["message"]["parts"][0]["text"].partition(":")
+        if kind == "sleep":
+            await asyncio.sleep(float(argument))
+        count = int(argument) if kind == "stream" else 1
         parts = []
         for number in range(count):
             parts.append(Part(text=f"chunk {number} of the answer "))
@@ -40,7 +49,15 @@ worker = Echo(storage=storage, broker=broker)
 
 @asynccontextmanager
 async def lifespan(app):
-    async with app.task_manager, worker.run():
+    for number in range(int(os.environ.get("FILL", "0"))):
+        text = [Part(text=f"an earlier task, number {number}")]
+        message = {"role": "ROLE_USER", "parts": text, "message_id": f"m-{number}"}
+        task = await storage.submit_task(f"c-{number}", message)
+        answer = Artifact(artifact_id="answer", parts=text)
+        await storage.update_task(task["id"], state="completed", new_artifacts=[answer])
+    async with app.task_manager, AsyncExitStack() as stack:
+        for _ in range(int(os.environ.get("LOOPS", "1"))):
+            await stack.enter_async_context(worker.run())
         yield
 
 
