@@ -20,6 +20,7 @@ SHARED = [name for module in BRIDGES if (name := module.rpartition(".")[2]) != "
 #: Other modules that import a framework or SDK, with its package.
 PARTS = {
     **{f"a2a_sync.integrations.adk_{name}": "google.adk" for name in ("parts", "remote", "sessions")},
+    "a2a_sync.integrations.celery": "celery",
     "a2a_sync.integrations.mcp": "mcp",
 }
 #: The modules that need the extra ``grpc``.

@@ -759,10 +759,11 @@ def test_junk_is_no_page_token(quick, token):
 def test_a_token_that_was_forged_with_the_right_mark_still_does_no_harm(serve):
     served = serve(echo)
     known = mark(served)
-    assert served.list(page_token=forged([2**61, "\x00", known])).total_size == 2
+    assert served.list(page_token=forged([2**61, "m", known])).total_size == 2
     assert served.list(page_token=forged([-(2**61), "", known])).tasks == ()
-    with pytest.raises(InvalidParamsError):
-        served.list(page_token=forged([1, "\ud800", known]))
+    for name in ("\ud800", "\x00"):
+        with pytest.raises(InvalidParamsError):
+            served.list(page_token=forged([1, name, known]))
 
 
 # -- answers ------------------------------------------------------------------------------------------------------------

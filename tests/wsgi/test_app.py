@@ -465,7 +465,7 @@ def test_an_app_without_a_binding_that_it_can_serve_cannot_be_built(bindings: An
         A2AApp(ScenarioAgent(), protocol_bindings=bindings, protocol_versions=versions)
 
 
-@pytest.mark.parametrize("store", ["postgres://x", "sqlite://", 7])
+@pytest.mark.parametrize("store", ["mysql://x", "sqlite://", 7])
 def test_an_app_with_a_store_that_is_not_known_cannot_be_built(store: Any) -> None:
     with pytest.raises(ValueError, match="store"):
         A2AApp(ScenarioAgent(), store=store)
