@@ -84,11 +84,16 @@ def pool() -> Any:
     """The descriptors of all versions."""
     # Not the default pool, in which other SDKs of the process register files of the same names.
     pool = descriptor_pool.DescriptorPool()
-    for known in (empty_pb2, struct_pb2, timestamp_pb2):
-        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
-    for file in descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTORS.read_bytes()).file:
-        pool.AddSerializedFile(file.SerializeToString())
+    for file in files():
+        pool.AddSerializedFile(file)
     return pool
+
+
+def files() -> list[bytes]:
+    """The descriptors of all versions and of what they import, one file each, in the order in which pools need them."""
+    known = [module.DESCRIPTOR.serialized_pb for module in (empty_pb2, struct_pb2, timestamp_pb2)]
+    own = descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTORS.read_bytes()).file
+    return [*known, *(file.SerializeToString() for file in own)]
 
 
 def encode(value: Any, message: Any) -> bytes:

@@ -13,6 +13,9 @@ import click
 from a2a_sync import A2AApp, AgentHost
 from a2a_sync.cli.target import TargetError, make_app
 
+#: A file that exists. Workers start in another folder with gunicorn's --chdir.
+_FILE = click.Path(exists=True, dir_okay=False, readable=True, resolve_path=True)
+
 
 @click.command(epilog="What follows -- goes to gunicorn as it is: a2a-sync serve module:app -- --access-logfile -")
 @click.argument("target", metavar="MODULE:ATTRIBUTE")
@@ -54,9 +57,15 @@ from a2a_sync.cli.target import TargetError, make_app
 @click.option(
     "--grpc",
     metavar="[HOST]:PORT",
-    help="Serve gRPC too, at this address, without encryption; the host is that of --host by default.",
+    help="Serve gRPC too, at this address; the host is that of --host by default.",
 )
 @click.option("--grpc-url", metavar="HOST:PORT", help="Public address of --grpc, for the card.")
+@click.option("--grpc-tls-cert", metavar="FILE", type=_FILE, help="Certificate of --grpc with its chain, PEM.")
+@click.option("--grpc-tls-key", metavar="FILE", type=_FILE, help="Its private key, PEM.")
+@click.option(
+    "--grpc-tls-ca", metavar="FILE", type=_FILE, help="Require client certificates of these authorities, PEM."
+)
+@click.option("--grpc-reflection", is_flag=True, help="List the services of --grpc for tools like grpcurl.")
 @click.option("--reload", is_flag=True, help="Restart when the code changes.")
 @click.argument("gunicorn_arguments", metavar="[-- ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
 def serve(
@@ -72,6 +81,10 @@ def serve(
     console: bool,
     grpc: str | None,
     grpc_url: str | None,
+    grpc_tls_cert: str | None,
+    grpc_tls_key: str | None,
+    grpc_tls_ca: str | None,
+    grpc_reflection: bool,
     reload: bool,
     gunicorn_arguments: tuple[str, ...],
 ) -> None:
@@ -82,7 +95,13 @@ def serve(
     """
     if gevent and find_spec("gevent") is None:
         raise click.UsageError("--gevent needs gevent: pip install 'a2a-sync[gevent]'")
-    grpc_address = _check_grpc(grpc, grpc_url, host, gevent) if grpc or grpc_url else None
+    tls = (grpc_tls_cert, grpc_tls_key, grpc_tls_ca)
+    grpc_address = None
+    if grpc or grpc_url or any(tls) or grpc_reflection:
+        grpc_address = _check_grpc(grpc, grpc_url, host, gevent)
+        grpc_url = _check_grpc_tls(grpc_address, grpc_url, *tls)
+        if grpc_reflection and find_spec("grpc_reflection") is None:
+            raise click.UsageError("--grpc-reflection needs grpcio-reflection: pip install 'a2a-sync[grpc]'")
     threads = threads or (1000 if gevent else 32)
     app = _check_target(target, store, public_url, workers, debug, console)
     check_port(host, port)
@@ -97,6 +116,10 @@ def serve(
         served.GRPC: grpc_address,
         served.GRPC_URL: grpc_url,
         served.GRPC_THREADS: str(threads),
+        served.GRPC_CERT: grpc_tls_cert,
+        served.GRPC_KEY: grpc_tls_key,
+        served.GRPC_CA: grpc_tls_ca,
+        served.GRPC_REFLECTION: "1" if grpc_reflection else None,
     }
     for name in settings:
         os.environ.pop(name, None)
@@ -146,6 +169,24 @@ def _check_grpc(address: str | None, url: str | None, default_host: str, gevent:
         raise click.UsageError("--grpc listens at all addresses; name the one for the card with --grpc-url")
     check_port(host, int(port))
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _check_grpc_tls(address: str, url: str | None, cert: str | None, key: str | None, ca: str | None) -> str | None:
+    """The address for the card, which says that it is encrypted."""
+    if (cert is None) != (key is None):
+        raise click.UsageError("--grpc-tls-cert and --grpc-tls-key belong together")
+    if cert is None or key is None:
+        if ca is not None:
+            raise click.UsageError("--grpc-tls-ca needs --grpc-tls-cert and --grpc-tls-key")
+        return url
+    from a2a_sync.grpc import TLS
+
+    try:
+        TLS(cert, key, ca).credentials()
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--grpc-tls-cert: {error}") from None
+    url = url or address
+    return url if "://" in url else f"grpcs://{url}"
 
 
 def check_port(host: str, port: int) -> None:

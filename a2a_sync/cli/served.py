@@ -14,11 +14,14 @@ from urllib.parse import urlsplit
 import a2a_sync.gunicorn as _hooks
 from a2a_sync import A2AApp, AgentHost
 from a2a_sync.cli.target import TargetError, make_app
+from a2a_sync.engine.components import Component
 from a2a_sync.gunicorn import *  # noqa: F403
 
 TARGET, STORE, URL, DEBUG = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL", "A2A_SYNC_DEBUG"
 CONSOLE = "A2A_SYNC_CONSOLE"
 GRPC, GRPC_URL, GRPC_THREADS = "A2A_SYNC_GRPC", "A2A_SYNC_GRPC_URL", "A2A_SYNC_GRPC_THREADS"
+GRPC_CERT, GRPC_KEY, GRPC_CA = "A2A_SYNC_GRPC_CERT", "A2A_SYNC_GRPC_KEY", "A2A_SYNC_GRPC_CA"
+GRPC_REFLECTION = "A2A_SYNC_GRPC_REFLECTION"
 
 
 _LOG_FORMAT = "%(asctime)s [%(process)d] [%(levelname)s] %(name)s: %(message)s"
@@ -40,12 +43,24 @@ def app(host: str = "") -> A2AApp | AgentHost:
     except TargetError as error:
         sys.exit(f"Error: {error}")
     if os.environ.get(GRPC):
-        from a2a_sync.grpc import GRPCServer
-
         # The worker starts, drains and closes it with the app.
-        threads = int(os.environ[GRPC_THREADS])
-        made.register(GRPCServer(made, os.environ[GRPC], url=os.environ.get(GRPC_URL) or None, threads=threads))
+        made.register(_grpc_server(made))
     return made
+
+
+def _grpc_server(site: A2AApp | AgentHost) -> Component:
+    from a2a_sync.grpc import TLS, GRPCServer
+
+    variables = os.environ
+    certificate = variables.get(GRPC_CERT)
+    return GRPCServer(
+        site,
+        variables[GRPC],
+        tls=TLS(certificate, variables[GRPC_KEY], variables.get(GRPC_CA) or None) if certificate else None,
+        url=variables.get(GRPC_URL) or None,
+        threads=int(variables[GRPC_THREADS]),
+        reflection=bool(variables.get(GRPC_REFLECTION)),
+    )
 
 
 def _trusted_hosts(host: str) -> list[str] | None:

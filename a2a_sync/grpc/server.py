@@ -83,10 +83,12 @@ class GRPCServer(Component):
         site: an `A2AApp` or an `AgentHost`. It is started with the server, and not closed with it.
         address: ``host:port``; port 0 takes a free one, see `port`.
         tls: the certificate; without one the traffic is not encrypted.
-        url: the address that the cards name; by default `address`.
+        url: the address that the cards name; by default `address`, with ``grpcs://`` where there is a certificate.
         threads: calls at once; up to 1,000 wait for one, and further ones are refused with ``RESOURCE_EXHAUSTED``. Some of them stay free of blocking sends, as
             with `Limits.server_threads`, which bounds those of HTTP and gRPC together. Open streams hold none;
             `Limits.max_open_streams` bounds them.
+        reflection: lists the services and their messages for tools like grpcurl, to everyone who can connect. Needs
+            grpcio-reflection.
 
     Raises:
         ValueError: no protocol version that is served exists over gRPC.
@@ -102,6 +104,7 @@ class GRPCServer(Component):
         tls: TLS | None = None,
         url: str | None = None,
         threads: int = 32,
+        reflection: bool = False,
     ) -> None:
         if patched():
             raise RuntimeError(_GEVENT)
@@ -109,9 +112,10 @@ class GRPCServer(Component):
         self._address = address
         self._tls = tls
         self._threads = threads
+        self._reflection = reflection
         #: The port that is served, after `start`.
         self.port: int = 0
-        self._url = url or address
+        self._url = url or (address if tls is None else f"grpcs://{address}")
         self._server: Any = None
         #: Set while nothing is served: grpcio's own wait wakes up ten times a second.
         self._closed = threading.Event()
@@ -180,15 +184,25 @@ class GRPCServer(Component):
             "grpc.max_metadata_size": _MAX_METADATA,
             "grpc.max_concurrent_streams": self._threads + limits.max_open_streams,
             "grpc.keepalive_time_ms": int(limits.stream_keepalive_interval * 1000),
-            "grpc.keepalive_timeout_ms": int(limits.write_timeout * 1000),
+            "grpc.keepalive_timeout_ms": int(min(limits.write_timeout, limits.stream_keepalive_interval) * 1000),
+            # Pings of an idle call find a connection that is half open.
+            "grpc.http2.max_pings_without_data": 0,
             "grpc.http2.min_ping_interval_without_data_ms": int(_MIN_PING_INTERVAL * 1000),
         }
         return grpc.server(
             _Threads(self._threads),
-            [*(methods.handlers() for methods in self._methods), self._health()],
+            self._handlers(),
             options=tuple(options.items()),
             maximum_concurrent_rpcs=self._threads + _MAX_WAITING,
         )
+
+    def _handlers(self) -> list[Any]:
+        handlers = [*(methods.handlers() for methods in self._methods), self._health()]
+        if self._reflection:
+            from a2a_sync.grpc.reflection import reflection_handler
+
+            handlers.append(reflection_handler([protobuf.SERVICES[version] for version in self._versions]))
+        return handlers
 
     def _health(self) -> Any:
         def not_ready_reason() -> str:

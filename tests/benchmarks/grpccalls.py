@@ -19,11 +19,11 @@ from tests.benchmarks.rows import CHUNKS, Row, alternate, at_least, at_most, loa
 from tests.benchmarks.servers import Server, Setup
 
 OURS = Setup("ours", ("grpc_ours.py",))
-MANY = Setup("ours", ("grpc_ours.py",), {"RUNS": "600"})
+MANY = Setup("ours", ("grpc_ours.py",), {"RUNS": "1100"})
 SDK = Setup("sdk", ("grpc_sdk.py",))
 #: The limit of all waits in seconds.
 LIMIT = 60.0
-HELD = 500
+HELD = 1_000
 _SEND, _STREAM = (protobuf.methods("1.0")[name] for name in ("SendMessage", "SendStreamingMessage"))
 _numbers = itertools.count(1)
 
@@ -114,10 +114,9 @@ async def stream(channel: Any) -> None:
     _expect(event is not None and event.status_update.status.state == 3, "the stream does not end with the task", event)
 
 
-def _held_each(setup: Setup, silent: float = 8.0) -> float:
-    """The memory of an open stream in kilobytes; each of them has a connection of its own, and has to end correctly."""
+def _held_each(setup: Setup, silent: float = 12.0) -> float:
+    """The memory of an open stream in kilobytes; the streams share 16 connections, and have to end correctly."""
     with GRPCServer(setup) as server:
-        server.calls(stream, connections=4, seconds=0.2)
         base = server.memory()
         return (asyncio.run(_hold(server, silent)) - base) / HELD / 1024
 
@@ -126,16 +125,19 @@ async def _hold(server: GRPCServer, silent: float) -> int:
     begun = 0
     peak = asyncio.get_running_loop().create_future()
 
-    async def one() -> None:
+    async def one(channel: Any) -> None:
         nonlocal begun
-        async with _channel(server.port) as channel:
-            event = None
-            async for data in channel.unary_stream(_STREAM.path)(_request(f"sleep:{silent}")):
-                if event is None and (begun := begun + 1) == HELD:
-                    peak.set_result(server.memory())
-                event = _STREAM.response.FromString(data)
-            _expect(event is not None and event.status_update.status.state == 3, "it did not end", event)
+        event = None
+        async for data in channel.unary_stream(_STREAM.path)(_request(f"sleep:{silent}")):
+            if event is None and (begun := begun + 1) == HELD:
+                peak.set_result(server.memory())
+            event = _STREAM.response.FromString(data)
+        _expect(event is not None and event.status_update.status.state == 3, "it did not end", event)
 
-    await asyncio.wait_for(asyncio.gather(*(one() for _ in range(HELD))), LIMIT)
+    channels = [_channel(server.port) for _ in range(16)]
+    streams = (one(channels[number % len(channels)]) for number in range(HELD))
+    await asyncio.wait_for(asyncio.gather(*streams), LIMIT)
+    for channel in channels:
+        await channel.close()
     memory: int = peak.result()
     return memory

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,10 +19,14 @@ from click.testing import CliRunner
 grpc = pytest.importorskip("grpc", reason="needs the extra grpc, which `make test` installs")
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc  # noqa: E402
 
 from a2a_sync import A2AApp, Client, Retry, SQLiteStore, TaskState  # noqa: E402
 from a2a_sync.cli import main  # noqa: E402
+from a2a_sync.errors import TaskNotFoundError, TransportError  # noqa: E402
+from a2a_sync.grpc import GRPCServer  # noqa: E402
 from a2a_sync.stores.base import Owner  # noqa: E402
+from tests.certificates import Authority  # noqa: E402
 from tests.cli.test_live import TIMEOUT, process, read_until  # noqa: E402
 from tests.engine import eventually  # noqa: E402
 from tests.grpc.agent import Worker, serving  # noqa: E402
@@ -114,6 +121,93 @@ def test_health_names_services_and_readiness() -> None:
         assert error.code() is grpc.StatusCode.NOT_FOUND
 
 
+def test_the_port_is_encrypted_with_the_options_for_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = map(str, authority.issue("127.0.0.1", "localhost"))
+    options = ("--grpc-tls-cert", certificate, "--grpc-tls-key", key, "--grpc-tls-ca", str(authority.ca))
+    with serve(tmp_path, *options) as (_, url, address):
+        with Client(url) as over_http:
+            listed = [one.url for one in over_http.card().supported_interfaces if one.protocol_binding == "GRPC"]
+            assert listed == [f"https://{address}"] * 2
+        named = f"grpcs://localhost:{address.rpartition(':')[2]}"
+        with Client(named, verify=str(authority.ca), cert=authority.issue("ada")) as client:
+            assert client.send("2").task.text.split()[1:] == ["0", "1"]
+        with Client(named, verify=str(authority.ca), retry=None) as client, pytest.raises(TransportError):
+            client.send("2")
+
+
+def services(address: str) -> list[str]:
+    """The services that reflection lists, and that of their methods it knows the messages."""
+    with grpc.insecure_channel(address) as opened:
+        stub = reflection_pb2_grpc.ServerReflectionStub(opened)
+        asked = [
+            reflection_pb2.ServerReflectionRequest(list_services=""),
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol="lf.a2a.v1.A2AService"),
+        ]
+        listed, found = stub.ServerReflectionInfo(iter(asked), timeout=TIMEOUT)
+        assert b"SendMessageRequest" in b"".join(found.file_descriptor_response.file_descriptor_proto)
+        return [one.name for one in listed.list_services_response.service]
+
+
+def test_reflection_lists_the_services_on_request_only() -> None:
+    app = A2AApp(Worker())
+    with GRPCServer(app, "127.0.0.1:0", reflection=True) as server:
+        found = services(f"127.0.0.1:{server.port}")
+        server.close(timeout=0)
+    app.close(timeout=0)
+    assert {"lf.a2a.v1.A2AService", "a2a.v1.A2AService", "grpc.health.v1.Health"} < set(found)
+    with serving() as plain, pytest.raises(grpc.RpcError) as refused:
+        services(f"127.0.0.1:{plain.port}")
+    error: Any = refused.value
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+NGINX = """
+daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;
+events {{}}
+http {{
+    access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+    server {{
+        listen 127.0.0.1:{port} http2;
+        location / {{ grpc_pass grpc://{target}; grpc_read_timeout 1h; grpc_send_timeout 1h; client_max_body_size 0; }}
+    }}
+}}
+"""
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+def test_nginx_passes_sends_streams_and_errors(tmp_path: Path) -> None:
+    port = free_port()
+    with serving() as server:
+        text = NGINX.format(folder=tmp_path, port=port, target=f"127.0.0.1:{server.port}")
+        (tmp_path / "nginx.conf").write_text(text)
+        # No shell, and a fixed command.
+        nginx = subprocess.Popen(["nginx", "-c", str(tmp_path / "nginx.conf"), "-p", str(tmp_path)])
+        try:
+            eventually(lambda: accepts(port), f"nginx: {tmp_path / 'error.log'}", seconds=TIMEOUT)
+            with Client(f"grpc://127.0.0.1:{port}", retry=PATIENT) as client:
+                assert client.send("hi").text == "worker: hi"
+                stream = client.stream("count 20")
+                numbers = [stream.last_event_id for _ in stream]
+                assert numbers == sorted(set(numbers))
+                assert stream.task is not None
+                assert len(stream.task.text.split()) == 20
+                with pytest.raises(TaskNotFoundError):
+                    client.get_task("0" * 36)
+        finally:
+            nginx.terminate()
+            nginx.wait(TIMEOUT)
+
+
 def test_a_store_that_was_deleted_is_not_ready(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     with serving(A2AApp(Worker(), store=f"sqlite:///{path}")) as server:
@@ -131,6 +225,10 @@ def test_a_store_that_was_deleted_is_not_ready(tmp_path: Path) -> None:
         (["--grpc-url", "agent.example:443"], "needs the address of a port"),
         (["--grpc", "0.0.0.0:50051"], "with --grpc-url"),
         (["--grpc", ":50051", "--gevent"], "does not work with --gevent"),
+        (["--grpc", ":50051", "--grpc-tls-cert", __file__], "belong together"),
+        (["--grpc", ":50051", "--grpc-tls-ca", __file__], "needs --grpc-tls-cert and --grpc-tls-key"),
+        (["--grpc", ":50051", "--grpc-tls-cert", "absent.pem"], "does not exist"),
+        (["--grpc-reflection"], "needs the address of a port"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: list[str], text: str) -> None:

@@ -1,0 +1,125 @@
+"""gRPC through a proxy that cuts or stalls connections, and servers that start again: nothing is lost, doubled or held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+grpc = pytest.importorskip("grpc", reason="needs the extra grpc, which `make test` installs")
+
+from a2a_sync import A2AApp, Client, Limits, Retry, Task, TaskState, Timeout  # noqa: E402
+from a2a_sync.card import AgentCard, AgentInterface  # noqa: E402
+from a2a_sync.grpc import GRPCServer  # noqa: E402
+from a2a_sync.types import new_id  # noqa: E402
+from tests.engine import eventually  # noqa: E402
+from tests.faults.agent import make_app  # noqa: E402
+from tests.faults.proxy import Cut, Proxy, proxy  # noqa: E402
+from tests.faults.test_streams import shown  # noqa: E402
+from tests.grpc.agent import path, serving  # noqa: E402
+from tests.grpc.test_server import busy, send_data  # noqa: E402
+from tests.live import free_port  # noqa: E402
+
+PATIENT = Retry(max_elapsed=60, initial_backoff=0.002, max_backoff=0.05)
+#: The first bytes of every connection.
+PREFACE = b"PRI * HTTP/2.0"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[GRPCServer]:
+    with serving(make_app(store=f"sqlite:///{tmp_path}/t.db")) as one:
+        yield one
+
+
+def address(server: GRPCServer) -> tuple[str, int]:
+    return "127.0.0.1", server.port
+
+
+def card(server: GRPCServer, between: Proxy | None = None, version: str = "1.0") -> AgentCard:
+    """The card of the agent, at the proxy or the server itself: it declares that sends may be repeated."""
+    url = between.url.replace("http", "grpc", 1) if between else f"grpc://127.0.0.1:{server.port}"
+    app: Any = server._site
+    listed = AgentInterface(url=url, protocol_binding="GRPC", protocol_version=version)
+    return replace(app.agent_card("http://agent.test/"), supported_interfaces=(listed,))
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@pytest.mark.parametrize("how", ["close", "reset", "half"])
+def test_a_stream_cut_at_any_byte_has_every_event_once(
+    server: GRPCServer, how: Literal["close", "reset", "half"], version: str
+) -> None:
+    key = new_id()
+    cuts = [Cut(octets=octets, how=how) for octets in (0, 9, 60, 131, 263, 401, 555, 777)]
+    with (
+        proxy(address(server), *cuts, match=PREFACE) as between,
+        Client(card(server, between, version), retry=PATIENT) as client,
+        Client(card(server, None, version)) as uncut,
+    ):
+        events = shown(client, "slowly 40", key)
+        assert events == shown(uncut, "slowly 40", key)
+        assert len(events) == 43
+        assert not between.cuts
+
+
+def test_a_send_through_cuts_returns_the_stored_task(server: GRPCServer) -> None:
+    cuts = [Cut(octets=octets) for octets in (0, 30, 90, 200, 350)]
+    with (
+        proxy(address(server), *cuts, match=PREFACE) as between,
+        Client(card(server, between), retry=PATIENT) as client,
+    ):
+        task = client.send("slowly 30", history_length=10)
+        assert isinstance(task, Task)
+        assert task == client.get_task(task.id, history_length=10)
+        assert task.text == "".join(f"{number} " for number in range(30))
+        assert not between.cuts
+
+
+def test_a_stalled_connection_counts_as_cut_after_the_read_timeout(server: GRPCServer) -> None:
+    with (
+        proxy(address(server), Cut(octets=300, how="stall"), match=PREFACE) as between,
+        Client(card(server, between), retry=PATIENT, timeout=Timeout(connect=5, read=1, total=60)) as client,
+    ):
+        with client.stream("slowly 60") as stream:
+            numbers = [(event, stream.last_event_id)[1] for event in stream]
+        assert stream.task is not None
+        assert stream.task.text == "".join(f"{number} " for number in range(60))
+        numbered = [number for number in numbers if number is not None]
+        assert numbered == sorted(set(numbered))
+
+
+def test_the_stream_of_a_connection_that_is_half_open_is_ended() -> None:
+    limits = Limits(stream_keepalive_interval=0.4, disconnect_check_interval=0.1)
+    with (
+        serving(limits=limits) as one,
+        proxy(address(one), Cut(octets=150, how="stall"), match=PREFACE) as between,
+        grpc.insecure_channel(between.url.removeprefix("http://")) as channel,
+    ):
+        call = channel.unary_stream(path("SendStreamingMessage"))(send_data("wait"), timeout=120)
+        eventually(lambda: busy(one) == 1, "the call", seconds=30)
+        eventually(lambda: busy(one) == 0, "the end of the call, whose client answers no ping", seconds=30)
+        call.cancel()
+
+
+def test_a_stream_goes_on_at_a_server_that_starts_again(tmp_path: Path) -> None:
+    store, port = f"sqlite:///{tmp_path}/t.db", free_port()
+
+    def start(app: A2AApp) -> GRPCServer:
+        server = GRPCServer(app, f"127.0.0.1:{port}")
+        server.start()
+        return server
+
+    with closing(make_app(store=store)) as app, Client(f"grpc://127.0.0.1:{port}", retry=PATIENT) as client:
+        server = start(app)
+        with client.stream("slowly 60", idempotency_key=new_id()) as stream:
+            numbers = [(next(stream), stream.last_event_id)[1] for _ in range(5)]
+            server.close(timeout=0)
+            server = start(app)
+            numbers += [(event, stream.last_event_id)[1] for event in stream]
+        server.close(timeout=0)
+        assert stream.task is not None
+        assert (stream.task.state, len(stream.task.text.split())) == (TaskState.COMPLETED, 60)
+        assert numbers == sorted(set(numbers), key=lambda number: number or 0)
