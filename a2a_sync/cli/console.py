@@ -40,7 +40,7 @@ def _secret(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     return value
 
 
-@click.command()
+@click.command(epilog="Example: a2a-sync console http://127.0.0.1:8000")
 @click.argument("urls", metavar="URL...", nargs=-1, required=True, callback=_agent_urls)
 @click.option(
     "--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 selects a free one."

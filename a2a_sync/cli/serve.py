@@ -17,7 +17,9 @@ from a2a_sync.cli.target import TargetError, make_app
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, resolve_path=True)
 
 
-@click.command(epilog="What follows -- goes to gunicorn as it is: a2a-sync serve module:app -- --access-logfile -")
+@click.command(
+    epilog="Example: a2a-sync serve agents:agent --store sqlite:///tasks.db. What follows -- goes to gunicorn as it is: a2a-sync serve module:app -- --access-logfile -"
+)
 @click.argument("target", metavar="MODULE:ATTRIBUTE")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(

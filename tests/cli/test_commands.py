@@ -13,6 +13,7 @@ import pytest
 from click.testing import Result
 
 from a2a_sync import Client, Task
+from a2a_sync.cli import main
 from a2a_sync.codec import by_version
 from tests.cli.agents import HOSTILE
 from tests.client.peer import peer, results, status, streams, task
@@ -282,14 +283,42 @@ def test_a_task_is_cancelled(run: Run, url: str) -> None:
     assert run("cancel", url, task.id).exit_code == 1
 
 
+def test_a_port_that_does_not_answer_tls_is_named_as_the_likely_cause(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        result = run("card", f"https://127.0.0.1:{silent.getsockname()[1]}", "--timeout", "1")
+    assert result.exit_code == 3
+    assert result.stderr.endswith("; if this port does not speak TLS, use http://\n")
+
+
 # -- help, and what serve refuses --
 
+#: Commands whose help ends with an example.
+EXAMPLES = [
+    "agents",
+    "cancel",
+    "card",
+    "chat",
+    "check",
+    "completion",
+    "console",
+    "get",
+    "hooks",
+    "list",
+    "mcp",
+    "new",
+    "send",
+    "serve",
+    "watch",
+]
 
-@pytest.mark.parametrize("command", [[], ["serve"], ["card"], ["send"], ["get"], ["list"], ["cancel"]])
-def test_each_command_explains_itself(run: Run, command: list[str]) -> None:
-    result = run(*command, "--help")
+
+@pytest.mark.parametrize("command", ["", *main.commands])
+def test_each_command_explains_itself_with_an_example(run: Run, command: str) -> None:
+    result = run(*([command] if command else []), "--help")
     assert result.exit_code == 0
     assert len(result.stdout) > 100
+    if command in EXAMPLES:
+        assert f"a2a-sync {command}" in result.stdout.rpartition("Example: ")[2]
 
 
 @pytest.mark.parametrize(
