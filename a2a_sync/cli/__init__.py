@@ -30,6 +30,7 @@ from a2a_sync.cli.new import new
 from a2a_sync.cli.options import debug_option, no_color_option, profile_option, settings_of
 from a2a_sync.cli.send import send
 from a2a_sync.cli.serve import serve
+from a2a_sync.cli.stores import copy, migrate, status, workers
 from a2a_sync.cli.tasks import cancel, get, list_tasks, watch
 from a2a_sync.cli.text import print_status
 from a2a_sync.errors import (
@@ -124,4 +125,7 @@ for _command in (
     serve,
     watch,
 ):
+    main.add_command(_command)
+# For operators of stores.
+for _command in (migrate, copy, status, workers):
     main.add_command(_command)

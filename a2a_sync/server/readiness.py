@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from typing import Final
 
+from a2a_sync.concurrency.background import start_thread
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.engine.engine import Engine
 from a2a_sync.stores.base import Owner, TaskQuery, TaskStore
@@ -15,6 +17,8 @@ logger: Final = get_logger(__name__)
 
 #: How long the result of a probe of the store is used, in seconds.
 _PROBE_INTERVAL = 1.0
+#: How long a caller waits for a probe, in seconds.
+_PROBE_TIMEOUT = 1.0
 #: It has no tasks.
 _NO_OWNER = Owner("", "\x1freadiness\x1f")
 
@@ -43,13 +47,22 @@ class Readiness:
         if self._engine.runs.pool.exhausted:
             return "every thread is held by a run past its time limit"
         if time.monotonic() >= self._until:
-            # Other threads get the previous result meanwhile: a probe waits for a locked store.
+            # Other callers get the previous result meanwhile: a probe waits for a locked store.
             self._until = math.inf
-            try:
-                self._found = _probe(self._engine.store)
-            finally:
-                self._until = time.monotonic() + _PROBE_INTERVAL
+            over = threading.Event()
+            if start_thread("a2a-readiness", self._probe, over) is None:
+                self._probe(over)
+            if not over.wait(_PROBE_TIMEOUT):
+                # Until the probe returns: a database that hangs must not hold a caller, which has a time limit of its own.
+                self._found = "the store does not answer"
         return self._found
+
+    def _probe(self, over: threading.Event) -> None:
+        try:
+            self._found = _probe(self._engine.store)
+        finally:
+            self._until = time.monotonic() + _PROBE_INTERVAL
+            over.set()
 
 
 def _probe(store: TaskStore) -> str:

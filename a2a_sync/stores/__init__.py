@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         WebhookCounts,
         Webhooks,
         Workers,
+        WorkerSummary,
         pending_name,
     )
     from a2a_sync.stores.memory import MemoryStore
@@ -75,6 +76,7 @@ _MODULES = {
         "TooManyWebhooks",
         "WebhookCounts",
         "Webhooks",
+        "WorkerSummary",
         "Workers",
         "pending_name",
     ),
@@ -116,6 +118,7 @@ __all__ = [
     "TooManyWebhooks",
     "WebhookCounts",
     "Webhooks",
+    "WorkerSummary",
     "Workers",
     "open_store",
     "pending_name",

@@ -70,6 +70,7 @@ __all__ = [
     "UNBOUNDED",
     "WebhookCounts",
     "Webhooks",
+    "WorkerSummary",
     "Workers",
     "folded",
     "not_found",
@@ -593,6 +594,24 @@ class WebhookCounts(NamedTuple):
     stopped: int = 0
 
 
+class WorkerSummary(NamedTuple):
+    """A process that shares a store, as operators see it.
+
+    Parameters:
+        id: of the worker, which the tokens of its runs begin with.
+        name: host and process, where the store knows them.
+        age_s: seconds since its last heartbeat, by the clock of the store; None where the store has none.
+        left: it has left, or was copied; its runs are taken over.
+        runs: how many runs it holds.
+    """
+
+    id: str
+    name: str
+    age_s: float | None
+    left: bool
+    runs: int
+
+
 class Inspection(Protocol):
     """Reads across all owners, for operators: a console, a status command. Never for calls of clients."""
 
@@ -607,6 +626,9 @@ class Inspection(Protocol):
 
     def webhook_counts(self) -> WebhookCounts:
         """How many deliveries are pending, and how many webhooks have stopped."""
+
+    def workers(self) -> tuple[WorkerSummary, ...]:
+        """The processes that share the store; none where one process uses it."""
 
     def webhooks(self, *, stopped: bool, size: int = 50) -> tuple[StoredWebhook, ...]:
         """Webhooks whose deliveries have stopped, or those that are behind; the newest error first, at most `size`."""

@@ -45,6 +45,7 @@ from a2a_sync.stores.base import (
     TaskSummary,
     TaskVersion,
     WebhookCounts,
+    WorkerSummary,
     not_found,
     outcome,
 )
@@ -411,6 +412,10 @@ class MemoryInspection:
         behind = self.webhooks(stopped=False, size=sys.maxsize)
         entries = sum(webhook.head - max(webhook.cursor, 0) for webhook in behind)
         return WebhookCounts(len(behind), entries, len(self.webhooks(stopped=True, size=sys.maxsize)))
+
+    def workers(self) -> tuple[WorkerSummary, ...]:
+        """See `Inspection.workers`."""
+        return ()
 
     def webhooks(self, *, stopped: bool, size: int = 50) -> tuple[StoredWebhook, ...]:
         """See `Inspection.webhooks`."""

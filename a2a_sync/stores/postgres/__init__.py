@@ -9,9 +9,10 @@ statements, `stores.rows` converts rows to objects and `database` keeps connecti
 from __future__ import annotations
 
 import secrets
+import textwrap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import psycopg
 
@@ -45,7 +46,7 @@ from a2a_sync.stores.base import (
     not_found,
     time_ms,
 )
-from a2a_sync.stores.postgres import migrations, reading
+from a2a_sync.stores.postgres import migrations, reading, schema
 from a2a_sync.stores.postgres.contexts import PostgresContexts
 from a2a_sync.stores.postgres.database import Connection, Database, Rows, query
 from a2a_sync.stores.postgres.inspection import PostgresInspection
@@ -57,6 +58,10 @@ from a2a_sync.stores.postgres.webhooks import PostgresWebhooks, webhook_values
 from a2a_sync.stores.postgres.workers import PostgresWorkers
 from a2a_sync.stores.rows import Batch, HeadRow, RequestRow
 from a2a_sync.types import TaskState, TaskStatusUpdateEvent, new_id
+
+if TYPE_CHECKING:
+    from a2a_sync.stores.postgres.copying import Copied
+    from a2a_sync.stores.sqlite import SQLiteStore
 
 __all__ = ["PostgresStore"]
 
@@ -133,6 +138,32 @@ class PostgresStore:
         """See `TaskStore.new_task_id`. The last three digits are one of 4,096 shards, which depends on the owner."""
         shard = int.from_bytes(scope_of(owner)[:2], "big") & 0xFFF
         return f"{new_id()[:-3]}{shard:03x}"
+
+    def migrate(self) -> tuple[int, int]:
+        """Create or upgrade the tables; the schema versions before and after. 0: there were none.
+
+        Raises:
+            StoreError: the database fails, or a newer release has changed the tables beyond what this one can use.
+        """
+        before = self._database.run(lambda connection: migrations.upgrade(connection, self._sql), prepared=False)
+        return before, max(before, schema.VERSION)
+
+    def migration_sql(self) -> str:
+        """The statements that create the tables in an empty database, for other migration tools."""
+        return "".join(f"{textwrap.dedent(text).strip()};\n" for text in schema.migration(self._sql.prefix, 0))
+
+    def copy_from(self, source: SQLiteStore, on_page: Callable[[int], None] = lambda tasks: None) -> Copied:
+        """Copy the tasks of an SQLite file that this database does not have, or has older.
+
+        `on_page` is called with the number of tasks so far. Call it again for what has changed meanwhile.
+
+        Raises:
+            StoreError: the file or the database fails. What was copied stays.
+        """
+        from a2a_sync.stores.postgres import copying
+
+        source.versions(["-"])  # upgrades the file
+        return copying.copy_all(source._database, source._sql.prefix, self._database, self._sql, on_page)
 
     def close(self) -> None:
         """See `TaskStore.close`."""

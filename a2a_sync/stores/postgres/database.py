@@ -174,10 +174,11 @@ class Database:
         """A proxy such as PgBouncer gives statements to changing sessions of the server; known after the first call."""
         return bool(self._pool.pooled)
 
-    def run(self, work: Callable[[Connection], _T], *, timeout: float | None = None) -> _T:
+    def run(self, work: Callable[[Connection], _T], *, timeout: float | None = None, prepared: bool = True) -> _T:
         """Call `work` with a connection in autocommit mode, again and again while the database cannot be reached.
 
-        `work` must recognise what an earlier call of it has done. `timeout` is how long, in seconds, it is repeated.
+        `work` must recognise what an earlier call of it has done. `timeout` is how long, in seconds, it is repeated. Without `prepared`,
+        nothing is prepared before it.
 
         Raises:
             StoreError: the database cannot be reached, or refuses a statement.
@@ -187,7 +188,7 @@ class Database:
         pause = _FIRST_PAUSE
         while True:
             try:
-                return self._once(pool, work, deadline)
+                return self._once(pool, work, deadline, prepared)
             except psycopg.Error as error:
                 if not _is_passing(error):
                     raise self._failed(error) from error
@@ -215,7 +216,7 @@ class Database:
         pid = os.getpid()
         return self._by_pid.get(pid) or self._by_pid.setdefault(pid, _Pool(self._size))
 
-    def _once(self, pool: _Pool, work: Callable[[Connection], _T], deadline: float) -> _T:
+    def _once(self, pool: _Pool, work: Callable[[Connection], _T], deadline: float, prepared: bool) -> _T:
         leased = pool.lease(deadline)
         if leased is None:
             raise StoreError(
@@ -225,7 +226,7 @@ class Database:
         try:
             if connection is None:
                 connection = self._open(pool)
-            if not pool.prepared:
+            if prepared and not pool.prepared:
                 self._first_use(pool, connection)
             return work(connection)
         except psycopg.Error as error:

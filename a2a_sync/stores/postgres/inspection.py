@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_sync.stores.base import Owner, StoredWebhook, SummaryQuery, TaskSummary, WebhookCounts
+from a2a_sync.stores.base import Owner, StoredWebhook, SummaryQuery, TaskSummary, WebhookCounts, WorkerSummary
 from a2a_sync.stores.postgres.database import Database, Rows, query
 from a2a_sync.stores.postgres.schema import Statements
 from a2a_sync.stores.postgres.webhooks import stored_webhook
@@ -49,6 +49,10 @@ class PostgresInspection:
     def webhook_counts(self) -> WebhookCounts:
         """See `Inspection.webhook_counts`."""
         return WebhookCounts(*self._read(self._sql.webhook_counts, ())[0])
+
+    def workers(self) -> tuple[WorkerSummary, ...]:
+        """See `Inspection.workers`."""
+        return tuple(WorkerSummary(*row) for row in self._read(self._sql.worker_summaries, ()))
 
     def webhooks(self, *, stopped: bool, size: int = 50) -> tuple[StoredWebhook, ...]:
         """See `Inspection.webhooks`."""

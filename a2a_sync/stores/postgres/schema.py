@@ -494,6 +494,10 @@ class Statements:
     )
     leave = "UPDATE {p}workers SET beat = -1 WHERE id = %s"
     beats = "SELECT id, beat FROM {p}workers"
+    worker_summaries = (
+        "SELECT id, name, extract(epoch FROM clock_timestamp() - seen)::float8, beat < 0, (SELECT count(*) FROM {p}tasks"
+        " WHERE worker = summary.id AND token IS NOT NULL) FROM {p}workers AS summary ORDER BY id"
+    )
     holds = "SELECT 1 FROM {p}tasks WHERE id = %s AND token = %s"
     held = "SELECT tenant, owner, id, token FROM {p}tasks WHERE worker = %s AND token IS NOT NULL"
     deregister = "DELETE FROM {p}workers WHERE id = %s"

@@ -7,7 +7,7 @@ import os
 import sqlite3
 from typing import Any
 
-from a2a_sync.stores.base import Owner, StoredWebhook, SummaryQuery, TaskSummary, WebhookCounts
+from a2a_sync.stores.base import Owner, StoredWebhook, SummaryQuery, TaskSummary, WebhookCounts, WorkerSummary
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.schema import Statements
 from a2a_sync.stores.sqlite.webhooks import stored_webhook
@@ -55,6 +55,11 @@ class SQLiteInspection:
     def webhook_counts(self) -> WebhookCounts:
         """See `Inspection.webhook_counts`."""
         return WebhookCounts(*self._read(self._sql.webhook_counts, ())[0])
+
+    def workers(self) -> tuple[WorkerSummary, ...]:
+        """See `Inspection.workers`. The file has counts of heartbeats, and no times."""
+        found = self._read(self._sql.worker_runs, ())
+        return tuple(WorkerSummary(worker, "", None, beat < 0, runs) for worker, beat, runs in found)
 
     def webhooks(self, *, stopped: bool, size: int = 50) -> tuple[StoredWebhook, ...]:
         """See `Inspection.webhooks`."""

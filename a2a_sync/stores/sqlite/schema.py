@@ -476,6 +476,10 @@ class Statements:
     beat = "INSERT INTO {p}workers VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET beat = max(beat, 0) + 1"
     leave = "UPDATE {p}workers SET beat = -1 WHERE id = ?"
     beats = "SELECT id, beat FROM {p}workers"
+    worker_runs = (
+        "SELECT worker.id, beat, (SELECT count(*) FROM {p}tasks WHERE token >= worker.id || '.'"
+        " AND token < worker.id || '/') FROM {p}workers AS worker ORDER BY worker.id"
+    )
     holds = "SELECT 1 FROM {p}tasks WHERE id = ? AND token = ?"
     deregister = "DELETE FROM {p}workers WHERE id = ?"
     # Executed only when a worker has died, so there is no index for it.
@@ -486,6 +490,7 @@ class Statements:
     def __init__(self, prefix: str) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*|", prefix):
             raise ValueError(f"prefix must be letters, digits and underscores, not {prefix!r}")
+        self.prefix: str = prefix
         for name, statement in vars(Statements).items():
             if not name.startswith("_"):
                 setattr(self, name, statement.format(p=prefix))

@@ -60,6 +60,18 @@ class Inspections:
         ]
         assert len(store.inspection.webhooks(stopped=True, size=1)) == 1
 
+    def test_workers_are_listed_with_the_number_of_their_runs(self, store: Any) -> None:
+        begin(store), done(store)
+        if store.workers is None:
+            assert store.inspection.workers() == ()
+            return
+        store.workers.beat()
+        (own,) = [worker for worker in store.inspection.workers() if worker.id == store.workers.id]
+        assert (own.left, own.runs) == (False, 1)
+        assert own.age_s is None or own.age_s < 30
+        store.workers.leave()
+        assert store.inspection.workers()[0].left
+
     def test_counts_are_by_owner_and_state(self, store: Any) -> None:
         assert store.inspection.counts() == {}
         for owner in (MINE, MINE, FOREIGN[0]):

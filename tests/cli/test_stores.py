@@ -1,0 +1,63 @@
+"""The commands for operators, over an SQLite file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from a2a_sync.cli import main
+from a2a_sync.stores import SQLiteStore
+from a2a_sync.testing.storecontract.making import begin, done
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    with closing(SQLiteStore(tmp_path / "tasks.db")) as store:
+        store.workers.beat()
+        begin(store, task_id="t"), done(store)
+    return f"sqlite:///{tmp_path / 'tasks.db'}"
+
+
+@pytest.fixture
+def run() -> Callable[..., Result]:
+    return lambda *arguments: CliRunner().invoke(main, arguments)
+
+
+def test_status_counts_tasks_runs_workers_and_deliveries(run: Callable[..., Result], url: str) -> None:
+    shown = json.loads(run("status", url, "--json").stdout)
+    assert shown["tasks"] == {"completed": 1, "working": 1}
+    assert shown["runs"]["running"] == shown["workers"] == 1
+    assert shown["deliveries"] == {"behind": 0, "entries": 0, "stopped": 0}
+    assert [run["id"] for run in shown["slowest"]] == ["t"]
+    lines = run("status", url).stdout.splitlines()
+    assert "tasks: completed 1, working 1" in lines
+    assert [line for line in lines if line.startswith("slow: t  working  ")]
+
+
+def test_workers_are_listed_with_their_runs(run: Callable[..., Result], url: str) -> None:
+    (worker,) = json.loads(run("workers", url, "--json").stdout)
+    assert (worker["left"], worker["runs"], worker["age_s"]) == (False, 1, None)
+    assert run("workers", url).stdout == f"{worker['id']}  -  beats  1 runs\n"
+
+
+def test_a_file_needs_no_migration(run: Callable[..., Result], url: str) -> None:
+    assert run("migrate", url).stderr == "the tables are up to date\n"
+
+
+@pytest.mark.parametrize("command", [["status", "memory:"], ["migrate", "mysql://ada:s3cret@h/d"], ["workers"]])
+def test_a_store_that_cannot_be_shown_is_wrong_usage(run: Callable[..., Result], command: list[str]) -> None:
+    result = run(*command)
+    assert result.exit_code == 2
+    assert "s3cret" not in result.stderr
+
+
+def test_copies_go_from_a_file_to_a_database(run: Callable[..., Result], url: str) -> None:
+    pytest.importorskip("psycopg", reason="needs the extra postgres")
+    result = run("copy", url, url)
+    assert result.exit_code == 2
+    assert "postgresql://" in result.stderr
