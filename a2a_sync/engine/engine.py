@@ -15,7 +15,7 @@ from a2a_sync.engine.retention import Sweeper
 from a2a_sync.engine.runs import RunManager
 from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.operations import mount_name
-from a2a_sync.stores import open_store
+from a2a_sync.stores import open_pubsub, open_store
 from a2a_sync.stores.base import Owner, PubSub, TaskStore
 from a2a_sync.telemetry.logs import get_logger
 
@@ -32,7 +32,7 @@ class Engine(Components):
         store: holds the tasks; None: memory.
         limits: bounds the runs.
         quota: what one owner may take.
-        pubsub: carries messages between the processes that share the store; None: what the store has.
+        pubsub: carries messages between the processes that share the store, or a URL; None: what the store has.
         job_queue: carries runs to the processes that execute them; None: threads of this process do.
         debug: callers see the tracebacks of unexpected exceptions.
 
@@ -46,7 +46,7 @@ class Engine(Components):
         limits: Limits,
         *,
         quota: OwnerQuota | None = None,
-        pubsub: PubSub | None = None,
+        pubsub: PubSub | str | None = None,
         job_queue: JobQueue | None = None,
         debug: bool = False,
     ) -> None:
@@ -76,7 +76,7 @@ class Engine(Components):
             self.membership = WorkerMembership(workers, self.runs.take_over, beat=beat)
             self.runs.before_run = self.membership.join
             self.register(self.membership)
-        pubsub = pubsub or self.store.pubsub()
+        pubsub = open_pubsub(pubsub) if pubsub is not None else self.store.pubsub()
         if workers is not None or pubsub is not None:
             self.register(ProcessBridge(pubsub, self.store, self.hub, self.runs, limits))
         self.sweeper: Sweeper = Sweeper(self.store, self.hub, limits)

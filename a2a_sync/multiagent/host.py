@@ -74,7 +74,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         agents: Mapping[str, Any] | None = None,
         *,
         store: TaskStore | str | None = None,
-        pubsub: PubSub | None = None,
+        pubsub: PubSub | str | None = None,
         job_queue: JobQueue | None = None,
         limits: Limits | None = None,
         owner_quota: OwnerQuota | None = None,

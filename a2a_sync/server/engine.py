@@ -45,7 +45,7 @@ class ServerEngine(Engine):
         metrics: Metrics | None = None,
         push: PushOptions | bool = False,
         quota: OwnerQuota | None = None,
-        pubsub: PubSub | None = None,
+        pubsub: PubSub | str | None = None,
         job_queue: JobQueue | None = None,
         debug: bool = False,
     ) -> None:

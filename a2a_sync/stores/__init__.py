@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from a2a_sync.stores.memory import MemoryStore
     from a2a_sync.stores.postgres import PostgresStore
+    from a2a_sync.stores.redispubsub import RedisPubSub
     from a2a_sync.stores.sqlite import SQLiteStore
     from a2a_sync.stores.sqlite.replay import SQLiteReplayCache
 else:
@@ -82,6 +83,7 @@ _MODULES = {
     ),
     "a2a_sync.stores.memory": ("MemoryStore",),
     "a2a_sync.stores.postgres": ("PostgresStore",),
+    "a2a_sync.stores.redispubsub": ("RedisPubSub",),
     "a2a_sync.stores.sqlite": ("SQLiteStore",),
     "a2a_sync.stores.sqlite.replay": ("SQLiteReplayCache",),
 }
@@ -95,6 +97,7 @@ __all__ = [
     "Owner",
     "PostgresStore",
     "PubSub",
+    "RedisPubSub",
     "RunRevoked",
     "RunToken",
     "SQLiteReplayCache",
@@ -120,6 +123,7 @@ __all__ = [
     "Webhooks",
     "WorkerSummary",
     "Workers",
+    "open_pubsub",
     "open_store",
     "pending_name",
 ]
@@ -156,6 +160,30 @@ def open_store(store: base.TaskStore | str | None = None) -> base.TaskStore:
     from a2a_sync.stores.sqlite import SQLiteStore
 
     return SQLiteStore(path)
+
+
+def open_pubsub(pubsub: base.PubSub | str) -> base.PubSub:
+    """Return the `PubSub` for a URL, or an object unchanged. Nothing is connected yet.
+
+    ``redis://`` and ``rediss://`` are Redis. ``postgresql://`` are the notifications of a database; name the server itself where
+    the store is reached through a pooler.
+
+    Raises:
+        ValueError: `pubsub` is none of these.
+        ModuleNotFoundError: the extra ``redis`` or ``postgres`` is not installed.
+    """
+    if not isinstance(pubsub, str):
+        return pubsub
+    if pubsub.startswith(("redis://", "rediss://")):
+        from a2a_sync.stores.redispubsub import RedisPubSub
+
+        return RedisPubSub(pubsub)
+    if pubsub.startswith(("postgresql://", "postgres://")):
+        from a2a_sync.stores.postgres import PostgresStore
+
+        return PostgresStore(pubsub).pubsub()
+    # It may contain a password.
+    raise ValueError("pubsub must be a PubSub, or a URL redis://…, rediss://… or postgresql://…")
 
 
 __getattr__: Final = lazy_names(__name__, _MODULES)

@@ -205,6 +205,12 @@ def entry(number: int, body: bytes, at_ms: int) -> Entry:
     return Entry(number, event(body), {_CODEC.version: body}, at_ms)
 
 
+def dump_entry(entry: Entry) -> bytes:
+    """The body of an entry, which `entry` reads."""
+    body: bytes = _CODEC.encode_item(entry)
+    return body
+
+
 def fold_artifacts(snapshot: bytes | None, bodies: Iterable[bytes]) -> ArtifactFold:
     """The artifacts of a task: those of the snapshot, with the later entries applied."""
     known = () if snapshot is None else json.loads(snapshot)

@@ -71,8 +71,8 @@ class A2AApp(Site):
         extended_card: the card for authenticated callers, or a function of a `CardContext` that returns one.
         card_signer: signs both cards (it needs `url`); several sign one after the other.
         store: a `TaskStore` or a URL (``sqlite:///tasks.db``, ``memory:``); without one tasks live in memory.
-        pubsub: carries messages between the processes that share the store; by default the one of the store (SQLite: sockets
-            beside its file).
+        pubsub: carries messages between the processes that share the store: a `PubSub`, or a URL (``redis://``); by default
+            the one of the store (SQLite: sockets beside its file; PostgreSQL: notifications).
         job_queue: carries runs to the processes that execute them (a `JobQueue`), which call `work`; by default threads of this
             process execute them.
         url: the public address; without it the card takes it from each request.
@@ -118,7 +118,7 @@ class A2AApp(Site):
         extended_card: ExtendedCardSource | None = None,
         card_signer: _signer.CardSigner | Sequence[_signer.CardSigner] | None = None,
         store: TaskStore | str | None = None,
-        pubsub: PubSub | None = None,
+        pubsub: PubSub | str | None = None,
         job_queue: JobQueue | None = None,
         url: str | None = None,
         protocol_versions: Sequence[str] = ("1.0", "0.3"),

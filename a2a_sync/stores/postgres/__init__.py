@@ -18,6 +18,7 @@ import psycopg
 
 from a2a_sync.concurrency import clock
 from a2a_sync.errors import StoreError
+from a2a_sync.lazymodule import LazyModule
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest, quota_owner
 from a2a_sync.stores import rows
@@ -60,8 +61,12 @@ from a2a_sync.stores.rows import Batch, HeadRow, RequestRow
 from a2a_sync.types import TaskState, TaskStatusUpdateEvent, new_id
 
 if TYPE_CHECKING:
-    from a2a_sync.stores.postgres.copying import Copied
-    from a2a_sync.stores.sqlite import SQLiteStore
+    from a2a_sync.stores import sqlite
+    from a2a_sync.stores.postgres import copying
+else:
+    # Only `copy_from` needs them.
+    sqlite = LazyModule("a2a_sync.stores.sqlite")
+    copying = LazyModule("a2a_sync.stores.postgres.copying")
 
 __all__ = ["PostgresStore"]
 
@@ -152,7 +157,9 @@ class PostgresStore:
         """The statements that create the tables in an empty database, for other migration tools."""
         return "".join(f"{textwrap.dedent(text).strip()};\n" for text in schema.migration(self._sql.prefix, 0))
 
-    def copy_from(self, source: SQLiteStore, on_page: Callable[[int], None] = lambda tasks: None) -> Copied:
+    def copy_from(
+        self, source: sqlite.SQLiteStore, on_page: Callable[[int], None] = lambda tasks: None
+    ) -> copying.Copied:
         """Copy the tasks of an SQLite file that this database does not have, or has older.
 
         `on_page` is called with the number of tasks so far. Call it again for what has changed meanwhile.
@@ -160,8 +167,6 @@ class PostgresStore:
         Raises:
             StoreError: the file or the database fails. What was copied stays.
         """
-        from a2a_sync.stores.postgres import copying
-
         source.versions(["-"])  # upgrades the file
         return copying.copy_all(source._database, source._sql.prefix, self._database, self._sql, on_page)
 

@@ -1,0 +1,262 @@
+"""Pub/sub over Redis, for many processes on many machines.
+
+Each task is a channel of its own (sharded pub/sub, Redis 7 or newer), so a process receives only the messages of the tasks that
+have streams, blocked calls or runs in it. A message carries the entries themselves where they are small. They count only where
+their numbers follow what is known; whatever Redis loses, repeats or reorders, the log is read instead.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from a2a_sync.concurrency.background import start_thread
+from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.stores import rows
+from a2a_sync.stores.base import Owner, TaskBatch
+from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.types import TaskState
+
+try:
+    import redis
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError("RedisPubSub needs redis: pip install 'a2a-sync[redis]'") from missing
+
+#: All implementations of pub/sub log as part of the engine.
+logger: Final = get_logger("a2a_sync.engine")
+
+#: Entries of a message above this size, in bytes, are left out: the log has them.
+_MAX_BODY_BYTES = 32 * 1024
+#: Messages that wait to be sent; further ones are dropped, as the log has what they say.
+_MAX_WAITING = 10_000
+#: How long the listener waits for messages before it subscribes to further tasks, in seconds.
+_TICK = 0.1
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+_SOCKET_TIMEOUT = 5.0
+
+
+class RedisPubSub:
+    """A `PubSub` over Redis: ``A2AApp(agent, store="postgresql://…", pubsub="redis://host:6379/0")``.
+
+    Needs the extra ``redis``. Two daemon threads, ``a2a-hints`` and ``a2a-hints-send``, begin on first use. Messages contain what
+    the tasks contain, and processes believe them: use TLS (``rediss://``) and an account of its own.
+
+    Parameters:
+        url: of Redis, with its user and password.
+        prefix: begins the names of the channels.
+
+    Raises:
+        ValueError: the URL cannot be parsed. The message does not contain it, as it may hold a password.
+        ModuleNotFoundError: the extra ``redis`` is not installed.
+    """
+
+    def __init__(self, url: str, *, prefix: str = "a2a:") -> None:
+        self._prefix = prefix
+        self._url = url
+        try:
+            self._connect().close()
+        except ValueError:
+            parsed = False
+        else:
+            parsed = True
+        if not parsed:
+            raise ValueError("the Redis URL cannot be parsed: write redis://user:password@host:6379/0")
+        self._on_message: Callable[[str, TaskBatch | None], None] = _ignore
+        self._on_gap: Callable[[], None] = lambda: None
+        self._closed = False
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: threads, connections and subscriptions are the parent's."""
+        #: Names this object, so that it ignores its own messages.
+        self._id = secrets.token_hex(6)
+        self._lock = threading.Lock()
+        self._waiting: deque[TaskBatch] = deque(maxlen=_MAX_WAITING)
+        self._wanted: Counter[str] = Counter()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._listener: threading.Thread | None = None
+        self._sender: threading.Thread | None = None
+        self._listening = False
+
+    def __repr__(self) -> str:
+        return "<RedisPubSub>"
+
+    @property
+    def healthy(self) -> bool:
+        """See `PubSub.healthy`."""
+        return self._listening
+
+    def start(self, on_message: Callable[[str, TaskBatch | None], None], on_gap: Callable[[], None]) -> None:
+        """See `PubSub.start`."""
+        self._on_message, self._on_gap = on_message, on_gap
+        if self._listener is None and not self._closed:
+            with self._lock:
+                if self._listener is None:
+                    self._listener = start_thread("a2a-hints", self._listen)
+
+    def publish(self, batch: TaskBatch) -> None:
+        """See `PubSub.publish`."""
+        if self._closed:
+            return
+        self._waiting.append(batch)
+        if self._sender is None:
+            with self._lock:
+                if self._sender is None:
+                    self._sender = start_thread("a2a-hints-send", self._send)
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def subscribe(self, task_id: str) -> None:
+        """See `PubSub.subscribe`. It takes effect within a tenth of a second; then the log of the task is read."""
+        with self._lock:
+            self._wanted[task_id] += 1
+
+    def unsubscribe(self, task_id: str) -> None:
+        """See `PubSub.unsubscribe`."""
+        with self._lock:
+            self._wanted[task_id] -= 1
+            if self._wanted[task_id] <= 0:
+                del self._wanted[task_id]
+
+    def close(self) -> None:
+        """See `PubSub.close`. The threads end within a second."""
+        self._closed = True
+        self._stop.set()
+        self._wake.set()
+
+    def _connect(self) -> Any:
+        timeouts = {"socket_timeout": _SOCKET_TIMEOUT, "socket_connect_timeout": _SOCKET_TIMEOUT}
+        return redis.Redis.from_url(self._url, **timeouts)
+
+    # -- sending --
+
+    def _send(self) -> None:
+        client = self._connect()
+        try:
+            while True:
+                self._wake.wait()
+                self._wake.clear()
+                if self._closed:
+                    return
+                try:
+                    self._send_waiting(client)
+                except redis.RedisError as error:
+                    # The others poll; whether anything arrives shows the listener.
+                    logger.debug("messages to other processes were lost: %s", type(error).__name__)
+                    self._stop.wait(_FIRST_PAUSE)
+        finally:
+            client.close()
+
+    def _send_waiting(self, client: Any) -> None:
+        batches = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if batches:
+            with client.pipeline(transaction=False) as pipeline:
+                for batch in batches:
+                    pipeline.execute_command("SPUBLISH", self._prefix + batch.task_id, _dump(self._id, batch))
+                pipeline.execute()
+
+    # -- receiving --
+
+    def _listen(self) -> None:
+        pause, reported = _FIRST_PAUSE, False
+        while not self._closed:
+            try:
+                self._receive_until_lost()
+            except redis.RedisError as error:
+                if not reported and not self._closed:
+                    what = "no messages between processes through Redis (%s); the store is polled"
+                    logger.warning(what, type(error).__name__)
+                reported = True
+            except Exception:
+                logger.exception("no messages between processes through Redis; the store is polled")
+            if self._listening:
+                pause, reported, self._listening = _FIRST_PAUSE, False, False
+            self._stop.wait(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _receive_until_lost(self) -> None:
+        client = self._connect()
+        pubsub = client.pubsub()
+        try:
+            # A channel that is always there: it shows that Redis answers, and that it has sharded channels.
+            pubsub.ssubscribe(self._prefix)
+            subscribed: set[str] = set()
+            while not self._closed:
+                message = pubsub.get_message(timeout=_TICK)
+                if message is not None:
+                    self._handle(message)
+                self._update(pubsub, subscribed)
+        finally:
+            pubsub.close()
+            client.close()
+
+    def _update(self, pubsub: Any, subscribed: set[str]) -> None:
+        with self._lock:
+            wanted = set(self._wanted)
+        if wanted != subscribed:
+            if new := wanted - subscribed:
+                pubsub.ssubscribe(*(self._prefix + task_id for task_id in new))
+            if old := subscribed - wanted:
+                pubsub.sunsubscribe(*(self._prefix + task_id for task_id in old))
+            subscribed.clear()
+            subscribed |= wanted
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        task_id = message["channel"].decode().removeprefix(self._prefix)
+        if message["type"] == "ssubscribe":
+            if not task_id:
+                self._listening = True
+                self._on_gap()
+            else:
+                # What was written before this is only in the log.
+                self._deliver(task_id, None)
+        elif message["type"] == "smessage":
+            try:
+                sender, batch = _load(task_id, message["data"])
+            except (ValueError, KeyError, TypeError):
+                sender, batch = "", None
+            if sender != self._id:
+                self._deliver(task_id, batch)
+
+    def _deliver(self, task_id: str, batch: TaskBatch | None) -> None:
+        try:
+            self._on_message(task_id, batch)
+        except Exception:
+            logger.exception("a message of another process could not be handled", extra={"task_id": task_id})
+
+
+def _dump(sender: str, batch: TaskBatch) -> bytes:
+    head = {"sender": sender, "owner": list(batch.owner), "before": batch.before.value, "ended": batch.ended}
+    bodies = [rows.dump_entry(entry) for entry in batch.entries]
+    if sum(map(len, bodies)) > _MAX_BODY_BYTES:
+        return json.dumps({"sender": sender}).encode()
+    head["entries"] = [
+        [entry.number, entry.at_ms, len(body)] for entry, body in zip(batch.entries, bodies, strict=True)
+    ]
+    return b"".join([json.dumps(head).encode(), b"\n", *bodies])
+
+
+def _load(task_id: str, data: bytes) -> tuple[str, TaskBatch | None]:
+    """The sender of a message and its batch; None where the message does not carry it."""
+    text, _, rest = data.partition(b"\n")
+    head = json.loads(text)
+    if "entries" not in head:
+        return head["sender"], None
+    entries, start = [], 0
+    for number, at_ms, size in head["entries"]:
+        entries.append(rows.entry(number, rest[start : start + size], at_ms))
+        start += size
+    tenant, owner = head["owner"]
+    batch = TaskBatch(Owner(tenant, owner), task_id, tuple(entries), TaskState(head["before"]), head["ended"], False)
+    return head["sender"], batch
+
+
+def _ignore(task_id: str, batch: TaskBatch | None) -> None:
+    """The initial callback: messages before `RedisPubSub.start` are discarded."""
