@@ -27,6 +27,7 @@ _MODULES = {
         "TransportError",
         "TransportTimeoutError",
     ),
+    "a2a_sync.gunicorn.program": ("serve",),
     "a2a_sync.limits": ("Limits",),
     "a2a_sync.multiagent.host": ("AgentHost",),
     "a2a_sync.outbound.urlguard": ("URLGuard",),
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
         TransportError,
         TransportTimeoutError,
     )
+    from a2a_sync.gunicorn.program import serve
     from a2a_sync.limits import Limits
     from a2a_sync.multiagent.host import AgentHost
     from a2a_sync.outbound.urlguard import URLGuard
@@ -143,6 +145,7 @@ __all__ = [
     "TransportTimeoutError",
     "URLGuard",
     "WebhookReceiver",
+    "serve",
 ]
 
 
@@ -156,4 +159,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

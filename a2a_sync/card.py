@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from a2a_sync import urls
+from a2a_sync.display import Displayed
 from a2a_sync.errors import FieldViolation, InvalidCardError
 from a2a_sync.types import JSON, JSONObject
 
@@ -299,7 +300,7 @@ def _convert_to_tuples(obj: Any, *names: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentCard(JSONObject):
+class AgentCard(Displayed, JSONObject):
     """The document at ``/.well-known/agent-card.json`` by which an agent describes itself."""
 
     name: str
@@ -316,6 +317,16 @@ class AgentCard(JSONObject):
     security_schemes: Mapping[str, SecurityScheme] = field(default_factory=dict)
     security_requirements: Sequence[SecurityRequirement] = ()
     signatures: Sequence[AgentCardSignature] = ()
+
+    def __repr__(self) -> str:
+        return f"<AgentCard {self.name!r} {self.version}, {len(self.skills)} skills>"
+
+    def _summary(self) -> tuple[str, list[tuple[str, Any]], list[Any]]:
+        urls = [f"{one.protocol_binding} {one.protocol_version} {one.url}" for one in self.supported_interfaces]
+        facts = [("description", self.description), ("version", self.version), ("interfaces", ", ".join(urls))]
+        facts += [("input", ", ".join(self.default_input_modes)), ("output", ", ".join(self.default_output_modes))]
+        facts += [("credentials", ", ".join(self.security_schemes))]
+        return self.name, [*facts, *((f"skill {skill.id}", skill.description) for skill in self.skills)], []
 
     def __post_init__(self) -> None:
         _convert_to_tuples(

@@ -11,16 +11,18 @@ As in ProtoJSON, an absent string is ``""``. ``None`` marks absence only where t
 from __future__ import annotations
 
 import enum
+import json
 import mimetypes
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import repeat
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypeAlias, TypeVar
 
+from a2a_sync.display import Displayed, free_path, one_line
 from a2a_sync.errors import DataPartError, InvalidParamsError, NoTaskError, VersionNotSupportedError
 
 __all__ = [
@@ -113,6 +115,13 @@ class JSONObject:
         """
         value: dict[str, JSON] = _convert_with_codec(version, lambda codec: codec.dump(self))
         return value
+
+    def to_json(self, version: str = "1.0", *, indent: int | None = None) -> str:
+        """`to_dict` as text. Parameters and errors are those of `to_dict`; `indent` is that of `json.dumps`."""
+        return json.dumps(self.to_dict(version), indent=indent, ensure_ascii=False)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.startswith("_")]
 
     @classmethod
     def from_dict(cls, value: Mapping[str, JSON], version: str = "1.0") -> Self:
@@ -239,6 +248,21 @@ class FilePart(JSONObject):
         ]
         return f"FilePart({', '.join([content, *more])})"
 
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the bytes to the file `path`, or to a new file in the folder `path`; returns where they are.
+
+        In a folder the name is that of the part, without directories and other characters than letters, digits and ``._-``.
+
+        Raises:
+            ValueError: the part has an address in place of bytes; fetch it first.
+            OSError: the file cannot be written.
+        """
+        if self.raw is None:
+            raise ValueError(f"this part has no bytes, only the address {self.url}: check it, then fetch it")
+        target = free_path(path, self.filename) if Path(path).is_dir() else Path(path)
+        target.write_bytes(self.raw)
+        return target
+
     @classmethod
     def from_path(
         cls, path: str | os.PathLike[str], *, media_type: str = "", metadata: Metadata | None = None
@@ -292,11 +316,46 @@ def _text(parts: Iterable[Part], between: str) -> str:
     return between.join([part.text for part in parts if isinstance(part, TextPart)])
 
 
+def _data(parts: Iterable[Part]) -> JSON:
+    """The value of the first data part; None without one."""
+    return next((part.data for part in parts if isinstance(part, DataPart)), None)
+
+
 def _first_data(parts: Iterable[Part], cls: type[_T]) -> _T:
     for part in parts:
         if isinstance(part, DataPart):
             return part.data_as(cls)
     raise DataPartError(f"{cls.__name__}: there is no data part")
+
+
+def joined_text(parts: Iterable[Part]) -> Iterator[Part]:
+    """`parts` with neighbouring plain texts as one: the chunks of a stream are parts."""
+    pieces: list[str] = []
+    for part in parts:
+        if isinstance(part, TextPart) and not part.media_type:
+            pieces.append(part.text)
+            continue
+        if pieces:
+            yield TextPart("".join(pieces))
+            pieces = []
+        yield part
+    if pieces:
+        yield TextPart("".join(pieces))
+
+
+def _save(parts: Iterable[Part], name: str, folder: str | os.PathLike[str]) -> list[Path]:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    written = []
+    for part in joined_text(parts):
+        if isinstance(part, FilePart):
+            if part.raw is not None:
+                written.append(part.save(folder))
+            continue
+        text, suffix = (part.text, ".txt") if isinstance(part, TextPart) else (json.dumps(part.data, indent=2), ".json")
+        path = free_path(folder, part.filename or f"{name}{suffix}")
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    return written
 
 
 def to_parts(content: Content) -> tuple[Part, ...]:
@@ -335,7 +394,7 @@ def _no_content(content: object) -> str:
 # -- messages, artifacts, tasks (spec 4.1) ------------------------------------------------------------------------------
 
 
-class Reply(JSONObject):
+class Reply(Displayed, JSONObject):
     """What `Client.send` returns: the base of `Task` and `Message`, and of nothing else."""
 
     __slots__ = ()
@@ -368,6 +427,13 @@ class Message(Reply):
     extensions: tuple[str, ...] = ()
     reference_task_ids: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        files = f", {len(self.files)} files" if self.files else ""
+        return f"<Message of {self.role}: {one_line(self.text)!r}{files}>"
+
+    def _summary(self) -> tuple[str, list[tuple[str, Any]], list[Any]]:
+        return f"Message of {self.role}", [("task", self.task_id), ("context", self.context_id)], list(self.parts)
+
     @property
     def text(self) -> str:
         """The text parts, joined by line breaks."""
@@ -377,6 +443,11 @@ class Message(Reply):
     def files(self) -> tuple[FilePart, ...]:
         """The file parts."""
         return tuple(part for part in self.parts if isinstance(part, FilePart))
+
+    @property
+    def data(self) -> JSON:
+        """The value of the first data part; None without one."""
+        return _data(self.parts)
 
     def data_as(self, cls: type[_T]) -> _T:
         """The first data part as your dataclass `cls`; raises `DataPartError`."""
@@ -388,7 +459,7 @@ Content: TypeAlias = str | Part | Iterable[str | Part] | Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact(JSONObject):
+class Artifact(Displayed, JSONObject):
     """A result of a task."""
 
     parts: tuple[Part, ...]
@@ -397,6 +468,14 @@ class Artifact(JSONObject):
     description: str = ""
     metadata: Metadata = field(default_factory=_empty_metadata)
     extensions: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        files = f", {len(self.files)} files" if self.files else ""
+        return f"<Artifact {self.name or self.artifact_id!r}: {one_line(self.text)!r}{files}>"
+
+    def _summary(self) -> tuple[str, list[tuple[str, Any]], list[Any]]:
+        facts = [("description", self.description), ("id", self.artifact_id)]
+        return f"Artifact {self.name or self.artifact_id}", facts, list(joined_text(self.parts))
 
     @property
     def text(self) -> str:
@@ -407,6 +486,19 @@ class Artifact(JSONObject):
     def files(self) -> tuple[FilePart, ...]:
         """The file parts."""
         return tuple(part for part in self.parts if isinstance(part, FilePart))
+
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the files, texts and data of the artifact into `folder`, which is created; returns the paths.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        return _save(self.parts, self.name or "artifact", folder)
+
+    @property
+    def data(self) -> JSON:
+        """The value of the first data part; None without one."""
+        return _data(self.parts)
 
     def data_as(self, cls: type[_T]) -> _T:
         """The first data part as your dataclass `cls`; raises `DataPartError`."""
@@ -432,6 +524,35 @@ class Task(Reply):
     artifacts: tuple[Artifact, ...] = ()
     history: tuple[Message, ...] = ()
     metadata: Metadata = field(default_factory=_empty_metadata)
+
+    def __repr__(self) -> str:
+        artifacts = f", {len(self.artifacts)} artifacts" if len(self.artifacts) > 1 else ""
+        return f"<Task {self.id} {self.state}: {one_line(self.text)!r}{artifacts}>"
+
+    def _summary(self) -> tuple[str, list[tuple[str, Any]], list[Any]]:
+        facts = [("state", self.state), ("id", self.id), ("context", self.context_id), ("messages", len(self.history))]
+        answer = self.answer_message
+        return "Task", facts, [*self.artifacts, *(() if answer is None else (answer,))]
+
+    @property
+    def files(self) -> tuple[FilePart, ...]:
+        """The files of the artifacts, then those of `answer_message`."""
+        return tuple(part for part in self._parts() if isinstance(part, FilePart))
+
+    @property
+    def data(self) -> JSON:
+        """The value of the first data part of the artifacts, then of `answer_message`; None without one."""
+        return _data(self._parts())
+
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write what the artifacts contain into `folder`, which is created, as `Artifact.save`; returns the paths."""
+        return [path for artifact in self.artifacts for path in artifact.save(folder)]
+
+    def _parts(self) -> Iterator[Part]:
+        for artifact in self.artifacts:
+            yield from artifact.parts
+        if self.answer_message is not None:
+            yield from self.answer_message.parts
 
     @property
     def task(self) -> Task:

@@ -48,7 +48,7 @@ A2AApp A2AError Agent AgentCard AgentError AgentExecutor AgentHost AgentSkill Ar
 Extension Failed FilePart InputRequired Limits HTTPOptions MemoryStore Message Part PublicError PushNotification PushOptions RateLimit
 Rejected RequestContext Retry Role SQLiteStore StreamingResult Task TaskArtifactUpdateEvent TaskCancelled TaskNotFoundError
 TaskPushNotificationConfig TaskState TaskStatus TaskStatusUpdateEvent TaskStream TextPart Timeout TransportError
-TransportTimeoutError URLGuard WebhookReceiver
+TransportTimeoutError URLGuard WebhookReceiver serve
 """
 
 

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "a2a_sync"
 LAYERS: list[list[str]] = [
     ["errors", "lazymodule", "limits"],
     ["jsontext", "urls"],
-    ["datapart"],
+    ["datapart", "display"],
     ["types"],
     ["card", "lifecycle"],
     ["operations", "sizes", "telemetry"],
@@ -54,7 +54,7 @@ RESTRICTED = {
     "requests": {"client", "testing"},
     "urllib3": {"client", "outbound", "testing"},
     "sqlite3": {"stores"},
-    "werkzeug": {"wsgi", "console", "multiagent", "integrations", "testing"},
+    "werkzeug": {"wsgi", "console", "gunicorn", "multiagent", "integrations", "testing"},
     "jinja2": {"console"},
     "markdown_it": {"console"},
     "nh3": {"console"},

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from a2a_sync import jsontext
 from a2a_sync.client.deadlines import NEVER, Deadline
@@ -20,6 +20,7 @@ from a2a_sync.codec import by_version
 from a2a_sync.concurrency.alarms import Alarm, AlarmClock
 from a2a_sync.concurrency.closing import Closes, ClosingIterable
 from a2a_sync.concurrency.gevent import run_on_gevent_hub
+from a2a_sync.display import Displayed
 from a2a_sync.errors import (
     AgentError,
     InvalidParamsError,
@@ -76,7 +77,7 @@ def lacks_answer(task: Task) -> bool:
     return answered and not task.artifacts and task.answer_message is None
 
 
-class TaskStream(Closes):
+class TaskStream(Displayed, Closes):
     """An iterator over the events of one task (`Task`, `TaskStatusUpdateEvent`, `TaskArtifactUpdateEvent`), or over the one
     `Message` of an agent that answers without a task.
 
@@ -392,6 +393,17 @@ class TaskStream(Closes):
         alarm, self._alarm = self._alarm, None
         if alarm is not None:
             self._alarms.cancel(alarm)
+
+    def _summary(self) -> tuple[str, list[tuple[str, Any]], list[Any]]:
+        facts = [("state", str(self.state)), ("task", self.task_id), ("", "closed" if self.closed else "open")]
+        result = self.result
+        return "Stream", [fact for fact in facts if fact[0]], [] if result is None else [result]
+
+    def _ipython_display_(self) -> None:
+        """Show the stream in the cell of a notebook while its events arrive, to its end, and then the result."""
+        from a2a_sync.client.notebook import show_live
+
+        show_live(self)
 
     def __repr__(self) -> str:
         return f"<TaskStream task={self.task_id!r} {self.state}{' closed' if self.closed else ''}>"

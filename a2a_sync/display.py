@@ -1,0 +1,107 @@
+"""How objects of the protocol look at a prompt and in a notebook: one line of text, HTML, and Markdown.
+
+Nothing of a peer is markup here: in HTML everything is escaped, and Markdown has texts of peers in code blocks only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+#: Characters of a text that are shown, in one line and as a block.
+_LINE, _BLOCK = 60, 4_000
+_COLOURS: Final = {"completed": "#1d6b34", "failed": "#a3262a", "rejected": "#a3262a"}
+
+
+class Displayed:
+    """What `repr`, notebooks and tab completion ask an object for. Derive, and define ``_summary``."""
+
+    __slots__ = ()
+
+    def _summary(self) -> tuple[str, list[tuple[str, Any]], list[Any]]:
+        """The heading, the facts below it, and the parts, files and objects inside."""
+        raise NotImplementedError
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.startswith("_")]
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    def _repr_markdown_(self) -> str:
+        return as_markdown(self)
+
+
+def one_line(text: str) -> str:
+    """The beginning of a text in one line, for a `repr`."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _LINE else f"{flat[:_LINE]}…"
+
+
+def as_html(shown: Displayed) -> str:
+    """`shown` for a notebook."""
+    heading, facts, inside = shown._summary()
+    state = next((str(value) for name, value in facts if name == "state"), "")
+    colour = _COLOURS.get(state, "#1f5a96")
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:left'>{escape(str(value))}</td></tr>"
+        for name, value in facts
+        if value not in ("", None)
+    )
+    body = "".join(map(_html_of, inside))
+    return f"<div><b style='color:{colour}'>{escape(heading)}</b><table>{rows}</table>{body}</div>"
+
+
+def _html_of(one: Any) -> str:
+    if isinstance(one, Displayed):
+        return f"<div style='margin-left:1em'>{as_html(one)}</div>"
+    return f"<pre style='white-space:pre-wrap'>{escape(_text_of(one))}</pre>"
+
+
+def as_markdown(shown: Displayed) -> str:
+    """`shown` as Markdown."""
+    heading, facts, inside = shown._summary()
+    lines = [_code(heading), ""]
+    lines += [f"- {name}: {_code(str(value))}" for name, value in facts if value not in ("", None)]
+    for one in inside:
+        text = as_markdown(one) if isinstance(one, Displayed) else _fenced(_text_of(one))
+        lines += ["", text]
+    return "\n".join(lines)
+
+
+def _code(text: str) -> str:
+    flat = " ".join(text.split())
+    fence = "`" * (max(map(len, re.findall("`+", flat)), default=0) + 1)
+    return f"{fence} {flat} {fence}"
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _text_of(part: Any) -> str:
+    """A part as text."""
+    if getattr(part, "text", None) is not None:
+        text = str(part.text)
+    elif hasattr(part, "data"):
+        text = json.dumps(part.data, indent=2, ensure_ascii=False, default=str)
+    else:
+        where = part.url if part.raw is None else f"{len(part.raw)} bytes"
+        text = f"{part.filename or 'file'} ({part.media_type or 'unknown type'}, {where})"
+    return text if len(text) <= _BLOCK else f"{text[:_BLOCK]}\n… {len(text) - _BLOCK} characters more"
+
+
+def free_path(folder: str | os.PathLike[str], name: str) -> Path:
+    """A path in `folder` for a file that a peer has named: a plain name, and none that exists."""
+    plain = re.sub(r"[^\w.-]", "_", name.replace("\\", "/").rpartition("/")[2], flags=re.ASCII).lstrip(".")[-100:]
+    path = Path(folder, plain or "file")
+    number = 2
+    while path.exists():
+        path = path.with_name(f"{Path(plain or 'file').stem}-{number}{Path(plain).suffix}")
+        number += 1
+    return path
