@@ -30,7 +30,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check test-gevent conformance tck lint types docs audit package bench bench-page metrics soak soak-hostile clean
+.PHONY: help demo test check test-gevent conformance tck lint types docs audit package prose bench bench-page metrics soak soak-hostile clean
 .PHONY: interop interop-page interop-all interop-newest interop-03 interop-js
 
 help: ## Show this list
@@ -67,6 +67,9 @@ docs: $(VENV)/.stamp-docs ## Build the documentation into docs/_build/
 
 audit: $(VENV)/.stamp-audit ## Look for what endangers: in the sources, and in what is installed with the library
 	$(BIN)/python .ci/audit.py
+
+prose: $(VENV)/.stamp-prose ## Check spelling, reading level and links of the documentation (PROSE=--online for other sites)
+	$(BIN)/python .ci/prose.py $(PROSE)
 
 package: $(VENV)/.stamp-package ## Build wheel and source archive; install, use and type-check them in fresh environments
 	$(BIN)/python .ci/package.py

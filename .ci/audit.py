@@ -33,7 +33,7 @@ IN_FOLDERS = {
 #: pip-audit: ids of vulnerabilities that do not concern us, each with the reason.
 IGNORED: dict[str, str] = {}
 #: Extras that only contributors install.
-NOT_FOR_USERS = {"audit", "browser", "dev", "docs", "interop", "interop-03", "package", "test"}
+NOT_FOR_USERS = {"audit", "browser", "dev", "docs", "interop", "interop-03", "package", "prose", "test"}
 
 
 def bandit(target: str, passed_over: dict[str, str], *more: str) -> bool:

@@ -31,6 +31,7 @@ NOT_FOR_USERS = {
     "interop",
     "interop-03",
     "package",
+    "prose",
     "test",
 }
 #: Frameworks for which the extra is tested by the import of their module in `a2a_sync.integrations`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,11 @@ def test_every_line_of_the_guarantees_names_a_test_that_exists() -> None:
     for row in rows:
         path, _, name = row.rstrip("| ").rpartition("| ")[2].strip("`").partition("::")
         assert f"\ndef {name}(" in (ROOT / path).read_text(), row
+
+
+def test_the_readme_is_short_with_one_screenshot_and_one_recording() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert text.count("\n") < 120
+    pictures = re.findall(r"!\[.+?\]\((.+?)\)", text)
+    assert sorted(Path(name).suffix for name in pictures) == [".png", ".svg"]
+    assert all((ROOT / name).is_file() for name in pictures)

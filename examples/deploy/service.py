@@ -1,0 +1,21 @@
+"""The agent of the deployment recipes: docs/howto/deploy.md explains the files beside it."""
+
+from __future__ import annotations
+
+import os
+
+from a2a_sync import A2AApp, Agent, HTTPOptions, Message, RequestContext
+
+agent = Agent("echo", description="Returns the text it is sent")
+
+
+@agent.message
+def echo(message: Message, context: RequestContext) -> str:
+    return message.text
+
+
+app = A2AApp(
+    agent,
+    store=os.environ.get("STORE", "sqlite:///tasks.db"),
+    http=HTTPOptions(trusted_proxies=int(os.environ.get("TRUSTED_PROXIES", "0"))),
+)
