@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable
 from contextvars import Token
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from a2a_sync.cli.show import Transcript
-from a2a_sync.client.connections import UPLOAD_OBSERVER, UploadObserver
 from a2a_sync.types import StreamResponse
+
+if TYPE_CHECKING:
+    from a2a_sync.client.connections import UploadObserver
 
 
 class Activity:
@@ -27,6 +29,9 @@ class Activity:
 
     def __enter__(self) -> Self:
         if self._progress is not None:
+            # It imports requests, which is too early before gevent patches the process that serves.
+            from a2a_sync.client.connections import UPLOAD_OBSERVER
+
             self._token = UPLOAD_OBSERVER.set(self._show_upload)
             self._progress.start()
         return self
@@ -37,6 +42,8 @@ class Activity:
         if self._progress is not None:
             self._progress.stop()
         if self._token is not None:
+            from a2a_sync.client.connections import UPLOAD_OBSERVER
+
             UPLOAD_OBSERVER.reset(self._token)
 
     def around(self, show: Callable[[StreamResponse], None]) -> Callable[[StreamResponse], None]:

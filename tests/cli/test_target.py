@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,9 @@ def test_debug_goes_into_an_app_that_is_made_here() -> None:
 def test_a_store_that_does_not_exist_is_refused() -> None:
     with pytest.raises(TargetError, match="nosuch"):
         make_app("tests.cli.agents:agent", store="nosuch://x")
+
+
+def test_the_command_line_loads_no_http_client_before_gevent_can_patch_it() -> None:
+    """`serve --gevent` imports this package in each worker before it patches the standard library."""
+    code = "import sys, a2a_sync.cli; sys.exit(bool({'requests', 'urllib3'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=100).returncode == 0
