@@ -21,7 +21,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.conformance.kit_errors import KIT_ERRORS
-from tests.live import ROOT, LiveServer, gunicorn
+from tests.live import ROOT, LiveServer, free_port, gunicorn
 
 SOURCE = "https://github.com/a2aproject/a2a-tck.git"
 HOME = ROOT / ".venv-kits"
@@ -92,9 +92,12 @@ def _runs_of_the_old_kit() -> Iterator[Run]:
 
 
 _ALL = ("tests/compatibility/", "--transport=jsonrpc,http_json")
+_GRPC = ("tests/compatibility/", "--transport=grpc")
 RUNS = (
     Run("everything", NEW, _ALL),
     Run("everything, all that the card can promise", NEW, _ALL, "full"),
+    Run("gRPC", NEW, _GRPC),
+    Run("gRPC, all that the card can promise", NEW, _GRPC, "full"),
     Run("a required extension", NEW, (*_ALL, "-k", "TestCapabilityExtensionRequired"), "demanding"),
     *_runs_of_the_old_kit(),
     Run("authentication", OLD, ("tests/mandatory/authentication/", "--test-scope=all"), "secured"),
@@ -198,6 +201,7 @@ def execute(run: Run, python: Path, *, verbose: bool) -> Result:
                 "KIT_OTHERWISE": otherwise,
                 "KIT_AGENT": run.agent,
                 "KIT_STORE": f"sqlite:///{folder}/tasks.db",
+                **({"KIT_GRPC": f"127.0.0.1:{free_port()}"} if run.arguments == _GRPC else {}),
             },
         ) as server,
     ):
@@ -222,11 +226,12 @@ HEAD = """# Official conformance kits (a2a-tck)
 
 The A2A project publishes a test kit for agents, [a2a-tck](https://github.com/a2aproject/a2a-tck), with a branch for each protocol
 version. It is run against `tests/conformance/tck_agent.py`, which implements the kit's scenarios with the public interface of this
-library, over JSON-RPC and HTTP+JSON. The kit is not part of this repository: `make tck` fetches it at the commits below, reports
-if it cannot, and fails if a result differs from this page; `make tck TCK_OPTIONS=--write` rewrites the page.
+library, over JSON-RPC, HTTP+JSON and, with the kit of 1.0, gRPC. The kit is not part of this repository: `make tck` fetches it at
+the commits below, reports if it cannot, and fails if a result differs from this page; `make tck TCK_OPTIONS=--write` rewrites the page.
 
 The failed tests are those that a correct agent cannot pass; all of them are listed below. An expected failure of the kit (a SHOULD
-that is not met) counts as failed. Skipped are gRPC, features that the card does not offer, and tests that need TLS.
+that is not met) counts as failed. Skipped are other bindings than those of a run, features that the
+card does not offer, and tests that need TLS.
 
 The agent is served as in the documentation: gunicorn, SQLite, and the defaults of `A2AApp`, which are both protocol versions and
 the media type `application/a2a+json` over HTTP+JSON of 1.0. Tests whose result depends on the speed of the agent are not counted.

@@ -22,13 +22,21 @@ class KitError:
 
 _NEW = ("everything", "everything, all that the card can promise")
 _FULL = _NEW[1:]
+_GRPC = ("gRPC", "gRPC, all that the card can promise")
 _BINDINGS = ("jsonrpc", "http_json")
 
 
+_REQUIREMENT = "compatibility.core_operations.test_requirements.test_must_requirement"
+
+
 def _requirement(name: str) -> tuple[str, ...]:
-    """A requirement of the kit of 1.0, over both bindings."""
-    place = "compatibility.core_operations.test_requirements"
-    return tuple(f"{place}.test_must_requirement[{name}-{binding}]" for binding in _BINDINGS)
+    """A requirement of the kit of 1.0, over JSON-RPC and HTTP+JSON."""
+    return tuple(f"{_REQUIREMENT}[{name}-{binding}]" for binding in _BINDINGS)
+
+
+def _over_grpc(name: str) -> tuple[str, ...]:
+    """The same over gRPC."""
+    return (f"{_REQUIREMENT}[{name}-grpc]",)
 
 
 def _capabilities(*bindings: str, full: bool = True, plain: bool = True) -> tuple[str, ...]:
@@ -40,7 +48,7 @@ def _capabilities(*bindings: str, full: bool = True, plain: bool = True) -> tupl
 KIT_ERRORS: tuple[KitError, ...] = (
     KitError(
         ("compatibility.agent_card.test_agent_card_caching.TestAgentCardLastModified.test_last_modified_present",),
-        _NEW,
+        (*_NEW, *_GRPC),
         "1.0, 8.6.1",
         "`Last-Modified` is something that a server may send. The test fails where it is not sent.",
     ),
@@ -52,10 +60,23 @@ KIT_ERRORS: tuple[KitError, ...] = (
         " test says too. What it asks for is a success.",
     ),
     KitError(
+        _over_grpc("CORE-SEND-003"),
+        _GRPC,
+        "1.0, 3.1.1",
+        "Over gRPC: A part of a media type that the agent does not take is refused with ContentTypeNotSupportedError, as the name of the"
+        " test says too. What it asks for is a success.",
+    ),
+    KitError(
         _requirement("CARD-EXT-001"),
         _FULL,
         "1.0, 13.3",
         "The extended card needs authentication, as the name of the test says too. It asks without, and for a success.",
+    ),
+    KitError(
+        _over_grpc("CARD-EXT-001"),
+        _GRPC[1:],
+        "1.0, 13.3",
+        "Over gRPC: The extended card needs authentication, as the name of the test says too. It asks without, and for a success.",
     ),
     KitError(
         _requirement("CARD-EXT-002"),
@@ -65,8 +86,15 @@ KIT_ERRORS: tuple[KitError, ...] = (
         " without authentication, and for a success.",
     ),
     KitError(
+        _over_grpc("CARD-EXT-002"),
+        _GRPC[1:],
+        "1.0, 3.1.11",
+        "Over gRPC: The test is one of the error for a card that was promised and is not there. It asks every agent that promises one,"
+        " without authentication, and for a success.",
+    ),
+    KitError(
         ("compatibility.agent_card.test_agent_card.TestAgentCardStructure.test_agent_card_validates_against_schema",),
-        _NEW,
+        (*_NEW, *_GRPC),
         "1.0, 5.7",
         "An app that serves both versions adds the members of 0.3 to its card, which receivers of 1.0 are to ignore. The kit's"
         ' schema permits no member that it does not know. With `protocol_versions=("1.0",)` the test passes.',
@@ -89,6 +117,20 @@ KIT_ERRORS: tuple[KitError, ...] = (
         "1.0, 5.4",
         "The HTTP status of ContentTypeNotSupportedError is 400 since release 1.0.1 of the specification. The kit has that of"
         " 1.0.0, which was 415.",
+    ),
+    KitError(
+        ("compatibility.grpc.test_status_codes.TestGrpcStatusCodes.test_push_not_supported_returns_unimplemented",),
+        _GRPC[:1],
+        "1.0, 5.4",
+        "The status of PushNotificationNotSupportedError is FAILED_PRECONDITION since release 1.0.1 of the specification. The kit"
+        " has that of 1.0.0, which was UNIMPLEMENTED.",
+    ),
+    KitError(
+        ("compatibility.grpc.test_status_codes.TestGrpcStatusCodes.test_version_not_supported_returns_unimplemented",),
+        _GRPC,
+        "1.0, 5.4",
+        "The status of VersionNotSupportedError is FAILED_PRECONDITION since release 1.0.1 of the specification. The kit has that"
+        " of 1.0.0, which was UNIMPLEMENTED.",
     ),
     KitError(
         ("optional.quality.test_task_state_quality.test_task_state_transitions",),

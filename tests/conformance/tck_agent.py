@@ -137,3 +137,8 @@ APPS: dict[str, dict[str, Any]] = {
 }
 
 app = A2AApp(AGENT, store=os.environ.get("KIT_STORE"), **APPS[os.environ.get("KIT_AGENT", "plain")])
+if os.environ.get("KIT_GRPC"):
+    from a2a_sync.grpc import GRPCServer
+
+    app.register(GRPCServer(app, os.environ["KIT_GRPC"]))
+    app.start()  # the worker imports this module after its fork
