@@ -62,7 +62,7 @@ RESTRICTED = {
     "sseclient": {"bindings"},
     "grpc": {"client", "grpc"},
     "grpc_health": {"grpc"},
-    "google": {"bindings", "integrations"},
+    "google": {"bindings", "grpc", "integrations"},
 }
 #: Names that say nothing of what a module holds.
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "core", "manager", "managers", "misc", "base_classes"}
