@@ -133,7 +133,7 @@ frameworks: ## Run the tests with agent frameworks: LangGraph, Pydantic AI, Open
 	@$(MAKE) --no-print-directory VENV=$(VENV_FRAMEWORKS) frameworks-tests
 
 frameworks-tests: $(VENV)/.stamp-frameworks
-	$(PYTEST) tests/frameworks tests/test_reference.py "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]" "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/mcp.md]"
+	$(PYTEST) tests/frameworks "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]" "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/mcp.md]"
 
 .PHONY: test-services
 test-services: $(VENV)/.stamp-test $(VENV)/.stamp-services ## Run the tests with PostgreSQL, PgBouncer, Redis and RabbitMQ, which must be installed (A2A_TEST_POSTGRES=URL for a running one)
@@ -145,7 +145,7 @@ crewai: ## Run the tests with CrewAI
 	@$(MAKE) --no-print-directory VENV=$(VENV_CREWAI) crewai-tests
 
 crewai-tests: $(VENV)/.stamp-crewai-tests
-	$(PYTEST) tests/crewai tests/test_reference.py "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]"
+	$(PYTEST) tests/crewai "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]"
 
 frameworks-newest: ## Run both with the newest releases of the frameworks, in new environments (not in CI)
 	@$(PYTHON) .ci/newest.py
