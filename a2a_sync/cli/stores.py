@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -31,7 +31,7 @@ def _open(ctx: click.Context, param: click.Parameter, value: str) -> TaskStore:
         raise click.BadParameter(str(error), ctx, param) from None
 
 
-store_argument = click.argument("store", metavar="[STORE]", envvar="A2A_SYNC_STORE", callback=_open)
+store_argument: Final = click.argument("store", metavar="[STORE]", envvar="A2A_SYNC_STORE", callback=_open)
 
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from a2a_sync.agent.executor import RequestContext
@@ -46,7 +46,7 @@ from a2a_sync.types import (
 )
 from a2a_sync.wsgi.app import A2AApp
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: In the metadata of a message here: the id of a task at the agent that is to be opened.
 OPEN = "urn:a2a-sync:console:open"
@@ -70,8 +70,8 @@ class RemoteAgent:
 
     def __init__(self, url: str, options: Mapping[str, Any], trusted_keys: object = None) -> None:
         self.url = url
-        self.frames = FrameLog()
-        self.wants_credentials = False
+        self.frames: FrameLog = FrameLog()
+        self.wants_credentials: bool = False
         self._options = dict(options)
         self._trusted_keys = trusted_keys
         self._unsent: OrderedDict[str, Message] = OrderedDict()
@@ -81,7 +81,7 @@ class RemoteAgent:
         self._make_client()
 
     def _make_client(self) -> None:
-        self.client = Client(self.url, trace=self._trace, **self._options)
+        self.client: Client = Client(self.url, trace=self._trace, **self._options)
 
     def _trace(self, frame: Frame) -> None:
         task_id = _current.get()

@@ -10,6 +10,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from a2a_sync.console.access import PREFIX
 from a2a_sync.console.remote import RemoteApp
 from a2a_sync.console.site import ConsoleSite
+from a2a_sync.limits import Limits
 from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.origins import Origins
 from a2a_sync.wsgi.process import Site, serve
@@ -30,8 +31,8 @@ class RemoteConsole(Site):
             app = RemoteApp(url, options, trusted_keys)
             self.agents[_free_name(app.remote.name, self.agents)] = app
         super().__init__(*self.agents.values())
-        self.limits = next(iter(self.agents.values())).limits
-        self.origins = Origins()
+        self.limits: Limits = next(iter(self.agents.values())).limits
+        self.origins: Origins = Origins()
         self.console: ConsoleSite = ConsoleSite(self.agents, True, HTTPOptions(), None)
         self._respond = self.console.around(_to_console)
 

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.pool import Slot, WorkerPool
@@ -16,7 +17,7 @@ from a2a_sync.operations import StreamItem
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 #: Threads that send events at once, beside those that wait for clients that do not read.
 _THREADS = 8

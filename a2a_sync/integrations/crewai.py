@@ -34,8 +34,8 @@ try:
     from crewai.types.streaming import StreamSession
     from crewai.utilities.streaming import create_frame_generator, create_frame_streaming_state
     from pydantic import BaseModel, PrivateAttr
-except ImportError as error:
-    raise ImportError("CrewBridge and FlowBridge need CrewAI: pip install 'a2a-sync[crewai]'") from error
+except ImportError as _error:
+    raise ImportError("CrewBridge and FlowBridge need CrewAI: pip install 'a2a-sync[crewai]'") from _error
 
 __all__ = [
     "A2AFeedback",

@@ -23,8 +23,8 @@ from a2a_sync.types import TaskState
 
 try:
     import redis
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError("RedisPubSub needs redis: pip install 'a2a-sync[redis]'") from missing
+except ModuleNotFoundError as _missing:
+    raise ModuleNotFoundError("RedisPubSub needs redis: pip install 'a2a-sync[redis]'") from _missing
 
 #: All implementations of pub/sub log as part of the engine.
 logger: Final = get_logger("a2a_sync.engine")

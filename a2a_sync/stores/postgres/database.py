@@ -21,8 +21,8 @@ try:
     from psycopg import pq
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
     from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError("PostgresStore needs psycopg 3: pip install 'a2a-sync[postgres]'") from missing
+except ModuleNotFoundError as _missing:
+    raise ModuleNotFoundError("PostgresStore needs psycopg 3: pip install 'a2a-sync[postgres]'") from _missing
 
 _T = TypeVar("_T")
 #: The rows of a result.
@@ -159,7 +159,7 @@ class Database:
 
     def __init__(self, url: str, *, size: int, timeout: float, prepare: Callable[[Connection], None]) -> None:
         self._parameters = parse_url(url)
-        self.name = public_name(self._parameters)
+        self.name: str = public_name(self._parameters)
         self._size = size
         self._timeout = timeout
         self._prepare = prepare

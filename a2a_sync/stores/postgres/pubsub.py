@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 import psycopg
 
@@ -22,7 +23,7 @@ from a2a_sync.stores.postgres.database import Connection, Database, described, q
 from a2a_sync.telemetry.logs import get_logger
 
 #: All implementations of pub/sub log as part of the engine.
-logger = get_logger("a2a_sync.engine")
+logger: Final = get_logger("a2a_sync.engine")
 
 #: Seconds between two messages of a process that writes all the time; the first message after a pause is sent at once.
 _INTERVAL = 0.005

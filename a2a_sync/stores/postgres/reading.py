@@ -62,7 +62,7 @@ class Sizes:
         values = {"task": row.key, "version": row.version, "history": history}
         ((messages, size),) = query(connection, sql.sizes, values)
         self.messages: list[int] = messages
-        self.rest = len(row.status) + len(row.metadata or b"") + (size if artifacts and row.artifacts else 0)
+        self.rest: int = len(row.status) + len(row.metadata or b"") + (size if artifacts and row.artifacts else 0)
 
     @property
     def all(self) -> int:

@@ -316,11 +316,11 @@ class Statements:
     """
 
     version = "SELECT name, value FROM {p}meta"
-    head = f"SELECT {HEAD} FROM {{p}}tasks WHERE id = %s"
-    head_and_write = f"SELECT {HEAD}, write FROM {{p}}tasks WHERE id = %s"
+    head: str = f"SELECT {HEAD} FROM {{p}}tasks WHERE id = %s"
+    head_and_write: str = f"SELECT {HEAD}, write FROM {{p}}tasks WHERE id = %s"
     metadata = "SELECT metadata FROM {p}tasks WHERE id = %s FOR UPDATE"
     versions = "SELECT id, version, token IS NOT NULL FROM {p}tasks WHERE id = ANY(%s::text[])"
-    state_before = (
+    state_before: str = (
         f"SELECT body FROM {{p}}entries WHERE task = %s AND number <= %s AND kind = {STATUS}"
         " ORDER BY number DESC LIMIT 1"
     )
@@ -330,12 +330,12 @@ class Statements:
         " LEFT JOIN {p}entries AS asked ON asked.task = task.key AND asked.number = task.asked AND task.asked > 0"
         " WHERE task.id = %s AND task.scope = %s"
     )
-    load = (
+    load: str = (
         f"SELECT page.*, {_within('page.bytes')} FROM (SELECT {HEAD} FROM {{p}}tasks WHERE id = %(id)s AND scope = %(scope)b) AS page"
         f" LEFT JOIN {_SNAPSHOT_OF}"
     )
     #: Of the newest messages the sizes; of the artifacts the sum.
-    sizes = (
+    sizes: str = (
         f"SELECT ARRAY(SELECT octet_length(body) FROM {{p}}entries WHERE task = %(task)s AND kind = {MESSAGE}"
         " AND number <= %(version)s ORDER BY number DESC LIMIT %(history)s),"
         " (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM {p}snapshots WHERE task = %(task)s) +"
@@ -369,12 +369,12 @@ class Statements:
         " number = excluded.number, covered = excluded.covered, body = excluded.body WHERE old.number < excluded.number"
     )
     # -- removal: one transaction --
-    lock_owned = f"SELECT {HEAD} FROM {{p}}tasks WHERE id = %s AND scope = %s FOR UPDATE"
-    next_to_evict = (
+    lock_owned: str = f"SELECT {HEAD} FROM {{p}}tasks WHERE id = %s AND scope = %s FOR UPDATE"
+    next_to_evict: str = (
         f"SELECT {HEAD} FROM {{p}}tasks WHERE account = %(account)s AND token IS NULL AND id <> %(id)s"
         " ORDER BY ended DESC, rest_ms LIMIT 1 FOR UPDATE SKIP LOCKED"
     )
-    lock_expired = (
+    lock_expired: str = (
         f"SELECT {HEAD} FROM {{p}}tasks WHERE token IS NULL AND ended = %s AND rest_ms < %s ORDER BY rest_ms LIMIT %s"
         " FOR UPDATE SKIP LOCKED"
     )
@@ -411,7 +411,7 @@ class Statements:
         " (SELECT 1 FROM {p}webhooks AS hook WHERE task.hooked AND hook.task = task.key AND hook.open"
         " AND hook.cursor < task.version) ORDER BY rest_ms LIMIT %s"
     )
-    compact = (
+    compact: str = (
         "WITH head AS (UPDATE {p}tasks SET compacted = version, bulky = false, bytes = %(left)s, counted = %(left)s"
         " WHERE key = %(task)s AND version = %(version)s AND token IS NULL AND bulky RETURNING key, version),"
         " snapshot AS (INSERT INTO {p}snapshots AS old (task, number, covered, body)"
@@ -420,11 +420,11 @@ class Statements:
         f" entries AS (DELETE FROM {{p}}entries AS entry USING head WHERE task = head.key AND kind <> {MESSAGE})"
         " SELECT version FROM head"
     )
-    kept_bytes = (
+    kept_bytes: str = (
         f"SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM {{p}}entries WHERE task = %s AND kind = {MESSAGE}"
     )
     # -- webhooks --
-    webhooks = (
+    webhooks: str = (
         f"SELECT {_HOOK} FROM {{p}}tasks AS task LEFT JOIN {{p}}webhooks AS hook ON hook.task = task.key"
         " WHERE task.id = %s AND task.scope = %s ORDER BY hook.number"
     )
@@ -434,18 +434,18 @@ class Statements:
         "SELECT count(*) FILTER (WHERE id <> %(hook_id)s), count(*) FILTER (WHERE id = %(hook_id)s) FROM {p}webhooks"
         " WHERE task = %(key)s"
     )
-    put_webhook = f"WITH head AS (SELECT %(key)s::bigint AS key) {_ADD_WEBHOOK.replace('CURSOR', '-1')}"
+    put_webhook: str = f"WITH head AS (SELECT %(key)s::bigint AS key) {_ADD_WEBHOOK.replace('CURSOR', '-1')}"
     delete_webhook = (
         "WITH task AS (SELECT key FROM {p}tasks WHERE id = %s AND scope = %s),"
         " gone AS (DELETE FROM {p}webhooks AS hook USING task WHERE hook.task = task.key AND hook.id = %s)"
         " SELECT 1 FROM task"
     )
-    due_webhooks = (
+    due_webhooks: str = (
         f"SELECT {_HOOK} FROM {{p}}webhooks AS hook JOIN {{p}}tasks AS task ON task.key = hook.task WHERE hook.open"
         f" AND hook.behind AND hook.due_ms <= %s AND hook.cursor < task.version AND {_UNCLAIMED}"
         " ORDER BY row_number() OVER (PARTITION BY task.owner ORDER BY hook.due_ms), hook.due_ms LIMIT %s"
     )
-    claim_webhook = (
+    claim_webhook: str = (
         "UPDATE {p}webhooks AS hook SET holder = %(holder)s FROM {p}tasks AS task WHERE task.id = %(id)s"
         " AND hook.task = task.key AND hook.id = %(hook_id)s AND hook.open AND hook.cursor < task.version"
         f" AND (hook.holder = %(holder)s OR {_UNCLAIMED}) RETURNING {_HOOK}"
@@ -458,11 +458,11 @@ class Statements:
         " WHERE hook.task = task.key AND hook.id = %(hook_id)s AND hook.revision = %(revision)s"
         " AND hook.holder = %(holder)s RETURNING 1"
     )
-    stopped_webhooks = (
+    stopped_webhooks: str = (
         f"SELECT {_HOOK} FROM {{p}}webhooks AS hook JOIN {{p}}tasks AS task ON task.key = hook.task"
         " WHERE hook.disabled <> '' ORDER BY hook.error_ms DESC LIMIT %s"
     )
-    waiting_webhooks = stopped_webhooks.replace(
+    waiting_webhooks: str = stopped_webhooks.replace(
         "hook.disabled <> ''", "hook.open AND hook.behind AND hook.cursor < task.version"
     )
     webhook_counts = (
@@ -515,7 +515,7 @@ class Statements:
     def __init__(self, prefix: str) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,30}|", prefix):
             raise ValueError(f"prefix must be at most 31 letters, digits and underscores, not {prefix!r}")
-        self.prefix = prefix.lower()
+        self.prefix: str = prefix.lower()
         for name, statement in vars(Statements).items():
             if isinstance(statement, str) and not name.startswith("_"):
                 setattr(self, name, statement.format(p=self.prefix))

@@ -29,13 +29,13 @@ class PostgresWorkers:
         self._adopt = adopt
         self._connection = HeartConnection(database)
         self._prepared = False
-        self.store_id = f"{database.name} {sql.prefix}"
+        self.store_id: str = f"{database.name} {sql.prefix}"
         self.renew()
         renew_in_child(self)
 
     def renew(self) -> None:
         """Set a new worker id; a forked child is a separate worker."""
-        self.id = secrets.token_hex(6)
+        self.id: str = secrets.token_hex(6)
         #: Shown to operators.
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         # Not patched by gevent: the heart beats on a native thread.
