@@ -57,16 +57,20 @@ messages = st.builds(
     parts=st.tuples(st.builds(TextPart, texts)),
     message_id=texts,
 )
-statuses = st.builds(
-    TaskStatusUpdateEvent,
-    status=st.builds(
-        TaskStatus,
-        state=st.sampled_from([state for state in TaskState if state is not TaskState.UNSPECIFIED]),
-        message=st.none() | messages,
-        timestamp=times,
-    ),
-    metadata=metadata,
-)
+
+
+def statuses_in(states):
+    return st.builds(
+        TaskStatusUpdateEvent,
+        status=st.builds(TaskStatus, state=st.sampled_from(states), message=st.none() | messages, timestamp=times),
+        metadata=metadata,
+    )
+
+
+known_states = [state for state in TaskState if state is not TaskState.UNSPECIFIED]
+statuses = statuses_in(known_states)
+#: Made without a filter: one that refuses half of the states fails at every eighth draw, and ends the whole sequence.
+open_statuses = statuses_in([state for state in known_states if not state.terminal])
 chunks = st.builds(
     TaskArtifactUpdateEvent,
     artifact=st.builds(
@@ -79,7 +83,6 @@ chunks = st.builds(
     append=st.booleans(),
     last_chunk=st.booleans(),
 )
-open_statuses = statuses.filter(lambda event: not event.status.state.terminal)
 batches = st.lists(messages | open_statuses | chunks | chunks, max_size=4)
 #: A terminal status, when there is one, comes last: execution stores nothing after it.
 endings = st.builds(lambda events, last: [*events, *last], batches, st.lists(statuses, max_size=1))
@@ -293,7 +296,7 @@ class StoresAndModel(RuleBasedStateMachine):
         scope=scopes,
         context_id=st.just("") | context_ids,
         state=st.none() | st.sampled_from(list(TaskState)),
-        since=st.none() | times.filter(bool),
+        since=times,
         size=st.integers(1, 3),
         history=st.none() | st.integers(0, 2),
         artifacts=st.booleans(),
