@@ -23,8 +23,28 @@ LEFT_OUT = {
     "tests/grpc": "gRPC does not work in a patched process, and is refused there",
     "tests/mutants": "starts other processes",
     "tests/stores/test_contexts.py": "starts other processes",
-    "tests/test_layers.py": "reads the source code, which is the same",
-    "tests/test_docs.py::test_a_page_that_is_wrong_is_found_out": "tests the test tooling",
+    **dict.fromkeys(
+        ("tests/card/", "tests/codec/", "tests/signing/", "tests/test_jsontext.py", "tests/test_types.py"),
+        "computes without threads, locks or sockets",
+    ),
+    "tests/conformance/": "the protocol of the scenarios, without concurrency, in a thousand variants",
+    "tests/cli/": "commands are processes of their own",
+    **dict.fromkeys(
+        (
+            "tests/examples/",
+            "tests/test_docs.py",
+            "tests/test_exports.py",
+            "tests/test_frozen.py",
+            "tests/test_layers.py",
+            "tests/test_limits.py",
+            "tests/test_reference.py",
+            "tests/test_suites.py",
+            "tests/test_troubleshooting.py",
+            "tests/test_words.py",
+            "tests/typing/",
+        ),
+        "reads source code or documentation, which is the same",
+    ),
 }
 #: Markers of tests that start other processes, which are not patched. The ordinary run covers servers with gevent workers.
 LEFT_OUT_MARKS = {"live"}
