@@ -28,9 +28,9 @@ import tokenize
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
+from tests.frameworks import installed
 from tests.live import HOST, ROOT, free_port, live_server
 
 #: The address of the server as pages show it.
@@ -129,7 +129,7 @@ class Page:
                 expected = after.text if after is not None and after.language == "text" else None
                 if reason := block.notes.get("not run"):
                     assert len(reason) > 10, f"{where}: this is not a reason"
-                elif block.notes.get("needs") and find_spec(block.notes["needs"]) is None:
+                elif block.notes.get("needs") and not installed(block.notes["needs"]):
                     continue
                 elif block.file:
                     self._save(block)

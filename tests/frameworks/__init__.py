@@ -41,9 +41,10 @@ GRPC = dict.fromkeys(
 def without_framework() -> set[str]:
     """Those modules of frameworks and of gRPC that cannot be imported here."""
     packages = {module: package for module, (package, _) in BRIDGES.items()} | PARTS | GRPC
-    return {module for module, package in packages.items() if not _installed(package)}
+    return {module for module, package in packages.items() if not installed(package)}
 
 
-def _installed(package: str) -> bool:
+def installed(package: str) -> bool:
+    """Whether a package, or one inside it, can be imported here."""
     parent, _, _ = package.rpartition(".")
-    return (not parent or find_spec(parent) is not None) and find_spec(package) is not None
+    return (not parent or installed(parent)) and find_spec(package) is not None
