@@ -21,6 +21,12 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 
 
+@pytest.fixture
+def without_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another test of this process may have loaded its API, which passes the parent on."""
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
+
+
 @pytest.mark.parametrize(
     "broken",
     ["", "junk", f"ff-{TRACE}-00f067aa0ba902b7-01", f"00-{'0' * 32}-00f067aa0ba902b7-01", f"00-{TRACE}-{'0' * 16}-01"],
@@ -36,9 +42,8 @@ def test_long_values_are_not_passed_on() -> None:
     assert incoming(longest) == longest
 
 
-def test_a_trace_is_continued_with_a_parent_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Packages of other tests, redis among them, load OpenTelemetry, whose spans without an SDK pass the parent on unchanged.
-    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
+@pytest.mark.usefixtures("without_opentelemetry")
+def test_a_trace_is_continued_with_a_parent_of_our_own() -> None:
     headers = {"traceparent": PARENT, "tracestate": "vendor=1", "cookie": "no"}
     with traced("test", incoming(headers)):
         sent = outgoing()
@@ -77,19 +82,23 @@ def chain() -> Iterator[tuple[A2AApp, list[str]]]:
         yield first_app, seen
 
 
+@pytest.mark.usefixtures("without_opentelemetry")
 def test_a_trace_id_passes_from_agent_to_agent_without_opentelemetry(chain: tuple[A2AApp, list[str]]) -> None:
     app, seen = chain
     assert asking(app, {"traceparent": PARENT}).text == "end"
     assert [header.split("-")[1] for header in seen] == [TRACE]
 
 
+@pytest.mark.usefixtures("without_opentelemetry")
 def test_without_a_trace_none_is_invented(chain: tuple[A2AApp, list[str]]) -> None:
     app, seen = chain
     asking(app, {})
     assert seen == [""]
 
 
-def test_with_opentelemetry_calls_and_runs_are_spans_of_the_callers_trace(chain: tuple[A2AApp, list[str]]) -> None:
+def test_with_opentelemetry_calls_and_runs_are_spans_of_the_callers_trace(
+    chain: tuple[A2AApp, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -98,7 +107,8 @@ def test_with_opentelemetry_calls_and_runs_are_spans_of_the_callers_trace(chain:
     spans = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
-    trace.set_tracer_provider(provider)
+    # `set_tracer_provider` would trace all later tests of this process.
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
     app, seen = chain
     asking(app, {"traceparent": PARENT})
     # The span of a run ends after its last event was sent.
