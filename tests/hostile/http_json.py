@@ -88,10 +88,11 @@ def in_paths(prefix: str, headers: Mapping[str, str]) -> Iterator[PathCase]:
             ("POST", f"/tasks/{id}:cancel"),
             ("GET", f"/tasks/{id}:subscribe"),
         ):
-            error = e.TaskNotFoundError
+            error = e.InvalidParamsError if id == "%00" else e.TaskNotFoundError
             yield PathCase(f"{verb} {prefix}{path[:30]}", verb, prefix + path, error, headers=headers)
         if not prefix:
-            yield PathCase(f"tenant and id {id[:20]}", "GET", f"/{id}/tasks/{id}", e.TaskNotFoundError)
+            error = e.InvalidParamsError if id == "%00" else e.TaskNotFoundError
+            yield PathCase(f"tenant and id {id[:20]}", "GET", f"/{id}/tasks/{id}", error)
     for verb, path in (("PUT", "/tasks/x"), ("DELETE", "/tasks"), ("GET", "/message:send"), ("PATCH", "/tasks")):
         wrong, path = e.MethodNotFoundError, prefix + path
         yield PathCase(f"{verb} {path}", verb, path, wrong, "allowed", headers=headers, status=405)

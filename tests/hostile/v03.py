@@ -161,7 +161,9 @@ def bad_params() -> Iterator[Case]:
 def wrong_tasks() -> Iterator[Case]:
     for name in ("GetTask", "CancelTask", "SubscribeToTask"):
         for id in ("nope", "FINISHED ", "../etc/passwd", "' OR 1=1 --", "\0", "a" * 5000, "😀"):
-            yield V03.case(f"{V03.method(name)} of {id[:20]!r}", V03.rpc(name, {"id": id}), -32001)
+            yield V03.case(
+                f"{V03.method(name)} of {id[:20]!r}", V03.rpc(name, {"id": id}), -32602 if "\0" in id else -32001
+            )
     finished = {"id": "FINISHED"}
     yield V03.case("canceling a finished task", V03.rpc("CancelTask", finished), -32002, "completed")
     yield V03.case("resubscribing to a finished task", V03.rpc("SubscribeToTask", finished), -32004, "completed")
