@@ -20,6 +20,7 @@ LEFT_OUT = {
     "tests/agent/test_asynchronous.py::test_a_loop_inside_a_loop_gets_a_thread_of_its_own": "under gevent it is a thread of a pool",
     "tests/agent/test_asynchronous.py::test_async_handlers_run_side_by_side_under_gevent": "starts a patched process itself",
     "tests/engine/test_hub.py::test_a_queue_that_was_emptied_in_the_moment": "replaces a method, which gevent's queues forbid",
+    "tests/faults/test_grpc.py": "gRPC does not work in a patched process, and is refused there",
     "tests/grpc": "gRPC does not work in a patched process, and is refused there",
     "tests/mutants": "starts other processes",
     "tests/stores/test_contexts.py": "starts other processes",

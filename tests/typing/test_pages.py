@@ -45,13 +45,19 @@ def write(page: Path, target: Path) -> bool:
     return bool(blocks)
 
 
+#: Other implementations, beside whose code pages show that of this library.
+_PEERS = {"a2a", "fasta2a", "python_a2a"}
+
+
 def _needs_absent_framework(block: Block) -> bool:
-    """The block is not run, and imports a package that is not installed: its objects have no types here."""
-    if "not run" not in block.notes:
-        return False
+    """The block is of another implementation, or needs a package that is not installed: its objects have no types here."""
     imports = [node for node in ast.walk(ast.parse(block.text)) if isinstance(node, (ast.Import, ast.ImportFrom))]
     names = [one.module or "" if isinstance(one, ast.ImportFrom) else one.names[0].name for one in imports]
-    return any(find_spec(name.partition(".")[0]) is None for name in names)
+    packages = {name.partition(".")[0] for name in names}
+    if packages & _PEERS:
+        return True
+    needed = packages if "not run" in block.notes else {block.notes.get("needs", "").partition(".")[0]} - {""}
+    return any(find_spec(package) is None for package in needed)
 
 
 @pytest.fixture(scope="module")
