@@ -21,6 +21,10 @@ EVERYWHERE = {
 }
 #: bandit: passed over in one folder, where nothing is passed over but this.
 IN_FOLDERS = {
+    "a2a_sync/stores/postgres": {
+        "B608": "the only text put into SQL is the prefix of the tables, which must be an identifier; values are parameters",
+        **EVERYWHERE,
+    },
     "a2a_sync/stores/sqlite": {
         "B608": "the only text put into SQL is the prefix of the tables, which must be an identifier; values are parameters",
         **EVERYWHERE,
@@ -33,7 +37,10 @@ IN_FOLDERS = {
 #: pip-audit: ids of vulnerabilities that do not concern us, each with the reason.
 IGNORED: dict[str, str] = {}
 #: Extras that only contributors install.
-NOT_FOR_USERS = {"audit", "browser", "dev", "docs", "interop", "interop-03", "package", "prose", "test"}
+NOT_FOR_USERS = {
+    *("audit", "bench", "browser", "crewai-tests", "dev", "docs", "frameworks"),
+    *("interop", "interop-03", "package", "prose", "services", "test"),
+}
 
 
 def bandit(target: str, passed_over: dict[str, str], *more: str) -> bool:

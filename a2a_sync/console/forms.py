@@ -26,9 +26,10 @@ class CredentialForm:
     note: str = ""
 
 
-_TOKEN = {"secret": "Token"}
-_PASSWORD = {"user": "User", "secret": "Password"}
-_CLIENT = {"token_url": "Token URL", "user": "Client id", "secret": "Client secret"}
+# Labels of fields, not secrets.
+_TOKEN = {"secret": "Token"}  # nosec B105
+_PASSWORD = {"user": "User", "secret": "Password"}  # nosec B105
+_CLIENT = {"token_url": "Token URL", "user": "Client id", "secret": "Client secret"}  # nosec B105
 
 
 def credential_forms(card: AgentCard) -> list[CredentialForm]:
@@ -39,7 +40,8 @@ def credential_forms(card: AgentCard) -> list[CredentialForm]:
 
 def _forms(name: str, scheme: Any) -> list[CredentialForm]:
     if isinstance(scheme, APIKeySecurityScheme):
-        return [CredentialForm(name, {"secret": "Key"}, f"Sent as the {scheme.location} {scheme.name}.")]
+        note = f"Sent as the {scheme.location} {scheme.name}."
+        return [CredentialForm(name, {"secret": "Key"}, note)]  # nosec B105
     if isinstance(scheme, HTTPAuthSecurityScheme) and scheme.scheme.lower() == "basic":
         return [CredentialForm(name, _PASSWORD)]
     if isinstance(scheme, MutualTlsSecurityScheme):

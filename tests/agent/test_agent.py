@@ -186,7 +186,7 @@ def test_an_exceptions_text_never_leaves_and_its_id_leads_to_the_log(serve, capl
     task = served.get(items[0].event.id)
     text = task.status.message.text
     assert (task.state, text[:19]) == (S.FAILED, "internal error (id ")
-    assert "secret" not in repr((items, task))
+    assert "secret" not in "".join(one.to_json() for one in (*(item.event for item in items), task))
     assert f"run failed (id {text[19:-1]})" in caplog.text
     assert "ValueError: secret" in caplog.text
 

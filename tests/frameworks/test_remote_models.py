@@ -105,7 +105,7 @@ def test_a_question_is_an_answer_and_the_next_message_continues_its_task(client:
 def test_a_failed_task_fails_the_run(client: Client) -> None:
     task = send(client, "break")
     assert task.state is TaskState.FAILED
-    assert CANARY not in repr(task)
+    assert CANARY not in task.to_json()
 
 
 def test_a_handoff_reaches_the_remote_agent(clerk: Clerk) -> None:

@@ -140,5 +140,5 @@ def test_the_model_reads_that_the_remote_agent_has_failed_and_no_secret(serve: A
     done = send(serve(), "order badly")
     assert done.artifacts[0].text.startswith("Done: The agent did not complete the task: internal error")
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("tasks.db*"))
-    assert CANARY not in repr(done)
+    assert CANARY not in done.to_json()
     assert CANARY.encode() not in stored
