@@ -94,6 +94,9 @@ class Dispatcher:
         """Send `job`, whose place becomes free when a process begins to execute it."""
         reference = job.hand_over()
         one = _Outstanding(reference, owner, _FIRST_PAUSE, time.monotonic() + _FIRST_PAUSE)
+        if (former := self._outstanding.get(reference.task_id)) is not None:
+            # Its run has begun elsewhere and ended, which was not announced yet.
+            self._forget(former)
         if self._hub.pubsub is not None:
             self._hub.pubsub.subscribe(reference.task_id)
         with self._lock:

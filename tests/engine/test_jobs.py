@@ -244,6 +244,25 @@ def test_a_job_that_cannot_be_sent_is_sent_when_its_queue_works_again(
     remote.close()
 
 
+def test_the_next_run_of_a_task_frees_the_place_of_the_one_before(
+    jobs: TextQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    handler = lambda message, context: InputRequired("size?") if message.text == "go" else "done"  # noqa: E731
+    web, worker = (remote.site(handler) for _ in range(2))
+    with monkeypatch.context() as unannounced:
+        unannounced.setattr("a2a_sync.engine.dispatcher.Dispatcher.check", lambda self, task_id: None)
+        task = _begin(web)
+        assert worker.work(jobs.take())
+        answer = Message(role=Role.USER, parts=(TextPart("large"),), task_id=task.id)
+        configuration = SendMessageConfiguration(return_immediately=True)
+        _call(web, op.SEND_MESSAGE, SendMessageRequest(message=answer, configuration=configuration))
+        assert worker.work(jobs.take())
+    web._engine.runs.check_tokens(task.id)
+    assert web._engine.runs.queued == 0
+    remote.close()
+
+
 def test_a_forked_child_does_not_send_the_jobs_of_its_parent(jobs: TextQueue, tmp_path: Path) -> None:
     remote = Pair(tmp_path / "tasks.db", jobs)
     web = remote.site(lambda message, context: "done")
