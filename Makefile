@@ -15,7 +15,7 @@ export INTEROP_RECORDS ?= $(CURDIR)/$(VENV)/interop-records
 # Where the official kits come from: an address, or the path of a clone.
 TCK ?= https://github.com/a2aproject/a2a-tck.git
 # Tests mostly wait for servers, so more of them at a time than there are cores. JOBS=0 is one after the other.
-JOBS ?= 3
+JOBS ?= 4
 # Without bytecode, every process that the tests start compiles the library again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -34,11 +35,12 @@ class Careful(Echo):
 def test_handlers_that_are_decorated_below_the_app_are_used() -> None:
     agent = Agent("late")
     app = A2AApp(agent)
+    released = threading.Event()
 
     @agent.message
     def answer(message: Message, context: RequestContext) -> str:
         context.update("waiting")
-        context.sleep(60)
+        released.wait(60)
         return "done"
 
     @agent.on_cancel
@@ -50,6 +52,7 @@ def test_handlers_that_are_decorated_below_the_app_are_used() -> None:
         assert task.state in (TaskState.SUBMITTED, TaskState.WORKING)
         with pytest.raises(TaskNotCancelableError, match=f"refused {task.id}"):
             client.cancel_task(task.id)
+        released.set()
 
 
 def test_a_handler_that_is_replaced_below_the_app_is_the_one_that_runs() -> None:

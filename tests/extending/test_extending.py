@@ -40,6 +40,7 @@ def additions() -> Iterator[None]:
 def app(additions: None) -> Iterator[A2AApp]:
     with make_app(protocol_versions=("1.1", "1.0", "0.3"), protocol_bindings=("JSONRPC", "HTTP+JSON", "TOY")) as app:
         yield app
+        app.close(timeout=0)  # Some scenarios leave a run that waits for its cancellation.
 
 
 @pytest.fixture(
