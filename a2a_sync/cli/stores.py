@@ -135,7 +135,7 @@ def workers(store: TaskStore, as_json: bool) -> None:
         return
     for worker in found:
         age = worker["age_s"]
-        seen = "left" if worker["left"] else "beats" if age is None else f"seen {age:.1f} s ago"
+        seen = "lost" if age is None else f"seen {age:.1f} s ago"
         click.echo(f"{worker['id']}  {clean_line(worker['name'], 80) or '-'}  {seen}  {worker['runs']} runs")
 
 

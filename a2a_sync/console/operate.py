@@ -21,10 +21,10 @@ _OPEN = (TaskState.SUBMITTED, TaskState.WORKING, TaskState.AUTH_REQUIRED, TaskSt
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A process of the store: its heartbeat count (-1: it has left) and the number of its runs."""
+    """A process of the store: seconds since its last heartbeat (None: it is lost) and the number of its runs."""
 
     id: str
-    beats: int
+    age_s: float | None
     runs: int
     own: bool
 
@@ -80,7 +80,7 @@ def read_state(app: A2AApp) -> ServerState:
         per_minute=per_minute,
         capped=capped,
         runs=_runs(inspection),
-        workers=_workers(app.store),
+        workers=_workers(inspection, app.store),
         ready=app.not_ready_reason(),
     )
 
@@ -109,11 +109,6 @@ def _runs(inspection: Inspection) -> list[TaskSummary]:
     return sorted(found, key=lambda task: -task.position)[:_MAX_RUNS]
 
 
-def _workers(store: TaskStore) -> list[Worker]:
-    workers = store.workers
-    if workers is None:
-        return []
-    return [
-        Worker(name, beats, len(workers.runs_of(name)), name == workers.id)
-        for name, beats in sorted(workers.beats().items())
-    ]
+def _workers(inspection: Inspection, store: TaskStore) -> list[Worker]:
+    own = store.workers.id if store.workers is not None else ""
+    return [Worker(one.id, None if one.left else one.age_s, one.runs, one.id == own) for one in inspection.workers()]

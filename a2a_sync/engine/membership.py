@@ -1,8 +1,9 @@
 """Which of the processes that share a store are alive, and what happens to the runs of those that are not.
 
-A lease belongs to a worker, not to a run: each process that runs something increments its heartbeat count in the shared store,
-and the others monitor the count by their own monotonic clocks. A worker whose count stands still for too long is dead; each of
-its runs is then passed to `on_lost`. Clocks of two machines are never compared, and what a worker writes after a long pause is
+A lease belongs to a worker, not to a run: each process that runs something renews its own lease in the shared store at each
+heartbeat, by the clock of the store. It also looks whether the lease of another one is over, which an index answers. The first
+process that finds a dead worker claims it and passes each of its runs to `on_lost`; the claim is a lease as well, so the worker
+is found again if its reaper dies. Clocks of two machines are never compared, and what a worker writes after a long pause is
 refused, because its tokens are gone.
 """
 
@@ -19,13 +20,16 @@ from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.gevent import on_native_thread, original
 from a2a_sync.engine.components import Component
 from a2a_sync.errors import OverloadedError
-from a2a_sync.stores.base import HeldRun, Workers
+from a2a_sync.stores.base import HeldRun, LostWorker, Workers
 from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
 
-#: A worker is dead when its count stood still for so many of its beats.
-_MISSED_BEATS = 2.0
+#: The length of a lease: a worker is dead when it has missed so many of its beats.
+_LEASE_BEATS = 2.0
+#: The clock of the store was set where it goes off the own one by more than half a beat, and by more than so many seconds,
+#: between two beats. Less may be a slow answer.
+_CLOCK_TOLERANCE = 1.0
 #: How long `close` waits for each of its threads, in seconds.
 _JOIN_TIMEOUT = 2.0
 
@@ -58,10 +62,10 @@ class WorkerMembership(Component):
         self._beating.acquire()
         self._heart: threading.Thread | None = None
         self._joined = False
-        #: Of each other worker: its count, and when that was new.
-        self._seen: dict[str, tuple[int, float]] = {}
-        #: When this worker's heart beat last, and since when without a break.
+        #: When this worker's heart beat last, and since when without a break, while the clock of the store was not set.
         self._beaten = self._steady = float("-inf")
+        #: By how much the clock of the store was ahead of the own one at the last beat.
+        self._ahead = 0.0
 
     def start(self) -> bool:
         """Start the monitor of the other workers."""
@@ -74,8 +78,7 @@ class WorkerMembership(Component):
             StoreError: the store cannot be written.
         """
         if not self._joined:
-            self._workers.beat()
-            self._note_beat(time.monotonic())
+            self.beat()
             with self._lock:
                 if not self._joined and not self._closed:
                     heart = partial(on_native_thread, self._keep_beating)
@@ -84,53 +87,61 @@ class WorkerMembership(Component):
                     self._joined = True
         self.start()
 
+    def beat(self) -> None:
+        """Renew the lease of this process, on any thread.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        at = self._workers.beat(_LEASE_BEATS * self._beat)
+        if at is not None:
+            self._note_beat(time.monotonic(), at)
+
     def _keep_beating(self) -> None:
         while not self._beating.acquire(timeout=self._beat):
             try:
-                self._workers.beat()
+                self.beat()
             except Exception:
                 logger.exception("heartbeat failed; it is retried")
-            else:
-                self._note_beat(time.monotonic())
 
-    def _note_beat(self, now: float) -> None:
-        if now - self._beaten > _MISSED_BEATS * self._beat:
+    def _note_beat(self, now: float, at: float) -> None:
+        """A beat has returned `now`, and was stored when the clock of the store showed `at`."""
+        set_by = abs(at - now - self._ahead)
+        if now - self._beaten > _LEASE_BEATS * self._beat or set_by > max(self._beat / 2, _CLOCK_TOLERANCE):
             self._steady = now
-        self._beaten = now
+        self._beaten, self._ahead = now, at - now
 
     def _check(self) -> float:
-        now = time.monotonic()
-        beats = self._workers.beats()
-        beats.pop(self._workers.id, None)
-        if beats:
+        if not self._joined and self._workers.has_others():
             # A process that could not write its own heartbeat cannot judge those of others.
             self.join()
-        self._seen = {worker: self._seen.get(worker, (count, now)) for worker, count in beats.items()}
-        for worker, count in beats.items():
-            known, since = self._seen[worker]
-            if count != known and count >= 0:
-                self._seen[worker] = (count, now)
-            elif count < 0 or self._is_dead(since, now):
-                self._reap(worker, left=count < 0)
+        while self._joined and not self._closed:
+            lost = self._workers.claim_lost(self._beat, now=self._time_of_store())
+            if lost is None:
+                break
+            self._reap(lost)
         return self._beat
 
-    def _is_dead(self, since: float, now: float) -> bool:
-        """A count that stands still since then is a death: this worker's own heart beat all the time meanwhile.
+    def _time_of_store(self) -> float | None:
+        """The time by which leases are judged; None while this worker cannot judge.
 
-        Else all were held up alike: by a lock on the store, or because the machine slept.
+        That is so until its own heart has beaten for the length of a lease: if the store was locked or unreachable, or the
+        machine slept, all were held up alike, and after its clock was set each worker has to beat once. The time is continued
+        from the last beat: a clock that was set since then has no effect.
         """
-        patience = _MISSED_BEATS * self._beat
-        return now - self._beaten <= patience < now - max(since, self._steady)
+        now = time.monotonic()
+        lease = _LEASE_BEATS * self._beat
+        return now + self._ahead if now - self._beaten <= lease < now - self._steady else None
 
-    def _reap(self, worker: str, *, left: bool) -> None:
-        """Pass on the runs of a dead worker, then deregister it; what fails is tried again at the next beat."""
-        runs = self._workers.runs_of(worker)
+    def _reap(self, worker: LostWorker) -> None:
+        """Pass on the runs of a claimed worker, then deregister it; what fails is tried again at the end of the claim."""
+        runs = self._workers.runs_of(worker.id)
         if runs:
-            logger.warning("worker %s %s with %d runs", worker, "left" if left else "died", len(runs))
+            logger.warning("worker %s %s with %d runs", worker.id, "left" if worker.left else "died", len(runs))
         complete = True
         for run in runs:
             try:
-                self._on_lost(run._replace(left=left))
+                self._on_lost(run._replace(left=worker.left))
             except OverloadedError as error:
                 logger.info("a lost run waits: %s", error, extra={"task_id": run.token.task_id})
                 complete = False
@@ -138,8 +149,7 @@ class WorkerMembership(Component):
                 logger.exception("a lost run could not be taken over", extra={"task_id": run.token.task_id})
                 complete = False
         if complete:
-            self._workers.deregister(worker)
-            self._seen.pop(worker, None)
+            self._workers.deregister(worker.id)
 
     def drain(self) -> None:
         """Take over no more runs; the heart goes on beating."""

@@ -10,7 +10,7 @@ from typing import Final
 from a2a_sync.concurrency.background import start_thread
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.engine.engine import Engine
-from a2a_sync.stores.base import Owner, TaskQuery, TaskStore
+from a2a_sync.stores.base import Owner, TaskQuery
 from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
@@ -59,21 +59,21 @@ class Readiness:
 
     def _probe(self, over: threading.Event) -> None:
         try:
-            self._found = _probe(self._engine.store)
+            self._found = _probe(self._engine)
         finally:
             self._until = time.monotonic() + _PROBE_INTERVAL
             over.set()
 
 
-def _probe(store: TaskStore) -> str:
+def _probe(engine: Engine) -> str:
     try:
-        store.list(_NO_OWNER, TaskQuery(size=1))
+        engine.store.list(_NO_OWNER, TaskQuery(size=1))
     except Exception:
         logger.exception("not ready: the store cannot be read")
         return "the store cannot be read"
     try:
-        if store.workers is not None:
-            store.workers.beat()
+        if engine.membership is not None:
+            engine.membership.beat()
     except Exception:
         logger.exception("not ready: the store cannot be written")
         return "the store cannot be written"

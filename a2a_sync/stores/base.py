@@ -38,6 +38,7 @@ __all__ = [
     "LOG_PAGE_BYTES",
     "LargeResult",
     "LogPage",
+    "LostWorker",
     "MEMORY",
     "Outcome",
     "Owner",
@@ -296,6 +297,13 @@ class HeldRun(NamedTuple):
     left: bool = False
 
 
+class LostWorker(NamedTuple):
+    """A worker that holds its runs no more. ``left``: it has left the store and released them; else its lease is over."""
+
+    id: str
+    left: bool
+
+
 class TaskBatch(NamedTuple):
     """What a process has stored for one task, in one step.
 
@@ -352,7 +360,8 @@ class PubSub(Protocol):
 class Workers(Protocol):
     """The processes that share a store: which are alive, and which runs a dead one has left. An optional part.
 
-    A worker is alive while its heartbeat count goes up; clocks are not compared. The token of every run names its worker.
+    A worker is alive while it renews its lease, whose end is a time of the one clock of the store: clocks of two machines are not
+    compared. The token of every run names its worker.
     """
 
     @property
@@ -366,17 +375,30 @@ class Workers(Protocol):
     def mark(self) -> object:
         """A value that differs after every write of any process; None where the store cannot know. Cheap."""
 
-    def beat(self) -> None:
-        """Increment the heartbeat count of this process; the first call adds the worker.
+    def beat(self, lease: float) -> float | None:
+        """Renew the lease of this process for `lease` seconds from now on; the first call adds the worker.
 
         It must not wait for other threads of the process; under gevent it is called on a native thread.
+
+        Returns the time by the clock of the store, in seconds; None, and nothing was stored, where another thread does it now.
         """
 
     def leave(self) -> None:
         """This process starts no more runs; other workers may resume at once what it still holds."""
 
-    def beats(self) -> dict[str, int]:
-        """The counts of all workers; -1 for those that have left."""
+    def has_others(self) -> bool:
+        """The store knows another worker, whose runs may have to be taken over. A cheap read."""
+
+    def claim_lost(self, lease: float, *, now: float | None) -> LostWorker | None:
+        """Claim a worker that has left, or that is dead at the time `now` of the clock of the store; None where there is none.
+
+        A lease is over after its end, and also where it begins later than `now` plus its length: the clock of the store was
+        set back. No other process claims the worker for `lease` seconds. It is lost until it renews its own lease.
+
+        Parameters:
+            lease: of the claim, in seconds.
+            now: None: only a worker that has left.
+        """
 
     def runs_of(self, worker: str) -> tuple[HeldRun, ...]:
         """The runs that `worker` holds the tokens of."""
@@ -392,7 +414,7 @@ class Workers(Protocol):
         """
 
     def deregister(self, worker: str) -> None:
-        """Remove a worker that holds no run."""
+        """Remove a worker that this one has claimed and that holds no run, unless it has renewed its lease since."""
 
 
 # -- optional parts: webhooks, contexts --
@@ -600,8 +622,8 @@ class WorkerSummary(NamedTuple):
     Parameters:
         id: of the worker, which the tokens of its runs begin with.
         name: host and process, where the store knows them.
-        age_s: seconds since its last heartbeat, by the clock of the store; None where the store has none.
-        left: it has left, or was copied; its runs are taken over.
+        age_s: seconds since its last heartbeat, by the clock of the store; None where it is lost, or the store has no clock.
+        left: it has left, was copied, or was found dead; its runs are taken over.
         runs: how many runs it holds.
     """
 

@@ -50,6 +50,12 @@ def eventually(condition: Callable[[], Any], what: str = "it", seconds: float = 
     return value
 
 
+def heartbeats(store: Any) -> dict[str, float]:
+    """When each worker of a shared store has beaten last, by the monotonic clock; -inf for those that are lost."""
+    found, now = store.inspection.workers(), time.monotonic()
+    return {one.id: float("-inf") if one.left else now - one.age_s for one in found}
+
+
 class Background:
     """A call that runs on its own thread."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,9 +31,11 @@ from a2a_sync.engine.membership import WorkerMembership
 from a2a_sync.engine.stamp import status_event
 from a2a_sync.errors import OverloadedError
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import HeldRun, Owner, RunRevoked
+from a2a_sync.stores.base import HeldRun, LostWorker, Owner, RunRevoked
+from a2a_sync.stores.sqlite import inspection as sqlite_inspection
+from a2a_sync.stores.sqlite import workers as sqlite_workers
 from a2a_sync.types import new_id
-from tests.engine import eventually
+from tests.engine import eventually, heartbeats
 
 BEAT = 0.2
 SCOPE = Owner()
@@ -66,7 +70,7 @@ def watching(store: SQLiteStore, on_lost: Callable[[HeldRun], None]) -> WorkerMe
 
 def test_the_runs_of_a_worker_that_stopped_beating_are_lost(stores: Callable[[], SQLiteStore]) -> None:
     dying, watcher = stores(), stores()
-    dying.workers.beat()
+    dying.workers.beat(2 * BEAT)
     held = running_task(dying)
     lost: queue.Queue[HeldRun] = queue.Queue()
     leases = watching(watcher, lost.put)
@@ -74,14 +78,14 @@ def test_the_runs_of_a_worker_that_stopped_beating_are_lost(stores: Callable[[],
         assert lost.get(timeout=60) == held
     finally:
         leases.close()
-    assert dying.workers.id not in watcher.workers.beats()
+    assert dying.workers.id not in heartbeats(watcher)
 
 
 def test_a_lost_run_without_a_free_thread_is_offered_again_and_is_no_error(
     stores: Callable[[], SQLiteStore], caplog: pytest.LogCaptureFixture
 ) -> None:
     dying, watcher = stores(), stores()
-    dying.workers.beat()
+    dying.workers.beat(2 * BEAT)
     held = running_task(dying)
     offered: queue.Queue[HeldRun] = queue.Queue()
 
@@ -105,7 +109,7 @@ def test_a_worker_that_beats_keeps_its_runs(stores: Callable[[], SQLiteStore]) -
     lost: queue.Queue[HeldRun] = queue.Queue()
     own = WorkerMembership(alive.workers, lost.put, beat=BEAT)
     own.join()
-    dead.workers.beat()
+    dead.workers.beat(2 * BEAT)
     held = running_task(dead)
     leases = watching(watcher, lost.put)
     try:
@@ -122,13 +126,37 @@ def test_a_lock_that_holds_up_all_workers_kills_none(stores: Callable[[], SQLite
     held, lost = running_task(alive), []
     leases = [WorkerMembership(alive.workers, lost.append, beat=BEAT), watching(watcher, lost.append)]
     leases[0].join()
-    before = watcher.workers.beats()[alive.workers.id]
+    before = heartbeats(watcher)[alive.workers.id]
     with closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         # Far longer than two beats.
         threading.Event().wait(10 * BEAT)
         other.execute("ROLLBACK")
-    eventually(lambda: watcher.workers.beats()[alive.workers.id] > before + 5, "further beats")
+    eventually(lambda: heartbeats(watcher)[alive.workers.id] > before + 15 * BEAT, "further beats")
+    for each in leases:
+        each.close()
+    assert not lost
+    assert alive.workers.holds(held.token)
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0], ids=["forward", "back"])
+def test_a_clock_of_the_store_that_is_set_kills_no_worker(
+    stores: Callable[[], SQLiteStore], step: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = [0.0]
+    clock = SimpleNamespace(time_ns=time.time_ns, monotonic=lambda: time.monotonic() + ahead[0])
+    for module in (sqlite_workers, sqlite_inspection):
+        monkeypatch.setattr(module, "time", clock)
+    alive, watcher = stores(), stores()
+    held, lost = running_task(alive), []
+    leases = [WorkerMembership(store.workers, lost.append, beat=0.5) for store in (alive, watcher)]
+    for each in leases:
+        each.join()
+    eventually(lambda: all(each._time_of_store() is not None for each in leases), "both to judge")
+    ahead[0] = step
+    before = heartbeats(watcher)[alive.workers.id]
+    eventually(lambda: heartbeats(watcher)[alive.workers.id] > before + 2.5, "five beats")
+    eventually(lambda: leases[1]._time_of_store() is not None, "the watcher to judge again")
     for each in leases:
         each.close()
     assert not lost
@@ -137,7 +165,7 @@ def test_a_lock_that_holds_up_all_workers_kills_none(stores: Callable[[], SQLite
 
 def test_the_heart_beats_on_while_the_runs_of_others_are_taken_over(stores: Callable[[], SQLiteStore]) -> None:
     dying, watcher = stores(), stores()
-    dying.workers.beat()
+    dying.workers.beat(2 * BEAT)
     running_task(dying)
     begun, enough = threading.Event(), threading.Event()
 
@@ -148,8 +176,8 @@ def test_the_heart_beats_on_while_the_runs_of_others_are_taken_over(stores: Call
     leases = watching(watcher, slowly)
     try:
         assert begun.wait(60)
-        before = watcher.workers.beats()[watcher.workers.id]
-        eventually(lambda: watcher.workers.beats()[watcher.workers.id] > before + 3, "further beats")
+        before = heartbeats(watcher)[watcher.workers.id]
+        eventually(lambda: heartbeats(watcher)[watcher.workers.id] > before + 3 * BEAT, "further beats")
     finally:
         enough.set()
         leases.close()
@@ -161,7 +189,7 @@ def test_what_a_leaving_worker_holds_is_lost_at_the_next_look(stores: Callable[[
     own.join()
     held = running_task(leaving)
     own.close()
-    assert watcher.workers.beats() == {leaving.workers.id: -1}
+    assert heartbeats(watcher) == {leaving.workers.id: float("-inf")}
     lost: queue.Queue[HeldRun] = queue.Queue()
     leases = watching(watcher, lost.put)
     try:
@@ -172,7 +200,7 @@ def test_what_a_leaving_worker_holds_is_lost_at_the_next_look(stores: Callable[[
 
 def test_a_run_that_could_not_be_taken_over_is_offered_again(stores: Callable[[], SQLiteStore]) -> None:
     dying, watcher = stores(), stores()
-    dying.workers.beat()
+    dying.workers.beat(2 * BEAT)
     held = running_task(dying)
     offered: queue.Queue[HeldRun] = queue.Queue()
 
@@ -184,6 +212,21 @@ def test_a_run_that_could_not_be_taken_over_is_offered_again(stores: Callable[[]
     leases = watching(watcher, busy_at_first)
     try:
         assert [offered.get(timeout=60), offered.get(timeout=60)] == [held, held]
+    finally:
+        leases.close()
+
+
+def test_a_lost_run_whose_reaper_died_is_offered_to_another_worker(stores: Callable[[], SQLiteStore]) -> None:
+    dying, reaper, watcher = stores(), stores(), stores()
+    dying.workers.beat(2 * BEAT)
+    held = running_task(dying)
+    now = reaper.workers.beat(2 * BEAT)
+    assert reaper.workers.claim_lost(BEAT, now=now + 3600) == LostWorker(dying.workers.id, left=False)
+    lost: queue.Queue[HeldRun] = queue.Queue()
+    leases = watching(watcher, lost.put)
+    try:
+        assert lost.get(timeout=60) == held
+        eventually(lambda: list(heartbeats(watcher)) == [watcher.workers.id], "the end of both")
     finally:
         leases.close()
 

@@ -67,7 +67,7 @@ def replace_by_a_copy(path: Path) -> None:
 def replace_by_an_empty_one(path: Path) -> None:
     delete_all_files(path)
     with closing(SQLiteStore(path)) as other:
-        other.workers.beat()
+        other.workers.beat(60)
 
 
 #: Changes of the file, and the log message of each.
@@ -122,7 +122,7 @@ def test_a_forked_child_does_not_create_a_new_file(served: Served, path: Path) -
 
     def child() -> None:
         with pytest.raises(StoreError, match="was deleted"):
-            served.store.workers.beats()
+            served.store.workers.has_others()
 
     in_child(child)
     assert not path.exists()
@@ -132,17 +132,17 @@ def test_a_forked_child_does_not_create_a_new_file(served: Served, path: Path) -
 def test_filenames_with_uri_syntax_are_paths(tmp_path: Path, name: str) -> None:
     with closing(SQLiteStore(tmp_path / name)) as store:
         for _ in range(2):
-            store.workers.beat()
-        assert list(store.workers.beats().values()) == [2]
+            store.workers.beat(60)
+        assert len(store.inspection.workers()) == 1
     assert [one.name for one in tmp_path.iterdir() if one.suffix == ".db"] == [name]
 
 
 def test_a_closed_store_may_create_a_new_file(path: Path) -> None:
     store = SQLiteStore(path)
-    store.workers.beat()
+    store.workers.beat(60)
     store.close()
     path.unlink()
-    assert store.workers.beats() == {}
+    assert store.inspection.workers() == ()
     store.close()
 
 
@@ -233,7 +233,7 @@ def test_many_readiness_probes_write_little(served: Served, path: Path) -> None:
     """Readiness probes are not authenticated."""
     writes = []
     beat = served.store.workers.beat
-    served.store.workers.beat = lambda: (writes.append(1), beat())[1]
+    served.store.workers.beat = lambda lease: (writes.append(1), beat(lease))[1]
     for _ in range(200):
         assert readiness(served.app) == (200, "ok")
     assert 1 <= len(writes) < 100

@@ -524,7 +524,7 @@ def test_pending_notifications_are_delivered_after_a_restart_without_any_request
 
 
 def _alive(served: Served) -> str:
-    served.store.workers.beat()
+    served.store.workers.beat(60)
     return f"{served.store.workers.id}.test"
 
 

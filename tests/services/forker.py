@@ -28,7 +28,7 @@ def fork(store: PostgresStore) -> int:
     if pid == 0:
         code = 1
         try:
-            store.workers.beat()
+            store.workers.beat(60)
             write(store)
             store.close()
             code = 0
@@ -45,7 +45,7 @@ def main(url: str, prefix: str) -> None:
     pubsub = store.pubsub()
     arrived = threading.Event()
     pubsub.start(lambda task_id, batch: arrived.set(), lambda: None)
-    store.workers.beat()
+    store.workers.beat(60)
     write(store)
     children = [fork(store) for _ in range(2)]
     over = threading.Event()
@@ -63,7 +63,7 @@ def main(url: str, prefix: str) -> None:
     over.set()
     writer.join(TIMEOUT)
     write(store)
-    store.workers.beat()
+    store.workers.beat(60)
     assert codes == [0] * 6, codes
     # The connection that listens has survived, too.
     PostgresStore(url, prefix=prefix).pubsub().publish(TaskBatch(MINE, "t"))

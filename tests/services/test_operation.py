@@ -46,9 +46,9 @@ def run(*arguments, **environment):
 
 def test_migrate_creates_the_tables_that_apps_use_then(postgres_url, own_tables):
     with closing(PostgresStore(postgres_url, create_tables=False)) as store:
-        assert run("migrate", A2A_SYNC_STORE=postgres_url).stderr == "schema version 0 -> 1\n"
+        assert run("migrate", A2A_SYNC_STORE=postgres_url).stderr == "schema version 0 -> 2\n"
         done(store)
-    assert run("migrate", postgres_url).stderr == "schema version 1\n"
+    assert run("migrate", postgres_url).stderr == "schema version 2\n"
     sql = run("migrate", "--sql", postgres_url).stdout
     assert len(re.findall(r"^CREATE TABLE", sql, re.M)) >= 9
     assert sql.count("a2a_") > 20
@@ -64,7 +64,7 @@ def test_an_unreachable_database_is_an_error_of_one_line_without_secrets():
 
 def test_status_and_workers_show_runs_and_their_processes(postgres_url, own_tables):
     with closing(PostgresStore(postgres_url)) as store:
-        store.workers.beat()
+        store.workers.beat(60)
         run_ = begin(store)
         done(store, scope=FOREIGN[0])
         shown = json.loads(run("status", "--json", A2A_SYNC_STORE=postgres_url).stdout)
@@ -104,7 +104,7 @@ def test_a_running_history_is_copied_with_its_numbers_and_again_what_has_changed
         assert new.contexts.state(MINE, "c") == old.contexts.state(MINE, "c")
         assert ids_of(new, asking) == ["w"]
         # The worker of the file counts as one that has left, so its run is offered to the new processes.
-        assert new.workers.beats()[old.workers.id] == -1
+        assert [one.id for one in new.inspection.workers() if one.left] == [old.workers.id]
         (held,) = new.workers.runs_of(old.workers.id)
         assert held.token == open_.token
         assert not [one for one in new.inspection.tasks(SummaryQuery()) if one.bytes <= 0]

@@ -189,7 +189,7 @@ def test_an_unreachable_server_is_named_with_the_class_of_the_error_and_without_
         with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/tasks cannot be reached \(OperationalError: ") as caught:
             store.head(MINE, "t")
         with pytest.raises(StoreError, match=r"no heartbeat|cannot be reached"):
-            store.workers.beat()
+            store.workers.beat(60)
         texts = [str(caught.value), repr(store), repr(vars(store)["_database"]), store.workers.store_id, caplog.text]
     assert not [text for text in texts if "s3cret" in text]
 
@@ -302,7 +302,7 @@ def test_deliveries_and_appends_at_the_same_time_lose_no_wake_up(store):
         run = begin(store)
         task_id = run.head.id
         store.webhooks.put(MINE, webhook(task_id), most=1)
-        store.workers.beat()
+        store.workers.beat(60)
         (stored,) = store.webhooks.of_task(MINE, task_id)
         claimed = store.webhooks.claim(stored, f"{store.workers.id}.me")
         settled = replace(claimed, cursor=claimed.head)

@@ -22,7 +22,7 @@ import pytest
 
 from a2a_sync.errors import StoreError, TaskNotFoundError
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import AlreadySent, Owner, StoredState, TaskQuery
+from a2a_sync.stores.base import AlreadySent, LostWorker, Owner, StoredState, TaskQuery
 from a2a_sync.stores.sqlite import SQLiteStore, database, schema
 from a2a_sync.testing.storecontract import StoreContract
 from a2a_sync.testing.storecontract.making import (
@@ -180,7 +180,7 @@ def test_a_file_of_a_newer_release_is_refused_in_one_sentence(path, make_store):
         with pytest.raises(StoreError) as caught:
             store.head(MINE, task_id)
         assert "1234" in str(caught.value)
-        assert "up to 6" in str(caught.value)
+        assert "up to 7" in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
@@ -197,7 +197,11 @@ def earlier(path: Path, version: int) -> None:
                 old.execute(f"DROP TRIGGER {trigger}")
         for (table,) in connection.execute("SELECT name FROM old.sqlite_master WHERE type = 'table'").fetchall():
             columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA old.table_info({table})"))
-            connection.execute(f"INSERT INTO old.{table} ({columns}) SELECT {columns} FROM main.{table}")
+            if "beat" not in columns:
+                connection.execute(f"INSERT INTO old.{table} ({columns}) SELECT {columns} FROM main.{table}")
+        connection.execute(
+            "INSERT INTO old.a2a_workers SELECT id, CASE WHEN gone THEN -1 ELSE 5 END FROM main.a2a_workers"
+        )
         if version < 4:
             connection.execute("DELETE FROM old.a2a_counts WHERE state = '*'")
         connection.execute("UPDATE old.a2a_meta SET value = ? WHERE name = 'schema'", (version,))
@@ -216,6 +220,7 @@ def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, versi
     seats = [Owner("t", f"{seat}ada") for seat in ("", "echo\x1f", "sum\x1f")]
     task_ids = [done(store, scope=scope) for scope in [*seats, MINE, *[Owner("", "bob")] * 3]]
     run = begin(store)
+    store.workers.beat(3600)
     if version >= 3:
         store.contexts.set_state(run.token, b'{"a":1}', expected=0)
     counted = "SELECT owner, n, stored FROM a2a_counts WHERE state = '*' ORDER BY owner"
@@ -228,6 +233,9 @@ def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, versi
     )
     assert results == [()] * 4
     assert store.head(seats[1], task_ids[1]).version == 4
+    # It stopped before the upgrade: its run is taken over.
+    heir = make_store().workers
+    assert heir.claim_lost(60, now=heir.beat(60)) == LostWorker(store.workers.id, left=False)
     if version >= 3:
         assert store.contexts.state(MINE, "c") == StoredState(b'{"a":1}', 1)
     with connect(path) as connection:

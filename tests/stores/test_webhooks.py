@@ -21,10 +21,10 @@ def test_what_a_worker_held_that_is_gone_is_free(tmp_path, ended):
         task_id = begin(one).head.id
         put(one, task_id, "w")
         held = claimed(one, task_id)
-        two.workers.beat()
+        now = two.workers.beat(60)
         assert due(two) == []
         assert claimed(two, task_id) is None
-        one.workers.leave() if ended == "left" else two.workers.deregister(one.workers.id)
+        one.workers.leave() if ended == "left" else two.workers.claim_lost(60, now=now + 3600)
         assert due(two) == ["w"]
         assert claimed(two, task_id) is not None
         assert not one.webhooks.settle(replace(held, cursor=3))

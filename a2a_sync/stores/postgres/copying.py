@@ -138,7 +138,7 @@ def _write(connection: Connection, sql: Statements, page: _Page) -> None:
         left = sorted({head[12].partition(".")[0] for head in page.heads if head[12]})
         query(
             connection,
-            f"INSERT INTO {p}workers (id, beat, seen, name) SELECT id, -1, clock_timestamp(), 'copied'"
+            f"INSERT INTO {p}workers (id, gone, name) SELECT id, true, 'copied'"
             " FROM unnest(%s::text[]) AS id ON CONFLICT DO NOTHING",
             (left,),
         )

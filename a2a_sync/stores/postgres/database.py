@@ -301,8 +301,8 @@ class HeartConnection:
         self._inherited = getattr(self, "_connection", None)
         self._connection: Connection | None = None
 
-    def execute(self, statement: str, values: Sequence[Any], *, limit: float) -> None:
-        """Execute a statement within `limit` seconds, on a new connection where the last one was lost.
+    def execute(self, statement: str, values: Mapping[str, Any], *, limit: float) -> Rows:
+        """Execute a statement within `limit` seconds, on a new connection where the last one was lost; the rows of its result.
 
         Raises:
             StoreError: the database cannot be reached.
@@ -311,7 +311,7 @@ class HeartConnection:
             if self._connection is None or self._connection.closed:
                 self._connection = self._database.connect(limit=limit)
                 self._connection.prepare_threshold = None
-            query(self._connection, statement, values)
+            return query(self._connection, statement, values)
         except psycopg.Error as error:
             self.close()
             raise StoreError(f"{self._database.name}: no heartbeat ({described(error)})") from error

@@ -10,7 +10,8 @@
   owner do not wait for one another; the slot depends on the context, so one transaction changes one row.
 - ``snapshots``, ``sends``, ``webhooks``, ``states``: as in `a2a_sync.stores.sqlite.schema`. A webhook is ``behind`` while there
   are entries to deliver.
-- ``workers``: the processes and their heartbeats. ``meta``: the schema version, and the oldest release that can use it.
+- ``workers``: the leases of the processes, by the clock of the server in seconds since 1970: see
+  `a2a_sync.stores.sqlite.schema`. ``meta``: the schema version, and the oldest release that can use it.
 
 Each statement is one transaction unless a comment says otherwise. A statement that waited for a row lock judges the new row, so
 its conditions are exact; the conditions name ``write``, so a repeated statement does nothing.
@@ -27,9 +28,9 @@ from a2a_sync.stores.base import COMPACT_FROM, Owner
 from a2a_sync.stores.rows import ARTIFACT, COUNT_AFTER, HEAD, MESSAGE, REQUEST, STATUS
 
 #: Incremented with every change to the tables, together with a step in `_STEPS`.
-VERSION = 1
+VERSION = 2
 #: The oldest schema version whose releases can use the tables of `VERSION`.
-READABLE_FROM = 1
+READABLE_FROM = 2
 #: Rows for each account.
 SLOTS = 8
 #: The key of the advisory lock that migrations hold: "a2a" and the number of the lock.
@@ -195,6 +196,20 @@ _STEPS: dict[int, tuple[str, ...]] = {
         "CREATE TRIGGER {p}state_counted AFTER INSERT OR DELETE OR UPDATE OF body ON {p}states"
         " FOR EACH ROW EXECUTE FUNCTION {p}count_state()",
     ),
+    2: (
+        """
+        ALTER TABLE {p}workers
+            ADD COLUMN until double precision NOT NULL DEFAULT 0,
+            ADD COLUMN lease double precision NOT NULL DEFAULT 0,
+            ADD COLUMN gone boolean NOT NULL DEFAULT false,
+            ADD COLUMN reaper text COLLATE "C" NOT NULL DEFAULT ''
+        """,
+        "UPDATE {p}workers SET gone = beat < 0",
+        "ALTER TABLE {p}workers DROP COLUMN beat, DROP COLUMN seen",
+        # With thousands of workers, none of them reads all rows to find one whose lease is over.
+        "CREATE INDEX {p}workers_until ON {p}workers (until)",
+        "CREATE INDEX {p}workers_ahead ON {p}workers ((until - 2 * lease))",
+    ),
 }
 
 
@@ -222,6 +237,8 @@ def migration(prefix: str, version: int) -> Iterator[str]:
 
 # -- statements -----------------------------------------------------------------------------------------------------------
 
+#: The clock of the server, in seconds since 1970. It stands still during a statement, so indexes can be searched with it.
+_CLOCK = "extract(epoch FROM statement_timestamp())::float8"
 _TASK_HEAD = ", ".join(f"task.{column}" for column in HEAD.split(", "))
 _CALLS = (
     "put AS (INSERT INTO {p}entries (task, number, kind, at_ms, body) SELECT head.key,"
@@ -304,7 +321,8 @@ _HOOK = (
     " hook.due_ms, hook.disabled, hook.open, hook.holder, hook.error, hook.error_ms"
 )
 _UNCLAIMED = (
-    "(hook.holder IS NULL OR split_part(hook.holder, '.', 1) NOT IN (SELECT id FROM {p}workers WHERE beat >= 0))"
+    "(hook.holder IS NULL OR split_part(hook.holder, '.', 1) NOT IN (SELECT id FROM {p}workers"
+    " WHERE NOT gone AND reaper = ''))"
 )
 
 
@@ -488,19 +506,29 @@ class Statements:
         " SELECT scope, context, EXISTS (SELECT 1 FROM put) FROM task"
     )
     # -- workers --
-    beat = (
-        "INSERT INTO {p}workers AS worker (id, beat, seen, name) VALUES (%s, 1, clock_timestamp(), %s) ON CONFLICT (id)"
-        " DO UPDATE SET beat = greatest(worker.beat, 0) + 1, seen = clock_timestamp()"
+    beat: str = (
+        "INSERT INTO {p}workers (id, name, until, lease)"
+        f" VALUES (%(id)s, %(name)s, {_CLOCK} + %(lease)s::float8, %(lease)s::float8) ON CONFLICT (id)"
+        " DO UPDATE SET until = excluded.until, lease = excluded.lease, gone = false, reaper = '' RETURNING until - lease"
     )
-    leave = "UPDATE {p}workers SET beat = -1 WHERE id = %s"
-    beats = "SELECT id, beat FROM {p}workers"
-    worker_summaries = (
-        "SELECT id, name, extract(epoch FROM clock_timestamp() - seen)::float8, beat < 0, (SELECT count(*) FROM {p}tasks"
+    leave = "UPDATE {p}workers SET gone = true, until = 0, reaper = '' WHERE id = %s"
+    has_others = "SELECT EXISTS (SELECT 1 FROM {p}workers WHERE id <> %s)"
+    # A lease that begins in the future was granted before the clock was set back.
+    claim_worker: str = (
+        "WITH found AS (SELECT id FROM {p}workers WHERE id <> %(own)s AND"
+        f" ((gone AND until < {_CLOCK}) OR (NOT gone AND until < %(now)s::float8)"
+        " OR (NOT gone AND until - 2 * lease > %(now)s::float8)) LIMIT 1 FOR UPDATE SKIP LOCKED)"
+        f" UPDATE {{p}}workers AS worker SET until = {_CLOCK} + %(lease)s::float8, lease = %(lease)s::float8,"
+        " reaper = %(own)s FROM found WHERE worker.id = found.id RETURNING worker.id, worker.gone"
+    )
+    worker_summaries: str = (
+        f"SELECT id, name, CASE WHEN gone OR reaper <> '' THEN NULL ELSE greatest(0, {_CLOCK} - (until - lease)) END,"
+        " gone OR reaper <> '', (SELECT count(*) FROM {p}tasks"
         " WHERE worker = summary.id AND token IS NOT NULL) FROM {p}workers AS summary ORDER BY id"
     )
     holds = "SELECT 1 FROM {p}tasks WHERE id = %s AND token = %s"
     held = "SELECT tenant, owner, id, token FROM {p}tasks WHERE worker = %s AND token IS NOT NULL"
-    deregister = "DELETE FROM {p}workers WHERE id = %s"
+    deregister = "DELETE FROM {p}workers WHERE id = %s AND reaper = %s"
     # -- inspection --
     summaries = (
         "SELECT key, tenant, owner, id, context, state, status_ms, created_ms, version, bytes, token FROM {p}tasks"

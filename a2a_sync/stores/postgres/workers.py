@@ -1,4 +1,4 @@
-"""The processes that share a PostgreSQL store: their heartbeats, and the takeover of runs of dead workers."""
+"""The processes that share a PostgreSQL store: their leases, and the takeover of runs of dead workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.gevent import original
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import HeldRun, Owner, RunToken, StartedRun
+from a2a_sync.stores.base import HeldRun, LostWorker, Owner, RunToken, StartedRun
 from a2a_sync.stores.postgres.database import Database, HeartConnection, query
 from a2a_sync.stores.postgres.schema import Statements
 
@@ -49,26 +49,36 @@ class PostgresWorkers:
         """See `Workers.mark`: None, as a server shows no such value."""
         return None
 
-    def beat(self) -> None:
-        """See `Workers.beat`. Does nothing while another thread does it."""
+    def beat(self, lease: float) -> float | None:
+        """See `Workers.beat`."""
         if not self._prepared:
             # The tables may have to be made; on a connection of the pool, as that checks them once.
             self._database.run(lambda connection: None)
             self._prepared = True
-        if self._beating.acquire(False):
-            try:
-                self._connection.execute(self._sql.beat, (self.id, self._name), limit=_BEAT_LIMIT)
-            finally:
-                self._beating.release()
+        if not self._beating.acquire(False):
+            return None
+        try:
+            values = {"id": self.id, "name": self._name, "lease": lease}
+            ((now,),) = self._connection.execute(self._sql.beat, values, limit=_BEAT_LIMIT)
+        finally:
+            self._beating.release()
+        return float(now)
 
     def leave(self) -> None:
         """See `Workers.leave`."""
-        self._write(self._sql.leave, self.id)
+        self._write(self._sql.leave, (self.id,))
         self.close()
 
-    def beats(self) -> dict[str, int]:
-        """See `Workers.beats`."""
-        return {str(row[0]): int(row[1]) for row in self._database.run(lambda c: query(c, self._sql.beats))}
+    def has_others(self) -> bool:
+        """See `Workers.has_others`."""
+        ((found,),) = self._database.run(lambda connection: query(connection, self._sql.has_others, (self.id,)))
+        return bool(found)
+
+    def claim_lost(self, lease: float, *, now: float | None) -> LostWorker | None:
+        """See `Workers.claim_lost`. The clock is that of the server."""
+        values = {"own": self.id, "lease": lease, "now": now}
+        found = self._database.run(lambda connection: query(connection, self._sql.claim_worker, values))
+        return LostWorker(*found[0]) if found else None
 
     def runs_of(self, worker: str) -> tuple[HeldRun, ...]:
         """See `Workers.runs_of`."""
@@ -85,7 +95,7 @@ class PostgresWorkers:
 
     def deregister(self, worker: str) -> None:
         """See `Workers.deregister`."""
-        self._write(self._sql.deregister, worker)
+        self._write(self._sql.deregister, (worker, self.id))
 
     def close(self) -> None:
         """Close the connection of the heartbeat; the next one opens another."""
@@ -95,5 +105,5 @@ class PostgresWorkers:
             finally:
                 self._beating.release()
 
-    def _write(self, statement: str, worker: str) -> None:
-        self._database.run(lambda connection: query(connection, statement, (worker,)))
+    def _write(self, statement: str, values: Sequence[str]) -> None:
+        self._database.run(lambda connection: query(connection, statement, values))

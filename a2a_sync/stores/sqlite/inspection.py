@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from typing import Any
 
 from a2a_sync.stores.base import Owner, StoredWebhook, SummaryQuery, TaskSummary, WebhookCounts, WorkerSummary
@@ -57,9 +58,13 @@ class SQLiteInspection:
         return WebhookCounts(*self._read(self._sql.webhook_counts, ())[0])
 
     def workers(self) -> tuple[WorkerSummary, ...]:
-        """See `Inspection.workers`. The file has counts of heartbeats, and no times."""
+        """See `Inspection.workers`."""
         found = self._read(self._sql.worker_runs, ())
-        return tuple(WorkerSummary(worker, "", None, beat < 0, runs) for worker, beat, runs in found)
+        now = time.monotonic()
+        return tuple(
+            WorkerSummary(worker, "", None if lost else max(0.0, now - seen), bool(lost), runs)
+            for worker, seen, lost, runs in found
+        )
 
     def webhooks(self, *, stopped: bool, size: int = 50) -> tuple[StoredWebhook, ...]:
         """See `Inspection.webhooks`."""

@@ -11,7 +11,9 @@
   would change with each task. Accounts are in this table so that a write changes no other page.
 - ``snapshots``: the folded artifacts of tasks with many chunks, and of compacted tasks (the entries up to ``compacted`` are
   deleted except for messages).
-- ``workers``: the heartbeat counts of the processes. A token begins with the id of the worker that holds it.
+- ``workers``: the leases of the processes, by the monotonic clock of the machine: the last one ends at ``until`` and was for
+  ``lease`` seconds; ``gone`` workers have left, and of a worker that is lost ``reaper`` takes the runs over. A token begins with
+  the id of the worker that holds it.
 - ``sends``: sends with an idempotency key, by a digest of owner and key. The entry of the message contains the digest, so
   that the row can be deleted with its task.
 - ``webhooks``: the push configurations of tasks, with the last delivered entry. A row is ``open`` while deliveries may follow.
@@ -31,7 +33,7 @@ from a2a_sync.stores.base import COMPACT_FROM
 from a2a_sync.stores.rows import ARTIFACT, HEAD, MESSAGE, REQUEST
 
 #: Incremented with every change to the tables, together with an upgrade in `_SINCE`.
-VERSION = 6
+VERSION = 7
 
 _NUMBER_BITS = 28
 #: The maximum number of entries of a task.
@@ -275,6 +277,20 @@ _SINCE = {
         "ALTER TABLE {p}webhooks ADD COLUMN error_ms INTEGER NOT NULL DEFAULT 0",
         "CREATE INDEX {p}webhooks_stopped ON {p}webhooks (error_ms) WHERE disabled <> ''",
     ),
+    7: (
+        """
+        CREATE TABLE {p}leases (
+            id TEXT PRIMARY KEY,
+            until REAL NOT NULL,
+            lease REAL NOT NULL,
+            gone INTEGER NOT NULL DEFAULT 0,
+            reaper TEXT NOT NULL DEFAULT ''
+        ) WITHOUT ROWID
+        """,
+        "INSERT INTO {p}leases SELECT id, 0, 0, beat < 0, '' FROM {p}workers",
+        "DROP TABLE {p}workers",
+        "ALTER TABLE {p}leases RENAME TO {p}workers",
+    ),
 }
 
 
@@ -325,7 +341,7 @@ def prepare(connection: sqlite3.Connection, prefix: str) -> None:
 
 
 _WEBHOOKS = f"SELECT {WEBHOOK} FROM {{p}}webhooks AS hook JOIN {{p}}tasks AS task ON task.key = hook.task"
-_ALIVE = "(SELECT id FROM {p}workers WHERE beat >= 0)"
+_ALIVE = "(SELECT id FROM {p}workers WHERE NOT gone AND reaper = '')"
 _FREE = f"hook.holder IS NULL OR substr(hook.holder, 1, instr(hook.holder, '.') - 1) NOT IN {_ALIVE}"
 _OWN = "task = (SELECT key FROM {p}tasks WHERE id = ?) AND id = ?"
 _ACCOUNTS = "FROM {p}counts AS account INDEXED BY {p}accounts_by_rank"
@@ -473,15 +489,24 @@ class Statements:
     snapshot = "SELECT number, covered, body FROM {p}snapshots WHERE task = ?"
     in_scope = "SELECT sum(n) FROM {p}counts WHERE tenant = ? AND owner = ? AND state > '*'"
     in_state = "SELECT n FROM {p}counts WHERE tenant = ? AND owner = ? AND state = ?"
-    beat = "INSERT INTO {p}workers VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET beat = max(beat, 0) + 1"
-    leave = "UPDATE {p}workers SET beat = -1 WHERE id = ?"
-    beats = "SELECT id, beat FROM {p}workers"
+    beat = (
+        "INSERT INTO {p}workers (id, until, lease) VALUES (?, ?, ?) ON CONFLICT (id)"
+        " DO UPDATE SET until = excluded.until, lease = excluded.lease, gone = 0, reaper = ''"
+    )
+    leave = "UPDATE {p}workers SET gone = 1, until = 0, reaper = '' WHERE id = ?"
+    has_others = "SELECT EXISTS (SELECT 1 FROM {p}workers WHERE id <> ?)"
+    # A lease that begins in the future is of a time before the machine was restarted.
+    lost_worker = (
+        "SELECT id, gone FROM (SELECT *, CASE WHEN gone THEN :clock ELSE :now END AS time FROM {p}workers)"
+        " WHERE id <> :own AND (until < time OR until - 2 * lease > time) LIMIT 1"
+    )
+    claim_worker = "UPDATE {p}workers SET until = ?, lease = ?, reaper = ? WHERE id = ?"
     worker_runs = (
-        "SELECT worker.id, beat, (SELECT count(*) FROM {p}tasks WHERE token >= worker.id || '.'"
+        "SELECT worker.id, until - lease, gone OR reaper <> '', (SELECT count(*) FROM {p}tasks WHERE token >= worker.id || '.'"
         " AND token < worker.id || '/') FROM {p}workers AS worker ORDER BY worker.id"
     )
     holds = "SELECT 1 FROM {p}tasks WHERE id = ? AND token = ?"
-    deregister = "DELETE FROM {p}workers WHERE id = ?"
+    deregister = "DELETE FROM {p}workers WHERE id = ? AND reaper = ?"
     # Executed only when a worker has died, so there is no index for it.
     held = "SELECT tenant, owner, id, token FROM {p}tasks WHERE token >= ? || '.' AND token < ? || '/'"
     by_time = "{p}tasks INDEXED BY {p}tasks_by_time"

@@ -1,4 +1,4 @@
-"""The processes that share one SQLite file: their heartbeats, and the takeover of runs of dead workers."""
+"""The processes that share one SQLite file: their leases, and the takeover of runs of dead workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import HeldRun, Owner, RunToken, StartedRun
+from a2a_sync.stores.base import HeldRun, LostWorker, Owner, RunToken, StartedRun
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.schema import Statements
 
@@ -47,17 +47,44 @@ class SQLiteWorkers:
         settled = time.time_ns() - found.st_mtime_ns > 100_000_000
         return (found.st_mtime_ns, found.st_size) if settled else None
 
-    def beat(self) -> None:
-        """See `Workers.beat`."""
-        self._database.write_apart(lambda connection: connection.execute(self._sql.beat, (self.id,)))
+    def beat(self, lease: float) -> float:
+        """See `Workers.beat`. The clock is the monotonic one of the machine, which is the same in all its processes."""
+        now = 0.0
+
+        def work(connection: sqlite3.Connection) -> None:
+            nonlocal now
+            now = time.monotonic()
+            connection.execute(self._sql.beat, (self.id, now + lease, lease))
+
+        self._database.write_apart(work)
+        return now
 
     def leave(self) -> None:
         """See `Workers.leave`."""
         self._database.write(lambda connection: connection.execute(self._sql.leave, (self.id,)))
 
-    def beats(self) -> dict[str, int]:
-        """See `Workers.beats`."""
-        return dict(self._database.read(lambda connection: connection.execute(self._sql.beats).fetchall()))
+    def has_others(self) -> bool:
+        """See `Workers.has_others`."""
+        statement = self._sql.has_others
+        return bool(self._database.read(lambda connection: connection.execute(statement, (self.id,)).fetchone()[0]))
+
+    def claim_lost(self, lease: float, *, now: float | None) -> LostWorker | None:
+        """See `Workers.claim_lost`."""
+
+        def find(connection: sqlite3.Connection) -> tuple[str, int] | None:
+            values = {"own": self.id, "now": now, "clock": time.monotonic()}
+            found: tuple[str, int] | None = connection.execute(self._sql.lost_worker, values).fetchone()
+            return found
+
+        def claim(connection: sqlite3.Connection) -> LostWorker | None:
+            found = find(connection)
+            if found is None:
+                return None
+            connection.execute(self._sql.claim_worker, (time.monotonic() + lease, lease, self.id, found[0]))
+            return LostWorker(found[0], bool(found[1]))
+
+        # A write only where there is something to claim.
+        return None if self._database.read(find) is None else self._database.write(claim)
 
     def runs_of(self, worker: str) -> tuple[HeldRun, ...]:
         """See `Workers.runs_of`."""
@@ -82,4 +109,4 @@ class SQLiteWorkers:
 
     def deregister(self, worker: str) -> None:
         """See `Workers.deregister`."""
-        self._database.write(lambda connection: connection.execute(self._sql.deregister, (worker,)))
+        self._database.write(lambda connection: connection.execute(self._sql.deregister, (worker, self.id)))

@@ -36,6 +36,7 @@ from a2a_sync.testing.storecontract.reading import Reading
 from a2a_sync.testing.storecontract.retention import Retention
 from a2a_sync.testing.storecontract.runs import Runs
 from a2a_sync.testing.storecontract.webhooks import Webhooks
+from a2a_sync.testing.storecontract.workers import Leases
 
 __all__ = ["StoreContract"]
 
@@ -47,11 +48,11 @@ _PARTS = {
     "inspection": "operators cannot read across owners",
 }
 #: The classes of tests that need a part.
-_NEED = {Contexts: "contexts", Webhooks: "webhooks", Inspections: "inspection"}
+_NEED = {Contexts: "contexts", Webhooks: "webhooks", Leases: "workers", Inspections: "inspection"}
 
 
 class StoreContract(
-    Runs, Reading, Listing, Eviction, Retention, Versions, Contexts, Webhooks, Inspections, Persistence, Races
+    Runs, Reading, Listing, Eviction, Retention, Versions, Contexts, Webhooks, Leases, Inspections, Persistence, Races
 ):
     """The tests of a store. Derive a class whose name begins with ``Test`` and define the fixture ``make_store``.
 

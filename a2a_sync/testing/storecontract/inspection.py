@@ -65,7 +65,7 @@ class Inspections:
         if store.workers is None:
             assert store.inspection.workers() == ()
             return
-        store.workers.beat()
+        store.workers.beat(60)
         (own,) = [worker for worker in store.inspection.workers() if worker.id == store.workers.id]
         assert (own.left, own.runs) == (False, 1)
         assert own.age_s is None or own.age_s < 30

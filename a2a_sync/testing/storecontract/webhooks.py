@@ -55,7 +55,7 @@ def holder(store: Any) -> str:
     """The id of a deliverer of a live worker."""
     if store.workers is None:
         return "me"
-    store.workers.beat()
+    store.workers.beat(60)
     return f"{store.workers.id}.me"
 
 
