@@ -17,7 +17,7 @@ from google.protobuf.message import EncodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
-from a2a_sync import errors
+from a2a_sync import errors, jsontext
 from a2a_sync.bindings.protowriter import UNWRITABLE, writer
 from a2a_sync.codec import Codec
 from a2a_sync.errors import (
@@ -121,12 +121,152 @@ def parse(data: bytes, message: Any) -> Any:
     """The message of the given class in `data`.
 
     Raises:
-        InvalidRequestError: `data` is no such message.
+        InvalidRequestError: `data` is no such message, or holds too many messages.
     """
+    _check_count(data, message.DESCRIPTOR)
     try:
         return message.FromString(data)
     except (ProtobufError, ValueError, RecursionError) as error:
         raise InvalidRequestError(f"not a valid {message.DESCRIPTOR.name}") from error
+
+
+def read_tenant(data: bytes, message: Any) -> str:
+    """The tenant in a request of the given class; ``""`` where it has none. Nothing else of `data` is parsed.
+
+    Raises:
+        InvalidRequestError: `data` is no message, or one of very many fields.
+    """
+    field = message.DESCRIPTOR.fields_by_name.get("tenant")
+    tenant = b""
+    at = fields = 0
+    try:
+        while at < len(data):
+            tag, at = _varint(data, at)
+            begin, at = _value(data, at, tag & 7)
+            fields += 1
+            if fields > _MAX_REQUEST_FIELDS:
+                raise ValueError
+            if field is not None and tag == field.number << 3 | _LENGTH:
+                tenant = data[begin:at]
+    except (ValueError, IndexError):
+        raise InvalidRequestError(f"not a valid {message.DESCRIPTOR.name}") from None
+    return tenant.decode(errors="replace")
+
+
+# -- how many messages there are -----------------------------------------------------------------------------------------
+# An empty message has two bytes and becomes an object of a hundred, and then a dictionary of more.
+
+
+def _check_count(data: bytes, descriptor: Any) -> None:
+    """Check how many messages `data` holds, before any memory is used for them. Malformed data is left to the parser.
+
+    Raises:
+        InvalidRequestError: too many.
+    """
+    if len(data) < 2 * jsontext.MAX_CONTAINERS or descriptor.full_name not in _message_fields():
+        return
+    # The numbers of a list are messages too, of four bytes at least and eleven usually.
+    most = jsontext.MAX_CONTAINERS + len(data) // 32
+    most_values = jsontext.MAX_CONTAINERS + len(data) // 8
+    if len(data) - len(data.translate(None, _tags())) <= most:
+        return
+    try:
+        containers, values = _count(data, descriptor.full_name, most, most_values)
+    except (ValueError, IndexError):
+        return
+    if containers > most or values > most_values:
+        raise InvalidRequestError(
+            f"{descriptor.name} holds more than {most} messages, or {most_values} values; send large data as a file"
+        )
+
+
+def _count(data: bytes, kind: str, most: int, most_values: int) -> tuple[int, int]:
+    """The messages in a message of `kind` that are no values of data or metadata, and those that are; up to the bounds.
+
+    Raises:
+        ValueError, IndexError: `data` is malformed.
+    """
+    fields = _message_fields()
+    ends, kinds = [len(data)], [fields[kind]]
+    at = containers = values = 0
+    while ends:
+        if at >= ends[-1]:
+            ends.pop()
+            kinds.pop()
+            continue
+        tag, at = _varint(data, at)
+        begin, end = _value(data, at, tag & 7)
+        below = kinds[-1].get(tag >> 3) if tag & 7 == _LENGTH else None
+        if below is None:
+            at = end
+            continue
+        if below in _VALUES:
+            values += 1
+        else:
+            containers += 1
+        if containers > most or values > most_values or len(ends) > jsontext.MAX_ANSWER_DEPTH:
+            break
+        at = begin
+        ends.append(end)
+        kinds.append(fields[below])
+    return containers, values
+
+
+_LENGTH = 2
+#: The most fields of a request itself, without those of the messages in it.
+_MAX_REQUEST_FIELDS = 1000
+_VALUES = frozenset({"google.protobuf.Value", "google.protobuf.Struct.FieldsEntry"})
+
+
+@cache
+def _message_fields() -> dict[str, dict[int, str]]:
+    """For each message of the services, the fields that are messages: by their numbers, the names of these."""
+    found: dict[str, dict[int, str]] = {}
+    left = [one.DESCRIPTOR for version in SERVICES for method in methods(version).values() for one in method[1:]]
+    while left:
+        kind = left.pop()
+        if kind.full_name not in found:
+            below = {field.number: field.message_type for field in kind.fields if field.message_type is not None}
+            found[kind.full_name] = {number: one.full_name for number, one in below.items()}
+            left += below.values()
+    return found
+
+
+@cache
+def _tags() -> bytes:
+    """The first bytes of the tags of all fields that are messages; a tag may be longer than it has to be."""
+    tags = {number << 3 | _LENGTH for fields in _message_fields().values() for number in fields}
+    return bytes({tag & 0x7F for tag in tags if tag < 0x80} | {tag & 0x7F | 0x80 for tag in tags})
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number at `at`, and the place after it. Raises `IndexError`, `ValueError`."""
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value, shift = byte & 0x7F, 7
+    while byte >= 0x80:
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > 70:
+            raise ValueError("a number is too long")
+    return value, at + 1
+
+
+def _value(data: bytes, at: int, wire_type: int) -> tuple[int, int]:
+    """Where the value of a field begins and ends. Raises `IndexError`, `ValueError`."""
+    if wire_type == _LENGTH:
+        size, at = _varint(data, at)
+        return at, at + size
+    if wire_type == 0:
+        return at, _varint(data, at)[1]
+    if wire_type in (3, 4):
+        return at, at  # a group: its fields follow
+    if wire_type in (1, 5):
+        return at, at + (8 if wire_type == 1 else 4)
+    raise ValueError("no wire type")
 
 
 def to_json(message: Any) -> Any:

@@ -62,13 +62,12 @@ class Agents:
         self._names = names
         self._guard = guard
 
-    def find(self, headers: dict[str, str], message: Any) -> tuple[AgentService, str]:
-        """The agent of a request, and what of its tenant does not belong to the agent's name.
+    def find(self, headers: dict[str, str], tenant: str) -> tuple[AgentService, str]:
+        """The agent of a request of `tenant`, and what of the tenant does not belong to the agent's name.
 
         Raises:
             InvalidParamsError: the request names no agent.
         """
-        tenant = getattr(message, "tenant", "")
         named = headers.get(AGENT, "")
         name, rest = (named, tenant) if named else tenant.partition("/")[::2]
         service = self._services(name)
@@ -148,7 +147,7 @@ class Methods:
     def _read(
         self, operation: AnyOperation, method: protobuf.Method, data: bytes, rpc: Any
     ) -> tuple[AgentService, Call[Any, Any]]:
-        """The agent that is called, and the call. Authenticates before the message becomes objects."""
+        """The agent that is called, and the call. Of the message of a caller that is not admitted only the tenant is parsed."""
         headers = _headers(rpc)
         version = self._codec.version
         named = headers.get(VERSION.lower(), "")
@@ -157,8 +156,7 @@ class Methods:
                 f"{method.path} is a method of protocol {version}, and the metadata names version {shown(named)};"
                 f" send 'a2a-version: {version}'"
             )
-        message = protobuf.parse(data, method.request)
-        service, tenant = self._agents.find(headers, message)
+        service, tenant = self._agents.find(headers, protobuf.read_tenant(data, method.request))
         if version not in {served for _, served in service.interfaces}:
             raise VersionNotSupportedError(f"this agent does not serve protocol {version}")
         peer = _address(rpc.peer())
@@ -166,7 +164,12 @@ class Methods:
         principal = service.authenticate(AuthRequest(headers, peer_address=peer, certificate=certificate))
         if len(data) > SMALL_BYTES:
             service.engine.responses.reserve(len(data), "" if principal is None else principal.id)
-        request = self._codec.load_request(operation, protobuf.decode_request(operation.name, message, version))
+        try:
+            message = protobuf.parse(data, method.request)
+            request = self._codec.load_request(operation, protobuf.decode_request(operation.name, message, version))
+        except BaseException:
+            service.engine.responses.release()
+            raise
         if tenant != getattr(request, "tenant", tenant):
             request = replace(request, tenant=tenant)
         return service, Call(operation, request, self._context(operation, headers, principal, peer, rpc))
