@@ -358,13 +358,15 @@ class RequestHandler:
             if left <= 0 and deadline is not None and deadline <= time.monotonic():
                 return self._load(scope, task_id, history, context)
             if waiter.wait(left):
+                # Before the store is read: what ends meanwhile is waited for once more.
+                stopped = waiter.stopped
                 task = waiter.task()
                 if task is not None and task.state.paused:
                     return trim_history(task, self._history(history), self._limits)
                 stored = self._stored(scope, task_id, history, context)
                 # The wake-up may come from the end of an earlier run of the task. A stopping server returns the task as
                 # it is; another server will end it.
-                if stored.task.state.paused or not stored.running or waiter.stopped:
+                if stored.task.state.paused or not stored.running or stopped:
                     return stored.task
             _leave_if_gone(context)
 

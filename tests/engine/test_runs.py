@@ -632,16 +632,38 @@ def test_draining_ends_the_streams_of_tasks_that_do_not_run_here(serve):
     assert collect(running)[-1].event.status.state is S.COMPLETED
 
 
-def test_a_blocked_send_whose_server_stops_is_answered_with_the_task_as_it_is(serve, tmp_path):
+def test_a_blocked_send_whose_server_stops_is_answered_with_the_task_as_it_is(serve, store_url):
     gate = Gate()
     agent = Agent("patient", on_worker_lost="retry")
     agent.message(lambda message, context: gate.block())
-    served = serve(agent, store=f"sqlite:///{tmp_path / 'tasks.db'}")
+    served = serve(agent, store=store_url)
     sender = served.in_background("work")
     gate.wait()
     served.app.close(0.0)
     assert sender.result().state is S.WORKING
     gate.open.set()
+
+
+def test_a_send_that_reads_its_task_while_the_run_ends_and_the_server_stops_returns_the_end(serve, monkeypatch):
+    gate, reading = Gate(), Gate()
+    served = serve(hold(gate))
+    load = served.store.load
+
+    def load_slowly(*arguments, **options):
+        stored = load(*arguments, **options)
+        reading.block()
+        return stored
+
+    sender = served.in_background("hold")
+    gate.wait()
+    monkeypatch.setattr(served.store, "load", load_slowly)
+    served.app._engine.hub.hint()
+    reading.wait()
+    gate.open.set()
+    served.quiet()
+    served.app._engine.hub.close()
+    reading.open.set()
+    assert sender.result().state is S.COMPLETED
 
 
 def test_close_fails_what_is_left_and_ends_senders_and_streams(serve):
@@ -810,7 +832,7 @@ def test_an_app_that_ran_before_a_fork_works_in_the_child_and_goes_on_in_the_par
     assert served.until(held, S.COMPLETED)
 
 
-def test_a_child_cancels_a_run_of_its_parent_through_the_store(tmp_path):
+def test_a_child_cancels_a_run_of_its_parent_through_the_store(store_url):
     stopped, gate = threading.Event(), Gate()
 
     def handler(message, context):
@@ -821,7 +843,7 @@ def test_a_child_cancels_a_run_of_its_parent_through_the_store(tmp_path):
             stopped.set()
             raise
 
-    served = Served(handler, store=f"sqlite:///{tmp_path}/tasks.db")
+    served = Served(handler, store=store_url)
     task_id = served.begin()
     gate.wait()
     in_child(lambda: served.cancel(task_id))
