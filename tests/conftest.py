@@ -29,6 +29,12 @@ settings.load_profile("repeatable")
 collect_ignore = [] if patched() else ["gevent"]
 
 
+@pytest.fixture
+def store_url(tmp_path: Path) -> str:
+    """The URL of an empty store that processes can share; tests in `tests/services` get one of PostgreSQL."""
+    return f"sqlite:///{tmp_path / 'tasks.db'}"
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Soak tests take minutes and run only if named on the command line."""
     named = any("soak" in argument for argument in config.args)

@@ -612,13 +612,12 @@ def test_a_dialogue_whose_beginning_is_missing_starts_over() -> None:
 # -- over processes and restarts ----------------------------------------------------------------------------------------
 
 
-def test_any_process_of_the_store_goes_on(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path / 'tasks.db'}"
+def test_any_process_of_the_store_goes_on(store_url: str) -> None:
     agents = [Agent("ordering") for _ in range(3)]
     apps = []
     for agent in agents:
         agent.message(order)
-        apps.append(A2AApp(agent, store=store))
+        apps.append(A2AApp(agent, store=store_url))
     clients = [Client(app) for app in apps]
     task_id = None
     for client, text in zip(clients, ("pizza", "large", "tuna"), strict=True):
@@ -630,7 +629,7 @@ def test_any_process_of_the_store_goes_on(tmp_path: Path) -> None:
         app.close()
 
 
-def test_a_run_that_begins_again_after_its_worker_died_knows_the_answers(tmp_path: Path) -> None:
+def test_a_run_that_begins_again_after_its_worker_died_knows_the_answers(store_url: str) -> None:
     began, died = threading.Event(), threading.Event()
 
     def patient(message: Message, context: Any) -> str:
@@ -644,9 +643,8 @@ def test_a_run_that_begins_again_after_its_worker_died_knows_the_answers(tmp_pat
     for _ in range(2):
         agent = Agent("patient", on_worker_lost="retry")
         agent.message(patient)
-        store = f"sqlite:///{tmp_path / 'tasks.db'}"
         apps.append(
-            A2AApp(agent, store=store, limits=Limits(worker_heartbeat_interval=0.1, disconnect_check_interval=0.05))
+            A2AApp(agent, store=store_url, limits=Limits(worker_heartbeat_interval=0.1, disconnect_check_interval=0.05))
         )
     first, second = apps
     with Client(first) as before, Client(second) as after:
@@ -667,8 +665,8 @@ def test_a_run_that_begins_again_after_its_worker_died_knows_the_answers(tmp_pat
 
 @pytest.mark.live
 @pytest.mark.timeout(90)
-def test_a_dialogue_goes_on_when_the_server_was_killed_between_its_questions(tmp_path: Path) -> None:
-    environment = {"ASKING_STORE": f"sqlite:///{tmp_path / 'tasks.db'}"}
+def test_a_dialogue_goes_on_when_the_server_was_killed_between_its_questions(store_url: str) -> None:
+    environment = {"ASKING_STORE": store_url}
     context_id = ""
     replies = []
     for texts in (["A table, please", "four", "4"], ["sunday"], ["no", "yes"]):

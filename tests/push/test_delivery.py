@@ -503,18 +503,17 @@ def test_what_is_still_posted_when_an_app_closes_is_delivered_by_another_one_at_
     store.close()
 
 
-def test_pending_notifications_are_delivered_after_a_restart_without_any_request(tmp_path, receiver):
+def test_pending_notifications_are_delivered_after_a_restart_without_any_request(store_url, receiver):
     made = serving()
     make: Callable[..., Served] = next(made)
-    store = f"sqlite:///{tmp_path}/tasks.db"
     receiver.plan(then=refused(503))
-    first = make(count, store=store, push=replace(SWIFT, initial_backoff=30.0, max_backoff=60.0), **UNPOLLED)
+    first = make(count, store=store_url, push=replace(SWIFT, initial_backoff=30.0, max_backoff=60.0), **UNPOLLED)
     task = first.send("2", task_push_notification_config=receiver.config())
     eventually(lambda: webhook(first, task.id).tries == 1)
     first.close()
     receiver.plan()
     # It was to be tried much later; the next server's limits say otherwise.
-    second = make(count, store=store, push=SWIFT, **UNPOLLED)
+    second = make(count, store=store_url, push=SWIFT, **UNPOLLED)
     stored = webhook(second, task.id)
     held = second.store.webhooks.claim(stored, _alive(second))
     second.store.webhooks.settle(_due_now(held), release=True)

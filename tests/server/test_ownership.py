@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -100,18 +99,23 @@ ON_A_TASK = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module")
-def app() -> Iterator[A2AApp]:
+def make_app(**options: Any) -> A2AApp:
     agent = Agent("asking")
     agent.message(lambda message, context: InputRequired("and?"))
-    with A2AApp(
+    return A2AApp(
         agent,
         auth=BearerAuth(KNOWN),
         required_scopes={"*": "use"},
         push=PUSH,
         extended_card=agent.describe(),
         url="https://agent.test/",
-    ) as app:
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[A2AApp]:
+    with make_app() as app:
         yield app
 
 
@@ -293,16 +297,15 @@ def test_what_is_no_id_is_refused(said: Any) -> None:
     assert json.loads(answer.body)["id"] == 1
 
 
-def test_nobodys_id_leads_to_the_tasks_of_an_agent_among_several(tmp_path: Path) -> None:
+def test_nobodys_id_leads_to_the_tasks_of_an_agent_among_several(store_url: str) -> None:
     """Also not through an app beside their host, over the same file."""
-    store = f"sqlite:///{tmp_path / 'tasks.db'}"
     agent = Agent("asking")
     agent.message(lambda message, context: InputRequired("and?"))
     claimed = {"slash": "echo/ada", "mark": "echo\x1fada"}
     with (
-        AgentHost({"echo": agent}, store=store, auth=BearerAuth(KNOWN)) as host,
+        AgentHost({"echo": agent}, store=store_url, auth=BearerAuth(KNOWN)) as host,
         A2AApp(
-            agent, store=store, auth=BearerAuth({token: Principal(id=id) for token, id in claimed.items()})
+            agent, store=store_url, auth=BearerAuth({token: Principal(id=id) for token, id in claimed.items()})
         ) as beside,
     ):
         task = started_in(Peer(host), "/echo")

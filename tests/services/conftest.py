@@ -9,6 +9,7 @@ from contextlib import closing
 
 import pytest
 
+from tests.engine import Served, serving
 from tests.services.servers import PgBouncer, Postgres, program
 
 psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres, which `make test-services` installs")
@@ -44,6 +45,20 @@ def pgbouncer_url(postgres: Postgres) -> Iterator[str]:
     with closing(PgBouncer(postgres.port)) as bouncer:
         bouncer.start()
         yield bouncer.url
+
+
+@pytest.fixture
+def store_url(postgres: Postgres) -> Iterator[str]:
+    """A database of its own, for the tests of other folders that share a store between processes."""
+    with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture
+def serve(make_postgres_store: Callable[..., object], prefix: str) -> Iterator[Callable[..., Served]]:
+    """Apps for the tests of other folders; each has tables of its own in one database."""
+    numbers = itertools.count()
+    yield from serving(lambda: make_postgres_store(prefix=f"{prefix}{next(numbers)}_"))
 
 
 @pytest.fixture

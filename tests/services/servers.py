@@ -6,6 +6,8 @@ runs as the user that its package has made.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import pwd
 import shutil
@@ -13,13 +15,15 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.live import HOST, free_port
 
 #: Seconds for the start and the end of a service, on a loaded machine.
 LIMIT = 60.0
+
+_numbers = itertools.count()
 
 
 def program(name: str) -> str | None:
@@ -121,6 +125,19 @@ class Postgres(Service):
     @property
     def url(self) -> str:
         return f"postgresql://postgres@{HOST}:{self.port}/postgres"
+
+    @contextlib.contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of a new database, which is removed afterwards with all sessions."""
+        import psycopg
+
+        name = f"t{os.getpid()}x{next(_numbers)}"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+            try:
+                yield self.url.removesuffix("postgres") + name
+            finally:
+                connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def command(self) -> list[str]:
         settings = {

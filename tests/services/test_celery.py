@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +17,13 @@ from a2a_sync import A2AApp, Agent, Client
 from a2a_sync.engine.jobs import JobReference
 from a2a_sync.integrations.celery import CeleryQueue
 from a2a_sync.types import Task, TaskState, TaskStatusUpdateEvent
-from tests.live import ROOT, LiveServer, gunicorn
+from tests.live import LiveServer, gunicorn
 from tests.services.brokers import Broker, rabbitmq_broker, redis_broker
+from tests.services.celeryworkers import LONG, kill_worker, start_worker
 
 pytestmark = [pytest.mark.live]
 
 TARGET = "tests.services.queued"
-#: Seconds that anything may take on a machine that is loaded several times over.
-LONG = 90.0
 BROKERS = {"redis": redis_broker, "rabbitmq": rabbitmq_broker}
 
 
@@ -45,25 +43,12 @@ class Site:
 
     def add_worker(self) -> subprocess.Popen[bytes]:
         """Start a Celery worker with two processes or threads."""
-        options = ["-P", self.pool, "-c", "2", "--loglevel", "info", "--without-mingle", "--without-gossip"]
-        command = [sys.executable, "-m", "celery", "-A", f"{TARGET}:celery", "worker", *options]
-        with (self.folder / f"celery-{len(self.workers)}.log").open("wb") as log:
-            worker = subprocess.Popen(
-                [*command, "-n", f"w{len(self.workers)}@localhost"],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **self.environment},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        number = len(self.workers)
+        options = ("-P", self.pool, "-c", "2", "--loglevel", "info")
+        log = self.folder / f"celery-{number}.log"
+        worker = start_worker(f"{TARGET}:celery", self.environment, log, *options, name=f"w{number}")
         self.workers.append(worker)
         return worker
-
-    def kill(self, worker: subprocess.Popen[bytes]) -> None:
-        """End a worker with all its processes."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(worker.pid, signal.SIGKILL)
-        worker.wait(LONG)
 
     def begin(self, text: str) -> Task:
         task = self.client.send(text, return_immediately=True)
@@ -116,7 +101,7 @@ def a_site(kind: str, pool: str, folder: Path) -> Iterator[Site]:
                 yield site
         finally:
             for worker in site.workers:
-                site.kill(worker)
+                kill_worker(worker)
 
 
 @pytest.fixture(scope="module", params=["redis prefork", "redis threads", "rabbitmq prefork"])
@@ -174,7 +159,7 @@ def test_a_run_whose_process_is_killed_goes_on_in_another_one(site: Site) -> Non
 def test_a_run_of_a_dead_worker_goes_on_in_another_one(site: Site) -> None:
     task = site.begin("wait")
     killed = site.begun(task)
-    site.kill(site.workers[0])
+    kill_worker(site.workers[0])
     site.add_worker()
     again = site.begun(task, but=killed)
     assert site.finish(task).text == f"done by {again}"
@@ -191,7 +176,7 @@ def test_a_worker_that_shuts_down_hands_its_runs_over(site: Site) -> None:
 
 
 def test_jobs_that_a_broker_loses_are_sent_again(site: Site) -> None:
-    site.kill(site.workers[0])
+    kill_worker(site.workers[0])
     task = site.begin("hello")
     site.broker.kill()
     meanwhile = site.begin("hello")

@@ -12,7 +12,7 @@ import pytest
 from a2a_sync import Client
 from tests.live import ROOT, gunicorn
 from tests.services.brokers import redis_broker
-from tests.services.test_celery import LONG
+from tests.services.celeryworkers import LONG
 
 pytestmark = [pytest.mark.live]
 
