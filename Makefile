@@ -90,6 +90,10 @@ soak: $(VENV)/.stamp-test ## Ten minutes of mixed load with kills, and 50,000 ta
 soak-hostile: $(VENV)/.stamp-test ## Ten minutes of hostile clients beside an honest one, a worker killed every 10 s (MINUTES=10)
 	$(BIN)/python -m tests.soak --hostile --minutes $(or $(MINUTES),10)
 
+.PHONY: soak-hosts
+soak-hosts: $(VENV)/.stamp-test $(VENV)/.stamp-services ## Ten minutes of clients at two "hosts" while processes, PostgreSQL and Redis die (MINUTES=10, CLIENTS=200)
+	$(BIN)/python -m tests.soak.hosts --minutes $(or $(MINUTES),10) --clients $(or $(CLIENTS),200)
+
 .PHONY: fuzz-urls
 fuzz-urls: $(VENV)/.stamp-test ## Compare every judge of URLs with real connections over a million URLs: ten minutes
 	A2A_TEST_URLS=1000000 $(SHARED) tests/hostile/test_many_urls.py
