@@ -86,7 +86,7 @@ class Limits:
         sweep_interval: how often a process removes and compacts old tasks, give or take a half.
 
     Streams:
-        max_open_streams: open streams at once in one process; beyond it HTTP 429.
+        max_open_streams: open streams at once in one process, and blocking sends over gRPC; beyond it HTTP 429.
         server_threads: threads of the server in one process. Streams and blocking sends each hold one; they leave an eighth of them
             free, and at least two: beyond that HTTP 429. None: the number that the settings for gunicorn pass, else no bound.
         max_buffered_batches: batches of entries in the queue of one subscriber; a slower one reads the log instead.
@@ -94,6 +94,8 @@ class Limits:
         stream_keepalive_interval: how often an idle stream sends a comment.
         write_timeout: how long a client may refuse to read.
         max_stream_age: longest life of one stream; the client resumes it.
+        max_connections: connections of gRPC at once in one process; further ones are closed at once.
+        connection_idle_timeout: how long a connection of gRPC may have no call.
         store_poll_interval: how often a process with streams or blocked calls polls a shared store, because messages between processes may
             be lost.
     """
@@ -137,6 +139,8 @@ class Limits:
     stream_keepalive_interval: float = 15.0
     write_timeout: float = 30.0
     max_stream_age: float = 3600.0
+    max_connections: int = 1000
+    connection_idle_timeout: float = 300.0
     store_poll_interval: float = 5.0
 
     def __post_init__(self) -> None:

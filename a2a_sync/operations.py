@@ -179,7 +179,7 @@ class CallContext:
         address: the URL at which the server was called, for operations whose result contains it.
         owner: the owner of the tasks, if that is not the principal.
         peer: the network address of the caller, or ``""``.
-        threaded: the stream of the call holds a thread of the server.
+        threaded: the call holds a thread of the server while it waits: its stream, or a blocking send.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

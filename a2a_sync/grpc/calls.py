@@ -28,7 +28,6 @@ from a2a_sync.operations import (
     AnyOperation,
     Call,
     CallContext,
-    Endpoint,
     Principal,
     StreamItem,
 )
@@ -49,18 +48,11 @@ class Agents:
     Parameters:
         services: returns the service of a name, and None for a name without an agent.
         names: returns the names; empty where there is one agent, which needs none.
-        guard: put around the calls of each agent.
     """
 
-    def __init__(
-        self,
-        services: Callable[[str], AgentService | None],
-        names: Callable[[], list[str]],
-        guard: Callable[[Endpoint], Endpoint],
-    ) -> None:
+    def __init__(self, services: Callable[[str], AgentService | None], names: Callable[[], list[str]]) -> None:
         self._services = services
         self._names = names
-        self._guard = guard
 
     def find(self, headers: dict[str, str], tenant: str) -> tuple[AgentService, str]:
         """The agent of a request of `tenant`, and what of the tenant does not belong to the agent's name.
@@ -79,10 +71,6 @@ class Agents:
             f"there is no agent named {shown(named or tenant)} here; name one of {', '.join(self._names()) or 'none'}"
             f" in the tenant of the request or in the metadata {AGENT!r}"
         )
-
-    def call(self, service: AgentService, call: Call[Any, Any]) -> Any:
-        """The result of a call."""
-        return self._guard(service.call)(call)
 
 
 class Methods:
@@ -130,7 +118,7 @@ class Methods:
         service: AgentService | None = None
         try:
             service, call = self._read(operation, method, data, rpc)
-            result = self._codec.dump_result(operation, self._agents.call(service, call))
+            result = self._codec.dump_result(operation, service.call(call))
             body = protobuf.encode_result(operation.name, result, self._codec.version)
             _send_headers(call, rpc)
             return body
@@ -188,7 +176,8 @@ class Methods:
             gone=lambda: not rpc.is_active(),
             address=self._address() if operation.addressed else "",
             peer=peer,
-            threaded=not operation.streaming,
+            # Streams leave the thread at once, and other calls that wait after a moment.
+            threaded=False,
         )
 
     # -- streams --
@@ -224,7 +213,7 @@ class Methods:
         service, call = self._read(operation, method, data, rpc)
         leave = None
         try:
-            events: PolledStream = self._agents.call(service, call)
+            events: PolledStream = service.call(call)
         finally:
             # A stream reserves bytes until its snapshot is read, and a place until it ends.
             leave = service.engine.responses.release_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -13,15 +14,15 @@ import grpc
 
 from a2a_sync.bindings import protobuf
 from a2a_sync.card import AgentInterface
+from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.gevent import patched
-from a2a_sync.concurrency.pool import WorkerPool
+from a2a_sync.concurrency.pool import Slot, WorkerPool
 from a2a_sync.engine.components import Component
 from a2a_sync.grpc.calls import Agents, Methods
 from a2a_sync.grpc.health import health_handler
 from a2a_sync.grpc.streams import Sender
 from a2a_sync.multiagent.host import AgentHost
 from a2a_sync.server.service import AgentService
-from a2a_sync.server.threadbudget import ThreadBudget
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.app import A2AApp
 
@@ -33,6 +34,8 @@ _OVERHEAD = 64 * 1024
 _MAX_METADATA = 16 * 1024
 #: Calls that wait for a thread; their messages are not read yet.
 _MAX_WAITING = 1000
+#: Seconds after which a call no longer counts among the `threads`.
+_WAITS_AFTER = 0.5
 #: Clients that ping more often are disconnected.
 _MIN_PING_INTERVAL = 10.0
 #: Seconds in which calls that were cut leave their threads.
@@ -84,9 +87,8 @@ class GRPCServer(Component):
         address: ``host:port``; port 0 takes a free one, see `port`.
         tls: the certificate; without one the traffic is not encrypted.
         url: the address that the cards name; by default `address`, with ``grpcs://`` where there is a certificate.
-        threads: calls at once; up to 1,000 wait for one, and further ones are refused with ``RESOURCE_EXHAUSTED``. Some of them stay free of blocking sends, as
-            with `Limits.server_threads`, which bounds those of HTTP and gRPC together. Open streams hold none;
-            `Limits.max_open_streams` bounds them.
+        threads: calls at once; up to 1,000 wait for one, and further ones are refused with ``RESOURCE_EXHAUSTED``. Open streams
+            and calls that have waited for half a second hold none; `Limits.max_open_streams` bounds streams and blocking sends.
         reflection: lists the services and their messages for tools like grpcurl, to everyone who can connect. Needs
             grpcio-reflection.
 
@@ -127,13 +129,7 @@ class GRPCServer(Component):
         self._versions = [version for version in protobuf.SERVICES if version in versions]
         if not self._versions:
             raise ValueError(f"protocol_versions: gRPC needs one of {', '.join(protobuf.SERVICES)}")
-        engine = next(iter(services.values())).engine
-        self._budget = ThreadBudget(site.limits.max_open_streams, threads, engine.quotas)
-        agents = Agents(
-            lambda name: _services(site).get(name),
-            lambda: [] if isinstance(site, A2AApp) else list(site),
-            self._budget.guard,
-        )
+        agents = Agents(lambda name: _services(site).get(name), lambda: [] if isinstance(site, A2AApp) else list(site))
         self._methods = [Methods(version, agents, lambda: self._url, self._sender) for version in self._versions]
         if not self._url.endswith(":0"):
             self._list_interfaces()
@@ -177,23 +173,30 @@ class GRPCServer(Component):
 
     def _make_server(self) -> Any:
         limits = self._site.limits
+        pong = int(min(limits.write_timeout, limits.stream_keepalive_interval) * 1000)
         options = {
             "grpc.so_reuseport": 1,
+            "grpc.max_allowed_incoming_connections": limits.max_connections,
+            "grpc.max_connection_idle_ms": int(limits.connection_idle_timeout * 1000),
+            "grpc.server_handshake_timeout_ms": int(limits.header_timeout * 1000),
             "grpc.max_receive_message_length": limits.max_body_bytes + _OVERHEAD,
             "grpc.max_send_message_length": -1,
             "grpc.max_metadata_size": _MAX_METADATA,
             "grpc.max_concurrent_streams": self._threads + limits.max_open_streams,
             "grpc.keepalive_time_ms": int(limits.stream_keepalive_interval * 1000),
-            "grpc.keepalive_timeout_ms": int(min(limits.write_timeout, limits.stream_keepalive_interval) * 1000),
+            "grpc.keepalive_timeout_ms": pong,
+            # The one that ends a connection which is half open: a minute otherwise, whatever the timeout above.
+            "grpc.http2.ping_timeout_ms": pong,
             # Pings of an idle call find a connection that is half open.
             "grpc.http2.max_pings_without_data": 0,
             "grpc.http2.min_ping_interval_without_data_ms": int(_MIN_PING_INTERVAL * 1000),
         }
+        calls = self._threads + _MAX_WAITING + limits.max_open_streams
         return grpc.server(
-            _Threads(self._threads),
+            _Threads(self._threads, calls, limits.max_open_streams),
             self._handlers(),
             options=tuple(options.items()),
-            maximum_concurrent_rpcs=self._threads + _MAX_WAITING,
+            maximum_concurrent_rpcs=calls,
         )
 
     def _handlers(self) -> list[Any]:
@@ -239,25 +242,46 @@ def _services(site: A2AApp | AgentHost) -> dict[str, AgentService]:
 
 
 class _Threads(Executor):
-    """The threads of a server: daemons, so that a call that hangs does not keep the process."""
+    """The threads of a server: daemons, so that a call that hangs does not keep the process.
 
-    def __init__(self, threads: int) -> None:
-        # A call has ended for gRPC before its thread is free: as many more may wait for that moment.
-        self._pool = WorkerPool(
-            threads=threads, max_queued=_MAX_WAITING + threads, max_abandoned=threads, name="a2a-grpc"
-        )
+    A call that takes longer than a moment gives its place to the next one, so those that wait delay no other.
+
+    Parameters:
+        threads: calls at once, without those that wait.
+        calls: all calls.
+        waiting: those that wait.
+    """
+
+    def __init__(self, threads: int, calls: int, waiting: int) -> None:
+        self._pool = WorkerPool(threads=threads, max_queued=calls, max_abandoned=waiting, name="a2a-grpc")
+        #: The calls that hold a place, and since when.
+        self._begun: dict[Slot, float] = {}
+        self._checks = Periodic("a2a-grpc-calls", self._check, retry=1.0)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
+        slot = self._pool.reserve()
 
         def job() -> None:
+            self._begun[slot] = time.monotonic()
+            self._checks.start(_WAITS_AFTER)
             try:
                 future.set_result(fn(*args, **kwargs))
             except BaseException as error:
                 future.set_exception(error)
+            finally:
+                self._begun.pop(slot, None)
 
-        self._pool.reserve().submit(job)
+        slot.submit(job)
         return future
 
+    def _check(self) -> float | None:
+        before = time.monotonic() - _WAITS_AFTER
+        for slot, begun in list(self._begun.items()):
+            if begun <= before and slot.abandon():
+                self._begun.pop(slot, None)
+        return _WAITS_AFTER / 2 if self._begun else None
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._checks.stop()
         self._pool.close()

@@ -92,7 +92,8 @@ class ThreadBudget:
     def guard(self, endpoint: Endpoint) -> Endpoint:
         """Wrap `endpoint`: blocking sends hold a thread of the server until they return, streams until they are closed.
 
-        The returned endpoint raises `OverloadedError` where no thread is left.
+        Those of a transport whose waiting calls hold no thread (`CallContext.threaded`) count as open streams. The returned
+        endpoint raises `OverloadedError` where no thread or no place is left.
         """
 
         def guarded(call: Call[Any, Any]) -> Any:
@@ -108,11 +109,11 @@ class ThreadBudget:
                     raise
             if not _blocks(call):
                 return endpoint(call)
-            ticket = self._take(quota_owner(owner_of(call.context)))
+            release = self._take_send(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
             try:
                 return endpoint(call)
             finally:
-                self._release(ticket)
+                release()
 
         return guarded
 
@@ -125,8 +126,9 @@ class ThreadBudget:
         with self._lock:
             if not self._streams.admits(owner):
                 own = self._streams.taken < self._streams.total
+                calls = "open streams" if threaded else "open streams and blocking sends"
                 raise OverloadedError(
-                    f"Too many open streams{' of this caller' if own else ''}; retry later",
+                    f"Too many {calls}{' of this caller' if own else ''}; retry later",
                     retry_after=1.0,
                 )
             self._streams.take(owner)
@@ -143,6 +145,10 @@ class ThreadBudget:
             self._release(ticket)
 
         return release
+
+    def _take_send(self, owner: str, *, threaded: bool) -> Callable[[], None]:
+        """Take a thread for a blocking send of `owner`; without one it counts as a stream of one event."""
+        return partial(self._release, self._take(owner)) if threaded else self.take_stream(owner, threaded=False)
 
     def _release_stream(self, owner: str) -> None:
         with self._lock:

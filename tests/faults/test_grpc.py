@@ -12,7 +12,7 @@ import pytest
 
 grpc = pytest.importorskip("grpc", reason="needs the extra grpc, which `make test` installs")
 
-from a2a_sync import A2AApp, Client, Limits, Retry, Task, TaskState, Timeout  # noqa: E402
+from a2a_sync import A2AApp, Client, Retry, Task, TaskState, Timeout  # noqa: E402
 from a2a_sync.card import AgentCard, AgentInterface  # noqa: E402
 from a2a_sync.grpc import GRPCServer  # noqa: E402
 from a2a_sync.types import new_id  # noqa: E402
@@ -91,17 +91,20 @@ def test_a_stalled_connection_counts_as_cut_after_the_read_timeout(server: GRPCS
         assert numbered == sorted(set(numbered))
 
 
-def test_the_stream_of_a_connection_that_is_half_open_is_ended() -> None:
-    limits = Limits(stream_keepalive_interval=0.4, disconnect_check_interval=0.1)
+@pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
+def test_the_call_of_a_connection_that_is_half_open_is_ended(operation: str) -> None:
     with (
-        serving(limits=limits) as one,
-        proxy(address(one), Cut(octets=150, how="stall"), match=PREFACE) as between,
+        serving(make_app(stream_keepalive_interval=0.5)) as one,
+        # gRPC writes the path of a method as it is: nothing is forwarded from the call on.
+        proxy(address(one), Cut(octets=0, how="stall"), match=path(operation).encode()) as between,
         grpc.insecure_channel(between.url.removeprefix("http://")) as channel,
     ):
-        call = channel.unary_stream(path("SendStreamingMessage"))(send_data("wait"), timeout=120)
-        eventually(lambda: busy(one) == 1, "the call", seconds=30)
-        # gRPC notices it after about half a minute, also with a shorter interval.
-        eventually(lambda: busy(one) == 0, "the end of the call, whose client answers no ping", seconds=120)
+        make = channel.unary_unary if operation == "SendMessage" else channel.unary_stream
+        method = make(path(operation))
+        call = getattr(method, "future", method)(send_data("hold 0"), timeout=120)
+        eventually(lambda: busy(one) == 1, "the call")
+        # Its agent goes on for longer than that.
+        eventually(lambda: busy(one) == 0, "the end of the call, whose client answers no ping")
         call.cancel()
 
 

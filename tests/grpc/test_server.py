@@ -325,8 +325,9 @@ def test_an_unexpected_error_has_an_id_and_no_text(caplog: pytest.LogCaptureFixt
 
 
 def busy(server: GRPCServer) -> int:
-    """Open streams, and blocking sends, which hold a thread."""
-    return len(server._budget._held) + len(server._sender._open)
+    """Open streams and blocking sends."""
+    assert isinstance(server._site, A2AApp)
+    return server._site.open_streams
 
 
 def send_data(text: str) -> bytes:
@@ -358,18 +359,19 @@ def test_a_call_whose_caller_has_left_frees_its_thread(operation: str, how: str)
         opened.close()
 
 
-def test_threads_stay_free_for_short_calls() -> None:
-    with (
-        serving(limits=Limits(disconnect_check_interval=0.2), threads=4) as server,
-        channel(server) as opened,
-        client_of(server) as client,
-    ):
+def test_blocking_sends_hold_no_thread_of_other_calls() -> None:
+    limits = Limits(max_open_streams=6, disconnect_check_interval=0.2)
+    with serving(limits=limits, threads=2) as server, channel(server) as opened, client_of(server) as client:
         send = opened.unary_unary(path("SendMessage"))
-        waiting = [send.future(send_data("wait"), timeout=30) for _ in range(2)]
-        eventually(lambda: busy(server) == 2, "both sends")
-        code, _, reasons = refusal(lambda: send(send_data("wait"), timeout=30))
+        waiting = [send.future(send_data("wait"), timeout=120) for _ in range(6)]
+        # Each of them gives its thread to the next one.
+        eventually(lambda: busy(server) == 6, "the sends")
+        tasks = client.list_tasks().tasks
+        assert len(tasks) == 6
+        code, text, reasons = refusal(lambda: send(send_data("wait"), timeout=120))
         assert (code, reasons) == (grpc.StatusCode.RESOURCE_EXHAUSTED, ["RESOURCE_EXHAUSTED"])
-        for task in client.list_tasks().tasks:
+        assert "Too many open streams and blocking sends" in text
+        for task in tasks:
             client.cancel_task(task.id)
         assert all(one.result(30) for one in waiting)
 
@@ -428,6 +430,68 @@ def test_a_client_that_reads_nothing_is_cut() -> None:
         eventually(lambda: busy(server) == 0, "the end of the stream")
         with pytest.raises(grpc.RpcError):
             list(answers)
+
+
+# -- limits of connections ------------------------------------------------------------------------------------------------
+
+
+def connected(server: GRPCServer) -> socket.socket:
+    """A connection on which nothing is sent."""
+    return socket.create_connection(("127.0.0.1", server.port), timeout=30)
+
+
+def received_until_closed(connection: socket.socket) -> bytes:
+    received = b""
+    with suppress(ConnectionResetError):
+        while more := connection.recv(4096):
+            received += more
+    return received
+
+
+#: The first frames of a client: the preface and empty settings.
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+
+
+def test_a_connection_without_calls_is_closed() -> None:
+    with serving(limits=Limits(connection_idle_timeout=0.3)) as server:
+        with connected(server) as idle:
+            idle.sendall(HELLO)
+            # Its last frame says why: GOAWAY (7), graceful.
+            assert b"\x07" in received_until_closed(idle)
+        with channel(server) as opened:
+            states: list[Any] = []
+            opened.subscribe(states.append)
+            for number in range(1, 3):
+                opened.unary_unary(path("ListTasks"))(b"", timeout=30)
+                eventually(lambda number=number: states.count(grpc.ChannelConnectivity.READY) >= number, "a connection")
+                eventually(lambda: states[-1] is grpc.ChannelConnectivity.IDLE, "its end")
+
+
+def test_a_connection_that_says_nothing_is_closed() -> None:
+    with serving(limits=Limits(header_timeout=0.3)) as server, connected(server) as silent:
+        received_until_closed(silent)
+
+
+def test_connections_beyond_the_limit_are_closed_at_once() -> None:
+    with serving(limits=Limits(max_connections=3)) as server:
+        kept = []
+        for _ in range(3):
+            kept.append(connected(server))
+            kept[-1].sendall(HELLO)
+            assert kept[-1].recv(9)
+        with connected(server) as further:
+            assert received_until_closed(further) == b""
+        for one in kept:
+            one.close()
+
+        def served() -> bool:
+            with connected(server) as again:
+                again.sendall(HELLO)
+                with suppress(ConnectionResetError):
+                    return bool(again.recv(9))
+                return False
+
+        eventually(served, "a place for a connection")
 
 
 # -- streams ------------------------------------------------------------------------------------------------------------
