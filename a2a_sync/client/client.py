@@ -158,7 +158,7 @@ class Client(Closes):
             sent to the same origin as `auth`.
         card_verifier: whose signature the card must carry: a `CardVerifier`, or the keys of one, such as the URL of a key set.
         double_base64_files: the agent encodes files in Base64 twice, as agents on the official Python SDK of 0.3 do over
-            ``HTTP+JSON``.
+            ``HTTP+JSON`` and ``GRPC``.
         url_guard: checks every URL that is called, by its text and by the address connected to; proxies are not used. For
             targets and cards that come from peers. It does not check token servers and key sets, and excludes `session`.
         trace: called with a `Frame` for each request, response and event of a stream over HTTP, on the thread of the call;

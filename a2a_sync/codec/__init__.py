@@ -19,14 +19,14 @@ VERSIONS: dict[str, str] = {"1.0": "a2a_sync.codec.v10", "0.3": "a2a_sync.codec.
 #: The codec modules of bindings with a dialect of their own.
 _DIALECTS = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.http", ("0.3", "GRPC"): "a2a_sync.codec.v03.http"}
 #: The same for peers that encode files twice.
-_DOUBLE_BASE64 = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.twice"}
+_DOUBLE_BASE64 = {("0.3", "HTTP+JSON"): "a2a_sync.codec.v03.twice", ("0.3", "GRPC"): "a2a_sync.codec.v03.twice"}
 
 
 @cache
 def by_version(version: str, binding: str = "JSONRPC", *, double_base64_files: bool = False) -> Codec:
     """The codec of a protocol version (``Major.Minor``) for a binding.
 
-    `double_base64_files` selects the codec for peers that encode files twice, as some do over HTTP+JSON of 0.3.
+    `double_base64_files` selects the codec for peers that encode files twice, as some do over HTTP+JSON and gRPC of 0.3.
 
     Raises:
         VersionNotSupportedError: there is no codec for `version`.
