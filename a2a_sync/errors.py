@@ -401,7 +401,16 @@ class InvalidCardError(A2AError, ValueError):
 
 
 class StoreError(A2AError):
-    """The store failed (locked, full, unreadable). The server logs the cause and answers with an id."""
+    """The store failed (locked, full, unreadable). The server logs the cause and answers with an id.
+
+    ``transient``: it cannot be reached now; a later attempt may succeed.
+    """
+
+    transient: bool = False
+
+    def __init__(self, message: str = "", *, transient: bool = False) -> None:
+        super().__init__(message)
+        self.transient = transient
 
 
 class UnsafeURLError(A2AError, ValueError):

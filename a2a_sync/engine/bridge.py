@@ -1,22 +1,31 @@
 """Connects the hub and the runs of one process with the other processes that share its store.
 
-Messages of a `PubSub` say which tasks were written to. Under them lies a poll of the store, because messages may be lost; where
-there are none, it is the only way and polls at short intervals.
+Messages of a `PubSub` say which tasks were written to. Under them lies a poll of the store, because messages may be lost: one
+read of the versions of all tasks that have streams or blocked calls. Where there are no messages, it is the only way and polls
+at shorter intervals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.engine.components import Component
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.engine.runs import RunManager
+from a2a_sync.errors import StoreError
 from a2a_sync.limits import Limits
 from a2a_sync.stores.base import PubSub, TaskBatch, TaskStore, TaskVersion
+from a2a_sync.telemetry.logs import get_logger
 
-#: How often the store is polled where no messages arrive, in seconds.
+logger: Final = get_logger(__name__)
+
+#: How often the store is polled where no messages arrive, in seconds, if it shows cheaply that it has changed.
 _WITHOUT_MESSAGES = 0.05
+#: The same for a server: at first, and after each change; then each pause is twice as long as the one before.
+_FIRST_PAUSE = 0.25
+_LONGEST_PAUSE = 2.0
 
 
 class ProcessBridge(Component):
@@ -38,39 +47,69 @@ class ProcessBridge(Component):
         self._poll: ChangePoll | None = None
         #: How far each task with listeners had got at the last poll.
         self._versions: dict[str, TaskVersion] = {}
+        #: The store shows cheaply whether it has changed.
+        self._marks = False
+        self._pause = _FIRST_PAUSE
         if store.workers is not None:
-            mark = store.workers.mark
-            self._poll = ChangePoll(mark, self._hint_changed, lambda: hub.has_listeners, interval=self._interval)
+            self._poll = ChangePoll(self._mark, self._hint_changed, self._is_followed, interval=self._interval)
         hub.pubsub = pubsub
 
+    def _mark(self) -> object:
+        assert self._store.workers is not None
+        mark = self._store.workers.mark()
+        self._marks = self._marks or mark is not None
+        return mark
+
+    def _is_followed(self) -> bool:
+        if not self._hub.has_listeners:
+            self._pause = _FIRST_PAUSE
+        return self._hub.has_listeners
+
     def _interval(self) -> float:
-        return self._poll_interval if self._pubsub is not None and self._pubsub.healthy else _WITHOUT_MESSAGES
+        if self._pubsub is not None and self._pubsub.healthy:
+            return self._poll_interval
+        if self._marks:
+            return _WITHOUT_MESSAGES
+        return min(self._pause, _LONGEST_PAUSE, self._poll_interval)
 
     def start(self) -> bool:
         if self._pubsub is not None:
-            self._pubsub.start(self._receive, self._hub.hint)
+            self._pubsub.start(self._receive, self._catch_up)
         return self._poll is None or self._poll.start()
 
     def _receive(self, task_id: str, batch: TaskBatch | None) -> None:
         self._hub.receive(task_id, batch)
         self._runs.check_tokens(task_id)
 
+    def _catch_up(self) -> None:
+        """Messages may have been lost: find out which tasks they were about."""
+        try:
+            if self._poll is None:
+                self._hub.hint()
+            elif self._hub.has_listeners:
+                self._hint_changed()
+            for task_id in {run.request.task_id for run in self._runs.runs_of()}:
+                self._runs.check_tokens(task_id)
+        except Exception:
+            logger.exception("the store cannot be read after messages were lost; the next poll does it")
+
     def _hint_changed(self) -> None:
         """Hint the tasks with listeners that have changed since the last poll, all read at once."""
         task_ids = self._hub.followed
         try:
             found = self._store.versions(task_ids)
-        except Exception:
-            # Streams report a store that cannot be read.
+        except Exception as error:
             self._versions = {}
-            self._hub.hint()
+            if not (isinstance(error, StoreError) and error.transient):
+                # Streams report a store that cannot be read.
+                self._hub.hint()
             raise
-        for task_id in task_ids:
-            # A task that was removed is not found; a new listener may have read the log before the last change.
-            version = found.get(task_id)
-            if version is None or version != self._versions.get(task_id):
-                self._hub.hint(task_id)
+        # A task that was removed is not found; a new listener may have read the log before the last change.
+        changed = [one for one in task_ids if (version := found.get(one)) is None or version != self._versions.get(one)]
+        for task_id in changed:
+            self._hub.hint(task_id)
         self._versions = found
+        self._pause = _FIRST_PAUSE if changed else 2 * self._pause
 
     def close(self, timeout: float = 10.0) -> None:
         if self._poll is not None:

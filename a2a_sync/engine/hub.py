@@ -8,17 +8,19 @@ cursor. No user code and no store is called under a lock of this module.
 from __future__ import annotations
 
 import queue
+import random
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import chain
 from typing import Final, Protocol, TypeAlias
 
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.fork import renew_in_child
-from a2a_sync.errors import AgentError, TaskNotFoundError
+from a2a_sync.engine.tail import Tail
+from a2a_sync.errors import AgentError, StoreError, TaskNotFoundError
 from a2a_sync.lifecycle import Entry, Fold, ends_run, pauses
 from a2a_sync.operations import StreamItem
-from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, PubSub, TaskBatch, TaskStore
+from a2a_sync.stores.base import LOG_PAGE_BYTES, LogPage, Owner, PubSub, TaskBatch, TaskStore
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Role, Task, TaskState
@@ -27,6 +29,9 @@ logger: Final = get_logger(__name__)
 
 #: Entries that a `Waiter` keeps: enough for a short run, while a long one costs no memory.
 _KEPT = 64
+#: How long streams wait for a store that cannot be reached, and the pauses between their attempts, in seconds.
+_OUTAGE = 30.0
+_PAUSES = (0.5, 1.0)
 
 
 #: Gets the batches of all tasks that this process stores, on the thread that stored them.
@@ -71,6 +76,8 @@ class EventHub:
         """In a forked child: the listeners are the parent's."""
         self._lock = threading.Lock()
         self._listeners: dict[str, tuple[Listener, ...]] = {}
+        #: Of tasks with several listeners that read the log.
+        self._tails: dict[str, Tail] = {}
 
     def add(self, task_id: str, listener: Listener) -> None:
         """Pass each batch of `task_id` to `listener` from now on."""
@@ -90,6 +97,8 @@ class EventHub:
                 self._listeners[task_id] = left
             else:
                 self._listeners.pop(task_id, None)
+            if len(left) < 2:
+                self._tails.pop(task_id, None)
         if self.pubsub is not None and len(left) < len(known):
             self.pubsub.unsubscribe(task_id)
 
@@ -117,8 +126,10 @@ class EventHub:
             # Before the listeners: when a call returns, the observers have seen what it did.
             for observer in self._observers:
                 self._show(observer, batch)
-            for listener in listeners or ():
-                listener.offer(batch)
+            if listeners:
+                self.note_publication(task_id)
+                for listener in listeners:
+                    listener.offer(batch)
             if self.pubsub is not None:
                 self.pubsub.publish(batch)
 
@@ -141,14 +152,32 @@ class EventHub:
             self.hint(task_id)
             return
         batch = batch._replace(local=False)
+        self.note_publication(task_id)
         for listener in self.listeners(task_id):
             listener.offer(batch)
 
     def hint(self, task_id: str | None = None) -> None:
         """Entries may have been added to a task (None: to any task): its listeners read the log."""
         for one in [task_id] if task_id is not None else list(self._listeners):
+            self.note_publication(one)
             for listener in self.listeners(one):
                 listener.hint()
+
+    def note_publication(self, task_id: str) -> None:
+        """What streams have read of a task's log may no longer be all of it."""
+        if self._tails and (tail := self._tails.get(task_id)) is not None:
+            tail.note_publication()
+
+    def read_log(self, task_id: str, after: int, load: Callable[[], LogPage]) -> LogPage:
+        """The page of a task's log that `load` reads for a listener, or that another listener has read since it grew.
+
+        Raises:
+            Exception: that of `load`.
+        """
+        with self._lock:
+            several = len(self._listeners.get(task_id, ())) > 1
+            tail = self._tails.setdefault(task_id, Tail()) if several else None
+        return load() if tail is None else tail.read(after, load)
 
     def fail(self, task_id: str, error: AgentError) -> None:
         """Fail the listeners of a task whose run is over, because its end could not be stored."""
@@ -158,9 +187,11 @@ class EventHub:
     def stop(self, *, but: Collection[str] = ()) -> None:
         """Wake all waiters and end all streams that are open now, except those of the tasks in `but`."""
         with self._lock:
-            known = [listeners for task_id, listeners in self._listeners.items() if task_id not in but]
-        for listener in chain.from_iterable(known):
-            listener.stop()
+            known = {task_id: listeners for task_id, listeners in self._listeners.items() if task_id not in but}
+        for task_id, listeners in known.items():
+            self.note_publication(task_id)
+            for listener in listeners:
+                listener.stop()
 
     def close(self) -> None:
         """Publish nothing more: wake all waiters and end all streams, present and later ones. Idempotent."""
@@ -302,6 +333,15 @@ class Subscription:
         self._missed = True
         self.wake()
 
+    def catch_up(self) -> None:
+        """As `hint`, and the log is read again for it: another process may have stored entries that are not known here."""
+        self._hub.note_publication(self._task_id)
+        self.hint()
+
+    def read_log(self, after: int, load: Callable[[], LogPage]) -> LogPage:
+        """See `EventHub.read_log`."""
+        return self._hub.read_log(self._task_id, after, load)
+
     def wake(self) -> None:
         """Wake a `take` that is blocked now."""
         if self._queue.qsize() < self._size:
@@ -343,6 +383,8 @@ class TaskEventStream:
         #: The entry that the run ended with, where that entry does not end a run by itself: ``auth-required``.
         self.closing: StreamItem | None = None
         self._behind = False
+        #: Since when the store cannot be reached; None: it can.
+        self._failing_since: float | None = None
         self._ended = False
         self._closed = False
 
@@ -355,14 +397,15 @@ class TaskEventStream:
         """The events of the next `timeout` seconds, or None when the stream has ended; ``[]``: there are none yet.
 
         Raises:
-            AgentError: the log cannot be read, or the run's end could not be stored. The stream has ended.
+            AgentError: the log cannot be read, or the run's end could not be stored. The stream has ended. A store that cannot
+                be reached is tried again for half a minute.
         """
         if self._first is not None:
             first, self._first = self._first, None
             return [first]
         while not (self._ended or self._closed):
             items = self._read(timeout)
-            if items or not self._behind:
+            if items or not self._behind or self._failing_since is not None:
                 if self._ended and not items:
                     self._subscription.wake()  # the end follows
                 return items
@@ -378,13 +421,26 @@ class TaskEventStream:
 
     def _read(self, timeout: float) -> list[StreamItem]:
         try:
-            return self._catch_up() if self._behind else self._take(timeout)
+            items = self._catch_up() if self._behind else self._take(timeout)
         except AgentError:
             self._ended = True
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, StoreError) and error.transient and self._may_try_again(timeout):
+                return []
             self._ended = True
             raise incident(logger, "a log cannot be read", {"task_id": self.task_id}) from None
+        self._failing_since = None
+        return items
+
+    def _may_try_again(self, timeout: float) -> bool:
+        """Wait a little, as the store cannot be reached; False: that has lasted too long."""
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        self._behind = True
+        # The store has made several attempts already.
+        time.sleep(min(timeout, random.uniform(*_PAUSES)))
+        return now - self._failing_since < _OUTAGE
 
     def _take(self, timeout: float) -> list[StreamItem]:
         entries, ended, missed = self._subscription.take(timeout)
@@ -402,7 +458,7 @@ class TaskEventStream:
     def _catch_up(self) -> list[StreamItem]:
         """One page of the log after the cursor; the next poll reads on."""
         try:
-            page = self._store.log(self._scope, self.task_id, after=self._cursor, max_bytes=LOG_PAGE_BYTES)
+            page = self._subscription.read_log(self._cursor, self._load)
         except TaskNotFoundError:
             self._ended = True
             return []
@@ -416,6 +472,9 @@ class TaskEventStream:
             self._ended = True
             self.closing = None if page.running else self._asked
         return items
+
+    def _load(self) -> LogPage:
+        return self._store.log(self._scope, self.task_id, after=self._cursor, max_bytes=LOG_PAGE_BYTES)
 
     def _accept(self, entries: Sequence[Entry]) -> list[StreamItem]:
         items = []

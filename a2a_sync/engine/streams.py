@@ -61,13 +61,13 @@ class Streams:
         try:
             head = self._store.head(scope, sent.task_id)
             if sent.number < head.compacted:
-                subscription.hint()
+                subscription.catch_up()
                 stored = self._load(scope, sent.task_id, history, admit)
                 return self._stream(scope, subscription, stored.task, stored.version)
             new = Task(id=head.id, context_id=head.context_id, status=head.status)
             task = self._task_at(scope, StoredTask(task=new, version=0, running=True), sent.number)
             # The log is read at the first poll, so a run that has ended closes the stream after its last entry.
-            subscription.hint()
+            subscription.catch_up()
             return self._stream(scope, subscription, trim_history(task, history, self._limits), sent.number)
         except BaseException:
             subscription.close()
@@ -101,7 +101,7 @@ class Streams:
         head = self._store.head(scope, task_id)
         if not head.compacted <= last_event_id <= head.version:
             return None
-        subscription.hint()
+        subscription.catch_up()
         return TaskEventStream(self._store, scope, task_id, subscription, cursor=last_event_id, running=True)
 
     def _from_now(

@@ -87,6 +87,39 @@ def test_a_task_that_was_removed_is_hinted(path: Path) -> None:
             assert found.get(timeout=TIMEOUT) == "gone"
 
 
+def test_a_store_without_marks_is_polled_less_and_less_often_until_something_changes(path: Path) -> None:
+    hub = EventHub()
+    with closing(SQLiteStore(path)) as store:
+        run = begin(store)
+        Hints(hub, run.head.id, queue.Queue())
+        store.workers.mark = lambda: None
+        bridge = bridge_of(store, hub)
+        pauses = []
+        for _ in range(6):
+            assert bridge._poll is not None
+            pauses.append(bridge._poll._poll())
+        assert pauses == [0.25, 0.5, 1.0, 2.0, 2.0, 2.0]
+        store.append(run.token, [chunk(run.head.id, "a")])
+        assert bridge._poll._poll() == 0.25
+        bridge.close()
+
+
+def test_lost_messages_lead_to_one_read_of_versions_and_no_log_of_an_unchanged_task(path: Path) -> None:
+    found: queue.Queue[str] = queue.Queue()
+    hub = EventHub()
+    with closing(SQLiteStore(path)) as store, closing(SQLiteStore(path)) as elsewhere:
+        run, other = begin(store), done(store)
+        for task_id in (run.head.id, other):
+            Hints(hub, task_id, found)
+        with closing(bridge_of(store, hub)) as bridge:
+            bridge._catch_up()
+            assert {found.get(timeout=TIMEOUT) for _ in range(2)} == {run.head.id, other}
+            elsewhere.append(run.token, [chunk(run.head.id, "a")])
+            bridge._catch_up()
+            assert found.get(timeout=TIMEOUT) == run.head.id
+            assert found.empty()
+
+
 def test_where_versions_cannot_be_read_all_tasks_are_hinted(path: Path) -> None:
     found: queue.Queue[str] = queue.Queue()
     hub = EventHub()

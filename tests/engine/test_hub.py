@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from a2a_sync.engine import hub
 from a2a_sync.engine.hub import EventHub, SingleItemStream, Subscription, TaskEventStream, Waiter
 from a2a_sync.errors import InternalError, StoreError
 from a2a_sync.operations import RunRequest, StreamItem
@@ -461,6 +462,15 @@ class BrokenLog(MemoryStore):
         return super().log(*args, **options)
 
 
+class Unreachable(MemoryStore):
+    broken = False
+
+    def log(self, *args, **options):
+        if self.broken:
+            raise StoreError("gone", transient=True)
+        return super().log(*args, **options)
+
+
 def test_a_log_that_cannot_be_read_ends_the_stream_with_an_error_that_says_nothing(caplog):
     log = Log(BrokenLog())
     log.start()
@@ -474,6 +484,48 @@ def test_a_log_that_cannot_be_read_ends_the_stream_with_an_error_that_says_nothi
     assert "disk on fire" in caplog.text
     assert stream.poll(0) is None
     assert log.hub._listeners == {}
+
+
+def test_a_store_that_cannot_be_reached_for_a_while_ends_no_stream(monkeypatch):
+    monkeypatch.setattr(hub, "_PAUSES", (0.0, 0.0))
+    log = Log(Unreachable())
+    log.start()
+    stream = log.stream(size=1)
+    for _ in range(3):
+        log.append(chunk())
+    log.store.broken = True
+    assert [stream.poll(0) for _ in range(5)] == [[]] * 5
+    log.store.broken = False
+    log.append(status(TaskState.COMPLETED), end=True)
+    assert numbers(collect(stream)) == [4, 5, 6, 7]
+
+
+def test_a_store_that_cannot_be_reached_for_long_ends_streams(monkeypatch):
+    monkeypatch.setattr(hub, "_OUTAGE", 0.0)
+    log = Log(Unreachable())
+    log.start()
+    stream = log.stream(size=1)
+    stream._subscription.catch_up()
+    log.store.broken = True
+    with pytest.raises(InternalError):
+        collect(stream)
+    assert stream.poll(0) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 50])
+def test_what_another_process_stores_is_read_once_for_all_streams_of_a_task(log, count, monkeypatch):
+    streams = [log.stream() for _ in range(count)]
+    reads, read = [], log.store.log
+    monkeypatch.setattr(log.store, "log", lambda *args, **options: (reads.append(args), read(*args, **options))[1])
+    for number in (4, 5):
+        log.append(chunk(), publish=False)
+        log.hub.hint(TASK)
+        assert [numbers(stream.poll(0)) for stream in streams] == [[number]] * count
+        assert [stream.poll(0) for stream in streams] == [[]] * count
+    assert len(reads) == 2
+    log.append(status(TaskState.COMPLETED), end=True)
+    assert [numbers(collect(stream)) for stream in streams] == [[6]] * count
+    assert log.hub._tails == {}
 
 
 def test_what_was_stored_before_an_end_that_could_not_be_is_shown_first(log):

@@ -220,7 +220,8 @@ class Database:
         leased = pool.lease(deadline)
         if leased is None:
             raise StoreError(
-                f"{self.name}: all {self._size} connections of this process were in use for {self._timeout:g} s; raise pool="
+                f"{self.name}: all {self._size} connections of this process were in use for {self._timeout:g} s; raise pool=",
+                transient=True,
             )
         connection, generation = leased
         try:
@@ -267,7 +268,8 @@ class Database:
 
     def _unreachable(self, error: psycopg.Error) -> StoreError:
         return StoreError(
-            f"{self.name} cannot be reached ({described(error)}); a write was not acknowledged, and nothing stored is lost"
+            f"{self.name} cannot be reached ({described(error)}); a write was not acknowledged, and nothing stored is lost",
+            transient=True,
         )
 
 
