@@ -68,7 +68,7 @@ def test_the_connection_of_an_endless_body_is_aborted(framing: str) -> None:
 
 
 def test_a_slow_body_is_aborted_and_one_that_was_read_is_not() -> None:
-    deadline = BodyDeadline(0.1)
+    deadline = BodyDeadline(1.0)
     slow, quick = Line(), Line()
     deadline.end(deadline.begin(quick))
     deadline.begin(slow)
