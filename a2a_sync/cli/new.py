@@ -20,16 +20,27 @@ from a2a_sync.cli.text import print_status
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A kind of project: what it needs installed, what gunicorn serves, where the agent is, and what its README adds."""
+    """A kind of project.
+
+    Parameters:
+        requirements: what it needs installed.
+        target: what gunicorn serves.
+        path: the path of the agent.
+        about: a sentence about the agent in its README.
+        files: further lines of the table of files there.
+        environment: further variables of its container.
+    """
 
     requirements: tuple[str, ...]
     target: str = "MODULE:app"
     path: str = ""
     about: str = "It counts words, until you change it."
     files: str = ""
+    environment: str = ""
 
 
 _MODEL = "`MODEL` names its model, such as `openai:gpt-5-mini`, whose provider's key is in the environment."
+_OPENAI = "`MODEL` names its model of OpenAI, such as `gpt-5-mini`, and `OPENAI_API_KEY` has the key."
 #: By the folder of their templates.
 VARIANTS: dict[str, Variant] = {
     "plain": Variant(("a2a-sync[cli]",)),
@@ -51,18 +62,44 @@ VARIANTS: dict[str, Variant] = {
     "pydantic-ai": Variant(
         ("a2a-sync[cli,pydantic-ai]", "pydantic-ai-slim[openai]"), about="It is an agent of Pydantic AI. " + _MODEL
     ),
+    "openai-agents": Variant(
+        ("a2a-sync[cli,openai-agents]",), about="It is an agent of the OpenAI Agents SDK. " + _OPENAI
+    ),
+    "strands": Variant(
+        ("a2a-sync[cli,strands]", "strands-agents[openai]"), about="It is an agent of Strands. " + _OPENAI
+    ),
+    "llamaindex": Variant(
+        ("a2a-sync[cli,llamaindex]", "llama-index-llms-openai"), about="It is an agent of LlamaIndex. " + _OPENAI
+    ),
+    "agent-framework": Variant(
+        ("a2a-sync[cli,agent-framework]", "agent-framework-openai"),
+        about="It is an agent of the Microsoft Agent Framework. " + _OPENAI,
+    ),
+    "adk": Variant(
+        ("a2a-sync[cli,adk]",),
+        about="It is an agent of the Google ADK. `MODEL` names its model, such as `gemini-2.5-flash`, "
+        "`GOOGLE_API_KEY` has the key, and `SESSIONS` is the file of its conversations.",
+        environment=" SESSIONS=/data/sessions.db",
+    ),
+    "crewai": Variant(
+        ("a2a-sync[cli,crewai]",),
+        about="It is a crew of CrewAI. `MODEL` names its model, such as `openai/gpt-5-mini`, "
+        "whose provider's key is in the environment. CrewAI sends telemetry unless `CREWAI_DISABLE_TELEMETRY` is `true`.",
+    ),
 }
-_FRAMEWORKS = ("langgraph", "pydantic-ai")
+#: Those whose agent is one of a framework; their names are those of the extras.
+FRAMEWORKS = tuple(name for name in VARIANTS if name not in ("plain", "flask", "django"))
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*([-_][a-zA-Z0-9]+)*")
 #: Names of files that the projects have, or of packages that they import.
 _TAKEN = {"a2a_sync", "settings", "urls", "wsgi", "manage", "tests", "flask", "django", "langgraph", "pydantic_ai"}
+_TAKEN |= {"agents", "openai", "strands", "llama_index", "agent_framework", "google", "crewai"}
 
 
 @click.command(epilog="Example: a2a-sync new word-counter --flask")
 @click.argument("name")
 @click.option("--flask", "variant", flag_value="flask", help="The agent is a part of a Flask site.")
 @click.option("--django", "variant", flag_value="django", help="The agent is a part of a Django site.")
-@click.option("--framework", type=click.Choice(_FRAMEWORKS), help="The agent is one of this framework.")
+@click.option("--framework", type=click.Choice(FRAMEWORKS), help="The agent is one of this framework.")
 def new(name: str, variant: str | None, framework: str | None) -> None:
     """Create a project for an agent in the new folder NAME.
 
@@ -99,6 +136,7 @@ def write_project(folder: Path, name: str, module: str, variant: str) -> Iterato
         "path": kind.path,
         "about": kind.about,
         "files": kind.files,
+        "environment": kind.environment,
     }
     templates = resources.files("a2a_sync.cli") / "templates"
     for source in ("common", variant):
