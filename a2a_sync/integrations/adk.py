@@ -26,15 +26,14 @@ from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
     BridgeEvent,
-    Data,
     File,
-    Final,
     Question,
     Refused,
     Section,
     Text,
     Turn,
     Usage,
+    final_of,
     from_adk,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
@@ -240,12 +239,7 @@ class _Run:
                 yield Ask([Question(id=_ESCALATION, text=self._final)])
                 return
         structured = self._structured()
-        if structured is not None:
-            # The streamed text is the same value as JSON.
-            yield Final("")
-            yield Data(structured)
-        elif self._final:
-            yield Final(self._final)
+        yield from final_of((self._final or None) if structured is None else structured)
 
     def _structured(self) -> Any:
         find = getattr(self._agent, "find_agent", None)
@@ -266,9 +260,8 @@ def _question(call: types.FunctionCall, adk: bool) -> Question:
         return Question(id=call.id or "", kind="approval" if call.name == _CONFIRMATION else "question", form=form)
     if call.name == _CONFIRMATION:
         asked, hint = args.get("originalFunctionCall", {}), args.get("toolConfirmation", {}).get("hint")
-        about = {"tool": asked.get("name", ""), "arguments": asked.get("args", {})}
         # The ADK's own hint explains its wire format.
-        return Question(id=call.id or "", kind="approval", text=_hint(hint) or f"Call {about['tool']}?", **about)
+        return Question.approval(call.id or "", asked.get("name", ""), asked.get("args", {}), _hint(hint))
     text = str(args.get("question") or args.get("message") or f"What is the result of {call.name}?")
     if call.name == _CREDENTIAL:
         text = "The agent needs an authorization"

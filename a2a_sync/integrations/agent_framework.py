@@ -16,15 +16,15 @@ from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
     BridgeEvent,
-    Data,
     File,
-    Final,
     Question,
     Remember,
     Text,
     Turn,
     Usage,
+    final_of,
     is_web_file,
+    parsed,
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
@@ -33,7 +33,6 @@ from a2a_sync.types import FilePart, Part
 
 try:
     from agent_framework import AgentSession, Content, FunctionTool, Message, UserInputRequiredException
-    from pydantic import BaseModel
 except ImportError as _error:
     raise ImportError("AgentFrameworkBridge needs the framework: pip install 'a2a-sync[agent-framework]'") from _error
 
@@ -102,19 +101,11 @@ def _reported(content: Any, message: str, calls: dict[str, Any]) -> Iterator[Bri
     elif content.type == "function_call":
         # The arguments may arrive in fragments, which are an object only when they are complete.
         call = calls[content.call_id] = calls[content.call_id] + content if content.call_id in calls else content
-        if (arguments := _object(call.arguments)) is not None:
+        if isinstance(arguments := parsed(call.arguments), dict):
             yield ToolCall(id=call.call_id, name=call.name, arguments=arguments)
     elif content.type == "function_result":
         failed = content.exception is not None
         yield ToolResult(tool_call_id=content.call_id, content=str(content.result), is_error=failed)
-
-
-def _object(arguments: Any) -> Any:
-    try:
-        value = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _final(response: Any) -> Iterator[BridgeEvent]:
@@ -122,15 +113,8 @@ def _final(response: Any) -> Iterator[BridgeEvent]:
         if content.type == "data":
             raw = base64.b64decode((content.uri or "").partition(",")[2])
             yield File(FilePart(raw=raw, media_type=content.media_type or ""))
-    value = response.value
-    if value is not None:
-        # The streamed text is the same value as JSON.
-        yield Final("")
-        yield Data(value.model_dump(mode="json") if isinstance(value, BaseModel) else value)
-        return
     said = [message.text for message in response.messages if message.role == "assistant" and message.text]
-    if said:
-        yield Final(said[-1])
+    yield from final_of(response.value if response.value is not None else said[-1] if said else None)
 
 
 def _dumped(values: list[Any]) -> list[Any]:
@@ -165,8 +149,7 @@ def _question(request: Any, calls: dict[str, dict[str, Any]]) -> Question:
     call = request.function_call
     if call.call_id in calls:
         return Question(id=request.id, text=calls[call.call_id]["text"], tool=call.name)
-    about = {"tool": call.name, "arguments": call.parse_arguments()}
-    return Question(id=request.id, kind="approval", text=f"Call {call.name}?", **about)
+    return Question.approval(request.id, call.name, call.parse_arguments())
 
 
 # -- remote agents as tools ---------------------------------------------------------------------------------------------
@@ -179,12 +162,7 @@ def remote_tool(
 
     A resumed agent continues the task of the remote one; it sends no message twice.
 
-    Parameters:
-        client: the client of the agent.
-        skill: the id of one skill of the card that the tool is for.
-        name: in place of that of the card.
-        description: what a model reads about the tool, in place of that of the card.
-        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    The parameters are those of `AgentTool`.
     """
     return _RemoteTool(AgentTool(client, skill, name=name, description=description, **options))
 

@@ -167,6 +167,19 @@ class Question:
             {"type": "interrupt", **{key: value for key, value in members.items() if value not in (None, "", [])}}
         )
 
+    @classmethod
+    def approval(cls, id_: str, tool: str, arguments: JSON, text: str = "") -> Question:
+        """Whether `tool` may be called with these arguments."""
+        return cls(id=id_, kind="approval", text=text or f"Call {tool}?", tool=tool, arguments=arguments)
+
+    @classmethod
+    def of(cls, id_: str, value: Any, text: str = "") -> Question:
+        """The question that a framework asks with `value`: text, or an object that may have members of a question."""
+        if not isinstance(value, Mapping):
+            return cls(id=id_, text=str(value or text))
+        about = {name: value[name] for name in ("kind", "tool", "arguments", "options") if name in value}
+        return cls(id=id_, text=text, value=None if about else as_json(value), **about)
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -266,6 +279,30 @@ def text_of(part: Part) -> str:
     if isinstance(part, TextPart):
         return part.text
     return dumps(part.data).decode() if isinstance(part, DataPart) else part.url or ""
+
+
+def as_json(value: Any) -> Any:
+    """What a framework has made of models and plain values, as JSON. It needs Pydantic, which all frameworks install."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Any).dump_python(value, mode="json")
+
+
+def parsed(arguments: Any) -> Any:
+    """The arguments of a call, which some models give as the text of a JSON object; text that is none as it is."""
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments
+
+
+def final_of(output: Any) -> Iterator[BridgeEvent]:
+    """The end of an answer whose value is `output`: text, or a declared output, which replaces what was streamed of it."""
+    if isinstance(output, str):
+        yield Final(output)
+    elif output is not None:
+        yield Final("")
+        yield Data(as_json(output))
 
 
 def is_web_file(part: Part) -> bool:

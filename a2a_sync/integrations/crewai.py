@@ -14,13 +14,14 @@ from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
     BridgeEvent,
-    Data,
-    Final,
     Question,
     Remember,
     Text,
     Turn,
     Usage,
+    as_json,
+    final_of,
+    parsed,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
 from a2a_sync.integrations.runners import workflow_input
@@ -33,7 +34,7 @@ try:
     from crewai.flow.persistence.base import FlowPersistence
     from crewai.types.streaming import StreamSession
     from crewai.utilities.streaming import create_frame_generator, create_frame_streaming_state
-    from pydantic import BaseModel, PrivateAttr
+    from pydantic import PrivateAttr
 except ImportError as _error:
     raise ImportError("CrewBridge and FlowBridge need CrewAI: pip install 'a2a-sync[crewai]'") from _error
 
@@ -150,7 +151,7 @@ def _followed(run: Callable[[], Any], task: str = "", show: bool = True) -> Gene
                 yield Text(visible[shown:], data["call_id"])
                 said[data["call_id"]] = text + data["chunk"], max(shown, len(visible))
         elif frame.type == "tool_usage_started":
-            yield ToolCall(id=frame.id, name=data["tool_name"], arguments=_arguments(data["tool_args"]))
+            yield ToolCall(id=frame.id, name=data["tool_name"], arguments=parsed(data["tool_args"]))
         elif frame.type == "tool_usage_finished":
             yield ToolResult(tool_call_id=data.get("started_event_id") or "", content=str(data["output"]))
         elif frame.type == "tool_usage_error":
@@ -167,22 +168,10 @@ def _spoken(text: str) -> str:
     return "" if any(begins.startswith(mark) or mark.startswith(begins) for mark in _THOUGHTS) else text
 
 
-def _arguments(given: Any) -> Any:
-    try:
-        return json.loads(given) if isinstance(given, str) else given
-    except ValueError:
-        return {"text": given}
-
-
 def _final(output: Any) -> Iterator[BridgeEvent]:
     """The answer: declared outputs and values of flows. Other members of a `CrewOutput` have the prompts of all tasks."""
     declared = getattr(output, "pydantic", None) or getattr(output, "json_dict", None)
-    value = declared if declared is not None else getattr(output, "raw", output)
-    if isinstance(value, str):
-        yield Final(value)
-    elif value is not None:
-        yield Final("")
-        yield Data(value.model_dump(mode="json") if isinstance(value, BaseModel) else json.loads(json.dumps(value)))
+    yield from final_of(declared if declared is not None else getattr(output, "raw", output))
 
 
 def _history(turn: Turn) -> str:
@@ -249,8 +238,7 @@ class _States(FlowPersistence):  # type: ignore[misc]
 def _state(flow: Flow[Any]) -> dict[str, Any]:
     # `flow.state` is a proxy, which has no methods of models.
     state = flow._state
-    values = state.model_dump(mode="json") if isinstance(state, BaseModel) else json.loads(json.dumps(state))
-    return {name: value for name, value in values.items() if name != "id"}
+    return {name: value for name, value in as_json(state).items() if name != "id"}
 
 
 def _declared(state: Any, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from a2a_sync.client.client import Client
-from a2a_sync.integrations.bridge import Ask, Bridge, BridgeEvent, Data, Final, Note, Question, Text, Turn, Usage
+from a2a_sync.integrations.bridge import (
+    Ask,
+    Bridge,
+    BridgeEvent,
+    Data,
+    Final,
+    Note,
+    Question,
+    Text,
+    Turn,
+    Usage,
+    as_json,
+)
 from a2a_sync.integrations.chat_messages import to_chat_messages
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
 from a2a_sync.integrations.remote import AgentModel, AgentTool, ToolAnswer, as_message
@@ -130,7 +142,7 @@ class LangGraphBridge(Bridge):
         if said:
             yield Final(str(said[-1].text))
         if (structured := values.get("structured_response")) is not None:
-            yield Data(structured.model_dump(mode="json") if hasattr(structured, "model_dump") else structured)
+            yield Data(as_json(structured))
 
     async def _keep(self, turn: Turn, calls: _Calls, base: Any, own: Any, messages: Any, node: str) -> None:
         """Make `own` the last good checkpoint; where another task was faster, add the messages to its checkpoint."""
@@ -197,9 +209,8 @@ def _questions(interrupt: Any) -> Iterator[Question]:
         text = value if isinstance(value, str) else str(value.get("question", "")) if isinstance(value, dict) else ""
         yield Question(id=interrupt.id, text=text, value=None if isinstance(value, str) else value)
     for number, request in enumerate(_requests(value)):
-        text = request.get("description") or f"Call {request['name']}?"
-        about = {"tool": request["name"], "arguments": request["args"]}
-        yield Question(id=f"{interrupt.id}:{number}", kind="approval", text=text, **about)
+        about = (request["name"], request["args"], request.get("description") or "")
+        yield Question.approval(f"{interrupt.id}:{number}", *about)
 
 
 def _resume(pending: Any, answers: Any) -> dict[str, Any]:
@@ -272,12 +283,7 @@ def remote_tool(
     Progress (text) and pieces of the answer (``{"agent": …, "text": …}``) are written to the stream ``custom``. A resumed graph
     continues the task of the agent; it sends no message twice.
 
-    Parameters:
-        client: the client of the agent.
-        skill: the id of one skill of the card that the tool is for.
-        name: in place of that of the card.
-        description: what a model reads about the tool, in place of that of the card.
-        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    The parameters are those of `AgentTool`.
     """
     agent = AgentTool(client, skill, name=name, description=description, **options)
 

@@ -18,13 +18,13 @@ from a2a_sync.integrations.bridge import (
     Bridge,
     BridgeEvent,
     Data,
-    Final,
     Note,
     Question,
     Remember,
     Text,
     Turn,
     Usage,
+    final_of,
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
@@ -109,17 +109,16 @@ class LlamaIndexBridge(Bridge):
                     # Dependencies must not be stored, and the memory is stored apart.
                     await handler.ctx.store.set(name, None)
                 kept = {"messages": said, "kept": pending["kept"], "asked": asked, "context": handler.ctx.to_dict()}
-                yield Ask([_question(id_, fields) for id_, fields in asked.items()], kept)
+                yield Ask([Question.of(id_, fields, _text(fields)) for id_, fields in asked.items()], kept)
                 return
             result = await handler
         finally:
             await handler.cancel_run()
         yield Remember(said[pending["kept"] :])
-        if not isinstance(result, happened.AgentOutput):
-            yield Final(result) if isinstance(result, str) else Data(json.loads(json.dumps(result)))
-            return
-        yield Final(result.response.content or "")
-        if result.structured_response is not None:
+        agents = isinstance(result, happened.AgentOutput)
+        for one in final_of(result.response.content or "" if agents else result):
+            yield one
+        if agents and result.structured_response is not None:
             yield Data(result.structured_response)
 
 
@@ -172,11 +171,9 @@ def _fields(event: Any) -> dict[str, Any]:
     return {**fields, **fields.pop("_data", {})}
 
 
-def _question(id_: str, fields: dict[str, Any]) -> Question:
-    """The question of an event: its ``prefix`` is the text; it may have members of `Question`."""
-    about = {name: fields[name] for name in ("kind", "tool", "arguments", "options") if name in fields}
-    text = str(fields.get("prefix") or fields.get("text") or fields.get("msg") or "")
-    return Question(id=id_, text=text, value=None if about else fields, **about)
+def _text(fields: dict[str, Any]) -> str:
+    """The text of a question, which is the ``prefix`` of its event."""
+    return str(fields.get("prefix") or fields.get("text") or fields.get("msg") or "")
 
 
 # -- remote agents as tools ---------------------------------------------------------------------------------------------
@@ -198,12 +195,7 @@ def remote_tool(
     A resumed workflow continues the task of the remote agent; it sends no message twice. Calls with the same message in one step
     share one task. Progress and pieces of the answer are written to the stream of the workflow.
 
-    Parameters:
-        client: the client of the agent.
-        skill: the id of one skill of the card that the tool is for.
-        name: in place of that of the card.
-        description: what a model reads about the tool, in place of that of the card.
-        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    The parameters are those of `AgentTool`.
     """
     agent = AgentTool(client, skill, name=name, description=description, **options)
 

@@ -16,14 +16,14 @@ from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
     BridgeEvent,
-    Data,
-    Final,
     Question,
     Remember,
     Text,
     Turn,
     Usage,
+    final_of,
     is_web_file,
+    parsed,
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
@@ -45,7 +45,6 @@ try:
     from agents.tool_context import ToolContext
     from agents.usage import Usage as SDKUsage
     from openai.types.responses import ResponseCompletedEvent, ResponseTextDeltaEvent
-    from pydantic import TypeAdapter
 except ImportError as _error:
     raise ImportError("OpenAIAgentsBridge needs the SDK: pip install 'a2a-sync[openai-agents]'") from _error
 
@@ -117,13 +116,8 @@ class OpenAIAgentsBridge(Bridge):
             yield Ask([_question(item, calls) for item in result.interruptions], kept)
             return
         yield Remember(json.loads(json.dumps(result.to_input_list()[pending["kept"] :])))
-        output = result.final_output
-        if isinstance(output, str):
-            yield Final(output)
-        elif output is not None:
-            # The streamed text is the same value as JSON.
-            yield Final("")
-            yield Data(TypeAdapter(type(output)).dump_python(output, mode="json"))
+        for one in final_of(result.final_output):
+            yield one
 
 
 def _content(part: Part) -> dict[str, Any]:
@@ -160,13 +154,7 @@ def _call_id(item: Any) -> str:
 def _question(item: Any, calls: dict[str, dict[str, Any]]) -> Question:
     if (call := calls.get(_call_id(item))) is not None:
         return Question(id=_call_id(item), text=call["text"], tool=item.tool_name or "")
-    arguments = _of(item.raw_item, "arguments")
-    try:
-        arguments = json.loads(arguments)
-    except ValueError:
-        pass
-    about = {"tool": item.tool_name or "", "arguments": arguments}
-    return Question(id=_call_id(item), kind="approval", text=f"Call {item.tool_name}?", **about)
+    return Question.approval(_call_id(item), item.tool_name or "", parsed(_of(item.raw_item, "arguments")))
 
 
 # -- remote agents as tools ---------------------------------------------------------------------------------------------
@@ -180,12 +168,7 @@ def remote_tool(
     Only a call that has not begun can interrupt a run of the SDK, so the remote agent is called when the SDK asks whether the
     tool needs approval, and continued before the run is resumed. It receives no message twice.
 
-    Parameters:
-        client: the client of the agent.
-        skill: the id of one skill of the card that the tool is for.
-        name: in place of that of the card.
-        description: what a model reads about the tool, in place of that of the card.
-        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    The parameters are those of `AgentTool`.
     """
     remote = _Remote(AgentTool(client, skill, name=name, description=description, **options))
 

@@ -18,14 +18,14 @@ from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
     BridgeEvent,
-    Data,
     File,
-    Final,
     Question,
     Remember,
     Text,
     Turn,
     Usage,
+    as_json,
+    final_of,
     is_web_file,
     text_of,
 )
@@ -35,7 +35,6 @@ from a2a_sync.jsontext import dumps
 from a2a_sync.types import FilePart, Part, TaskState
 
 try:
-    from pydantic import TypeAdapter
     from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, Tool, messages
     from pydantic_ai.capabilities import ReinjectSystemPrompt
     from pydantic_ai.exceptions import ApprovalRequired, UsageLimitExceeded
@@ -134,7 +133,7 @@ def _reported(event: Any, step: str) -> Iterator[BridgeEvent]:
 
 
 def _shown(content: Any) -> str:
-    return content if isinstance(content, str) else TypeAdapter(Any).dump_json(content).decode()
+    return content if isinstance(content, str) else dumps(as_json(content)).decode()
 
 
 def _final(result: Any) -> Iterator[BridgeEvent]:
@@ -142,12 +141,10 @@ def _final(result: Any) -> Iterator[BridgeEvent]:
         for part in message.parts if isinstance(message, messages.ModelResponse) else ():
             if isinstance(part, messages.FilePart):
                 yield File(FilePart(raw=part.content.data, media_type=part.content.media_type))
-    if isinstance(result.output, str):
-        yield Final(result.output)
-    elif isinstance(result.output, messages.BinaryContent):
+    if isinstance(result.output, messages.BinaryContent):
         yield File(FilePart(raw=result.output.data, media_type=result.output.media_type))
     else:
-        yield Data(TypeAdapter(type(result.output)).dump_python(result.output, mode="json"))
+        yield from final_of(result.output)
 
 
 def _kept(history: Sequence[Any]) -> list[Any]:
@@ -168,11 +165,9 @@ def _kept(history: Sequence[Any]) -> list[Any]:
 def _questions(requests: Any) -> Iterator[Question]:
     metadata = requests.metadata
     for call in requests.approvals:
-        about = {"tool": call.tool_name, "arguments": call.args_as_dict()}
-        if asked := metadata.get(call.tool_call_id, {}).get(_QUESTION):
-            yield Question(id=call.tool_call_id, text=asked, **about)
-            continue
-        yield Question(id=call.tool_call_id, kind="approval", text=f"Call {call.tool_name}?", **about)
+        question = Question.approval(call.tool_call_id, call.tool_name, call.args_as_dict())
+        asked = metadata.get(call.tool_call_id, {}).get(_QUESTION)
+        yield replace(question, kind="question", text=asked) if asked else question
     for call in requests.calls:
         text = str(call.args_as_dict().get("question", "")) or f"What is the result of {call.tool_name}?"
         yield Question(id=call.tool_call_id, text=text, tool=call.tool_name, arguments=call.args_as_dict())
@@ -203,12 +198,7 @@ def remote_tool(
 
     A resumed agent continues the task of the remote one; it sends no message twice.
 
-    Parameters:
-        client: the client of the agent.
-        skill: the id of one skill of the card that the tool is for.
-        name: in place of that of the card.
-        description: what a model reads about the tool, in place of that of the card.
-        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    The parameters are those of `AgentTool`.
     """
     agent = AgentTool(client, skill, name=name, description=description, **options)
 

@@ -25,6 +25,7 @@ from a2a_sync.integrations.bridge import (
     Text,
     Turn,
     Usage,
+    as_json,
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
@@ -103,7 +104,8 @@ class StrandsBridge(Bridge):
         yield Usage(used["inputTokens"], used["outputTokens"], requests)
         if result.stop_reason == "interrupt":
             snapshot = encode_bytes_values(agent.take_snapshot(preset="session").to_dict())
-            yield Ask([_question(one) for one in result.interrupts], {**pending, "snapshot": snapshot})
+            questions = [Question.of(one.id, one.reason, _text(one)) for one in result.interrupts]
+            yield Ask(questions, {**pending, "snapshot": snapshot})
             return
         if result.stop_reason in _STOPPED:
             state_, text = _STOPPED[result.stop_reason]
@@ -111,7 +113,7 @@ class StrandsBridge(Bridge):
         yield _remembered(encode_bytes_values(agent.messages), pending["kept"], turn.memory)
         yield Final("".join(block.get("text", "") for block in result.message["content"]))
         if result.structured_output is not None:
-            yield Data(result.structured_output.model_dump(mode="json"))
+            yield Data(as_json(result.structured_output))
 
 
 def _remembered(messages: list[Any], kept: int, memory: list[Any]) -> Remember:
@@ -140,14 +142,9 @@ def _reported(message: Any) -> Iterator[BridgeEvent]:
             yield ToolResult(tool_call_id=result["toolUseId"], content="\n".join(texts), is_error=failed)
 
 
-def _question(interrupt: Any) -> Question:
-    """The question of an interrupt: its reason is the text, or has members of `Question`."""
-    reason = interrupt.reason
-    if not isinstance(reason, dict):
-        return Question(id=interrupt.id, text=str(reason or interrupt.name))
-    about = {name: reason[name] for name in ("kind", "tool", "arguments", "options") if name in reason}
-    text = str(reason.get("text") or reason.get("question") or interrupt.name)
-    return Question(id=interrupt.id, text=text, value=None if about else reason, **about)
+def _text(interrupt: Any) -> str:
+    reason = interrupt.reason if isinstance(interrupt.reason, dict) else {}
+    return str(reason.get("text") or reason.get("question") or interrupt.name)
 
 
 # -- remote agents as tools ---------------------------------------------------------------------------------------------
@@ -161,12 +158,7 @@ def remote_tool(
     A resumed agent continues the task of the remote one; it sends no message twice. The tool is no generator, which Strands
     would not close when a run is canceled, so its progress is not shown.
 
-    Parameters:
-        client: the client of the agent.
-        skill: the id of one skill of the card that the tool is for.
-        name: in place of that of the card.
-        description: what a model reads about the tool, in place of that of the card.
-        options: further arguments of `Client.stream`, such as ``context_id`` and ``timeout``.
+    The parameters are those of `AgentTool`.
     """
     agent = AgentTool(client, skill, name=name, description=description, **options)
 
