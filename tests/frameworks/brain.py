@@ -43,8 +43,8 @@ def think(turns: list[tuple[str, str]]) -> str | list[Call]:
             return [Call("buy", {"what": "boat"}), Call("clerk", {"message": "order"})]
         case "order" | "order slowly" | "order quickly" | "order badly":
             return [Call("clerk", {"message": last})]
-        case "wait":
-            return [Call("wait")]
+        case "wait" | "whoami":
+            return [Call(last)]
         case "break":
             raise ValueError(CANARY)
     return f"You said: {', '.join(text for role, text in turns if role == 'user')}."
