@@ -41,6 +41,10 @@ try:
     from workflows.events import WorkflowIdleEvent
 except ImportError as _error:
     raise ImportError("LlamaIndexBridge needs LlamaIndex: pip install 'a2a-sync[llamaindex]'") from _error
+try:
+    from workflows.runtime.types.results import StepWorkerStateContextVar as _step
+except ImportError:  # it is not documented
+    _step = None
 
 __all__ = [
     "LlamaIndexBridge",
@@ -108,7 +112,7 @@ class LlamaIndexBridge(Bridge):
                 for name in ("deps", "memory"):
                     # Dependencies must not be stored, and the memory is stored apart.
                     await handler.ctx.store.set(name, None)
-                kept = {"messages": said, "kept": pending["kept"], "asked": asked, "context": handler.ctx.to_dict()}
+                kept = {"messages": said, "kept": pending["kept"], "asked": asked, "context": _stored(handler.ctx)}
                 yield Ask([Question.of(id_, fields, _text(fields)) for id_, fields in asked.items()], kept)
                 return
             result = await handler
@@ -159,6 +163,17 @@ def _reported(event: Any, step: str) -> Iterator[BridgeEvent]:
         yield Usage(requests=1)
 
 
+def _stored(context: Any) -> Any:
+    """The context without the answered waits of `remote_tool`, each of which would run its step once more."""
+    stored = context.to_dict()
+    for worker in stored.get("workers", {}).values():
+        waiters = worker.get("collected_waiters", [])
+        worker["collected_waiters"] = [
+            one for one in waiters if not one["resolved_event"] or not one["waiter_id"].startswith("a2a-")
+        ]
+    return stored
+
+
 def _answer(handler: Any, asked: dict[str, Any], answers: Any) -> None:
     for id_, fields in asked.items():
         # The fields of the question are what the waiting step recognises its answer by.
@@ -192,8 +207,8 @@ def remote_tool(
 ) -> Any:
     """A remote agent as a tool of an agent; its questions are `InputRequiredEvent` of the workflow.
 
-    A resumed workflow continues the task of the remote agent; it sends no message twice. Calls with the same message in one step
-    share one task. Progress and pieces of the answer are written to the stream of the workflow.
+    A resumed workflow continues the task of the remote agent; it sends no message twice. Progress and pieces of the answer are
+    written to the stream of the workflow.
 
     The parameters are those of `AgentTool`.
     """
@@ -209,7 +224,7 @@ def remote_tool(
 
     async def call(ctx: Context, message: str) -> str:
         # The step of the tool runs again from here when a question is answered.
-        key = f"a2a-{hashlib.sha256(f'{agent.name}:{message}'.encode()).hexdigest()[:16]}"
+        key = f"a2a-{hashlib.sha256(f'{agent.name}:{_call_id()}:{message}'.encode()).hexdigest()[:16]}"
         kept: Any = await ctx.store.get(key, default=None)
         if kept is None:
             answer = await send(ctx, message, "")
@@ -232,3 +247,9 @@ def remote_tool(
     # Types, not text: LlamaIndex evaluates annotations outside this module.
     call.__annotations__ = {"ctx": Context, "message": str, "return": str}
     return FunctionTool.from_defaults(async_fn=call, name=agent.name, description=agent.description)
+
+
+def _call_id() -> str:
+    """The id of the call that the running step is for, by which calls with the same message differ."""
+    step = _step.get(None) if _step is not None else None
+    return str(getattr(step.event, "tool_id", "")) if step is not None else ""

@@ -24,7 +24,7 @@ class Model(BaseLLM):
 
     def call(self, messages: Any, tools: Any = None, *arguments: Any, **options: Any) -> Any:
         listed = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        answer = self.answer(_turns(listed))
+        answer = self.answer(self.turns(listed))
         usage = {"prompt_tokens": INPUT_TOKENS, "completion_tokens": OUTPUT_TOKENS}
         self._track_token_usage_internal({**usage, "total_tokens": INPUT_TOKENS + OUTPUT_TOKENS})
         if isinstance(answer, str):
@@ -37,6 +37,9 @@ class Model(BaseLLM):
             {"id": f"c{n}", "type": "function", "function": {"name": one.name, "arguments": json.dumps(one.arguments)}}
             for n, one in enumerate(answer)
         ]
+
+    def turns(self, messages: list[dict[str, Any]]) -> list[tuple[str, str]]:
+        return _turns(messages)
 
     def answer(self, turns: list[tuple[str, str]]) -> Any:
         return think(turns)

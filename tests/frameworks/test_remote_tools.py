@@ -119,6 +119,20 @@ def test_a_question_of_a_remote_agent_may_wait_beside_an_approval(serve: Any, cl
     assert [text for text in messages if text.startswith("user")] == ["user: order", "user: large", "user: red"]
 
 
+def test_two_calls_with_the_same_message_are_two_remote_tasks(serve: Any, clerk: Clerk) -> None:
+    task = send(serve(), "order twice")
+    for answer in ("large", "red"):
+        questions = [part.data for part in task.status.message.parts if isinstance(part, DataPart)]
+        answers = {one["id"]: f"{answer} {number}" for number, one in enumerate(questions)}
+        assert len(answers) == 2
+        task = serve().send(DataPart({"answers": answers}), task_id=task.id, timeout=TIMEOUT).task
+    assert task.artifacts[0].text in (
+        "Done: large 0 and red 0 and large 1 and red 1.",
+        "Done: large 1 and red 1 and large 0 and red 0.",
+    )
+    assert len(clerk.client.list_tasks().tasks) == 2
+
+
 def test_progress_of_a_remote_agent_is_progress_of_the_task(serve: Any, framework: str) -> None:
     with serve().stream("order quickly") as stream:
         found = [event.status for event in stream if isinstance(event, TaskStatusUpdateEvent)]
