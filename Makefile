@@ -30,11 +30,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check test-gevent conformance tck lint types docs audit package prose bench bench-page metrics soak soak-hostile clean
+.PHONY: help demo test check test-gevent conformance tck lint types docs audit package prose bench bench-page bench-frameworks metrics soak soak-hostile clean
 .PHONY: interop interop-page interop-all interop-newest interop-03 interop-js
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-17s %s\n", $$1, $$2 }'
 
 demo: $(VENV)/.stamp-base ## Serve an agent, call it, show what it does; results in demo-output/
 	@$(BIN)/python examples/demo.py demo-output
@@ -79,6 +79,9 @@ bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare
 
 bench-page: $(VENV)/.stamp-bench ## Measure curves and flame graphs, and write docs/explanation/performance.md (EFFORT=short)
 	$(BIN)/python -m tests.benchmarks.page --effort $(or $(EFFORT),full)
+
+bench-frameworks: $(VENV)/.stamp-bench ## Compare each bridge with its framework's own A2A server, and write docs/explanation/frameworks.md
+	$(BIN)/python -m tests.benchmarks.frameworks --write
 
 metrics: $(VENV)/.stamp-test ## Print figures about the structure and the calls of the library (COMPARE=COMMIT)
 	$(BIN)/python -m tests.metrics $(COMPARE:%=--compare %)

@@ -10,12 +10,30 @@ import sys
 import venv
 from pathlib import Path
 
-HOME = Path(__file__).parents[2] / ".venv-bench"
+ROOT = Path(__file__).parents[2]
+HOME = ROOT / ".venv-bench"
 
 #: The packages of each environment. This library and the bare server use the running interpreter.
 PEERS = {
     "sdk": ("a2a-sdk[grpc,http-server,sqlite]", "uvicorn"),
     "fasta": ("fasta2a", "uvicorn"),
+    # A framework with its own A2A server and with this library's bridge: `tests.benchmarks.frameworks`.
+    "pydantic_ai": ("-e", f"{ROOT}[pydantic-ai]", "fasta2a[pydantic-ai]", "uvicorn"),
+    "strands": ("-e", f"{ROOT}[strands]", "strands-agents[a2a]", "aiosqlite"),
+    "adk": ("-e", f"{ROOT}[adk]", "google-adk[a2a]", "a2a-sdk[http-server,sqlite]", "uvicorn"),
+    "agent_framework": (
+        "-e",
+        f"{ROOT}[agent-framework]",
+        # There are only versions that are no releases.
+        "agent-framework-a2a>=1.0.0b0",
+        "a2a-sdk[http-server,sqlite]",
+        "uvicorn",
+    ),
+    "crewai": ("-e", f"{ROOT}[crewai]", "crewai[a2a,file-processing]", "a2a-sdk[http-server,sqlite]", "uvicorn"),
+    "langgraph": (
+        *("-e", f"{ROOT}[langgraph]", "langchain", "langgraph-cli[inmem]"),
+        *("langgraph-checkpoint-sqlite", "aiosqlite"),
+    ),
 }
 
 
@@ -30,7 +48,7 @@ def python(name: str) -> str:
         HOME.mkdir(exist_ok=True)
         (HOME / ".gitignore").write_text("*\n")
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([interpreter, "-m", "pip", "install", "--quiet", *PEERS[name]], check=True, timeout=600)
+        subprocess.run([interpreter, "-m", "pip", "install", "--quiet", *PEERS[name]], check=True, timeout=1200)
         (folder / "complete").touch()
     return str(interpreter)
 

@@ -27,7 +27,7 @@ SERVER_CORE, GENERATOR_CORE = CORES[0], CORES[-1]
 
 @dataclass(frozen=True)
 class Setup:
-    """The command of an agent: environment (a name of `environments`), command after its Python, variables.
+    """The command of an agent: environment (a name of `environments`), command after its Python, variables, folder.
 
     It runs on the server's core, or with `all_cores` where its workers pin themselves.
     """
@@ -36,6 +36,7 @@ class Setup:
     command: tuple[str, ...]
     variables: dict[str, str] = field(default_factory=dict)
     all_cores: bool = False
+    folder: Path = AGENTS
 
 
 def gunicorn(app: str, *, threads: int = 16, worker: str = "gthread", **variables: str) -> Setup:
@@ -80,7 +81,7 @@ class Server:
         self._log = (Path(self._folder) / "log").open("wb")
         self._process = subprocess.Popen(
             [environments.python(setup.environment), *setup.command, *address],
-            cwd=AGENTS,
+            cwd=setup.folder,
             env={**os.environ, **variables, "PORT": str(self.port)},
             preexec_fn=lambda: os.sched_setaffinity(0, CORES),
             stdout=self._log,
