@@ -22,7 +22,7 @@ class PretendingLLM(BaseLLM):
         super().__init__(model="pretend/pretend")
 
     def call(self, messages: Any, *arguments: Any, **options: Any) -> str:
-        bought = messages.partition("Tell the customer: ")[2]
+        bought = messages.partition("Confirm to the customer: ")[2]
         words = list(answer("", bought))
         with llm_call_context():
             for word in words:
@@ -67,7 +67,7 @@ class Shop(Flow[Visit]):
     def buy(self, offered: Any) -> str:
         if not yes_or_no(offered.feedback):
             return "Nothing was bought."
-        return ask_model(f"Tell the customer: you have bought a {wish(self.state.query)}")
+        return ask_model(f"Confirm to the customer: you have bought a {wish(self.state.query)}")
 
 
 app = A2AApp(FlowBridge(Shop, name="shop", description="Sells boats"))

@@ -46,7 +46,7 @@ class Marking(Tools):
 
 
 def with_images(turns: list[tuple[str, str]], images: Sequence[Any]) -> list[tuple[str, str]]:
-    """The conversation, in which the model tells of the images that it has received."""
+    """The conversation, which ends with the number of images that the model has received."""
     if not images:
         return turns
     return [*turns, ("user", f"and {len(images)} image")]
