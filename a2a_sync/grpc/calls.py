@@ -21,6 +21,7 @@ from a2a_sync.codec import Codec, by_version
 from a2a_sync.codec.fields import shown
 from a2a_sync.engine.hub import PolledStream
 from a2a_sync.errors import AgentError, InvalidParamsError, VersionNotSupportedError
+from a2a_sync.grpc.arrivals import Arrivals
 from a2a_sync.grpc.streams import OpenStream, Sender
 from a2a_sync.operations import (
     OPERATIONS,
@@ -81,6 +82,7 @@ class Methods:
         agents: finds the agent of each request.
         address: returns the address that results contain.
         sender: sends the events of streams.
+        arrivals: receives the messages of calls.
     """
 
     def __init__(
@@ -89,7 +91,9 @@ class Methods:
         agents: Agents,
         address: Callable[[], str],
         sender: Sender,
+        arrivals: Arrivals,
     ) -> None:
+        self._arrivals = arrivals
         self._agents = agents
         self._address = address
         self._sender = sender
@@ -101,19 +105,21 @@ class Methods:
         handlers = {}
         for name, method in protobuf.methods(version).items():
             operation = OPERATIONS[name]
+            # Not `unary_unary`: grpcio would wait for the message itself.
             if operation.streaming:
-                stream: Any = partial(self._stream, operation, method)
+                stream: Any = self._arrivals.receiving(partial(self._stream, operation, method))
                 # It returns at once, and writes later.
                 stream.experimental_non_blocking = True
-                handler = grpc.unary_stream_rpc_method_handler(stream)
+                handler = grpc.stream_stream_rpc_method_handler(stream)
             else:
-                handler = grpc.unary_unary_rpc_method_handler(partial(self._call, operation, method))
+                unary = self._arrivals.receiving(partial(self._call, operation, method))
+                handler = grpc.stream_unary_rpc_method_handler(unary)
             handlers[method.path.rpartition("/")[2]] = handler
         return grpc.method_handlers_generic_handler(protobuf.SERVICES[version], handlers)
 
     # -- calls --
 
-    def _call(self, operation: AnyOperation, method: protobuf.Method, data: bytes, rpc: Any) -> bytes:
+    def _call(self, operation: AnyOperation, method: protobuf.Method, data: bytes | AgentError, rpc: Any) -> bytes:
         error: AgentError
         service: AgentService | None = None
         try:
@@ -133,9 +139,11 @@ class Methods:
         return b""
 
     def _read(
-        self, operation: AnyOperation, method: protobuf.Method, data: bytes, rpc: Any
+        self, operation: AnyOperation, method: protobuf.Method, data: bytes | AgentError, rpc: Any
     ) -> tuple[AgentService, Call[Any, Any]]:
         """The agent that is called, and the call. Of the message of a caller that is not admitted only the tenant is parsed."""
+        if isinstance(data, AgentError):
+            raise data
         headers = _headers(rpc)
         version = self._codec.version
         named = headers.get(VERSION.lower(), "")
@@ -186,7 +194,7 @@ class Methods:
         self,
         operation: AnyOperation,
         method: protobuf.Method,
-        data: bytes,
+        data: bytes | AgentError,
         rpc: Any,
         write: Callable[[bytes | None], None],
     ) -> None:
@@ -206,7 +214,7 @@ class Methods:
         self,
         operation: AnyOperation,
         method: protobuf.Method,
-        data: bytes,
+        data: bytes | AgentError,
         rpc: Any,
         write: Callable[[bytes | None], None],
     ) -> None:

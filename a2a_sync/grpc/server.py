@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -14,10 +13,10 @@ import grpc
 
 from a2a_sync.bindings import protobuf
 from a2a_sync.card import AgentInterface
-from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.gevent import patched
-from a2a_sync.concurrency.pool import Slot, WorkerPool
+from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.engine.components import Component
+from a2a_sync.grpc.arrivals import Arrivals
 from a2a_sync.grpc.calls import Agents, Methods
 from a2a_sync.grpc.health import health_handler
 from a2a_sync.grpc.streams import Sender
@@ -32,10 +31,8 @@ logger: Final = get_logger(__name__)
 _OVERHEAD = 64 * 1024
 #: Most bytes of the metadata of a call.
 _MAX_METADATA = 16 * 1024
-#: Calls that wait for a thread; their messages are not read yet.
+#: Calls that wait for their turn.
 _MAX_WAITING = 1000
-#: Seconds after which a call no longer counts among the `threads`.
-_WAITS_AFTER = 0.5
 #: Clients that ping more often are disconnected.
 _MIN_PING_INTERVAL = 10.0
 #: Seconds in which calls that were cut leave their threads.
@@ -130,7 +127,11 @@ class GRPCServer(Component):
         if not self._versions:
             raise ValueError(f"protocol_versions: gRPC needs one of {', '.join(protobuf.SERVICES)}")
         agents = Agents(lambda name: _services(site).get(name), lambda: [] if isinstance(site, A2AApp) else list(site))
-        self._methods = [Methods(version, agents, lambda: self._url, self._sender) for version in self._versions]
+        limits = site.limits
+        self._arrivals = Arrivals(threads, limits.max_open_streams, limits.body_timeout)
+        self._methods = [
+            Methods(version, agents, lambda: self._url, self._sender, self._arrivals) for version in self._versions
+        ]
         if not self._url.endswith(":0"):
             self._list_interfaces()
 
@@ -193,7 +194,7 @@ class GRPCServer(Component):
         }
         calls = self._threads + _MAX_WAITING + limits.max_open_streams
         return grpc.server(
-            _Threads(self._threads, calls, limits.max_open_streams),
+            _Threads(calls),
             self._handlers(),
             options=tuple(options.items()),
             maximum_concurrent_rpcs=calls,
@@ -211,7 +212,9 @@ class GRPCServer(Component):
         def not_ready_reason() -> str:
             return next(filter(None, (one.not_ready_reason() for one in _services(self._site).values())), "")
 
-        return health_handler([protobuf.SERVICES[version] for version in self._versions], not_ready_reason)
+        return health_handler(
+            [protobuf.SERVICES[version] for version in self._versions], not_ready_reason, self._arrivals
+        )
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until another thread has closed the server, or for `timeout` seconds; whether it is closed."""
@@ -230,6 +233,7 @@ class GRPCServer(Component):
             self._sender.end()
             stopped.wait(timeout + _CANCEL_SECONDS)
         self._sender.close()
+        self._arrivals.close()
         self._closed.set()
 
 
@@ -242,46 +246,23 @@ def _services(site: A2AApp | AgentHost) -> dict[str, AgentService]:
 
 
 class _Threads(Executor):
-    """The threads of a server: daemons, so that a call that hangs does not keep the process.
+    """A thread for each call: daemons, so that a call that hangs does not keep the process."""
 
-    A call that takes longer than a moment gives its place to the next one, so those that wait delay no other.
-
-    Parameters:
-        threads: calls at once, without those that wait.
-        calls: all calls.
-        waiting: those that wait.
-    """
-
-    def __init__(self, threads: int, calls: int, waiting: int) -> None:
-        self._pool = WorkerPool(threads=threads, max_queued=calls, max_abandoned=waiting, name="a2a-grpc")
-        #: The calls that hold a place, and since when.
-        self._begun: dict[Slot, float] = {}
-        self._checks = Periodic("a2a-grpc-calls", self._check, retry=1.0)
+    def __init__(self, calls: int) -> None:
+        # A call has ended for gRPC before its thread is free: as many more may wait for that moment.
+        self._pool = WorkerPool(threads=calls, max_queued=calls, max_abandoned=0, name="a2a-grpc")
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        slot = self._pool.reserve()
 
         def job() -> None:
-            self._begun[slot] = time.monotonic()
-            self._checks.start(_WAITS_AFTER)
             try:
                 future.set_result(fn(*args, **kwargs))
             except BaseException as error:
                 future.set_exception(error)
-            finally:
-                self._begun.pop(slot, None)
 
-        slot.submit(job)
+        self._pool.reserve().submit(job)
         return future
 
-    def _check(self) -> float | None:
-        before = time.monotonic() - _WAITS_AFTER
-        for slot, begun in list(self._begun.items()):
-            if begun <= before and slot.abandon():
-                self._begun.pop(slot, None)
-        return _WAITS_AFTER / 2 if self._begun else None
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._checks.stop()
         self._pool.close()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,13 +15,14 @@ grpc = pytest.importorskip("grpc", reason="needs the extra grpc, which `make tes
 
 from google.rpc import status_pb2  # noqa: E402
 
-from a2a_sync import Limits  # noqa: E402
+from a2a_sync import Client, Limits  # noqa: E402
 from a2a_sync import types as t  # noqa: E402
 from a2a_sync.auth import BearerAuth  # noqa: E402
 from a2a_sync.bindings import protobuf  # noqa: E402
 from a2a_sync.errors import InvalidRequestError  # noqa: E402
-from a2a_sync.grpc import GRPCServer  # noqa: E402
+from a2a_sync.grpc import GRPCServer, arrivals  # noqa: E402
 from a2a_sync.operations import OPERATIONS  # noqa: E402
+from tests.engine import eventually  # noqa: E402
 from tests.grpc.agent import channel, client_of, encoded, path, serving  # noqa: E402
 
 #: What hostile bytes may be answered with: never INTERNAL or UNKNOWN.
@@ -29,6 +32,11 @@ REFUSALS = {
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
+
+
+def saying(text: str) -> bytes:
+    """A send of this text."""
+    return encoded("SendMessage", replace(SAID, message=replace(SAID.message, parts=(t.TextPart(text),))))
 
 
 def field(number: int, data: bytes) -> bytes:
@@ -160,6 +168,73 @@ def test_large_requests_that_are_refused_free_what_they_reserved() -> None:
         site: Any = server._site
         assert site.service.engine.responses._taken == 0
         assert not site.service.engine.responses._owners
+
+
+# -- calls without a message --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def silent() -> Iterator[Callable[..., Any]]:
+    """Begins calls of a channel that send their metadata and no message until the test ends."""
+    over = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        over.wait(120)
+        yield from ()
+
+    yield lambda opened, method: opened.stream_unary(method).future(messages())
+    over.set()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [path("GetTask"), path("SendStreamingMessage"), "/grpc.health.v1.Health/Check"],
+    ids=["call", "stream", "health"],
+)
+def test_calls_that_send_no_message_hold_nothing_of_others(silent: Callable[..., Any], method: str) -> None:
+    # Thirty-two of them, on one connection and without credentials, stopped the server for as long as they lasted.
+    with serving(threads=2) as server, channel(server) as opened:
+        begun = [silent(opened, method) for _ in range(200)]
+        eventually(lambda: sum(one.done() for one in begun) >= 200 - 64, "the end of all calls but the newest 64")
+        with client_of(server, timeout=60) as client:
+            for _ in range(5):
+                assert client.send("hi").text == "worker: hi"
+        # Each call of another connection took the place of one of these for a moment.
+        assert sum(not one.done() for one in begun) >= 64 - 6
+
+
+def test_a_message_that_takes_too_long_ends_its_call(silent: Callable[..., Any]) -> None:
+    with serving(limits=Limits(body_timeout=0.3)) as server, channel(server) as opened:
+        call = silent(opened, path("GetTask"))
+        assert call.exception(timeout=60).code() is grpc.StatusCode.CANCELLED
+
+
+@pytest.mark.parametrize("method", [path("GetTask"), "/grpc.health.v1.Health/Check"], ids=["call", "health"])
+def test_a_call_that_ends_without_a_message_is_refused(server: GRPCServer, method: str) -> None:
+    with channel(server) as opened, pytest.raises(grpc.RpcError) as refused:
+        opened.stream_unary(method)(iter(()), timeout=60)
+    error: Any = refused.value
+    assert (error.code(), error.details()) == (grpc.StatusCode.INVALID_ARGUMENT, "the call has no message")
+
+
+def test_no_more_bytes_wait_for_a_thread_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "_MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(arrivals, "_WAITS_AFTER", 60.0)
+    with serving(threads=1) as server, channel(server) as opened, client_of(server) as client:
+        send = opened.unary_unary(path("SendMessage"))
+        busy = send.future(saying("wait"), timeout=120)
+        eventually(lambda: server._arrivals._held, "the call on the only thread")
+        large = saying("x" * 2000)
+        assert code_of(lambda: send(large, timeout=60)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        small = send.future(encoded("SendMessage", SAID), timeout=120)
+        eventually(lambda: server._arrivals._bytes, "the small call, which waits")
+        site: Any = server._site
+        (task,) = Client(site).list_tasks().tasks
+        Client(site).cancel_task(task.id)
+        assert busy.result(60)
+        assert small.result(60)
+        assert server._arrivals._bytes == 0
+        assert client.send("hi").text == "worker: hi"
 
 
 def test_fields_that_the_protocol_does_not_have_are_ignored(server: GRPCServer) -> None:
