@@ -34,7 +34,8 @@ PREFIX = "/console"
 #: No page of the console loads anything from elsewhere, runs anything inline, or turns a string into HTML.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self';"
-    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    " frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'; require-trusted-types-for 'script';"
+    " trusted-types 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,

@@ -9,6 +9,8 @@ from a2a_sync.types import FilePart
 
 #: For responses with bytes of an agent: whatever they are, they run nothing and load nothing.
 FILE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+#: For PDF, which browsers show in a viewer of their own, in a process of its own: they refuse to in a sandbox.
+PDF_POLICY = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'self'"
 #: The types that are shown, and how their bytes begin: a declared type alone is not trusted.
 _SHOWN: Mapping[str, tuple[bytes, ...]] = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
@@ -19,6 +21,7 @@ _SHOWN: Mapping[str, tuple[bytes, ...]] = {
     "audio/mpeg": (b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2"),
     "audio/wav": (b"RIFF",),
     "audio/ogg": (b"OggS",),
+    "application/pdf": (b"%PDF-",),
     "video/mp4": (b"\x00\x00\x00",),
     "video/webm": (b"\x1a\x45\xdf\xa3",),
 }
@@ -43,5 +46,5 @@ def file_headers(part: FilePart, *, download: bool) -> dict[str, str]:
     return {
         "Content-Type": media_type or "application/octet-stream",
         "Content-Disposition": f'{kind}; filename="{file_name(part)}"',
-        "Content-Security-Policy": FILE_POLICY,
+        "Content-Security-Policy": PDF_POLICY if media_type == "application/pdf" else FILE_POLICY,
     }

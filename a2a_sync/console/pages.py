@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import mimetypes
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -42,10 +43,11 @@ from a2a_sync.console.forms import credential_forms
 from a2a_sync.console.frames import REMOTE, frame_row
 from a2a_sync.console.live import LogStream, log_rows
 from a2a_sync.console.markup import PageMarkdown, as_tree, clean, cut, is_link
-from a2a_sync.console.operate import read_state
-from a2a_sync.console.record import ROWS, find_part, read_record, row_of
+from a2a_sync.console.operate import MINUTES, Explanation, explain, read_state
+from a2a_sync.console.record import ROWS, Record, find_part, read_record, row_of
 from a2a_sync.console.snippets import as_curl, as_python
 from a2a_sync.console.tasks import PERIODS, Filters, Page, Row, list_all, list_own, owner_with
+from a2a_sync.console.values import content_of, data_tree, kind_of, table_of
 from a2a_sync.errors import (
     A2AError,
     AgentError,
@@ -59,11 +61,8 @@ from a2a_sync.stores.base import Owner
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
-    DataPart,
-    FilePart,
     GetTaskRequest,
     Message,
-    Part,
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
@@ -90,8 +89,10 @@ _MAX_FORM = 64 * 1024
 _FORM_TIMEOUT = 10.0
 #: The part of the streams of a process that pages of the console may hold.
 _STREAM_SHARE = 4
-#: JSON of a data part that is larger is shown as text, in characters; and how deep a tree goes.
-_MAX_TREE, _MAX_DEPTH = 50_000, 20
+#: The conversations that one page shows beside each other: each holds one of the six connections of a browser.
+_MAX_PANES = 4
+#: One of them in its query: the name of an agent, and the path and the query of a task.
+_PANE = re.compile(r"([^/?#]+)/(t/[^/?#]+)?(\?[^#]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +178,10 @@ class Pages:
             is_link=is_link,
             shown_type=shown_type,
             file_name=file_name,
-            kind_of=_kind_of,
-            data_tree=_data_tree,
-            table_of=_table_of,
+            kind_of=kind_of,
+            content_of=content_of,
+            data_tree=data_tree,
+            table_of=table_of,
             describe_scheme=describe_scheme,
         )
 
@@ -226,6 +228,8 @@ class Pages:
             return self._home(request)
         if first in ("tasks", "operate") and not rest:
             return self._tasks(request) if first == "tasks" else self._operate(request)
+        if first == "side" and not rest:
+            return self._side(request)
         if first == "a" and rest and rest[0] in self._access.agents:
             return self._of_agent(request, rest[0], rest[1:])
         return self._message(request, 404, "There is no such page.")
@@ -398,6 +402,17 @@ class Pages:
             now_ms=time.time() * 1000,
         )
 
+    def _side(self, request: Request) -> Response:
+        """Several conversations beside each other: frames with pages of tasks or agents, named by ``t=``."""
+        names = [name for name in list(self._access.agents) if self._place(request, name) is not None]
+        if not names:
+            return redirect(f"{request.root_path}{PREFIX}/login")
+        named = [(found[1], text) for text in request.args.getlist("t") if (found := _PANE.fullmatch(text))]
+        panes = [pane for name, pane in named if unquote(name) in names]
+        # Two new conversations: with two agents, where there are so many.
+        panes = panes or [f"{quote(name)}/" for name in (names * 2)[:2]]
+        return self._render(request, "side.html", current="/side", panes=panes[:_MAX_PANES], most=_MAX_PANES)
+
     def _list(self, place: Place, filters: Filters, before: str) -> Page:
         if place.viewer.operator and place.app.store.inspection is not None:
             return list_all(place.app, filters, before)
@@ -418,7 +433,9 @@ class Pages:
             current=place.name,
             place=place,
             record=record,
+            explanation=self._explanation(place, record),
             task_url=f"{place.base}/t/{quote(task_id, safe='')}",
+            beside=f"{quote(place.name)}/t/{quote(task_id, safe='')}{place.query}",
             rows=rows,
             after=after,
             more=rows[-1]["n"] if rows and rows[-1]["n"] < log.version else None,
@@ -503,7 +520,8 @@ class Pages:
         if place is None:
             return refusal(401, "Log in first.")
         self._check_access(place, task_id)
-        wanted = self._read_form(request).get("hook", "")
+        form = self._read_form(request)
+        wanted = form.get("hook", "")
         configs = place.app.service.engine.push_configs
         hook = next((one for one in self._webhooks(place, task_id) if one.id == wanted), None)
         if configs is None or hook is None:
@@ -513,6 +531,8 @@ class Pages:
             configs.create(place.owner, hook.config, context)
         else:
             place.app.service.call(Call(CREATE_PUSH_CONFIG, hook.config, context))
+        if form.get("back") == "operate":
+            return redirect(f"{request.root_path}{PREFIX}/operate?{urlencode({'agent': place.name})}")
         return redirect(f"{place.base}/t/{quote(task_id, safe='')}{place.query}")
 
     def _operate(self, request: Request) -> Response:
@@ -521,25 +541,35 @@ class Pages:
         place = next((one for one in places if one.viewer.operator and one.remote is None), None)
         if place is None:
             return self._message(request, 403, "Only operators see this page.")
-        server = read_state(place.app)
-        by_mount = {app.service.mount_name: name for name, app in list(self._access.agents.items())}
-        runs = [
-            {
-                "task": task,
-                "owner": quota_owner(task.owner.id),
-                "agent": by_mount.get(mount_name(task.owner.id), place.name),
-            }
-            for task in server.runs
-        ]
         return self._render(
             request,
             "operate.html",
             current="/operate",
             place=place,
-            server=server,
-            runs=runs,
+            server=read_state(place.app),
+            minutes=MINUTES,
+            link_of=self._task_links(place),
+            owner_of=lambda owner: quota_owner(owner.id),
+            may_enable=place.app.service.engine.push_configs is not None,
             now_ms=time.time() * 1000,
         )
+
+    def _task_links(self, place: Place) -> Callable[..., str]:
+        """The path of any task of the store, for operators, by its owner and id."""
+        by_mount = {app.service.mount_name: name for name, app in list(self._access.agents.items())}
+
+        def link_of(owner: Owner, task_id: str, view: str = "") -> str:
+            name = quote(by_mount.get(mount_name(owner.id), place.name))
+            query = urlencode({"owner": quota_owner(owner.id), "tenant": owner.tenant})
+            return f"{place.request.root_path}{PREFIX}/a/{name}/t/{quote(task_id, safe='')}{view}?{query}"
+
+        return link_of
+
+    def _explanation(self, place: Place, record: Record) -> Explanation | None:
+        """Why nothing happens in a task of this process, for operators: a stack shows code."""
+        if not place.viewer.operator or place.remote is not None or place.app.store.inspection is None:
+            return None
+        return explain(place.app, place.owner, record)
 
     def _tree(self, place: Place, task_id: str) -> Response:
         """The part of a task's page that changes, as a tree of elements."""
@@ -547,6 +577,7 @@ class Pages:
         html = self._templates.get_template("live.html").render(
             markdown=PageMarkdown(),
             record=record,
+            explanation=self._explanation(place, record),
             place=place,
             task_url=f"{place.base}/t/{quote(task_id, safe='')}",
             card_name=place.app.agent_card().name,
@@ -705,50 +736,3 @@ def _age(milliseconds: float) -> str:
         if seconds >= length:
             return f"{seconds // length} {unit}"
     return f"{seconds} s"
-
-
-def _kind_of(part: Part) -> str:
-    if isinstance(part, TextPart):
-        return "text" if part.media_type.partition(";")[0] in ("", "text/plain", "text/markdown") else "source"
-    if isinstance(part, DataPart):
-        return "data"
-    return "file" if isinstance(part, FilePart) and part.raw is not None else "link"
-
-
-def _table_of(value: Any) -> tuple[list[str], list[list[str]]] | None:
-    """The head and the rows of a list of flat objects with the same members; None for other values."""
-    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 200:
-        return None
-    if not all(isinstance(row, Mapping) for row in value):
-        return None
-    head = list(dict.fromkeys(str(name) for row in value for name in row))
-    flat = all(not isinstance(cell, (Mapping, list, tuple)) for row in value for cell in row.values())
-    if not flat or not 1 <= len(head) <= 12:
-        return None
-    return head, [[_scalar(row[name]) if name in row else "" for name in head] for row in value]
-
-
-def _scalar(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _data_tree(value: Any) -> Any:
-    """A value as nested nodes for the template: ``(label, text, children)``; only text where it is large."""
-    text = json.dumps(_plain(value), ensure_ascii=False)
-    if len(text) > _MAX_TREE:
-        return ("", f"{text[:_MAX_TREE]} … {len(text) - _MAX_TREE} characters more", ())
-    return _node("", value, 0)
-
-
-def _node(label: str, value: Any, depth: int) -> Any:
-    if isinstance(value, Mapping) and depth < _MAX_DEPTH:
-        return (label, f"{{{len(value)}}}", [_node(str(name), one, depth + 1) for name, one in value.items()])
-    if isinstance(value, (list, tuple)) and depth < _MAX_DEPTH:
-        return (label, f"[{len(value)}]", [_node(str(place), one, depth + 1) for place, one in enumerate(value)])
-    return (label, json.dumps(_plain(value), ensure_ascii=False), ())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value

@@ -93,7 +93,7 @@ class WorkerMembership(Component):
         Raises:
             StoreError: the store cannot be written.
         """
-        at = self._workers.beat(_LEASE_BEATS * self._beat)
+        at = self._workers.beat(self.lease)
         if at is not None:
             self._note_beat(time.monotonic(), at)
 
@@ -107,7 +107,7 @@ class WorkerMembership(Component):
     def _note_beat(self, now: float, at: float) -> None:
         """A beat has returned `now`, and was stored when the clock of the store showed `at`."""
         set_by = abs(at - now - self._ahead)
-        if now - self._beaten > _LEASE_BEATS * self._beat or set_by > max(self._beat / 2, _CLOCK_TOLERANCE):
+        if now - self._beaten > self.lease or set_by > max(self._beat / 2, _CLOCK_TOLERANCE):
             self._steady = now
         self._beaten, self._ahead = now, at - now
 
@@ -130,8 +130,7 @@ class WorkerMembership(Component):
         from the last beat: a clock that was set since then has no effect.
         """
         now = time.monotonic()
-        lease = _LEASE_BEATS * self._beat
-        return now + self._ahead if now - self._beaten <= lease < now - self._steady else None
+        return now + self._ahead if now - self._beaten <= self.lease < now - self._steady else None
 
     def _reap(self, worker: LostWorker) -> None:
         """Pass on the runs of a claimed worker, then deregister it; what fails is tried again at the end of the claim."""
@@ -150,6 +149,11 @@ class WorkerMembership(Component):
                 complete = False
         if complete:
             self._workers.deregister(worker.id)
+
+    @property
+    def lease(self) -> float:
+        """The seconds after its last heartbeat at which a worker is dead."""
+        return _LEASE_BEATS * self._beat
 
     def drain(self) -> None:
         """Take over no more runs; the heart goes on beating."""

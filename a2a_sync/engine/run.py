@@ -62,7 +62,7 @@ current_run: contextvars.ContextVar[Run | None] = contextvars.ContextVar("a2a_sy
 class Run:
     """See the module. Attributes without underscore may be read from any thread.
 
-    ``began`` and ``last_event`` are monotonic times, None until the agent's code is called. ``unstored`` is the reason of
+    ``began`` and ``last_event`` are monotonic times, None until the agent's code is called; ``thread`` executes that code. ``unstored`` is the reason of
     an end that the store refused, or of a start that it may have stored: the task may look as if it ran, and `finish` must be
     retried. `after`: see `RunManager.begin`. With `debug` an unexpected exception fails the task with its traceback.
     """
@@ -90,6 +90,7 @@ class Run:
         self.cancel_event: threading.Event = self._stopping.event
         self.began: float | None = None
         self.last_event: float | None = None
+        self.thread: int | None = None
         self.started: StartedRun | None = None
         self.answer: Message | None = None
         self.error: AgentError | None = None
@@ -363,6 +364,7 @@ class Run:
 
     def _call(self, context: RequestContext, on_hub: Caller) -> None:
         """The agent's code, to its last event."""
+        self.thread = threading.get_ident()
         close_database_connections()
         try:
             context.enter()

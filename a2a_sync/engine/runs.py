@@ -6,10 +6,11 @@ import enum
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from a2a_sync.agent.spec import AgentSpec
+from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
 from a2a_sync.concurrency.pool import WorkerPool
@@ -53,6 +54,25 @@ class RunOn(enum.Enum):
     POOL = "a thread of the pool, now or when one is free"
     POOL_OR_CALLER = "a thread at once: of the pool, else an extra one, else the caller's"
     CALLER = "the caller's thread"
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveRun:
+    """A run of this process at one moment.
+
+    Attributes:
+        running_s: the seconds since the agent's code was called; None: the run waits for a thread.
+        silent_s: the seconds since its last event; None likewise.
+        abandoned: its task has ended, and its code has not returned.
+        thread: the id of the thread that executes its code.
+    """
+
+    owner: Owner
+    task_id: str
+    running_s: float | None
+    silent_s: float | None
+    abandoned: bool
+    thread: int | None
 
 
 class RunManager(Component):
@@ -299,6 +319,21 @@ class RunManager(Component):
     @property
     def running(self) -> int:
         return len(self._active)
+
+    def active(self) -> list[ActiveRun]:
+        """The runs of this process, the oldest first."""
+        now = clock.monotonic()
+        return [
+            ActiveRun(
+                run.scope,
+                run.request.task_id,
+                None if run.began is None else now - run.began,
+                None if run.last_event is None else now - run.last_event,
+                run.cancel_event.is_set(),
+                run.thread,
+            )
+            for run in list(self._active)
+        ]
 
     @property
     def queued(self) -> int:

@@ -7,7 +7,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from a2a_sync import A2AApp, Agent, AgentHost, AgentSkill, DataPart, FilePart, Limits, RequestContext, TextPart
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentHost,
+    AgentSkill,
+    DataPart,
+    FilePart,
+    Limits,
+    PushOptions,
+    RequestContext,
+    TextPart,
+    URLGuard,
+)
 from a2a_sync.agent.dialogue import MARK
 from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth, Principal
 from a2a_sync.card import AgentProvider, create_agent_card
@@ -21,7 +33,7 @@ from a2a_sync.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from tests.console.payloads import ATTACK, ATTACKS, PNG, SECRET, SVG
+from tests.console.payloads import ATTACK, ATTACKS, HOSTILE_PDFS, PDF, PNG, SECRET, SVG
 
 
 class Story(Agent):
@@ -47,6 +59,8 @@ class Story(Agent):
             return f"A {size} shirt, then."
         if text.startswith("ask"):
             return f"Hello, {context.ask('What is your name?')}."
+        if text.startswith("hang"):
+            return wait_for_the_penguin(context)
         if text.startswith("fail"):
             raise ValueError("the penguin has left")
         if text.startswith("show"):
@@ -57,9 +71,30 @@ class Story(Agent):
                 DataPart({"penguin": {"name": "Ada", "clocks": [1, 2, 3]}}),
                 FilePart(url="https://example.com/report.pdf", filename="report.pdf", media_type="application/pdf"),
             ]
+        if text.startswith("files"):
+            return _files()
+        if text.startswith("hostile documents"):
+            return [FilePart(raw=one, filename="x.pdf", media_type="application/pdf") for one in HOSTILE_PDFS]
         if message.files:
             return f"I got **{len(message.files)}** file: {message.files[0].filename}"
         return _story(context)
+
+
+def wait_for_the_penguin(context: RequestContext) -> str:
+    """Code that hangs, as far as operators can see."""
+    context.sleep(600)
+    return "It came."
+
+
+def _files() -> list[Any]:
+    return [
+        TextPart("Five files:"),
+        FilePart(raw=b'day;turns;note\n1;1;"wound; slowly"\n2;2;\n', filename="turns.csv", media_type="text/csv"),
+        FilePart(raw=b"## Notes\n\n*Twelve* turns.\n", filename="notes.md", media_type="text/markdown"),
+        FilePart(raw=b'{"penguin": {"clocks": [1, 2]}}', filename="ada.json", media_type="application/json"),
+        FilePart(raw=b"12:00 tick *once*\n", filename="clock.txt", media_type="text/plain"),
+        FilePart(raw=PDF, filename="story.pdf", media_type="application/pdf"),
+    ]
 
 
 def _story(context: RequestContext) -> Iterator[str]:
@@ -111,6 +146,11 @@ HOSTILE_CARD = create_agent_card(
 )
 
 app = A2AApp(Story(), store=os.environ.get("A2A_TEST_STORE"), console=True)
+hooked = A2AApp(
+    Story(),
+    push=PushOptions(url_guard=URLGuard(allow=["127.0.0.1"]), max_attempts=2, initial_backoff=0.1),
+    console=True,
+)
 hostile = A2AApp(Hostile(), card=HOSTILE_CARD, console=True)
 narrow = A2AApp(Story(), console=True, limits=Limits(max_open_streams=4))
 host = AgentHost({"story": Story(), "other": Story()}, console=True)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from a2a_sync import Client
 from a2a_sync.console.sessions import KEY_VARIABLE
 from tests.browser.conftest import KEY, Visit, console_for, task_id
-from tests.console.payloads import ATTACKS, SECRET
+from tests.console.payloads import ATTACKS, HOSTILE_PDFS, SECRET
 from tests.live import gunicorn
+from tests.push.receiver import receiving, refused
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -25,6 +28,14 @@ WINDOWS: dict[str, dict[str, Any]] = {
     "phone": {"phone": True},
     "phone-dark": {"phone": True, "dark": True},
 }
+
+
+def wait_until(visit: Visit, holds: Callable[[], object]) -> None:
+    """Wait until something of the browser holds that no selector can name."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        visit.page.wait_for_timeout(50)
 
 
 def words(visit: Visit) -> str:
@@ -299,7 +310,10 @@ def test_pages_are_read_without_scripts(visit: Window, story: str) -> None:
 def test_the_console_of_a_host_has_all_agents(visit: Window, host: str) -> None:
     window = visit(host)
     window.log_in()
-    assert window.page.locator("nav li a").all_inner_texts() == ["storyteller", "storyteller", "Tasks", "Operate"]
+    assert window.page.locator("nav li a").all_inner_texts() == [
+        *("storyteller", "storyteller", "Side by side"),
+        *("Tasks", "Operate"),
+    ]
     window.go("/console/a/other/")
     window.send("A story about the clock")
     window.wait_state("completed")
@@ -308,6 +322,80 @@ def test_the_console_of_a_host_has_all_agents(visit: Window, host: str) -> None:
     window.go("/console/tasks?agent=story")
     assert "No task matches." in window.page.inner_text("tbody")
     window.check()
+
+
+# -- operating ----------------------------------------------------------------------------------------------------------
+
+
+def test_why_a_webhook_is_not_delivered_is_found_in_two_clicks(visit: Window, hooked: str) -> None:
+    window = visit(hooked)
+    window.log_in()
+    with receiving() as receiver:
+        receiver.plan(then=refused(500))
+        window.send("ask")
+        window.wait_state("input-required")
+        task = task_id(window)
+        with Client(hooked) as client:
+            client.create_push_config(task, receiver.url)
+        receiver.await_count(2, tried=True)
+        window.page.click("nav >> text=Operate")
+        wait_until(window, lambda: window.page.reload() and window.page.locator("#deliveries .pill.bad").count())
+        row = window.page.inner_text("#deliveries tbody tr")
+        assert "500" in row
+        assert receiver.url.rpartition("/")[0] in row
+        window.check_access()
+        window.check()
+        window.shoot("webhooks-desktop")
+        window.page.click("#deliveries tbody a")
+        assert "500" in window.page.inner_text("aside")
+        window.page.go_back()
+        receiver.plan()
+        window.page.click("text=Deliver again")
+        window.page.wait_for_selector("h1:text-is('Operate')")
+        receiver.await_count(1)
+        wait_until(window, lambda: window.page.reload() and "None." in window.page.inner_text("#deliveries tbody"))
+    window.check()
+
+
+@pytest.mark.parametrize("kind", ["desktop", "phone"])
+def test_why_a_task_hangs_is_found_in_two_clicks(visit: Window, story: str, kind: str) -> None:
+    window = visit(story, **WINDOWS[kind])
+    window.log_in()
+    window.send("hang")
+    window.wait_state("working")
+    task = task_id(window)
+    window.page.click("nav >> text=Operate")
+    window.page.click(f"#runs a[href*='{task}']")
+    # The page says so when the task has been silent for a while.
+    window.page.wait_for_selector(".why:has-text('has sent nothing for')")
+    assert "agents.py" in window.page.inner_text(".why")
+    window.page.click(".why summary")
+    assert "in wait_for_the_penguin: context.sleep(600)" in window.page.inner_text(".why pre")
+    window.check_access()
+    window.check()
+    window.shoot(f"hangs-{kind}")
+    window.page.click("#cancel")
+    window.wait_state("canceled")
+    assert window.page.locator(".why").count() == 0
+
+
+def test_operate_shows_the_processes_and_which_of_them_a_task_waits_for(visit: Window, shared: str) -> None:
+    window = visit(shared)
+    window.log_in()
+    window.send("hang")
+    window.wait_state("working")
+    task = window.page.url
+    window.page.wait_for_selector(".why:has-text('sent nothing for')")
+    window.go("/console/operate")
+    wait_until(window, lambda: window.page.reload() and window.page.locator("#workers td:has-text('in ')").count() == 2)
+    assert "busy" in window.page.locator("#workers .pill").all_inner_texts()
+    assert window.page.locator("#workers tr:has-text('(this one)')").count() == 1
+    window.check_access()
+    window.check()
+    window.shoot("processes-desktop")
+    window.page.goto(task)
+    window.page.click("#cancel")
+    window.wait_state("canceled")
 
 
 # -- logging in ---------------------------------------------------------------------------------------------------------
@@ -604,3 +692,102 @@ def test_hostile_agents_elsewhere_are_text(visit: Window, hostile: str) -> None:
         window.go("/console/tasks")
         window.page.click("text=that the agent lists")
         window.check()
+
+
+def test_text_files_are_shown_as_what_they_contain(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("files")
+    window.wait_state("completed")
+    for _ in range(2):
+        window.page.wait_for_selector("#live .file table")
+        assert window.page.locator("#live .file td").all_inner_texts() == ["1", "1", "wound; slowly", "2", "2", ""]
+        assert window.page.inner_text("#live .file .prose h2") == "Notes"
+        assert window.page.locator("#live .file .json details").count() == 3
+        assert window.page.inner_text("#live .file pre") == "12:00 tick *once*\n"
+        window.check()
+        window.page.reload()
+
+
+def test_the_pages_of_a_document_are_shown_when_they_are_asked_for(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    asked: list[str] = []
+    window.page.on("request", lambda request: asked.append(request.url) if "/file?" in request.url else None)
+    window.send("files")
+    window.wait_state("completed")
+    window.page.wait_for_selector("#live .document")
+    assert asked == []
+    window.page.click(".document summary")
+    window.page.wait_for_selector(".document iframe")
+    wait_until(window, lambda: any(frame.url.startswith("chrome-extension:") for frame in window.page.frames))
+    assert len(asked) == 1
+    window.shoot("document-desktop")
+    window.check()
+    window.check_access()
+
+
+def test_documents_of_an_agent_lead_nowhere(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("hostile documents")
+    window.wait_state("completed")
+    here = window.page.url
+    for summary in window.page.locator(".document summary").all():
+        summary.click()
+    # Whatever a viewer does of itself, it does while it opens the document.
+    wait_until(window, lambda: len(window.page.frames) >= 1 + 2 * len(HOSTILE_PDFS))
+    window.page.wait_for_timeout(2000)
+    assert window.page.url == here
+    assert len(window.page.context.pages) == 1
+    window.check()
+
+
+def test_conversations_are_held_side_by_side(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.page.click("nav >> text=Side by side")
+    panes = [window.page.frame_locator(f".pane:nth-child({place}) iframe") for place in (1, 2, 3)]
+    for place, pane in enumerate(panes[:2]):
+        pane.locator("#text").fill(f"wait {40 + place}")
+        pane.locator("#send").click()
+    window.page.click("text=Add storyteller")
+    panes[2].locator("#text").fill("shirt")
+    panes[2].locator("#send").click()
+    panes[2].locator(".option:text-is('large')").click()
+    for place, pane in enumerate(panes):
+        pane.locator("#live .status .pill:text-is('completed')").wait_for()
+        assert pane.locator(".side").is_hidden()
+        assert window.page.locator(".pane").nth(place).is_visible()
+    for place, pane in enumerate(panes[:2]):
+        assert pane.locator("#live .talk").inner_text().split()[-1] == f"piece-{39 + place}"
+    window.check_access()
+    window.check()
+    window.shoot("side-desktop")
+    window.page.reload()
+    for pane in panes:
+        pane.locator("#live .status .pill:text-is('completed')").wait_for()
+    window.page.click(".pane:nth-child(1) .pane-close")
+    assert window.page.locator(".pane").count() == 2
+    assert "large shirt" in panes[1].locator("#live .talk").inner_text()
+
+
+def test_conversations_side_by_side_are_tabs_on_a_phone(visit: Window, story: str) -> None:
+    window = visit(story, phone=True)
+    window.log_in()
+    window.send("shirt")
+    window.wait_state("input-required")
+    window.page.click("text=Side by side with another")
+    window.page.wait_for_selector("#tabs button:text-is('shirt')")
+    assert window.page.locator(".pane:visible").count() == 1
+    window.page.click("#tabs button:text-is('storyteller')")
+    other = window.page.frame_locator(".pane.shown iframe")
+    other.locator("#text").fill("wait 5")
+    other.locator("#send").click()
+    other.locator("#live .status .pill:text-is('completed')").wait_for()
+    window.page.click("#tabs button:text-is('shirt')")
+    window.page.frame_locator(".pane.shown iframe").locator(".option:text-is('small')").click()
+    window.page.frame_locator(".pane.shown iframe").locator("#live .status .pill:text-is('completed')").wait_for()
+    window.check_access()
+    window.check()
+    window.shoot("side-phone")

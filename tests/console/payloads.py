@@ -7,6 +7,35 @@ PNG = bytes.fromhex(
     "49444154789c63e0cf4ec38a1886960400cc43380123b6457d0000000049454e44ae426082"
 )
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"><script>parent.hacked = 1</script></svg>'
+
+
+def make_pdf(action: str = "") -> bytes:
+    """A document with one page; `action` is what its viewer should do when it is opened."""
+    text = b"BT /F1 48 Tf 60 700 Td (The penguin) Tj ET"
+    objects = [
+        f"<< /Type /Catalog /Pages 2 0 R {f'/OpenAction {action}' if action else ''} >>".encode(),
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R"
+        b" /Resources << /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>",
+        b"<< /Length %d >>\nstream\n%b\nendstream" % (len(text), text),
+    ]
+    body, places = b"%PDF-1.4\n", []
+    for number, content in enumerate(objects, 1):
+        places.append(len(body))
+        body += b"%d 0 obj\n%b\nendobj\n" % (number, content)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    head = b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    trailer = b"trailer << /Root 1 0 R /Size %d >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, len(body))
+    return body + head + table + trailer
+
+
+PDF = make_pdf()
+#: Documents that lead elsewhere, and run code, when a viewer opens them.
+HOSTILE_PDFS = (
+    make_pdf("<< /S /URI /URI (http://evil.test/) >>"),
+    make_pdf("<< /S /JavaScript /JS (app.launchURL\\('http://evil.test/'\\);) >>"),
+    make_pdf("<< /S /GoToR /F (http://evil.test/x.pdf) /D [0 /Fit] >>"),
+)
 ATTACKS = (
     "<script>window.hacked=1</script>",
     "<img src=x onerror=window.hacked=1>",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_sync.console.files import FILE_POLICY, file_headers, file_name, shown_type
+from a2a_sync.console.files import FILE_POLICY, PDF_POLICY, file_headers, file_name, shown_type
 from a2a_sync.types import FilePart
 from tests.console.payloads import ATTACKS, PNG
 
@@ -17,7 +17,8 @@ from tests.console.payloads import ATTACKS, PNG
         (b"<script>", "image/png", ""),
         (PNG, "text/html", ""),
         (b"<html>", "text/html", ""),
-        (b"%PDF-1.7", "application/pdf", ""),
+        (b"%PDF-1.7", "application/pdf", "application/pdf"),
+        (b"<html>%PDF-1.7", "application/pdf", ""),
         (b" <svg xmlns=''/>", "image/svg+xml", "image/svg+xml"),
         (b"", "image/png", ""),
         (PNG, "", ""),
@@ -31,7 +32,7 @@ def test_a_file_is_shown_where_its_type_is_listed_and_its_bytes_begin_so(
     assert shown_type(part) == shown
     assert headers["Content-Type"] == (shown or "application/octet-stream")
     assert headers["Content-Disposition"].startswith("inline" if shown else "attachment")
-    assert headers["Content-Security-Policy"] == FILE_POLICY
+    assert headers["Content-Security-Policy"] == (PDF_POLICY if shown == "application/pdf" else FILE_POLICY)
     assert file_headers(part, download=True)["Content-Disposition"].startswith("attachment")
 
 

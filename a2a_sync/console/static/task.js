@@ -13,6 +13,7 @@ const { task: url, query } = live.dataset;
 const REFRESH = 1000;
 const SHARE = 5;
 const HIDDEN = 30_000;
+const QUIET = 10_000;
 
 let seen = Number(live.dataset.version);
 let ended = Boolean(live.dataset.terminal);
@@ -20,6 +21,7 @@ let pending = [];
 let timer = null;
 let refreshed = 0;
 let interval = REFRESH;
+let shown = "";
 let stream = null;
 let generation = 0;
 
@@ -134,6 +136,17 @@ function schedule() {
   if (timer === null) timer = setTimeout(refresh, Math.max(120, refreshed + interval - Date.now()));
 }
 
+// What is open, selected or played stays as it is where nothing has changed.
+function replace(tree, same) {
+  const text = JSON.stringify(tree);
+  if (same || text === shown) return false;
+  shown = text;
+  const focused = live.contains(document.activeElement);
+  live.replaceChildren(...tree.slice(2).map((child) => (typeof child === "string" ? child : build(child))));
+  if (focused) document.getElementById("text")?.focus();
+  return true;
+}
+
 async function refresh() {
   timer = null;
   refreshed = Date.now();
@@ -142,13 +155,11 @@ async function refresh() {
     if (!response.ok) return;
     const { version, state, terminal, tree } = await response.json();
     interval = Math.max(REFRESH, SHARE * (Date.now() - refreshed));
-    const focused = live.contains(document.activeElement);
-    live.replaceChildren(...tree.slice(2).map((child) => (typeof child === "string" ? child : build(child))));
-    if (focused) document.getElementById("text")?.focus();
+    const replaced = replace(tree, terminal && version === Number(live.dataset.version) && state === live.dataset.state);
     live.dataset.state = state;
     live.dataset.version = version;
     pending = pending.filter((row) => row.n > version);
-    pending.forEach(append);
+    if (replaced) pending.forEach(append);
     await readFrames();
     // The forms for credentials come with the page.
     if (frames && state === "auth-required" && !document.getElementById("credentials")) location.reload();
@@ -272,5 +283,11 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     button.textContent = "Copied";
   });
 }
+
+// A task of which nothing comes may hang: the server explains why.
+setInterval(() => {
+  const runs = ["submitted", "working"].includes(live.dataset.state);
+  if (runs && !ended && !document.hidden && Date.now() - refreshed > QUIET) schedule();
+}, QUIET);
 
 follow();

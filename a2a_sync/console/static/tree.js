@@ -5,10 +5,10 @@ const SVG_TAGS = new Set(["svg", "rect", "path"]);
 const TAGS = new Set([
   "div", "p", "span", "section", "h1", "h2", "h3", "h4", "h5", "h6", "b", "br", "hr", "em", "strong", "s", "code", "pre",
   "blockquote", "a", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "img", "audio",
-  "video", "button", ...SVG_TAGS,
+  "video", "iframe", "button", ...SVG_TAGS,
 ]);
 const ATTRIBUTES = new Set([
-  "class", "href", "src", "alt", "rel", "target", "type", "role", "tabindex", "scope", "start", "controls", "open", "x", "y",
+  "class", "href", "src", "alt", "rel", "target", "title", "loading", "type", "role", "tabindex", "scope", "start", "controls", "open", "x", "y",
   "width", "height", "viewbox", "preserveaspectratio", "data-artifact", "data-answer", "aria-label", "aria-live", "aria-busy",
   "aria-hidden",
 ]);

@@ -30,8 +30,8 @@ class SQLiteWorkers:
         renew_in_child(self)
 
     def renew(self) -> None:
-        """Set a new worker id; a forked child is a separate worker."""
-        self.id: str = secrets.token_hex(6)
+        """Set a new worker id; a forked child is a separate worker. It begins with the id of the process, for operators."""
+        self.id: str = f"{os.getpid()}-{secrets.token_hex(6)}"
 
     def new_token(self, task_id: str) -> RunToken:
         """A new random token for a run of this worker."""
