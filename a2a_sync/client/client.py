@@ -204,10 +204,6 @@ class Client(Closes):
     ) -> None:
         if min(max_response_bytes, max_task_bytes) < 1:
             raise ValueError("max_response_bytes and max_task_bytes must be positive")
-        if target is None:
-            raise TypeError("Client needs to know what to call: a URL, an AgentCard, an A2AApp or an Agent")
-        if isinstance(target, type):
-            raise TypeError(f"{target.__name__} is a class: give an instance, {target.__name__}(…)")
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"retry takes a Retry, such as Retry(max_elapsed=60), or None; not {type(retry).__name__}")
         self._timeout = Timeout.of(timeout)
@@ -223,23 +219,9 @@ class Client(Closes):
         self._card: AgentCard | None = None
         self._target: LocalAgent | None = None
         certificate, authorities = _tls_settings(verify, cert, session)
-        if isinstance(target, str) and urlsplit(target).scheme in GRPC_SCHEMES:
-            target = _card_of(target, "GRPC", self._interface_filter.version or "1.0", streaming=True)
-        if isinstance(target, str):
-            url = target
-        elif isinstance(target, AgentCard):
-            self._card = with_absolute_urls(target)
-            url = usable_interfaces(self._card, self._interface_filter)[0].url
-        elif hasattr(target, "endpoint") and hasattr(target, "agent_card"):
-            if auth is not None:
-                raise ValueError(
-                    "auth= has no effect on an agent of this process, which is called without authentication; to test it,"
-                    " call the agent over WSGI: a2a_sync.testing.client_of(app, 'wsgi', auth=…)"
-                )
-            self._target = target
+        url = self._set_target(target, auth)
+        if url is None:
             return
-        else:
-            raise TypeError(f"Client takes a URL, an AgentCard, an A2AApp or an Agent; not {type(target).__name__}")
         # Importing requests takes longer than the rest of the import; only clients that use HTTP pay for it.
         from a2a_sync.client.http import HttpTransport
 
@@ -261,6 +243,18 @@ class Client(Closes):
             raise UnsafeURLError(f"the agent's URL {error}; a URL is, for example, http://127.0.0.1:8000") from None
         if card_verifier is not None:
             self._card_trust = CardTrust(card_verifier, self._http)
+
+    def _set_target(self, target: str | AgentCard | LocalAgent | None, auth: credentials.Auth) -> str | None:
+        """Keep `target`; the URL that requests are sent to, None for an agent of this process."""
+        if isinstance(target, str) and urlsplit(target).scheme in GRPC_SCHEMES:
+            target = _card_of(target, "GRPC", self._interface_filter.version or "1.0", streaming=True)
+        if isinstance(target, str):
+            return target
+        if isinstance(target, AgentCard):
+            self._card = with_absolute_urls(target)
+            return usable_interfaces(self._card, self._interface_filter)[0].url
+        self._target = _check_local(target, auth)
+        return None
 
     @classmethod
     def for_endpoint(
@@ -829,6 +823,22 @@ def _card_of(url: str, binding: str, version: str, streaming: bool) -> AgentCard
     interface = AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
     capabilities = AgentCapabilities(streaming=streaming)
     return AgentCard(name=url, description="", version="", supported_interfaces=(interface,), capabilities=capabilities)
+
+
+def _check_local(target: LocalAgent | None, auth: credentials.Auth) -> LocalAgent:
+    """`target`, if it is an agent of this process and `auth` is not given, which would have no effect."""
+    if target is None:
+        raise TypeError("Client needs to know what to call: a URL, an AgentCard, an A2AApp or an Agent")
+    if isinstance(target, type):
+        raise TypeError(f"{target.__name__} is a class: give an instance, {target.__name__}(…)")
+    if not (hasattr(target, "endpoint") and hasattr(target, "agent_card")):
+        raise TypeError(f"Client takes a URL, an AgentCard, an A2AApp or an Agent; not {type(target).__name__}")
+    if auth is not None:
+        raise ValueError(
+            "auth= has no effect on an agent of this process, which is called without authentication; to test it,"
+            " call the agent over WSGI: a2a_sync.testing.client_of(app, 'wsgi', auth=…)"
+        )
+    return target
 
 
 def _tls_settings(

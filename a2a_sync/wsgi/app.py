@@ -183,21 +183,26 @@ class A2AApp(Site):
         self._trusted_hosts = list(http.trusted_hosts) if http.trusted_hosts is not None else None
         self._bindings = self._load_bindings(http)
         self._document = self._card_document(http, sign)
-        signers = [*_as_list(card_signer), *(_as_list(push.signer) if isinstance(push, PushOptions) else ())]
         # A host of several agents is the site of the process: it serves the metrics and applies the proxies.
-        self._pages = self._list_pages(metrics if _mount is None else None, signers)
         self._registered = _mount is not None
+        signers = [*_as_list(card_signer), *(_as_list(push.signer) if isinstance(push, PushOptions) else ())]
+        self._pages = self._list_pages(None if self._registered else metrics, signers)
         #: The application without what `__call__` adds; assign a wrapped one to put WSGI middleware around it.
-        self.wsgi_app: WSGIApplication = self.origins.around(self._respond) if self.origins else self._respond
+        self.wsgi_app: WSGIApplication = self._with_middleware(http, console)
+        if job_queue is not None:
+            job_queue.connect(self)
+
+    def _with_middleware(self, http: HTTPOptions, console: ConsoleOptions | bool) -> WSGIApplication:
+        """The application inside the checks of origins, the console, and the trusted proxies."""
+        app: WSGIApplication = self.origins.around(self._respond) if self.origins else self._respond
         if console:
             from a2a_sync.console.site import ConsoleSite
 
             self.console: ConsoleSite = ConsoleSite({"agent": self}, console, http, self._url)
-            self.wsgi_app = self.console.around(self.wsgi_app)
-        if http.trusted_proxies and _mount is None:
-            self.wsgi_app = TrustedProxies(self.wsgi_app, http.trusted_proxies)
-        if job_queue is not None:
-            job_queue.connect(self)
+            app = self.console.around(app)
+        if http.trusted_proxies and not self._registered:
+            app = TrustedProxies(app, http.trusted_proxies)
+        return app
 
     def _load_bindings(self, http: HTTPOptions) -> list[Callable[[Exchange], Iterable[bytes] | None]]:
         service = self._service
