@@ -120,14 +120,12 @@ def final_events(value: Any, context: RequestContext) -> list[Event]:
         TypeError: a handler may not return a value of this type.
         DataPartError: a dataclass or dict cannot be encoded as JSON.
     """
-    if value is None:
-        return [_status(TaskState.COMPLETED)]
+    if value is None or isinstance(value, Message):
+        return [_status(TaskState.COMPLETED, value)]
     if isinstance(value, (InputRequired, AuthRequired, Rejected, Failed)):
         return [_status(value.state, context.agent_message(value.content), value.metadata)]
     if isinstance(value, _EVENTS):
         return [value]
-    if isinstance(value, Message):
-        return [_status(TaskState.COMPLETED, value)]
     artifact = value if isinstance(value, Artifact) else Artifact(parts=_as_content(value))
     message = context.agent_message(artifact.parts)
     return [TaskArtifactUpdateEvent(artifact=artifact, last_chunk=True), message, _status(TaskState.COMPLETED)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from a2a_sync.agent.executor import AgentExecutor, Event, RequestContext
@@ -50,6 +51,15 @@ class AgentSpec:
     direct: bool
     extensions: Sequence[Extension | AgentExtension]
     kind: str
+
+    def wrapped(self, execute: Execute, cancel: Callable[[CancelHandler, RequestContext], None]) -> AgentSpec:
+        """A copy that runs `execute`, and whose cancel handler, if it has one, is called by ``cancel(handler, context)``."""
+
+        def cancel_handler() -> CancelHandler | None:
+            handler = self.cancel_handler()
+            return None if handler is None else partial(cancel, handler)
+
+        return replace(self, execute=execute, cancel_handler=cancel_handler)
 
     @classmethod
     def of(cls, agent: AgentExecutor) -> AgentSpec:

@@ -178,9 +178,8 @@ def write_request(
     verb = verb or route.verb
     if verb == "POST":
         return WireRequest(verb, path, body=dumps(left))
-    return WireRequest(
-        verb, path, urlencode({name: _query_text(value) for name, value in left.items()}, quote_via=quote)
-    )
+    query = urlencode({name: _query_text(value) for name, value in left.items()}, quote_via=quote)
+    return WireRequest(verb, path, query)
 
 
 def _query_text(value: Any) -> str:

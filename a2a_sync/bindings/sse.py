@@ -199,10 +199,9 @@ class BlockSource:
             yield b"\n".join([*piece, b"", b""])
 
     def _finish(self) -> Iterator[bytes]:
-        """What is left when the bytes end without a blank line.
+        """What is left when the bytes end without the last blank line.
 
-        Some servers leave the last one out and some connections break: the rest counts as an event only where its data
-        is a whole JSON object or array.
+        Some servers omit it, and some connections break: an event has a whole JSON object or array as its data.
         """
         whole, _, tail = bytes(self._rest).rpartition(b"\n")
         self._rest.clear()

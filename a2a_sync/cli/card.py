@@ -22,9 +22,12 @@ def card(connection: Connection, extended: bool, as_json: bool) -> None:
         found = client.extended_card(timeout=timeout) if extended else client.card(timeout=timeout)
     if as_json:
         print_json(found.to_dict())
-        return
+    else:
+        _print_table([(clean_line(name), clean_line(value)) for name, value in _rows(found)])
+
+
+def _print_table(rows: list[tuple[str, str]]) -> None:
     console = rich_console()
-    rows = [(clean_line(name), clean_line(value)) for name, value in _rows(found)]
     if console is None:
         width = max(len(name) for name, _ in rows)
         for name, value in rows:

@@ -125,15 +125,18 @@ def _write_junit(path: Path, url: str, results: list[CheckResult]) -> None:
             skipped=str(sum(result.outcome is Outcome.SKIPPED for result in own)),
             time=f"{sum(result.seconds for result in own):.3f}",
         )
-        for result in own:
-            name = f"{result.name}: {result.title} ({result.section})"
-            case = ElementTree.SubElement(
-                suite, "testcase", classname=interface or "card", name=name, time=f"{result.seconds:.3f}"
-            )
-            kind = {Outcome.FAIL: "failure", Outcome.SKIPPED: "skipped"}.get(result.outcome)
-            if kind is not None:
-                ElementTree.SubElement(case, kind, message=_XML_UNSAFE.sub("", clean(result.detail)))
+        suite.extend(_test_case(result) for result in own)
     try:
         ElementTree.ElementTree(suites).write(path, encoding="utf-8", xml_declaration=True)
     except OSError as error:
         raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _test_case(result: CheckResult) -> ElementTree.Element:
+    name = f"{result.name}: {result.title} ({result.section})"
+    group, time = result.interface or "card", f"{result.seconds:.3f}"
+    case = ElementTree.Element("testcase", classname=group, name=name, time=time)
+    kind = {Outcome.FAIL: "failure", Outcome.SKIPPED: "skipped"}.get(result.outcome)
+    if kind is not None:
+        ElementTree.SubElement(case, kind, message=_XML_UNSAFE.sub("", clean(result.detail)))
+    return case

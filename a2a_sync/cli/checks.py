@@ -145,9 +145,8 @@ class Probe:
             VERSION: version or self.version,
         }
         context = ErrorContext("send", self.url)
-        response = self.http.open(
-            OutgoingRequest("POST", url, headers, context, Deadline.after(self.timeout), body=body)
-        )
+        request = OutgoingRequest("POST", url, headers, context, Deadline.after(self.timeout), body=body)
+        response = self.http.open(request)
         answer = response.read()
         try:
             return response.status, json.loads(answer), response.content_type

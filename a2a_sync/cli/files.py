@@ -7,6 +7,7 @@ import mimetypes
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from a2a_sync import Artifact, DataPart, FilePart, TextPart
@@ -56,13 +57,10 @@ class Folder:
         first = self.path / safe_name(name, "artifact")
         for number in range(1, 10_000):
             path = first if number == 1 else first.with_name(f"{first.stem}-{number}{first.suffix}")
-            try:
-                # Exclusive creation: neither an existing file nor the target of a link is overwritten.
-                with path.open("xb") as file:
-                    file.write(data)
-            except FileExistsError:
-                continue
-            return path
+            # Exclusive creation: neither an existing file nor the target of a link is overwritten.
+            with suppress(FileExistsError), path.open("xb") as file:
+                file.write(data)
+                return path
         raise FileExistsError(f"too many files named {first.name}")
 
     def save_artifacts(self, artifacts: Iterable[Artifact], *, everything: bool) -> Iterator[Path]:

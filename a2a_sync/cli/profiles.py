@@ -53,18 +53,7 @@ def read_profile(name: str, path: Path) -> Profile:
     Raises:
         click.UsageError: the file cannot be read, has no such profile, or the profile is wrong.
     """
-    try:
-        with path.open("rb") as file:
-            profiles = tomllib.load(file).get("profile", {})
-            readable_by_others = os.fstat(file.fileno()).st_mode & (stat.S_IRGRP | stat.S_IROTH)
-    except OSError as error:
-        raise click.UsageError(f"cannot read the profiles in {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{path} is not TOML: {error}") from None
-    if not isinstance(profiles, dict) or not isinstance(profiles.get(name), dict):
-        known = ", ".join(sorted(profiles)) if isinstance(profiles, dict) else ""
-        raise click.UsageError(f"{path} has no profile {name!r}; it has {known or 'none: add [profile.' + name + ']'}")
-    settings = dict(profiles[name])
+    settings, readable_by_others = _read_settings(name, path)
     _check(settings, f"profile {name!r} in {path}")
     if "auth" in settings and readable_by_others:
         print_status(f"other users of this machine can read the credentials in {path}: chmod 600 {path}", error=True)
@@ -73,6 +62,22 @@ def read_profile(name: str, path: Path) -> Profile:
     if "cacert" in settings:
         settings["cacert"] = str(path.parent / os.path.expanduser(settings["cacert"]))
     return Profile(name=name, **settings)
+
+
+def _read_settings(name: str, path: Path) -> tuple[dict[str, Any], bool]:
+    """The settings of a profile as they are in the file, and whether other users can read it."""
+    try:
+        with path.open("rb") as file:
+            profiles = tomllib.load(file).get("profile", {})
+            readable_by_others = bool(os.fstat(file.fileno()).st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError as error:
+        raise click.UsageError(f"cannot read the profiles in {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path} is not TOML: {error}") from None
+    if not isinstance(profiles, dict) or not isinstance(profiles.get(name), dict):
+        known = ", ".join(sorted(profiles)) if isinstance(profiles, dict) else ""
+        raise click.UsageError(f"{path} has no profile {name!r}; it has {known or 'none: add [profile.' + name + ']'}")
+    return dict(profiles[name]), readable_by_others
 
 
 def _check(settings: Mapping[str, Any], where: str) -> None:

@@ -105,7 +105,11 @@ def status(store: TaskStore, as_json: bool) -> None:
             _fail(error)
     if as_json:
         print_json(found)
-        return
+    else:
+        _print_status(found)
+
+
+def _print_status(found: dict[str, Any]) -> None:
     for name, value in found.items():
         if not isinstance(value, list):
             click.echo(

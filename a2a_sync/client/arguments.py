@@ -26,17 +26,8 @@ def as_message(content: Content, *, task_id: str | None = None, context_id: str 
         TypeError: no message can be made of `content`.
         ValueError: there is no part.
     """
-    if isinstance(content, Message):
-        message = content
-        for part in message.parts:
-            if not isinstance(part, Part):
-                raise TypeError(
-                    f"the parts of a Message are TextPart, FilePart and DataPart; not {type(part).__name__}"
-                )
-    else:
-        message = Message(role=Role.USER, parts=to_parts(content))
-    if not message.parts:
-        raise ValueError("a message needs at least one part")
+    message = content if isinstance(content, Message) else Message(role=Role.USER, parts=to_parts(content))
+    _check_parts(message.parts)
     if (task_id is None or task_id == message.task_id) and (context_id is None or context_id == message.context_id):
         return message
     return replace(
@@ -44,6 +35,14 @@ def as_message(content: Content, *, task_id: str | None = None, context_id: str 
         task_id=message.task_id if task_id is None else task_id,
         context_id=message.context_id if context_id is None else context_id,
     )
+
+
+def _check_parts(parts: Sequence[object]) -> None:
+    if not parts:
+        raise ValueError("a message needs at least one part")
+    for part in parts:
+        if not isinstance(part, Part):
+            raise TypeError(f"the parts of a Message are TextPart, FilePart and DataPart; not {type(part).__name__}")
 
 
 class CallOptions(TypedDict, total=False):

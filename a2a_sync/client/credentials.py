@@ -397,6 +397,9 @@ class ClientCredentials(RefreshingAuth):
             answer = None
         if not isinstance(answer, dict):
             raise self._error(f"it answered HTTP {status} without JSON")
+        return self._token_in(answer, status)
+
+    def _token_in(self, answer: Mapping[str, Any], status: int) -> _Token:
         token, kind, life = answer.get("access_token"), answer.get("token_type", "bearer"), answer.get("expires_in")
         if status != 200 or not isinstance(token, str):
             reasons = [answer.get("error"), answer.get("error_description")]

@@ -101,16 +101,19 @@ class GrpcEndpoint(WireEndpoint):
             failed = self._error(error, out.error_context, out.deadline)
         else:
             _note_headers(out.call, sent.initial_metadata())
-            if len(data) > (limit_bytes := self._http.max_response_bytes):
-                raise _malformed(f"it is larger than {limit_bytes} bytes (max_response_bytes)", out.error_context)
-            try:
-                message = protobuf.parse(data, out.method.response)
-                value = protobuf.decode_result(out.call.operation.name, message, self._codec.version)
-            except InvalidRequestError as error:
-                raise _malformed(error.message, out.error_context) from None
-            return self._load_result(out.call, value, out.error_context)
+            return self._parse_result(out, data)
         # Not chained: the errors of gRPC show metadata, which can hold secrets.
         raise failed
+
+    def _parse_result(self, out: _Outgoing, data: bytes) -> Any:
+        if len(data) > (limit_bytes := self._http.max_response_bytes):
+            raise _malformed(f"it is larger than {limit_bytes} bytes (max_response_bytes)", out.error_context)
+        try:
+            message = protobuf.parse(data, out.method.response)
+            value = protobuf.decode_result(out.call.operation.name, message, self._codec.version)
+        except InvalidRequestError as error:
+            raise _malformed(error.message, out.error_context) from None
+        return self._load_result(out.call, value, out.error_context)
 
     def _open_stream(self, out: _Outgoing, metadata: Mapping[str, str]) -> GrpcEventStream:
         messages = self._channel(out.error_context).unary_stream(out.method.path)(
@@ -134,7 +137,13 @@ class GrpcEndpoint(WireEndpoint):
 
     def _connect(self, error_context: ErrorContext) -> Any:
         """A channel, which connects with its first call."""
-        scheme, host, port = self._origin
+        options = self._channel_options()
+        target = self._check_addresses(options, error_context)
+        if self._origin[0] == "http":
+            return grpc.insecure_channel(target, tuple(options.items()))
+        return grpc.secure_channel(target, self._tls(), tuple(options.items()))
+
+    def _channel_options(self) -> dict[str, Any]:
         timeout = self._http.timeout
         options: dict[str, Any] = {
             "grpc.max_receive_message_length": max(self._http.max_response_bytes, MAX_EVENT_BYTES),
@@ -150,22 +159,23 @@ class GrpcEndpoint(WireEndpoint):
             options["grpc.keepalive_time_ms"] = int(timeout.read * 1000)
         if timeout.connect is not None:
             options["grpc.min_reconnect_backoff_ms"] = int(timeout.connect * 1000)
+        return options
+
+    def _check_addresses(self, options: dict[str, Any], error_context: ErrorContext) -> str:
+        """The target of a channel. With a guard it lists addresses, and `options` get the name of the host."""
+        scheme, host, port = self._origin
         try:
             checked = self._http.addresses(self._url)
         except (UnsafeURLError, OSError) as error:
             raise ConnectError(f"could not connect: the host {error}", **error_context.fields("connect")) from None
         if checked is None:
-            target = f"dns:///{_with_port(host, port)}"
-        else:
-            # Connections are made to the addresses that were checked, whatever the name resolves to later.
-            family = "ipv6" if len(checked[0]) == 4 else "ipv4"
-            same = [address for address in checked if len(address) == len(checked[0])]
-            target = f"{family}:" + ",".join(_with_port(address[0], port) for address in same)
-            options["grpc.default_authority"] = host if port == _PORTS[scheme] else _with_port(host, port)
-            options["grpc.ssl_target_name_override"] = host
-        if scheme == "http":
-            return grpc.insecure_channel(target, tuple(options.items()))
-        return grpc.secure_channel(target, self._tls(), tuple(options.items()))
+            return f"dns:///{_with_port(host, port)}"
+        options["grpc.default_authority"] = host if port == _PORTS[scheme] else _with_port(host, port)
+        options["grpc.ssl_target_name_override"] = host
+        # Connections are made to the addresses that were checked, whatever the name resolves to later.
+        family = "ipv6" if len(checked[0]) == 4 else "ipv4"
+        same = [address for address in checked if len(address) == len(checked[0])]
+        return f"{family}:" + ",".join(_with_port(address[0], port) for address in same)
 
     def _tls(self) -> Any:
         verify, cert = self._http.verify, self._http.cert if self._trusted else None
@@ -185,17 +195,8 @@ class GrpcEndpoint(WireEndpoint):
         code, text = error.code(), error.details() or ""
         trailing = tuple(error.trailing_metadata() or ())
         status = dict(trailing).get(protobuf.STATUS_DETAILS)
-        if status is None:
-            if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-                if deadline.expired:
-                    return deadline_exceeded(error_context)
-                return TransportTimeoutError("the agent sent nothing within the read timeout", **error_context.fields())
-            if code in _BROKEN_CODES or _RESET in text:
-                return _broken(text, error_context)
-            if f"CLIENT: {_TOO_LARGE}" in text:
-                return _malformed(text, error_context)
-            if _TOO_LARGE in text:
-                return RequestTooLargeError(f"the agent accepts no request of this size: {text}")
+        if status is None and (found := _error_of_grpc(code, text, error_context, deadline)) is not None:
+            return found
         if code is grpc.StatusCode.UNAUTHENTICATED and not self._trusted and self._http.has_credentials:
             text += "; credentials were not sent, because the card names an address on another origin"
         refused = protobuf.decode_status(code.name, text, status, self._codec)
@@ -311,6 +312,23 @@ def _with_port(host: str, port: int) -> str:
 
 def _malformed(text: str, error_context: ErrorContext) -> MalformedResponseError:
     return MalformedResponseError(f"the answer is not valid: {text}", **error_context.fields())
+
+
+def _error_of_grpc(
+    code: Any, text: str, error_context: ErrorContext, deadline: Deadline
+) -> AgentError | TransportError | None:
+    """The error for a status that gRPC itself gives a call, here or in the server; None for one of the agent."""
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        if deadline.expired:
+            return deadline_exceeded(error_context)
+        return TransportTimeoutError("the agent sent nothing within the read timeout", **error_context.fields())
+    if code in _BROKEN_CODES or _RESET in text:
+        return _broken(text, error_context)
+    if f"CLIENT: {_TOO_LARGE}" in text:
+        return _malformed(text, error_context)
+    if _TOO_LARGE in text:
+        return RequestTooLargeError(f"the agent accepts no request of this size: {text}")
+    return None
 
 
 def _broken(text: str, error_context: ErrorContext) -> TransportError:

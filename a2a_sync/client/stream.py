@@ -291,16 +291,11 @@ class TaskStream(Displayed, Closes):
         self._snapshot = isinstance(event, Task)
         if item.number is not None:
             self.last_event_id = item.number
-        if isinstance(event, Message):
-            self.context_id = event.context_id or self.context_id
-            if not self.task_id:
-                self.message = event
-        else:
-            self.task_id = (event.id if isinstance(event, Task) else event.task_id) or self.task_id
-            self.context_id = event.context_id or self.context_id
-            self.complete = self.complete or isinstance(event, Task)
-            if isinstance(event, (Task, TaskStatusUpdateEvent)):
-                self.state = event.status.state
+        self.context_id = event.context_id or self.context_id
+        if not isinstance(event, Message):
+            self._apply_to_task(event)
+        elif not self.task_id:
+            self.message = event
         self.new_text = self._added_text(event)
         self._fold.apply(event)
         self._changed = True
@@ -311,6 +306,12 @@ class TaskStream(Displayed, Closes):
             self.end_within(_END_GRACE)
         elif isinstance(event, TaskStatusUpdateEvent):
             self._finished = ends_run(event)
+
+    def _apply_to_task(self, event: Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
+        self.task_id = (event.id if isinstance(event, Task) else event.task_id) or self.task_id
+        self.complete = self.complete or isinstance(event, Task)
+        if isinstance(event, (Task, TaskStatusUpdateEvent)):
+            self.state = event.status.state
 
     def _added_text(self, event: StreamResponse) -> str:
         match event:
@@ -382,12 +383,8 @@ class TaskStream(Displayed, Closes):
         self._next_measurement = max(self._max_task_bytes, self._size + self._max_task_bytes // 8)
         if self._size > self._max_task_bytes:
             self.close()
-            raise MalformedResponseError(
-                f"the task is larger than {self._max_task_bytes} bytes (max_task_bytes)",
-                phase="stream",
-                agent=self._agent,
-                task_id=self.task_id,
-            )
+            text = f"the task is larger than {self._max_task_bytes} bytes (max_task_bytes)"
+            raise MalformedResponseError(text, phase="stream", agent=self._agent, task_id=self.task_id)
 
     def _cancel_alarm(self) -> None:
         alarm, self._alarm = self._alarm, None
@@ -500,12 +497,8 @@ class Resumption:
             if not is_transient(error):
                 raise
             self.retries.check_deadline(error)
-            raise StreamInterruptedError(
-                f"the state of the task could not be read ({describe(error)})",
-                phase="stream",
-                agent=self.link.agent,
-                task_id=task_id,
-            ) from error
+            text = f"the state of the task could not be read ({describe(error)})"
+            raise StreamInterruptedError(text, phase="stream", agent=self.link.agent, task_id=task_id) from error
 
     def _check_task_exists(self, task_id: str) -> None:
         """Raise the error for a message to a task that does not exist.

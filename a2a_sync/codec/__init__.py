@@ -31,13 +31,12 @@ def by_version(version: str, binding: str = "JSONRPC", *, double_base64_files: b
     Raises:
         VersionNotSupportedError: there is no codec for `version`.
     """
-    spoken = version, binding
-    module = (
-        (_DOUBLE_BASE64.get(spoken) if double_base64_files else None) or _DIALECTS.get(spoken) or VERSIONS.get(version)
-    )
+    module = _DOUBLE_BASE64.get((version, binding)) if double_base64_files else None
+    module = module or _DIALECTS.get((version, binding)) or VERSIONS.get(version)
     if module is None:
+        known = ", ".join(VERSIONS)
         raise VersionNotSupportedError(
-            f"Protocol version {version!r} is not supported; send the header A2A-Version: {', '.join(VERSIONS)}"
+            f"Protocol version {version!r} is not supported; send the header A2A-Version: {known}"
         )
     codec: Codec = import_module(module).CODEC
     return codec

@@ -63,13 +63,16 @@ class AlarmClock:
             if self._alarms[0][2] is alarm and not start:
                 self._changed.notify()
         if start:
-            try:
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
-            except RuntimeError:
-                # The caller fails, because nothing would end it; the next alarm starts a thread or fails too.
-                self._running, alarm.act = False, None
-                raise
+            self._start_thread(alarm)
         return alarm
+
+    def _start_thread(self, alarm: Alarm) -> None:
+        try:
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        except RuntimeError:
+            # The caller fails, because nothing would end it; the next alarm starts a thread or fails too.
+            self._running, alarm.act = False, None
+            raise
 
     def cancel(self, alarm: Alarm) -> None:
         """Do not call the function; it may be running, or have run."""

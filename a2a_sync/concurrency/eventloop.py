@@ -58,11 +58,7 @@ class EventLoop:
 
     def _serve(self, wake: Callable[[], None]) -> None:
         try:
-            runner = asyncio.Runner(loop_factory=_GreenletLoop if patched() else None)
-            self.loop = runner.get_loop()
-            executor = _NativeExecutor if patched() else ThreadPoolExecutor
-            self.loop.set_default_executor(executor(_EXECUTOR_THREADS, f"{self._name}-executor"))
-            self._thread_id = original("_thread", "get_ident")()
+            runner = self._make_loop()
         except BaseException as error:
             self._failure = error
             return
@@ -74,6 +70,14 @@ class EventLoop:
                     self.loop.run_forever()
                 except (KeyboardInterrupt, SystemExit):
                     logger.exception("a task of an async handler tried to end the process; its event loop continues")
+
+    def _make_loop(self) -> asyncio.Runner:
+        runner = asyncio.Runner(loop_factory=_GreenletLoop if patched() else None)
+        self.loop = runner.get_loop()
+        executor = _NativeExecutor if patched() else ThreadPoolExecutor
+        self.loop.set_default_executor(executor(_EXECUTOR_THREADS, f"{self._name}-executor"))
+        self._thread_id = original("_thread", "get_ident")()
+        return runner
 
     def stop(self) -> None:
         """Cancel the tasks of the loop and end its thread, without waiting for that."""

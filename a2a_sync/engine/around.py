@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from a2a_sync.agent.executor import Event, RequestContext
@@ -27,18 +26,11 @@ def with_run_context(spec: AgentSpec, around: AroundRun) -> AgentSpec:
             if events is not None:
                 yield from events
 
-    def cancel_handler() -> CancelHandler | None:
-        handler = spec.cancel_handler()
-        if handler is None:
-            return None
+    def cancel(handler: CancelHandler, context: RequestContext) -> None:
+        with around(context):
+            handler(context)
 
-        def cancel_within(context: RequestContext) -> None:
-            with around(context):
-                handler(context)
-
-        return cancel_within
-
-    return replace(spec, execute=execute, cancel_handler=cancel_handler)
+    return spec.wrapped(execute, cancel)
 
 
 @contextmanager

@@ -141,9 +141,8 @@ class Dispatcher:
             if not self._is_outstanding(one):
                 self._forget(one)
                 continue
-            logger.info(
-                "a job has not begun for %.0f s; it is sent again", one.pause, extra={"task_id": one.job.task_id}
-            )
+            where = {"task_id": one.job.task_id}
+            logger.info("a job has not begun for %.0f s; it is sent again", one.pause, extra=where)
             if not self._send(one):
                 return _FIRST_PAUSE  # the queue cannot be reached: the others are not tried
             one.pause = min(2 * one.pause, _LONGEST_PAUSE)

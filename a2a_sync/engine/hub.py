@@ -460,10 +460,9 @@ class TaskEventStream:
         try:
             page = self._subscription.read_log(self._cursor, self._load)
         except TaskNotFoundError:
-            self._ended = True
-            return []
-        if self._cursor < page.compacted:
-            # The next entries were compacted away; a client that comes back gets a snapshot.
+            page = None
+        if page is None or self._cursor < page.compacted:
+            # Deleted, or the next entries were compacted away; a client that comes back gets a snapshot.
             self._ended = True
             return []
         items = self._accept(page.entries)

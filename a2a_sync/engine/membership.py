@@ -137,23 +137,25 @@ class WorkerMembership(Component):
         runs = self._workers.runs_of(worker.id)
         if runs:
             logger.warning("worker %s %s with %d runs", worker.id, "left" if worker.left else "died", len(runs))
-        complete = True
-        for run in runs:
-            try:
-                self._on_lost(run._replace(left=worker.left))
-            except OverloadedError as error:
-                logger.info("a lost run waits: %s", error, extra={"task_id": run.token.task_id})
-                complete = False
-            except Exception:
-                logger.exception("a lost run could not be taken over", extra={"task_id": run.token.task_id})
-                complete = False
-        if complete:
+        passed_on = [self._pass_on(run._replace(left=worker.left)) for run in runs]
+        if all(passed_on):
             self._workers.deregister(worker.id)
 
     @property
     def lease(self) -> float:
         """The seconds after its last heartbeat at which a worker is dead."""
         return _LEASE_BEATS * self._beat
+
+    def _pass_on(self, run: HeldRun) -> bool:
+        try:
+            self._on_lost(run)
+        except OverloadedError as error:
+            logger.info("a lost run waits: %s", error, extra={"task_id": run.token.task_id})
+            return False
+        except Exception:
+            logger.exception("a lost run could not be taken over", extra={"task_id": run.token.task_id})
+            return False
+        return True
 
     def drain(self) -> None:
         """Take over no more runs; the heart goes on beating."""

@@ -98,23 +98,24 @@ class Sweeper(Component):
         Raises:
             StoreError: as the store says.
         """
-        limits = self._limits
-        self._clock.compare()
-        ages = [age for age in (limits.terminal_task_ttl, limits.interrupted_task_ttl) if age is not None]
-        correct = self._clock.is_stable_for(min(ages, default=_CORRECTION_HOLD), _CORRECTION_HOLD)
-        swept = self._store.sweep(
-            Expiry(
-                now=self._before(0.0) if correct else None,
-                ended=self._before(limits.terminal_task_ttl),
-                waiting=self._before(limits.interrupted_task_ttl),
-                replay=self._before(limits.stream_replay_window),
-            )
-        )
+        swept = self._store.sweep(self._expiry())
         for task_id in swept.evicted:
             self._hub.removed(task_id)
         if swept.removed or swept.compacted:
             logger.info("swept: %d tasks removed, %d logs compacted", swept.removed, swept.compacted)
         return swept.more
+
+    def _expiry(self) -> Expiry:
+        limits = self._limits
+        self._clock.compare()
+        ages = [age for age in (limits.terminal_task_ttl, limits.interrupted_task_ttl) if age is not None]
+        correct = self._clock.is_stable_for(min(ages, default=_CORRECTION_HOLD), _CORRECTION_HOLD)
+        return Expiry(
+            now=self._before(0.0) if correct else None,
+            ended=self._before(limits.terminal_task_ttl),
+            waiting=self._before(limits.interrupted_task_ttl),
+            replay=self._before(limits.stream_replay_window),
+        )
 
     def _before(self, age: float | None) -> int | None:
         if age is None or not self._clock.is_stable_for(age):

@@ -195,10 +195,7 @@ class RunManager(Component):
         return run.answer
 
     def dispatch(self, run: Run) -> None:
-        """Have a run of `begin` executed where it has a reservation, in the context of the caller.
-
-        Where the queue fails, as when the system has no thread, the task fails.
-        """
+        """Have a run of `begin` executed where it has a reservation, in the caller's context; without a thread it fails."""
         slot = self._active[run]
         self._watchdog.watch(run, slot)
         job = Job(run, self._deregister)

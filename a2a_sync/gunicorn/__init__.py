@@ -217,21 +217,22 @@ class _StoreRecord:
         if own != self._written:
             self._written = own
             self._write(own)
-        if self._warned:
-            return
+        if not self._warned and (difference := self._difference(own)) is not None:
+            self._warned = True
+            worker.log.warning(
+                "workers keep the tasks of agent %r in different files, %s and %s: each of them sees only its own tasks."
+                " Give all workers the path of one file, or make the store before they are forked (--preload)",
+                *difference,
+            )
+
+    def _difference(self, own: dict[str, str]) -> tuple[str, str, str] | None:
+        """The name of an agent, and the different stores of it in another worker and in this one; None if there is none."""
         for other in self._others:
             theirs = other._read()
             for name in own.keys() & theirs.keys():
                 if own[name] != theirs[name]:
-                    self._warned = True
-                    worker.log.warning(
-                        "workers keep the tasks of agent %r in different files, %s and %s: each of them sees only its own tasks."
-                        " Give all workers the path of one file, or make the store before they are forked (--preload)",
-                        name,
-                        theirs[name],
-                        own[name],
-                    )
-                    return
+                    return name, theirs[name], own[name]
+        return None
 
     def clear(self) -> None:
         """Empty the record, because the worker has ended."""

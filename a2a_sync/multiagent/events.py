@@ -154,13 +154,9 @@ class TaskObserver:
 
     def __call__(self, batch: TaskBatch) -> None:
         task_id, entries = batch.task_id, batch.entries
-        tracked = self._tracked.get(task_id)
-        if tracked is None:
-            if not entries:
-                return
-            # The end of an idle task from outside (a cancel) is not a handled message.
-            began = 0.0 if batch.ended and not isinstance(entries[0].event, Message) else time.monotonic()
-            tracked = self._tracked[task_id] = _TrackedTask(batch.before, began=began)
+        if task_id not in self._tracked and not entries:
+            return
+        tracked = self._tracked.get(task_id) or self._track(batch)
         ended = batch.ended or any(ends_run(entry.event) for entry in entries)
         for entry in entries:
             if entry.number > tracked.number:
@@ -170,16 +166,25 @@ class TaskObserver:
             del self._tracked[task_id]
             # A run that lost its task to another process ends in a state in which the task continues there.
             if tracked.began and tracked.state.paused:
-                self._emit(
-                    AgentEvent(
-                        name=MESSAGE,
-                        task_id=task_id,
-                        context_id=tracked.context_id,
-                        state=tracked.state,
-                        reply=_reply(tracked),
-                        seconds=time.monotonic() - tracked.began,
-                    )
-                )
+                self._emit_message(task_id, tracked)
+
+    def _track(self, batch: TaskBatch) -> _TrackedTask:
+        # The end of an idle task from outside (a cancel) is not a handled message.
+        began = 0.0 if batch.ended and not isinstance(batch.entries[0].event, Message) else time.monotonic()
+        tracked = self._tracked[batch.task_id] = _TrackedTask(batch.before, began=began)
+        return tracked
+
+    def _emit_message(self, task_id: str, tracked: _TrackedTask) -> None:
+        self._emit(
+            AgentEvent(
+                name=MESSAGE,
+                task_id=task_id,
+                context_id=tracked.context_id,
+                state=tracked.state,
+                reply=_reply(tracked),
+                seconds=time.monotonic() - tracked.began,
+            )
+        )
 
     def _process_event(self, task_id: str, tracked: _TrackedTask, event: LogEvent, ended: bool) -> None:
         tracked.context_id = event.context_id

@@ -78,7 +78,6 @@ class Delivery:
         self._outbound = Outbound(options.url_guard)
         self._options = options
         self._sign = options.signer.token if options.signer is not None else None
-        self._sender = options.sender
         self._count = count or (lambda outcome: None)
         self._notifications = Notifications(store, max_bytes=options.max_payload_bytes, history=max_history_length)
 
@@ -138,8 +137,8 @@ class Delivery:
 
     def _post(self, held: StoredWebhook, number: int, body: bytes) -> _Refusal | None:
         """Post a notification; the reason where it was not accepted."""
-        if self._sender is not None:
-            return self._call_sender(self._sender, held, number, body)
+        if self._options.sender is not None:
+            return self._call_sender(self._options.sender, held, number, body)
         try:
             answer = self._outbound.request(
                 "POST",
@@ -195,23 +194,30 @@ class Delivery:
         now_ms = time.time_ns() // 1_000_000
         tries = held.tries + 1
         held = replace(held, tries=tries, error=refusal.public_reason, error_ms=now_ms)
-        where = {"task_id": held.task_id}
         seen = refusal.reason + (refusal.hint and f" ({refusal.hint})")
-        what = (held.id, _origin(held.config.url), seen)
         if refusal.final or tries >= self._options.max_attempts:
             reason = f"{refusal.public_reason} ({tries} tries)" if tries > 1 else refusal.public_reason
-            if not self._webhooks.settle(replace(held, disabled=reason), release=True):
-                return Turn(0.0, False)
-            logger.error("webhook %s at %s is disabled: %s after %d attempts", *what, tries, extra=where)
-            self._count("disabled")
-            return Turn(accepted=False)
+            return self._disable(replace(held, disabled=reason), seen)
         pause = _backoff(tries, refusal.retry_after, self._options)
         due_ms = now_ms + int(pause * 1000)
         if not self._webhooks.settle(replace(held, due_ms=due_ms), release=True):
             return Turn(0.0, False)  # it was set again meanwhile
-        logger.warning("webhook %s at %s did not accept a notification: %s; retry in %.0f s", *what, pause, extra=where)
+        logger.warning(
+            "webhook %s at %s did not accept a notification: %s; retry in %.0f s",
+            *(held.id, _origin(held.config.url), seen, pause),
+            extra={"task_id": held.task_id},
+        )
         self._count("failed")
         return Turn(pause, False)
+
+    def _disable(self, held: StoredWebhook, seen: str) -> Turn:
+        if not self._webhooks.settle(held, release=True):
+            return Turn(0.0, False)
+        where = held.id, _origin(held.config.url)
+        extra = {"task_id": held.task_id}
+        logger.error("webhook %s at %s is disabled: %s after %d attempts", *where, seen, held.tries, extra=extra)
+        self._count("disabled")
+        return Turn(accepted=False)
 
 
 def _backoff(tries: int, retry_after: float, options: PushOptions) -> float:

@@ -209,11 +209,7 @@ class Outbox(Component):
         now = time.monotonic()
         self._end_turns(now)
         self._take_requests(now)
-        while self._timers and self._timers[0][0] <= now:
-            moment, task_id, scope = heapq.heappop(self._timers)
-            if self._check_times.get(task_id) == moment:
-                del self._check_times[task_id]
-                self._check(scope, task_id)
+        self._run_timers(now)
         if now >= self._next_scan:
             self._scan(now)
         self._begin_turns()
@@ -228,6 +224,14 @@ class Outbox(Component):
             # Work may have come in between.
             if mailbox.listeners or mailbox.turns:
                 mailbox.idle.clear()
+
+    def _run_timers(self, now: float) -> None:
+        """Check the tasks whose time has come."""
+        while self._timers and self._timers[0][0] <= now:
+            moment, task_id, scope = heapq.heappop(self._timers)
+            if self._check_times.get(task_id) == moment:
+                del self._check_times[task_id]
+                self._check(scope, task_id)
 
     def _take_requests(self, now: float) -> None:
         """Schedule the requested checks; those of other processes' entries later, and many of them as one scan."""

@@ -71,13 +71,7 @@ class Activation:
         Raises:
             ExtensionSupportRequiredError: the call sends a message and does not request a required extension.
         """
-        asked, headers = call.context.extensions, call.context.headers
-        active: dict[str, JSON] = {}
-        for uri, extension in self._known.items():
-            if uri in asked or any(header in headers for header in extension.headers):
-                value = extension.activate(call)
-                if value is not None and value is not False:
-                    active[uri] = value
+        active = self._requested(call)
         if call.operation.request is SendMessageRequest:
             self._check_required(active, call.context.version)
         if not active:
@@ -88,6 +82,17 @@ class Activation:
         for uri in active:
             call = self._known[uri].on_request(call)
         return call
+
+    def _requested(self, call: Call[Any, Any]) -> dict[str, JSON]:
+        """The values of the extensions that `call` requests, by URI, without those that refuse."""
+        asked, headers = call.context.extensions, call.context.headers
+        active: dict[str, JSON] = {}
+        for uri, extension in self._known.items():
+            if uri in asked or any(header in headers for header in extension.headers):
+                value = extension.activate(call)
+                if value is not None and value is not False:
+                    active[uri] = value
+        return active
 
     def _check_required(self, active: dict[str, JSON], version: str) -> None:
         missing = [uri for uri in self._required if uri not in active]
@@ -112,18 +117,11 @@ class Activation:
                 return spec.execute(context)
             return _hooked(spec.execute(context.through(hook)), hook)
 
-        def cancel_handler() -> CancelHandler | None:
-            handler = spec.cancel_handler()
-            if handler is None:
-                return None
+        def cancel(handler: CancelHandler, context: RequestContext) -> None:
+            hook = self._hook(context)
+            handler(context if hook is None else context.through(hook))
 
-            def hooked(context: RequestContext) -> None:
-                hook = self._hook(context)
-                handler(context if hook is None else context.through(hook))
-
-            return hooked
-
-        return replace(spec, execute=execute, cancel_handler=cancel_handler)
+        return spec.wrapped(execute, cancel)
 
     def _hook(self, context: RequestContext) -> Callable[[Event], Event] | None:
         """The function that each event of this run passes through; None if no active extension has an event hook."""

@@ -395,7 +395,12 @@ class RequestHandler:
         if not 1 <= size <= max(100, self._limits.max_page_size):
             raise InvalidParamsError.at("pageSize", f"must be between 1 and {max(100, self._limits.max_page_size)}")
         size = min(size, self._limits.max_page_size)
-        query = TaskQuery(
+        page = self._page(_scope(request.tenant, context), self._query(request, size), context)
+        token = write_page_token(request, page.next) if page.next is not None else ""
+        return ListTasksResponse(tasks=page.tasks, next_page_token=token, page_size=size, total_size=page.total)
+
+    def _query(self, request: ListTasksRequest, size: int) -> TaskQuery:
+        return TaskQuery(
             context_id=request.context_id,
             state=None if request.status is TaskState.UNSPECIFIED else request.status,
             since_ms=since_ms(request.status_timestamp_after),
@@ -405,9 +410,6 @@ class RequestHandler:
             artifacts=bool(request.include_artifacts),
             max_bytes=self._limits.max_response_bytes,
         )
-        page = self._page(_scope(request.tenant, context), query, context)
-        token = write_page_token(request, page.next) if page.next is not None else ""
-        return ListTasksResponse(tasks=page.tasks, next_page_token=token, page_size=size, total_size=page.total)
 
     def _page(self, scope: Owner, query: TaskQuery, context: CallContext) -> TaskPage:
         if context.gone is None:

@@ -97,25 +97,28 @@ class ThreadBudget:
         """
 
         def guarded(call: Call[Any, Any]) -> Any:
-            if call.context.gone is None:
-                # A call inside the process holds no thread of the server.
+            # A call inside the process holds no thread of the server.
+            inside = call.context.gone is None
+            if inside or not (call.operation.streaming or _blocks(call)):
                 return endpoint(call)
-            if call.operation.streaming:
-                release = self.take_stream(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
-                try:
-                    return _BudgetedStream(endpoint(call), release)
-                except BaseException:
-                    release()
-                    raise
-            if not _blocks(call):
-                return endpoint(call)
-            release = self._take_send(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
-            try:
-                return endpoint(call)
-            finally:
-                release()
+            return self._stream(endpoint, call) if call.operation.streaming else self._block(endpoint, call)
 
         return guarded
+
+    def _stream(self, endpoint: Endpoint, call: Call[Any, Any]) -> Any:
+        release = self.take_stream(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
+        try:
+            return _BudgetedStream(endpoint(call), release)
+        except BaseException:
+            release()
+            raise
+
+    def _block(self, endpoint: Endpoint, call: Call[Any, Any]) -> Any:
+        release = self._take_send(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
+        try:
+            return endpoint(call)
+        finally:
+            release()
 
     def take_stream(self, owner: str = "", *, threaded: bool = True) -> Callable[[], None]:
         """Take a place for one stream of `owner`, and a thread if it is `threaded`; the returned function releases them (once).

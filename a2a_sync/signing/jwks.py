@@ -83,17 +83,8 @@ class KeySet:
 
     def _read(self, fetch: Fetch | None, *, needed: bool) -> Exception | None:
         """Read the keys if a reading is due; the failure if it failed. `needed`: there is no key to go on with."""
-        with self._lock:
-            if self._reading and self.exclusive:
-                if needed:
-                    raise UnavailableError(
-                        "the keys that tokens are checked with are being read; try again", retry_after=1.0
-                    )
-                return None
-            if time.monotonic() < self._next_at:
-                return None
-            self._reading = True
-            self._next_at = time.monotonic() + self.failure_pause
+        if not self._begin_reading(needed):
+            return None
         try:
             if fetch is None:
                 raise ValueError(f"a function that reads {self.url} is missing")
@@ -110,6 +101,20 @@ class KeySet:
         self._read_at = time.monotonic()
         self._next_at = self._read_at + self.pause
         return None
+
+    def _begin_reading(self, needed: bool) -> bool:
+        """Whether this thread is to read the keys: a reading is due, and no other thread reads them alone."""
+        with self._lock:
+            if self._reading and self.exclusive:
+                if needed:
+                    text = "the keys that tokens are checked with are being read; try again"
+                    raise UnavailableError(text, retry_after=1.0)
+                return False
+            if time.monotonic() < self._next_at:
+                return False
+            self._reading = True
+            self._next_at = time.monotonic() + self.failure_pause
+            return True
 
 
 def guarded_key_set(url: str, guard: URLGuard | None) -> KeySet:

@@ -347,16 +347,20 @@ class MemoryStore:
         """See `TaskStore.log`."""
         return self._find(owner, task_id).page(max(after, 0), limit, max_bytes)
 
-    def list(self, owner: Owner, query: TaskQuery) -> TaskPage:
-        """See `TaskStore.list`."""
+    def _matching(self, owner: Owner, query: TaskQuery) -> list[Record]:
+        """The tasks that the filters of `query` select, in no order."""
         with self._lock:
             owned = self._owners.get(owner)
             if owned is None:
-                records = []
-            else:
-                records = owned.of_context(query.context_id) if query.context_id else list(owned.tasks.values())
+                return []
+            records = owned.of_context(query.context_id) if query.context_id else list(owned.tasks.values())
         if query.state is not None or query.since_ms is not None:
             records = [record for record in records if _matches(record, query)]
+        return records
+
+    def list(self, owner: Owner, query: TaskQuery) -> TaskPage:
+        """See `TaskStore.list`."""
+        records = self._matching(owner, query)
         total = len(records)
         if query.after is not None:
             after = query.after
@@ -367,11 +371,8 @@ class MemoryStore:
             raise LargeResult(size)
         tasks = _within(page, query)
         page = page[: len(tasks)]
-        return TaskPage(
-            tasks=tasks,
-            next=page[-1].order if len(records) > len(page) and page else None,
-            total=total,
-        )
+        last = page[-1].order if len(records) > len(page) and page else None
+        return TaskPage(tasks=tasks, next=last, total=total)
 
     def _find(self, owner: Owner, task_id: str) -> Record:
         record = self._tasks.get(task_id)

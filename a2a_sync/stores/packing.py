@@ -49,9 +49,15 @@ def pack(event: LogEvent, task_id: str, context_id: str) -> tuple[Packed, int]:
             said, added = pack(status.message, task_id, context_id)
             size += added
         return (STATUS, ids, status.state._value_, status.timestamp, said, metadata), size
+    packed, added = _pack_artifact(event, ids, metadata)
+    return packed, size + added
+
+
+def _pack_artifact(
+    event: TaskArtifactUpdateEvent, ids: tuple[str, str] | None, metadata: Metadata | None
+) -> tuple[Packed, int]:
     made = event.artifact
-    parts, added = _pack_parts(made.parts)
-    size += added
+    parts, size = _pack_parts(made.parts)
     rare = (made.name, made.description, made.metadata or None, made.extensions)
     if any(rare):
         size += len(made.name) + len(made.description) + (metadata_size(made.metadata) if made.metadata else 0)
@@ -91,11 +97,8 @@ def unpack_artifact(packed: Packed, task_id: str, context_id: str) -> TaskArtifa
     """The artifact event that was packed for this task."""
     _, ids, artifact_id, parts, rare, append, last_chunk, metadata = packed
     task_id, context_id = ids or (task_id, context_id)
-    artifact = Artifact(
-        artifact_id=artifact_id,
-        parts=_unpack_parts(parts),
-        **(_named(_RARE_IN_ARTIFACTS, rare) if rare else {}),
-    )
+    rarely_set = _named(_RARE_IN_ARTIFACTS, rare) if rare else {}
+    artifact = Artifact(artifact_id=artifact_id, parts=_unpack_parts(parts), **rarely_set)
     return TaskArtifactUpdateEvent(
         task_id=task_id,
         context_id=context_id,

@@ -288,14 +288,14 @@ def _dump_request(request: RunRequest, *, message: bool) -> dict[str, Any]:
 def _load_request(value: dict[str, Any], message: Message | None) -> RunRequest:
     """The request that `_dump_request` wrote; `message` is the omitted message."""
     configuration, principal = value.get("configuration"), value.get("principal")
+    if configuration is not None:
+        configuration = _CODEC.load(SendMessageConfiguration, configuration, strict=False)
+    if principal is not None:
+        principal = Principal(id=principal["id"], scopes=tuple(principal["scopes"]), claims=principal["claims"])
     return RunRequest(
         message=message or _CODEC.load(Message, value["message"], strict=False),
-        configuration=None
-        if configuration is None
-        else _CODEC.load(SendMessageConfiguration, configuration, strict=False),
-        principal=None
-        if principal is None
-        else Principal(id=principal["id"], scopes=tuple(principal["scopes"]), claims=principal["claims"]),
+        configuration=configuration,
+        principal=principal,
         metadata=value.get("metadata", {}),
         tenant=value.get("tenant", ""),
         extensions=value.get("extensions", {}),

@@ -185,8 +185,7 @@ class A2AApp(Site):
         self._document = self._card_document(http, sign)
         # A host of several agents is the site of the process: it serves the metrics and applies the proxies.
         self._registered = _mount is not None
-        signers = [*_as_list(card_signer), *(_as_list(push.signer) if isinstance(push, PushOptions) else ())]
-        self._pages = self._list_pages(None if self._registered else metrics, signers)
+        self._pages = self._list_pages(None if self._registered else metrics, card_signer, push)
         #: The application without what `__call__` adds; assign a wrapped one to put WSGI middleware around it.
         self.wsgi_app: WSGIApplication = self._with_middleware(http, console)
         if job_queue is not None:
@@ -222,7 +221,7 @@ class A2AApp(Site):
         return CardDocument(self.agent_card, versions, fixed=fixed, vary=vary, sign=sign)
 
     def _list_pages(
-        self, metrics: Metrics | None, signers: Sequence[Any]
+        self, metrics: Metrics | None, card_signer: object, push: PushOptions | bool
     ) -> dict[str, Callable[[Request], WSGIApplication]]:
         """The pages that belong to no binding, by path; all of them are read with GET or HEAD."""
         pages: dict[str, Callable[[Request], WSGIApplication]] = {CARD_PATH: self._card}
@@ -231,7 +230,8 @@ class A2AApp(Site):
         operators = OperatorPages(self._service.not_ready_reason, metrics)
         for path in operators.paths:
             pages[path] = partial(operators.respond, path)
-        if signers:
+        push_signer = push.signer if isinstance(push, PushOptions) else None
+        if signers := [*_as_list(card_signer), *_as_list(push_signer)]:
             keys = key_set(signer.public_jwk for signer in signers)
             pages[KEYS_PATH] = lambda request: keys
         return pages

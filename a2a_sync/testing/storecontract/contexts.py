@@ -166,6 +166,11 @@ class Contexts:
         with pytest.raises(StateConflict) as caught:
             store.contexts.set_state(run.token, b"y", expected=0, name="other")
         assert caught.value.current == StoredState(b"x", 1)
+
+    def test_all_values_of_a_context_are_removed_with_its_last_task(self, store: Any) -> None:
+        run = begin(store)
+        for name in ("", MEMORY, "other"):
+            store.contexts.set_state(run.token, b"x", expected=0, name=name)
         store.append(run.token, [status(run.head.id, TaskState.COMPLETED)], end=True)
         assert store.contexts.state(MINE, "c", "other") == StoredState(b"x", 1)
         store.delete(MINE, run.head.id)

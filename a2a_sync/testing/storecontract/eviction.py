@@ -154,6 +154,9 @@ class Eviction:
             begin(store, task_id="t", text="x" * 100_000, quota=quota)
         with pytest.raises(TaskNotFoundError):
             store.head(MINE, "t")
+
+    def test_the_bytes_of_a_task_are_limited_in_all_its_runs(self, store: Any) -> None:
+        quota = StoreQuota(max_task_bytes=100_000)
         run = begin(store, task_id="t", text="x" * 20_000, quota=quota)
         store.append(run.token, [chunk("t", "x" * 50_000)], max_task_bytes=100_000)
         for _ in range(2):
@@ -167,8 +170,11 @@ class Eviction:
         again = resume(store, "t", text="x" * 5_000, quota=quota)
         with pytest.raises(TaskFull):
             store.append(again.token, [chunk("t", "x" * 40_000)], max_task_bytes=100_000)
-        # An event that ends the task is stored regardless of the limit.
-        store.append(again.token, [status("t", TaskState.FAILED, text="y" * 40_000)], end=True)
+
+    def test_an_event_that_ends_a_task_is_stored_regardless_of_its_bytes(self, store: Any) -> None:
+        run = begin(store, task_id="t", text="x" * 80_000, quota=StoreQuota(max_task_bytes=100_000))
+        failed = status("t", TaskState.FAILED, text="y" * 40_000)
+        store.append(run.token, [failed], end=True, max_task_bytes=100_000)
         assert store.load(MINE, "t").task.state is TaskState.FAILED
 
     def test_a_quota_of_bytes_evicts_the_oldest_tasks_of_the_owner(self, store: Any) -> None:
@@ -183,7 +189,12 @@ class Eviction:
         large = begin(store, task_id="large", text="x" * 150_000, quota=quota)
         assert ids(store, TaskQuery()) == [ended[-1], "large"]
         assert store.head(Owner("", "other"), other.head.id)
-        # The only task left is the new one, which has a run and cannot be evicted.
+        store.append(large.token, [status("large", TaskState.INPUT_REQUIRED)], end=True)
+        assert begin(store, task_id="more", text="x" * 100_000, quota=quota).evicted == ("large",)
+
+    def test_a_quota_of_bytes_evicts_neither_a_task_with_a_run_nor_the_one_that_continues(self, store: Any) -> None:
+        quota = StoreQuota(max_bytes=200_000)
+        large = begin(store, task_id="large", text="x" * 150_000, quota=quota)
         with pytest.raises(OwnerFull):
             begin(store, task_id="more", text="x" * 150_000, quota=quota)
         with pytest.raises(TaskNotFoundError):
@@ -193,7 +204,6 @@ class Eviction:
         with pytest.raises(OwnerFull):
             resume(store, "large", text="x" * 100_000, quota=quota)
         assert store.head(MINE, "large").status.state is TaskState.INPUT_REQUIRED
-        assert begin(store, task_id="more", text="x" * 100_000, quota=quota).evicted == ("large",)
 
     def test_a_quota_of_bytes_counts_appended_deleted_and_compacted_entries(self, store: Any) -> None:
         quota = StoreQuota(max_bytes=1_000_000)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from a2a_sync.stores.base import Owner, SummaryQuery, TaskVersion
+from a2a_sync.stores.base import Owner, SummaryQuery, TaskStore, TaskVersion
 from a2a_sync.testing.storecontract.making import FOREIGN, MINE, begin, chunk, done, next_ms, status, waiting
 from a2a_sync.testing.storecontract.webhooks import claimed, webhook
 from a2a_sync.types import TaskState
@@ -37,6 +37,14 @@ class Versions:
         assert all(task_id and not set(task_id) & set("/:%?#") for task_id in found)
 
 
+def stop(store: TaskStore, task_id: str, name: str, error_ms: int) -> None:
+    """Settle a webhook as one whose receiver has failed too often, the last time at `error_ms`."""
+    assert store.webhooks is not None
+    found = claimed(store, task_id, name)
+    held = replace(found, tries=3, disabled="HTTP 500 (3 tries)", error="HTTP 500", error_ms=error_ms)
+    assert store.webhooks.settle(held, release=True)
+
+
 class Inspections:
     """The optional part `Inspection`."""
 
@@ -47,10 +55,8 @@ class Inspections:
         task_id = begin(store).head.id
         for name in ("behind", "stopped", "earlier"):
             store.webhooks.put(MINE, webhook(task_id, name), most=10)
-        for name, error_ms in (("stopped", 20), ("earlier", 10)):
-            found = claimed(store, task_id, name)
-            held = replace(found, tries=3, disabled="HTTP 500 (3 tries)", error="HTTP 500", error_ms=error_ms)
-            assert store.webhooks.settle(held, release=True)
+        stop(store, task_id, "stopped", 20)
+        stop(store, task_id, "earlier", 10)
         assert store.inspection.webhook_counts() == (1, 3, 2)
         assert [one.id for one in store.inspection.webhooks(stopped=False)] == ["behind"]
         stopped = store.inspection.webhooks(stopped=True)

@@ -21,6 +21,22 @@ from a2a_sync.testing.storecontract.making import (
 )
 from a2a_sync.types import Role, TaskState
 
+LATE = NOON + timedelta(milliseconds=1)
+#: The tasks that filters select from those of `test_filters_narrow_the_page_and_the_total`.
+FILTERED: tuple[tuple[list[str], dict[str, Any]], ...] = (
+    (["d", "c", "b", "a"], {}),
+    (["d", "b", "a"], {"context_id": "x"}),
+    (["c", "b", "a"], {"state": TaskState.COMPLETED}),
+    (["d"], {"state": TaskState.WORKING}),
+    ([], {"state": TaskState.FAILED}),
+    (["d", "c", "b"], {"since_ms": time_ms(LATE)}),
+    ([], {"since_ms": time_ms(LATE) + 1}),
+    (["d", "c", "b", "a"], {"since_ms": time_ms(NOON)}),
+    (["b", "a"], {"context_id": "x", "state": TaskState.COMPLETED}),
+    (["b"], {"context_id": "x", "state": TaskState.COMPLETED, "since_ms": time_ms(LATE)}),
+    ([], {"context_id": "unknown"}),
+)
+
 
 class Listing:
     """Part of `StoreContract`; see the module."""
@@ -63,25 +79,12 @@ class Listing:
         assert (second.total, second.next) == (6, None)
 
     def test_filters_narrow_the_page_and_the_total(self, store: Any) -> None:
-        late = NOON + timedelta(milliseconds=1)
         done(store, task_id="a", context_id="x")
-        done(store, task_id="b", context_id="x", at=late)
-        done(store, task_id="c", context_id="y", at=late)
-        begin(store, task_id="d", context_id="x", at=late)
+        done(store, task_id="b", context_id="x", at=LATE)
+        done(store, task_id="c", context_id="y", at=LATE)
+        begin(store, task_id="d", context_id="x", at=LATE)
         done(store, task_id="e", context_id="x", scope=FOREIGN[0])
-        for expected, filters in (
-            (["d", "c", "b", "a"], {}),
-            (["d", "b", "a"], {"context_id": "x"}),
-            (["c", "b", "a"], {"state": TaskState.COMPLETED}),
-            (["d"], {"state": TaskState.WORKING}),
-            ([], {"state": TaskState.FAILED}),
-            (["d", "c", "b"], {"since_ms": time_ms(late)}),
-            ([], {"since_ms": time_ms(late) + 1}),
-            (["d", "c", "b", "a"], {"since_ms": time_ms(NOON)}),
-            (["b", "a"], {"context_id": "x", "state": TaskState.COMPLETED}),
-            (["b"], {"context_id": "x", "state": TaskState.COMPLETED, "since_ms": time_ms(late)}),
-            ([], {"context_id": "unknown"}),
-        ):
+        for expected, filters in FILTERED:
             page = store.list(MINE, TaskQuery(**filters))
             assert [task.id for task in page.tasks] == expected, filters
             assert page.total == len(expected), filters

@@ -25,6 +25,32 @@ from a2a_sync.testing.storecontract.making import (
 )
 from a2a_sync.types import Artifact, DataPart, FilePart, Message, Role, TaskArtifactUpdateEvent, TaskState, TextPart
 
+#: Every kind of content.
+PARTS = (
+    TextPart("a\u0000b \U0001f40d", metadata={"k": {"deep": [1, 2.5, None, True]}}, filename="f", media_type="t/x"),
+    FilePart(raw=bytes(range(256)), filename="b.bin", media_type="application/octet-stream"),
+    FilePart(url="https://example.com/x?y=%20"),
+    DataPart({"n": 10**15, "list": [], "none": None}),
+    DataPart(None),
+)
+SENT = Message(
+    role=Role.USER,
+    parts=PARTS,
+    message_id="m",
+    task_id="t",
+    context_id="c",
+    metadata={"m": 1},
+    extensions=("https://example.com/e",),
+    reference_task_ids=("r1", "r2"),
+)
+MADE = TaskArtifactUpdateEvent(
+    task_id="t",
+    context_id="c",
+    artifact=Artifact(parts=PARTS, artifact_id="a", name="n", description="d", metadata={"x": "y"}, extensions=("e",)),
+    last_chunk=True,
+    metadata={"z": 0},
+)
+
 
 def log_pages(store: TaskStore, task_id: str, **bounds: int) -> list[Any]:
     """All pages of a log, read with these bounds."""
@@ -95,42 +121,14 @@ class Reading:
         assert store.log(MINE, task_id, after=-1) == store.log(MINE, task_id)
 
     def test_every_kind_of_content_is_read_as_it_was_written(self, store: Any) -> None:
-        parts = (
-            TextPart(
-                "a\u0000b \U0001f40d", metadata={"k": {"deep": [1, 2.5, None, True]}}, filename="f", media_type="t/x"
-            ),
-            FilePart(raw=bytes(range(256)), filename="b.bin", media_type="application/octet-stream"),
-            FilePart(url="https://example.com/x?y=%20"),
-            DataPart({"n": 10**15, "list": [], "none": None}),
-            DataPart(None),
-        )
-        sent = Message(
-            role=Role.USER,
-            parts=parts,
-            message_id="m",
-            task_id="t",
-            context_id="c",
-            metadata={"m": 1},
-            extensions=("https://example.com/e",),
-            reference_task_ids=("r1", "r2"),
-        )
-        made = TaskArtifactUpdateEvent(
-            task_id="t",
-            context_id="c",
-            artifact=Artifact(
-                parts=parts, artifact_id="a", name="n", description="d", metadata={"x": "y"}, extensions=("e",)
-            ),
-            last_chunk=True,
-            metadata={"z": 0},
-        )
         asked = status("t", TaskState.INPUT_REQUIRED, text="Which size?", metadata={"asked": True})
-        events: list[LogEvent] = [sent, status("t", TaskState.WORKING, at=None), made, asked]
-        run = store.start_run(MINE, RunRequest(message=sent), events[:2], create=True)
+        events: list[LogEvent] = [SENT, status("t", TaskState.WORKING, at=None), MADE, asked]
+        run = store.start_run(MINE, RunRequest(message=SENT), events[:2], create=True)
         store.append(run.token, events[2:])
         assert [entry.event for entry in store.log(MINE, "t").entries] == events
         task = store.load(MINE, "t").task
-        assert task.history == (sent,)
-        assert task.artifacts == (made.artifact,)
+        assert task.history == (SENT,)
+        assert task.artifacts == (MADE.artifact,)
         assert task.status == store.head(MINE, "t").status == asked.status
         assert store.list(MINE, TaskQuery(artifacts=True)).tasks == (task,)
 

@@ -39,6 +39,18 @@ from a2a_sync.testing.storecontract.making import (
 )
 from a2a_sync.types import SendMessageConfiguration, TaskState, TaskStatus
 
+#: A request with all members.
+REQUEST = RunRequest(
+    message=message("t", "hi"),
+    configuration=SendMessageConfiguration(accepted_output_modes=("text/plain",), history_length=3),
+    metadata={"a": [1, None]},
+    principal=Principal(id="ada", scopes=("read", "write"), claims={"sub": "ada", "n": 1}),
+    tenant="acme",
+    extensions={"https://example.com/x": {"a": [1, None]}},
+    trace={"traceparent": "00-1-2-01"},
+    headers={"accept-language": "de"},
+)
+
 
 class Runs:
     """Part of `StoreContract`; see the module."""
@@ -156,19 +168,9 @@ class Runs:
         assert store.head(MINE, task_id).status.state is TaskState.CANCELED
 
     def test_the_request_of_a_run_can_be_read_during_the_run(self, store: Any) -> None:
-        sent = message("t", "hi")
-        request = RunRequest(
-            message=sent,
-            configuration=SendMessageConfiguration(accepted_output_modes=("text/plain",), history_length=3),
-            metadata={"a": [1, None]},
-            principal=Principal(id="ada", scopes=("read", "write"), claims={"sub": "ada", "n": 1}),
-            tenant="acme",
-            extensions={"https://example.com/x": {"a": [1, None]}},
-            trace={"traceparent": "00-1-2-01"},
-            headers={"accept-language": "de"},
-        )
-        first = store.start_run(MINE, request, [sent, status("t", TaskState.SUBMITTED)], create=True)
-        assert store.request(MINE, "t") == request
+        events = [REQUEST.message, status("t", TaskState.SUBMITTED)]
+        first = store.start_run(MINE, REQUEST, events, create=True)
+        assert store.request(MINE, "t") == REQUEST
         store.append(first.token, [], end=True)
         assert store.request(MINE, "t") is None
         again = resume(store, "t", text="second")
