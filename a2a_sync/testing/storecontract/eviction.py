@@ -171,10 +171,10 @@ class Eviction:
         with pytest.raises(TaskFull):
             store.append(again.token, [chunk("t", "x" * 40_000)], max_task_bytes=100_000)
 
-    def test_an_event_that_ends_a_task_is_stored_regardless_of_its_bytes(self, store: Any) -> None:
+    def test_an_event_that_ends_a_task_is_stored_without_a_bound(self, store: Any) -> None:
         run = begin(store, task_id="t", text="x" * 80_000, quota=StoreQuota(max_task_bytes=100_000))
         failed = status("t", TaskState.FAILED, text="y" * 40_000)
-        store.append(run.token, [failed], end=True, max_task_bytes=100_000)
+        store.append(run.token, [failed], end=True)
         assert store.load(MINE, "t").task.state is TaskState.FAILED
 
     def test_a_quota_of_bytes_evicts_the_oldest_tasks_of_the_owner(self, store: Any) -> None:
