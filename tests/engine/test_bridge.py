@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import queue
-from contextlib import closing
+import random
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from a2a_sync import Limits, SQLiteStore
+from a2a_sync import A2AApp, Agent, Client, Limits, SQLiteStore, Task, TaskState
 from a2a_sync.engine.bridge import ProcessBridge
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.engine.runs import RunManager
-from a2a_sync.errors import StoreError
-from a2a_sync.stores.base import TaskVersion
+from a2a_sync.errors import StoreError, UnsupportedOperationError
+from a2a_sync.stores.base import Owner, TaskBatch, TaskVersion
+from a2a_sync.stores.inprocess import InProcessPubSub
 from a2a_sync.testing.storecontract.making import begin, chunk, done
 from tests.engine import TIMEOUT
 
@@ -49,6 +51,26 @@ class BrokenOnce(SQLiteStore):
         return super().versions(task_ids)
 
 
+class Disorderly(InProcessPubSub):
+    """Loses a third of the messages, sends a third twice, and holds a third back until the next one."""
+
+    def __init__(self, channel: str) -> None:
+        super().__init__(channel)
+        self._random = random.Random(7)
+        self._held: list[TaskBatch] = []
+
+    def publish(self, batch: TaskBatch) -> None:
+        fate = self._random.randrange(3)
+        if fate == 1:
+            super().publish(batch)
+            super().publish(batch)
+        elif fate == 2:
+            self._held.append(batch)
+            return
+        while self._held:
+            super().publish(self._held.pop())
+
+
 def bridge_of(store: SQLiteStore, hub: EventHub) -> ProcessBridge:
     limits = Limits()
     return ProcessBridge(None, store, hub, RunManager(lambda owner: None, store, hub, limits), limits)
@@ -74,6 +96,27 @@ def test_only_tasks_that_have_changed_are_hinted(path: Path) -> None:
                 assert found.get(timeout=TIMEOUT) == run.head.id
             elsewhere.append(run.token, [], end=True)
             assert found.get(timeout=TIMEOUT) == run.head.id
+
+
+def test_streams_are_exact_while_messages_are_lost_doubled_and_reordered(path: Path) -> None:
+    def make() -> A2AApp:
+        agent = Agent("counting")
+        agent.message(lambda message, context: (f"{number} " for number in range(200)))
+        store = SQLiteStore(path)
+        limits = Limits(store_poll_interval=0.1, disconnect_check_interval=0.05)
+        return A2AApp(agent, store=store, pubsub=Disorderly("counting"), limits=limits)
+
+    with make() as runs, make() as follows, Client(runs) as sender, Client(follows) as follower:
+        for _ in range(10):
+            task = sender.send("go", return_immediately=True)
+            assert isinstance(task, Task)
+            with suppress(UnsupportedOperationError), follower.subscribe(task.id) as stream:
+                numbers = [int(stream.last_event_id or 0) for _ in stream]
+                log = runs.store.log(Owner(), task.id, limit=1000).entries
+                assert numbers[1:] == [entry.number for entry in log if entry.streamed and entry.number > numbers[0]]
+                assert stream.task is not None
+                assert stream.task.state is TaskState.COMPLETED
+            assert sender.wait(task.id).text == "".join(f"{number} " for number in range(200))
 
 
 def test_a_task_that_was_removed_is_hinted(path: Path) -> None:

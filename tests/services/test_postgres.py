@@ -36,6 +36,8 @@ from a2a_sync.testing.storecontract.making import (
     chunk,
     concurrently,
     done,
+    expire_all,
+    long,
     message,
     resume,
     status,
@@ -310,6 +312,23 @@ def test_deliveries_and_appends_at_the_same_time_lose_no_wake_up(store):
         concurrently(append, partial(store.webhooks.settle, settled, release=True))
         assert task_id in [one.task_id for one in store.webhooks.due(now_ms=0, limit=1000)]
         store.delete(MINE, task_id)
+
+
+def test_a_log_that_is_read_while_it_is_compacted_is_whole_or_says_that_it_was_compacted(store):
+    compacted = 0
+    for _ in range(20):
+        task_id, pages = long(store), []
+
+        def read(task_id=task_id, pages=pages):
+            pages.extend(store.log(MINE, task_id, limit=10_000) for _ in range(10))
+
+        concurrently(read, partial(store.sweep, expire_all(replay=True)))
+        assert len(pages) == 10
+        for page in pages:
+            compacted += bool(page.compacted)
+            numbers = [entry.number for entry in page.entries]
+            assert page.compacted == page.version or numbers == list(range(1, page.version + 1))
+    assert compacted
 
 
 def test_two_last_tasks_of_a_context_that_are_deleted_at_once_leave_no_values(store):
