@@ -26,6 +26,8 @@ from a2a_sync.types import (
 
 #: Entries that are read for the order of a conversation and for the bands; artifacts after them come at its end.
 MAX_ENTRIES = 10_000
+#: Marks of entries on an axis of time.
+MAX_TICKS = 400
 #: Rows of a page of the log.
 ROWS = 200
 #: Bytes of an entry that are shown as text.
@@ -54,6 +56,28 @@ class Band(NamedTuple):
     last: int
 
 
+class Clock(NamedTuple):
+    """The entries of a log on an axis of time, whose ends are 0 and 1.
+
+    `bands` are a state, where it begins, how much of the axis it has, and its seconds. `begin_ms` is since 1970.
+    """
+
+    begin_ms: int
+    length_ms: int
+    bands: list[tuple[TaskState, float, float, float]]
+    ticks: list[float]
+
+    @property
+    def begin(self) -> str:
+        """The time of day (UTC) of the first entry."""
+        return _clock(self.begin_ms)
+
+    @property
+    def end(self) -> str:
+        """The time of day (UTC) of the last entry."""
+        return _clock(self.begin_ms + self.length_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A task at one version: as a whole, as a conversation, and as bands."""
@@ -64,6 +88,7 @@ class Record:
     turns: list[Turn]
     bands: list[Band]
     options: list[str] = field(default_factory=list)
+    clock: Clock | None = None
 
     @property
     def title(self) -> str:
@@ -96,6 +121,7 @@ def read_record(store: TaskStore, owner: Owner, task_id: str, reserve: Reserve) 
     stored = load_task(store, owner, task_id, reserve)
     turns: list[Turn] = []
     bands: list[Band] = []
+    times: dict[int, int] = {}
     artifacts = {one.artifact_id: one for one in stored.task.artifacts}
     # What was streamed is also a message of the history; it is shown once.
     contents = [_content(one.parts) for one in stored.task.artifacts]
@@ -104,6 +130,7 @@ def read_record(store: TaskStore, owner: Owner, task_id: str, reserve: Reserve) 
     }
     for entry in read_log(store, owner, task_id, upto=stored.version):
         event = entry.event
+        times[entry.number] = entry.at_ms
         if isinstance(event, Message):
             _add_message(turns, shown, event)
         elif isinstance(event, TaskArtifactUpdateEvent):
@@ -119,9 +146,9 @@ def read_record(store: TaskStore, owner: Owner, task_id: str, reserve: Reserve) 
     turns += map(_artifact_turn, artifacts.values())
     if stored.task.status.message is not None:
         _add_message(turns, shown, stored.task.status.message)
-    return Record(
-        stored.task, stored.version, stored.running, turns, _merge(bands, stored.task.state), _options(stored.task)
-    )
+    merged = _merge(bands, stored.task.state)
+    options = _options(stored.task)
+    return Record(stored.task, stored.version, stored.running, turns, merged, options, _clock_of(merged, times))
 
 
 def read_log(store: TaskStore, owner: Owner, task_id: str, *, upto: int) -> Iterator[Entry]:
@@ -162,6 +189,22 @@ def _merge(bands: list[Band], state: TaskState) -> list[Band]:
             merged[-1] = merged[-1]._replace(last=band.first - 1)
         merged.append(band if merged else band._replace(first=1))
     return merged or [Band(state, 1, 1)]
+
+
+def _clock_of(bands: list[Band], times: dict[int, int]) -> Clock | None:
+    """The axis of time; None where times are unknown, or where all entries have the same."""
+    known = {number: at for number, at in times.items() if at}
+    if not known or len(known) < len(times) or max(known.values()) <= min(known.values()):
+        return None
+    begin, length = min(known.values()), max(known.values()) - min(known.values())
+    starts = [(band.state, known[band.first] - begin) for band in bands if band.first in known]
+    ends = [*(at for _, at in starts[1:]), length]
+    placed = [
+        (state, at / length, (end - at) / length, (end - at) / 1000)
+        for (state, at), end in zip(starts, ends, strict=True)
+    ]
+    every = max(1, len(known) // MAX_TICKS)
+    return Clock(begin, length, placed, [(at - begin) / length for at in list(known.values())[::every]])
 
 
 def _options(task: Task) -> list[str]:

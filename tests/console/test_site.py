@@ -363,6 +363,25 @@ def frames(answer: TestResponse) -> list[tuple[int, Any]]:
     return [(int(block.split("\n")[0][4:]), json.loads(block.split("data: ")[1])) for block in blocks]
 
 
+def test_the_time_line_has_an_axis_of_numbers_and_one_of_time() -> None:
+    begun = threading.Event()
+
+    @(agent := Agent("slow", description="x")).message
+    def wait(message: Message, context: RequestContext) -> str:
+        begun.wait(0.05)
+        return "done"
+
+    with A2AApp(agent, console=True) as app:
+        browser = logged_in(app)
+        page = browser.get(f"/console/a/agent/t/{send(browser, 'x')['id']}").text
+    by_number, by_time = re.findall(r'class="band[^>]*>.*?</svg>', page, re.DOTALL)
+    assert len(re.findall('class="tick"', by_number)) == len(re.findall('class="tick"', by_time)) > 3
+    seconds = re.search(r"<span>working <b>([\d.]+) s</b>", page)
+    assert seconds
+    assert float(seconds[1]) >= 0.05
+    assert re.search(r"\d\d:\d\d:\d\d\.\d{3} UTC", page)
+
+
 def test_the_stream_has_every_entry_after_a_number_messages_included(app: A2AApp) -> None:
     browser = logged_in(app)
     task = send(browser, "hello")["id"]
