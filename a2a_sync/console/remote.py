@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -191,7 +191,7 @@ class RemoteAgent:
 
     def _follow(self, context: RequestContext, message: Message, task_id: str, context_id: str) -> None:
         opened = message.metadata.get(OPEN)
-        mirror = _Mirror(context)
+        mirror = _Mirror(context, self.client.get_task)
         if isinstance(opened, str):
             mirror.take(self.client.get_task(opened), opened=True)
             # It may end before the subscription, and not every agent has those: the task is read then.
@@ -261,10 +261,11 @@ def is_refusal(error: A2AError) -> bool:
 
 
 class _Mirror:
-    """Repeats the events of a remote task in a task here."""
+    """Repeats the events of a remote task in a task here; `read` returns the task of an id as the agent has it."""
 
-    def __init__(self, context: RequestContext) -> None:
+    def __init__(self, context: RequestContext, read: Callable[[str], Task]) -> None:
         self._context = context
+        self._read = read
         self._seen = {message.message_id for message in context.task.history}
         self.paused = False
         self._mapped = False
@@ -290,7 +291,18 @@ class _Mirror:
         elif isinstance(event, TaskArtifactUpdateEvent):
             self._emit(replace(event, task_id="", context_id=""))
         else:
-            self._take_status(event.status)
+            self._take_status(self._with_question(event))
+
+    def _with_question(self, event: TaskStatusUpdateEvent) -> TaskStatus:
+        """The status; some agents store the text of a question in the history only, and a question ends the run here."""
+        status = event.status
+        if status.state is not TaskState.INPUT_REQUIRED or status.message is not None or not event.task_id:
+            return status
+        with suppress(A2AError):
+            for message in reversed(self._read(event.task_id).history):
+                if message.role is Role.AGENT and message.message_id not in self._seen:
+                    return replace(status, message=message)
+        return status
 
     def _map(self, event: Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
         """Store the ids of the task at the agent, once."""
