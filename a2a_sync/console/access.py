@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from http.cookies import SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from wsgiref.types import WSGIEnvironment
@@ -45,6 +44,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+#: The characters of a host and port: the parser of URLs would take a part before ``@`` for a user.
+_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
 #: A cookie that is larger is refused by browsers.
 _MAX_COOKIE = 3800
 #: Seconds between two login links that are printed because a browser asked for one.
@@ -95,13 +96,12 @@ class Access:
 
     def viewer(self, environ: WSGIEnvironment, app: A2AApp) -> Viewer | None:
         """The caller of a request for pages about `app`; None where it has to log in."""
-        cookies = SimpleCookie()
-        cookies.load(_cookies(environ))
+        cookies = _cookies(environ)
         if not app.service.secured:
             session = cookies.get(cookie_name(environ, "session"))
-            return Viewer(None, True) if session is not None and self.sessions.admits(session.value) else None
+            return Viewer(None, True) if session is not None and self.sessions.admits(session) else None
         kept = cookies.get(cookie_name(environ, "auth"))
-        attempts = [{}] if kept is None else [_read_credentials(kept.value, login_schemes(app)), {}]
+        attempts = [{}] if kept is None else [_read_credentials(kept, login_schemes(app)), {}]
         for credentials in filter(lambda one: one is not None, attempts):
             viewer = self.authenticate(environ, app, credentials or {})
             if viewer is not None:
@@ -193,6 +193,8 @@ def host_of(environ: WSGIEnvironment) -> str:
 
 def host_name(text: str) -> str:
     """The host of a host and port, in lower case; ``""`` where it is malformed."""
+    if not _HOST.fullmatch(text):
+        return ""
     try:
         return (urlsplit(f"//{text}").hostname or "").lower()
     except ValueError:
@@ -205,10 +207,18 @@ def cookie_name(environ: WSGIEnvironment, kind: str) -> str:
     return f"a2a_console_{kind}_{port if port.isascii() and port.isdigit() else ''}"
 
 
-def _cookies(environ: WSGIEnvironment) -> str:
-    """The cookies of the console in a request, and no others: one that is malformed would hide those after it."""
-    given = (part.strip() for part in environ.get("HTTP_COOKIE", "").split(";"))
-    return "; ".join(part for part in given if part.startswith("a2a_console_"))
+def _cookies(environ: WSGIEnvironment) -> dict[str, str]:
+    """The cookies of the console in a request, by name.
+
+    Other programs of the same host can set cookies of these names. Of several with one name the first counts, because browsers
+    send that of the longest path first.
+    """
+    found: dict[str, str] = {}
+    for part in environ.get("HTTP_COOKIE", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name.startswith("a2a_console_"):
+            found.setdefault(name, value)
+    return found
 
 
 def without_cookies(environ: WSGIEnvironment) -> str:

@@ -1,12 +1,15 @@
 """Pub/sub over Redis, for many processes on many machines.
 
 Each task is a channel of its own (sharded pub/sub, Redis 7 or newer), so a process receives only the messages of the tasks that
-have streams, blocked calls or runs in it. A message carries the entries themselves where they are small. They count only where
-their numbers follow what is known; whatever Redis loses, repeats or reorders, the log is read instead.
+have streams, blocked calls or runs in it. With a key, a message carries the entries themselves where they are small, and proves
+that it comes from a process with the key. They count only where their numbers follow what is known; whatever Redis loses, repeats,
+reorders or invents, the log is read instead.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import secrets
 import threading
@@ -38,24 +41,33 @@ _TICK = 0.1
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _SOCKET_TIMEOUT = 5.0
+#: A message that carries entries begins with its code of so many bytes, in hexadecimal digits.
+_CODE_BYTES = 2 * hashlib.sha256().digest_size
+_MIN_KEY_LENGTH = 16
 
 
 class RedisPubSub:
     """A `PubSub` over Redis: ``A2AApp(agent, store="postgresql://…", pubsub="redis://host:6379/0")``.
 
-    Needs the extra ``redis``. Two daemon threads, ``a2a-hints`` and ``a2a-hints-send``, begin on first use. Messages contain what
-    the tasks contain, and processes believe them: use TLS (``rediss://``) and an account of its own.
+    Needs the extra ``redis``. Two daemon threads, ``a2a-hints`` and ``a2a-hints-send``, begin on first use. Without a key, messages
+    only name tasks, which are then read from the store. With one they contain what the tasks contain: use TLS (``rediss://``) and an
+    account of its own.
 
     Parameters:
         url: of Redis, with its user and password.
         prefix: begins the names of the channels.
+        key: a secret of 16 characters or more that all processes share and Redis does not know: messages carry entries, signed with
+            it, and those that are not signed with it only make a process read the store.
 
     Raises:
-        ValueError: the URL cannot be parsed. The message does not contain it, as it may hold a password.
+        ValueError: the URL cannot be parsed, or the key is too short. The message contains neither of them.
         ModuleNotFoundError: the extra ``redis`` is not installed.
     """
 
-    def __init__(self, url: str, *, prefix: str = "a2a:") -> None:
+    def __init__(self, url: str, *, prefix: str = "a2a:", key: str | None = None) -> None:
+        if key is not None and len(key) < _MIN_KEY_LENGTH:
+            raise ValueError(f"the key of RedisPubSub must have at least {_MIN_KEY_LENGTH} characters")
+        self._key = None if key is None else key.encode()
         self._prefix = prefix
         self._url = url
         try:
@@ -159,7 +171,7 @@ class RedisPubSub:
         if batches:
             with client.pipeline(transaction=False) as pipeline:
                 for batch in batches:
-                    pipeline.execute_command("SPUBLISH", self._prefix + batch.task_id, _dump(self._id, batch))
+                    pipeline.execute_command("SPUBLISH", self._prefix + batch.task_id, self._dump(batch))
                 pipeline.execute()
 
     # -- receiving --
@@ -219,11 +231,31 @@ class RedisPubSub:
                 self._deliver(task_id, None)
         elif message["type"] == "smessage":
             try:
-                sender, batch = _load(task_id, message["data"])
-            except (ValueError, KeyError, TypeError):
+                sender, batch = self._load(task_id, message["data"])
+            except (ValueError, KeyError, TypeError, RecursionError):
                 sender, batch = "", None
             if sender != self._id:
                 self._deliver(task_id, batch)
+
+    def _dump(self, batch: TaskBatch) -> bytes:
+        if self._key is None:
+            return json.dumps({"sender": self._id}).encode()
+        data = _dump(self._id, batch)
+        return self._code(batch.task_id, data) + data
+
+    def _load(self, task_id: str, data: bytes) -> tuple[str, TaskBatch | None]:
+        """The sender of a message and its batch, which nothing but a valid signature makes credible."""
+        if self._key is None:
+            return json.loads(data)["sender"], None
+        code, rest = data[:_CODE_BYTES], data[_CODE_BYTES:]
+        if not hmac.compare_digest(code, self._code(task_id, rest)):
+            raise ValueError("the message is not signed with the key")
+        return _load(task_id, rest)
+
+    def _code(self, task_id: str, data: bytes) -> bytes:
+        """The code of a message for the channel of `task_id`: it proves nothing on another one."""
+        assert self._key is not None
+        return hmac.new(self._key, f"{task_id}\n".encode() + data, hashlib.sha256).hexdigest().encode()
 
     def _deliver(self, task_id: str, batch: TaskBatch | None) -> None:
         try:
@@ -233,6 +265,7 @@ class RedisPubSub:
 
 
 def _dump(sender: str, batch: TaskBatch) -> bytes:
+    """The message with the entries of a batch; only its sender where they are large."""
     head = {"sender": sender, "owner": list(batch.owner), "before": batch.before.value, "ended": batch.ended}
     bodies = [rows.dump_entry(entry) for entry in batch.entries]
     if sum(map(len, bodies)) > _MAX_BODY_BYTES:

@@ -206,6 +206,25 @@ def test_the_cookie_is_for_the_console_alone_and_out_of_reach_of_scripts(app: A2
     assert "Secure" in secure.headers["Set-Cookie"]
 
 
+@pytest.mark.parametrize(
+    "other", ["a2a_console_@=x", 'a2a_console_session_="\\', "a2a_console_(=", "expires=1", "a2a_console_session_=x"]
+)
+def test_cookies_of_other_programs_of_the_host_change_nothing(app: A2AApp, other: str) -> None:
+    # A cookie whose name is malformed was an error of the server.
+    own = f"a2a_console_session_={Sessions(KEY.encode()).cookie()}"
+    for cookies in (f"{own}; {other}", f"{other.replace('session', 'auth')}; {own}"):
+        assert Browser(app, use_cookies=False).get("/console/tasks", headers={"Cookie": cookies}).status_code == 200
+    assert Browser(app, use_cookies=False).get("/console/tasks", headers={"Cookie": other}).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil@localhost", "localhost:80\x1b7", "evil\\@localhost", "localhost/evil", "localhost?", "localhost evil"],
+)
+def test_a_host_that_is_no_host_is_refused(app: A2AApp, host: str) -> None:
+    assert Browser(app).get("/console/login", environ_overrides={"HTTP_HOST": host}).status_code == 400
+
+
 def test_a_token_is_accepted_once(app: A2AApp) -> None:
     token = Sessions(KEY.encode()).token()
     assert Browser(app).post("/console/login", data={"token": token}).status_code == 303
@@ -229,7 +248,7 @@ def test_the_login_page_prints_a_link_to_standard_error_only(app: A2AApp, capsys
 def test_the_printed_link_has_no_character_that_a_terminal_obeys(
     app: A2AApp, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Browser(app).get("/console/login", environ_overrides={"HTTP_HOST": "localhost:80\x1b7", "SCRIPT_NAME": "/\x1b]0;x"})
+    Browser(app).get("/console/login", environ_overrides={"HTTP_HOST": "localhost:80", "SCRIPT_NAME": "/\x1b]0;x"})
     printed = capsys.readouterr().err
     assert printed.startswith("Console: ")
     assert printed.rstrip("\n").isprintable()

@@ -1,4 +1,4 @@
-"""Messages over Redis: they arrive with their entries, may be lost with the server, and change nothing but time."""
+"""Messages over Redis: they arrive with their entries, may be lost with the server or forged, and change nothing but time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,19 @@ from tests.services.servers import wait_until
 
 pytest.importorskip("redis", reason="needs the extra redis")
 
+from a2a_sync.stores.redispubsub import _dump
+
 
 @pytest.fixture(scope="module")
 def redis_server(tmp_path_factory):
     with redis_broker(tmp_path_factory.mktemp("redis")) as broker:
         yield broker
+
+
+def signing(server, key="a key of these tests"):
+    from a2a_sync.stores import RedisPubSub
+
+    return RedisPubSub(server.url, key=key)
 
 
 class Received:
@@ -55,7 +63,7 @@ class Received:
 
 
 def test_a_batch_reaches_the_processes_that_follow_its_task_with_its_entries(redis_server):
-    with closing(open_pubsub(redis_server.url)) as one, closing(open_pubsub(redis_server.url)) as two:
+    with closing(signing(redis_server)) as one, closing(signing(redis_server)) as two:
         sender, got = Received(one, "t"), Received(two, "t")
         entries = tuple(Entry(n, chunk("t", str(n), append=n > 4), at_ms=7) for n in (4, 5))
         one.publish(TaskBatch(MINE, "other", ended=True))
@@ -72,7 +80,7 @@ def test_a_batch_reaches_the_processes_that_follow_its_task_with_its_entries(red
 
 
 def test_a_restart_of_redis_is_a_gap_and_messages_arrive_again(redis_server):
-    with closing(open_pubsub(redis_server.url)) as one, closing(open_pubsub(redis_server.url)) as two:
+    with closing(signing(redis_server)) as one, closing(signing(redis_server)) as two:
         Received(one)
         got = Received(two, "t")
         redis_server.kill()
@@ -88,7 +96,54 @@ def test_a_restart_of_redis_is_a_gap_and_messages_arrive_again(redis_server):
         wait_until(arrived)
 
 
-def test_a_stream_in_another_process_follows_a_run_over_redis_and_without_it(redis_server, make_postgres_store):
+@pytest.mark.parametrize("key", ["a key of these tests", None], ids=["key", "no key"])
+def test_entries_without_the_signature_of_the_key_are_read_from_the_store(redis_server, key):
+    # A program with access to Redis could write into the streams and responses of all callers.
+    import redis
+
+    batch = TaskBatch(MINE, "t", (Entry(2, chunk("t", "forged")),), TaskState.WORKING, True)
+    other = signing(redis_server, "another key, of another program")
+    true = signing(redis_server)
+    forged = [
+        _dump("evil", batch),
+        other._dump(batch),
+        true._dump(batch._replace(task_id="u")),
+        b"{}",
+        b"",
+        b"[" * 9999,
+    ]
+    changed = bytearray(true._dump(batch))
+    changed[-3] ^= 1
+    with closing(signing(redis_server, key)) as pubsub, closing(redis.Redis.from_url(redis_server.url)) as client:
+        got = Received(pubsub, "t")
+        for data in (*forged, bytes(changed)):
+            before = len(got.batches)
+            client.execute_command("SPUBLISH", "a2a:t", data)
+            got.wait_for(lambda before=before: len(got.batches) > before)
+        assert not got.of("t")
+        if key is not None:
+            client.execute_command("SPUBLISH", "a2a:t", true._dump(batch))
+            got.wait_for(lambda: got.of("t"))
+
+
+def test_without_a_key_no_content_leaves_the_store(redis_server):
+    batch = TaskBatch(MINE, "t", (Entry(2, chunk("t", "confidential")),), TaskState.WORKING, True)
+    with closing(signing(redis_server, None)) as one, closing(signing(redis_server, None)) as two:
+        got = Received(two, "t")
+        before = len(got.batches)
+        one.publish(batch)
+        got.wait_for(lambda: len(got.batches) > before)
+        assert got.batches[-1] == ("t", None)
+        assert b"confidential" not in one._dump(batch)
+
+
+def test_a_key_that_can_be_guessed_is_refused(redis_server):
+    with pytest.raises(ValueError, match="the key of RedisPubSub must have at least 16 characters"):
+        signing(redis_server, "short")
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_stream_in_another_process_follows_a_run_over_redis(redis_server, make_postgres_store, signed):
     """Two apps over one database: one runs the agent, the other one streams."""
     gate = threading.Event()
     agent = Agent("counter")
@@ -100,7 +155,8 @@ def test_a_stream_in_another_process_follows_a_run_over_redis_and_without_it(red
             if n == 10:
                 assert gate.wait(TIMEOUT)
 
-    apps = [A2AApp(agent, store=make_postgres_store(), pubsub=redis_server.url) for _ in range(2)]
+    pubsubs = [signing(redis_server) if signed else redis_server.url for _ in range(2)]
+    apps = [A2AApp(agent, store=make_postgres_store(), pubsub=pubsub) for pubsub in pubsubs]
     with apps[0], apps[1], Client(apps[0]) as caller, Client(apps[1]) as follower:
         task = caller.send("go", return_immediately=True).task
         stream = follower.subscribe(task.id)
