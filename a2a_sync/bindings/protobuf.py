@@ -420,6 +420,8 @@ def decode_status(name: str, message: str, status: bytes | None, codec: Codec) -
     kind = _BY_NAME.get(named) if codec.version == "0.3" else None
     if kind is not None:
         message = rest
+    elif codec.version == "0.3":
+        kind = _BY_TEXT.get(named)
     if status:
         try:
             details = to_json(parse(status, status_pb2.Status)).get("details", [])
@@ -437,6 +439,8 @@ _BY_NAME: dict[str, type[AgentError]] = {
     for name, found in vars(errors).items()
     if isinstance(found, type) and issubclass(found, AgentError) and found is not AgentError
 }
+#: The errors by the beginning of those texts of the JavaScript SDK of 0.3 whose code has several meanings.
+_BY_TEXT: dict[str, type[AgentError]] = {"Task not cancelable": errors.TaskNotCancelableError}
 #: The error of a gRPC code where the peer gives no reason.
 _BY_CODE: dict[str, type[AgentError]] = {
     "INVALID_ARGUMENT": InvalidParamsError,

@@ -176,6 +176,9 @@ def test_texts_of_0_3_begin_with_the_name_of_the_error() -> None:
     for status in (None, protobuf.encode_status(error, V03)):
         read = protobuf.decode_status("FAILED_PRECONDITION", text, status, V03)
         assert (type(read), read.message) == (errors.TaskNotCancelableError, "too late")
+    # The JavaScript SDK of 0.3 has texts of its own.
+    read = protobuf.decode_status("FAILED_PRECONDITION", "Task not cancelable: t-1", None, V03)
+    assert (type(read), read.message) == (errors.TaskNotCancelableError, "Task not cancelable: t-1")
 
 
 @pytest.mark.parametrize("text", ["lone surrogate \ud800", "x"])

@@ -1,6 +1,6 @@
-// An agent on the JavaScript SDK of protocol 0.3: `node agent_0_3.mjs PORT`.
+// An agent on the JavaScript SDK of protocol 0.3: `node agent_0_3.mjs PORT [GRPC_PORT]`.
 //
-// Serves both bindings. The first word of the message selects a command.
+// Serves both bindings, and gRPC at a port of its own. The first word of the message selects a command.
 
 import express from 'express';
 import { randomUUID } from 'node:crypto';
@@ -9,6 +9,7 @@ import { DefaultRequestHandler, InMemoryTaskStore } from 'a2a-03/server';
 import { agentCardHandler, jsonRpcHandler, restHandler, UserBuilder } from 'a2a-03/server/express';
 
 const port = Number(process.argv[2]);
+const grpcPort = process.argv[3];
 const base = `http://127.0.0.1:${port}`;
 
 const text = (value) => ({ kind: 'text', text: value });
@@ -77,7 +78,11 @@ const card = {
   version: '1.0.0',
   url: `${base}/`,
   preferredTransport: 'JSONRPC',
-  additionalInterfaces: [{ url: `${base}/`, transport: 'JSONRPC' }, { url: `${base}/rest`, transport: 'HTTP+JSON' }],
+  additionalInterfaces: [
+    { url: `${base}/`, transport: 'JSONRPC' },
+    { url: `${base}/rest`, transport: 'HTTP+JSON' },
+    ...(grpcPort ? [{ url: `127.0.0.1:${grpcPort}`, transport: 'GRPC' }] : []),
+  ],
   supportsAuthenticatedExtendedCard: true,
   capabilities: { streaming: true, pushNotifications: true },
   defaultInputModes: ['text/plain'],
@@ -94,4 +99,14 @@ const app = express();
 app.use('/.well-known/agent-card.json', agentCardHandler({ agentCardProvider: requestHandler }));
 app.use('/rest', restHandler({ requestHandler, userBuilder }));
 app.post('/', jsonRpcHandler({ requestHandler, userBuilder }));
+
+if (grpcPort) {
+  const { Server, ServerCredentials } = await import('@grpc/grpc-js');
+  const { A2AService, grpcService } = await import('a2a-03/server/grpc');
+  const server = new Server();
+  server.addService(A2AService, grpcService({ requestHandler, userBuilder }));
+  await new Promise((resolve, reject) => {
+    server.bindAsync(`127.0.0.1:${grpcPort}`, ServerCredentials.createInsecure(), (error) => (error ? reject(error) : resolve()));
+  });
+}
 app.listen(port, '127.0.0.1');

@@ -1,6 +1,6 @@
-// An agent on the newest JavaScript SDK: `node agent_newest.mjs PORT`.
+// An agent on the newest JavaScript SDK: `node agent_newest.mjs PORT [GRPC_PORT]`.
 //
-// Serves 1.0 and 0.3 over both bindings. The first word of the message selects a command.
+// Serves 1.0 and 0.3 over both bindings, and over gRPC at a port of its own. The first word of the message selects a command.
 
 import express from 'express';
 import { randomUUID } from 'node:crypto';
@@ -11,6 +11,7 @@ import { AgentEvent, DefaultRequestHandler, InMemoryPushNotificationStore, InMem
 import { agentCardHandler, jsonRpcHandler, restHandler, UserBuilder } from 'a2a-newest/server/express';
 
 const port = Number(process.argv[2]);
+const grpcPort = process.argv[3];
 const base = `http://127.0.0.1:${port}`;
 
 const text = (value) => ({ content: { $case: 'text', value }, filename: '', mediaType: '', metadata: {} });
@@ -84,9 +85,12 @@ const document = {
   defaultInputModes: ['text/plain'],
   defaultOutputModes: ['text/plain'],
   skills: [{ id: 'obey', name: 'Obey', description: 'Runs the command in the message', tags: ['test'] }],
-  supportedInterfaces: interfaces.map(([protocolBinding, protocolVersion, path]) => ({
-    protocolBinding, protocolVersion, url: base + path,
-  })),
+  supportedInterfaces: [
+    ...interfaces.map(([protocolBinding, protocolVersion, path]) => ({ protocolBinding, protocolVersion, url: base + path })),
+    ...(grpcPort ? ['1.0', '0.3'] : []).map((protocolVersion) => ({
+      protocolBinding: 'GRPC', protocolVersion, url: `127.0.0.1:${grpcPort}`,
+    })),
+  ],
 };
 const card = AgentCard.fromJSON(document);
 const extended = AgentCard.fromJSON({ ...document, description: 'For authenticated callers' });
@@ -102,4 +106,16 @@ const app = express();
 app.use('/.well-known/agent-card.json', agentCardHandler({ agentCardProvider: requestHandler, legacyCompat }));
 app.post('/', jsonRpcHandler({ requestHandler, userBuilder, legacyCompat }));
 app.use('/', restHandler({ requestHandler, userBuilder, legacyCompat }));
+
+if (grpcPort) {
+  const { Server, ServerCredentials } = await import('@grpc/grpc-js');
+  const newest = await import('a2a-newest/server/grpc');
+  const old = await import('a2a-newest/compat/v0_3/server/grpc');
+  const server = new Server();
+  server.addService(newest.A2AService, newest.grpcService({ requestHandler, userBuilder }));
+  server.addService(old.LegacyA2AService, old.legacyGrpcService({ requestHandler, userBuilder }));
+  await new Promise((resolve, reject) => {
+    server.bindAsync(`127.0.0.1:${grpcPort}`, ServerCredentials.createInsecure(), (error) => (error ? reject(error) : resolve()));
+  });
+}
 app.listen(port, '127.0.0.1');

@@ -63,9 +63,11 @@ const fetchImpl = sdk.createAuthenticatingFetchWithRetry(fetchAndRecordStatus, {
 async function connect() {
   const old = typed && version === '0.3' ? { legacyCompat: { enabled: true } } : {};
   const options = { fetchImpl, ...old };
+  const transports = [new sdk.JsonRpcTransportFactory(options), new sdk.RestTransportFactory(options)];
+  if (binding === 'GRPC') transports.push(new (await import(`${name}/client/grpc`)).GrpcTransportFactory(old));
   const factory = new sdk.ClientFactory({
     preferredTransports: [binding],
-    transports: [new sdk.JsonRpcTransportFactory(options), new sdk.RestTransportFactory(options)],
+    transports,
     cardResolver: new sdk.DefaultAgentCardResolver(old),
   });
   if (!old.legacyCompat) return factory.createFromUrl(url);
@@ -88,7 +90,7 @@ async function act({ id, call, argument, stop }) {
   try {
     if (call === 'transport') {
       const { protocolName, protocolVersion, constructor } = client.transport;
-      const bindings = { _JsonRpcTransport: 'JSONRPC', _RestTransport: 'HTTP+JSON' };
+      const bindings = { _JsonRpcTransport: 'JSONRPC', _RestTransport: 'HTTP+JSON', _GrpcTransport: 'GRPC', GrpcTransport: 'GRPC' };
       return write({ id, value: [protocolName ?? bindings[constructor.name], protocolVersion ?? version] });
     }
     if (call === 'readNotification') return write({ id, value: types.StreamResponse.toJSON(await readNotification(argument)) });

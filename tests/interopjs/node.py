@@ -27,7 +27,7 @@ class JsError(Exception):
     def __init__(self, reply: dict[str, Any]) -> None:
         super().__init__(reply["details"])
         # The newest SDK prefixes a class name with the binding; that of 0.3 has it inside the name.
-        self.kind = re.sub("^JsonRpc|^Rest|JSONRPC", "", reply["class"])
+        self.kind = re.sub("^JsonRpc|^Rest|^Grpc|JSONRPC", "", reply["class"])
         self.status: int = reply.get("status", 0)
 
 
@@ -126,8 +126,8 @@ def js_client(package: str, url: str, transport: Transport, **credentials: Mappi
 
 
 @contextmanager
-def js_server(script: str) -> Iterator[LiveServer]:
-    """Serve an agent on the SDK with Node on a free port."""
+def js_server(script: str, *more: str) -> Iterator[LiveServer]:
+    """Serve an agent on the SDK with Node on a free port; `more` are arguments of the script after the port."""
     port = free_port()
-    with live_server(["node", script, str(port)], f"http://127.0.0.1:{port}", folder=HERE) as server:
+    with live_server(["node", script, str(port), *more], f"http://127.0.0.1:{port}", folder=HERE) as server:
         yield server

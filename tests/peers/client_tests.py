@@ -28,7 +28,7 @@ from a2a_sync import (
     TransportError,
 )
 from a2a_sync.errors import TaskNotCancelableError, UnsupportedOperationError
-from tests.peers.record import CARD, ERRORS, HTTP_JSON_03, JSONRPC_03, PUSH, STREAM, Transport, covers
+from tests.peers.record import CARD, ERRORS, GRPC_03, HTTP_JSON_03, JSONRPC_03, PUSH, STREAM, Transport, covers
 
 
 def without_filename(part: Part) -> Part:
@@ -52,6 +52,8 @@ class ClientTests:
     wait_command: ClassVar[str] = "wait"
     #: Options of a send that the agent refuses.
     refused_send: ClassVar[dict[str, Any]] = {}
+    #: What a data part holds.
+    data: ClassVar[dict[str, Any]] = {"n": 1, "deep": [{"x": None}]}
 
     @pytest.fixture
     def client(self, transport: Transport, url: str) -> Iterator[Client]:
@@ -96,12 +98,12 @@ class ClientTests:
     @covers("SendMessage")
     def test_files_and_data_are_returned_unchanged(self, client: Client, transport: Transport) -> None:
         # The proto of 0.3 has no filenames; some servers send them.
-        names = transport != HTTP_JSON_03
+        names = transport not in (HTTP_JSON_03, GRPC_03)
         parts = [
             TextPart("parts"),
             FilePart(raw=b"\x00\xff", filename="a.bin", media_type="application/x-a"),
             FilePart(url="https://files.test/b.png", filename="b.png", media_type="image/png"),
-            DataPart({"n": 1, "deep": [{"x": None}]}),
+            DataPart(self.data),
         ]
         task = send_task(client, parts)
         assert task.state is TaskState.COMPLETED
@@ -135,7 +137,7 @@ class ClientTests:
 
     @covers("ListTasks")
     def test_tasks_are_listed_page_by_page(self, client: Client, transport: Transport) -> None:
-        if transport == JSONRPC_03:
+        if transport in (JSONRPC_03, GRPC_03):
             with pytest.raises(UnsupportedOperationError, match=r"0\.3 has no ListTasks"):
                 client.list_tasks()
             return

@@ -70,6 +70,10 @@ tokens and API keys, and receive 401 or 403 for calls that are not allowed. `Web
 servers, and the newest SDKs parse the notifications of this library. For a webhook with a token and credentials, servers on the
 newest JavaScript SDK send only the credentials, and servers on the last one of 0.3 only the token, so a receiver that requires
 both refuses them.
+
+gRPC is not in the tables either; `test_grpc.py` in each of the three folders tests it in both roles with the official SDKs: streams, questions,
+cancels, webhooks and errors, with the newest ones in 1.0 and 0.3. Departures: servers on the Python SDK of 0.3 encode files twice,
+the JavaScript SDK of 0.3 sends a null in data as 0, and has no error class for a message that is refused.
 """
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import pytest
 
-Binding = Literal["JSONRPC", "HTTP+JSON"]
+Binding = Literal["JSONRPC", "HTTP+JSON", "GRPC"]
 
 CARD = "agent card"
 STREAM = "SendStreamingMessage"
@@ -57,6 +57,8 @@ class Transport:
 
 JSONRPC_10, HTTP_JSON_10 = Transport("1.0", "JSONRPC"), Transport("1.0", "HTTP+JSON")
 JSONRPC_03, HTTP_JSON_03 = Transport("0.3", "JSONRPC"), Transport("0.3", "HTTP+JSON")
+#: Tested without a record: the page has no columns of gRPC.
+GRPC_10, GRPC_03 = Transport("1.0", "GRPC"), Transport("0.3", "GRPC")
 
 
 @dataclass(frozen=True)
