@@ -135,7 +135,8 @@ class Methods:
         finally:
             if service is not None:
                 service.engine.responses.release()
-        _set_error(error, self._codec, rpc)
+        # It raises, and grpcio catches that: if this returned, an empty message would precede the status.
+        rpc.abort(*_set_error(error, self._codec, rpc))
         return b""
 
     def _read(
@@ -282,14 +283,16 @@ class Methods:
         return encoded
 
 
-def _set_error(error: AgentError, codec: Codec, rpc: Any) -> None:
-    """End the call with `error` when it ends."""
+def _set_error(error: AgentError, codec: Codec, rpc: Any) -> tuple[Any, str]:
+    """End the call with `error` when it ends; its code and its text."""
     status = protobuf.encode_status(error, codec)
     trailing: list[tuple[str, str | bytes]] = [(protobuf.STATUS_DETAILS, status)]
     trailing += [("www-authenticate", challenge) for challenge in error.challenges]
     rpc.set_trailing_metadata(tuple(trailing))
-    rpc.set_code(getattr(grpc.StatusCode, error.grpc_status))
-    rpc.set_details(protobuf.error_text(error, codec.version))
+    code, text = getattr(grpc.StatusCode, error.grpc_status), protobuf.error_text(error, codec.version)
+    rpc.set_code(code)
+    rpc.set_details(text)
+    return code, text
 
 
 def _send_headers(call: Call[Any, Any], rpc: Any) -> None:

@@ -8,7 +8,7 @@ import socket
 from typing import Any
 
 from tests.conformance.sending import UNKNOWN, state_of, text_of
-from tests.conformance.suite import B, D, E, Level, Verdict, Way
+from tests.conformance.suite import BOTH, B, D, E, Level, Verdict, Way
 from tests.conformance.system import KEY, PASSWORD, USERS, Speaker, message, new_name
 from tests.conformance.wire import NAMES, Reply
 from tests.engine import eventually
@@ -37,7 +37,7 @@ _ON_A_TASK = [name.method for name in NAMES if _params(name.method, "x")]
 # -- authentication -----------------------------------------------------------------------------------------------------
 
 
-@E.line("V1-AUTH-01", Level.MUST, "a request without valid credentials has no effect")
+@E.line("V1-AUTH-01", Level.MUST, "a request without valid credentials has no effect", ways=BOTH)
 def credentials_are_needed(at: Speaker) -> None:
     secured = at.on("secured")
     for wrong in (None, "Bearer wrong", "Bearer", "Basic x", f"bearer-{USERS['ada']}", f"Bearer {USERS['ada']}x"):
@@ -49,14 +49,14 @@ def credentials_are_needed(at: Speaker) -> None:
     assert secured.as_user("ada").task("echo")["artifacts"]
 
 
-@E.line("V1-AUTH-02", Level.SHOULD, "a refusal names the scheme to use")
+@E.line("V1-AUTH-02", Level.SHOULD, "a refusal names the scheme to use", ways=BOTH)
 def a_refusal_names_the_scheme(at: Speaker) -> None:
     reply = at.on("secured").send("echo")
     assert reply.status == 401
     assert reply.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-@E.line("V1-AUTH-03", Level.MUST, "a missing permission is refused as such")
+@E.line("V1-AUTH-03", Level.MUST, "a missing permission is refused as such", ways=BOTH)
 def rights_are_needed(at: Speaker) -> None:
     ada, bob = _two(at)
     task = bob.begin(f"hold {new_name()}")
@@ -94,7 +94,7 @@ def _named(reply: Reply) -> set[str]:
     return {name.lower() for name in dict(reply.headers)}
 
 
-@E.line("V1-AUTH-06", Level.MUST, "requirements are alternatives; the schemes of one are required together")
+@E.line("V1-AUTH-06", Level.MUST, "requirements are alternatives; the schemes of one are required together", ways=BOTH)
 def requirements_are_a_choice(at: Speaker) -> None:
     secured = at.on("secured")
     password = "Basic " + base64.b64encode(":".join(PASSWORD).encode()).decode()
@@ -182,7 +182,7 @@ E.without_check(
 )
 
 
-@E.line("V1-SEC-02", Level.MUST, "credentials are not logged")
+@E.line("V1-SEC-02", Level.MUST, "credentials are not logged", ways=BOTH)
 def credentials_are_in_no_log(at: Speaker) -> None:
     with at.system.logs() as records:
         ada, bob = _two(at)
@@ -203,6 +203,7 @@ def credentials_are_in_no_log(at: Speaker) -> None:
     Level.SHOULD,
     "requests over the rate limit are refused as such",
     differs="concurrent runs and streams are limited and refused with 429; request rates are left to a proxy",
+    ways=BOTH,
 )
 def there_are_bounds(at: Speaker) -> None:
     busy = at.on("busy")

@@ -9,7 +9,7 @@ from typing import Any
 from tests.client.peer import Line
 from tests.conformance import v03
 from tests.conformance.sending import state_of, text_of
-from tests.conformance.suite import C, G, H, Level, Way
+from tests.conformance.suite import BOTH, C, G, H, Level, Way
 from tests.conformance.system import Speaker, message_v03, new_name
 from tests.engine import eventually
 from tests.push.receiver import Receiver, hanging, receiving, refused, taken, texts
@@ -99,7 +99,7 @@ def a_hanging_webhook_delays_no_other(at: Speaker) -> None:
         other.await_end()
 
 
-@C.line("V1-PUSHD-07", Level.MAY, "a webhook is abandoned after several failures")
+@C.line("V1-PUSHD-07", Level.MAY, "a webhook is abandoned after several failures", ways=BOTH)
 def a_failing_webhook_is_abandoned(at: Speaker) -> None:
     with receiving() as receiver:
         receiver.plan(then=refused(500))

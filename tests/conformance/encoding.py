@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.conformance.suite import A, Level
+from tests.conformance.suite import BOTH, A, Level
 from tests.conformance.system import Speaker, message, new_name
 
 #: Members with arbitrary content of users.
@@ -195,7 +195,7 @@ def offsets_are_understood(at: Speaker) -> None:
     assert (since(0), since(-1), since(1)) == ([task["id"]], [task["id"]], [])
 
 
-@A.line("V1-ENC-15", Level.MUST, "integers may be strings or have a zero fraction; other values are refused")
+@A.line("V1-ENC-15", Level.MUST, "integers may be strings or have a zero fraction; other values are refused", ways=BOTH)
 def whole_numbers_are_lenient(at: Speaker) -> None:
     for value in ("1", 1.0, 1):
         task = at.task("echo", configuration={"historyLength": value})
@@ -204,7 +204,7 @@ def whole_numbers_are_lenient(at: Speaker) -> None:
     at.send("echo", configuration={"historyLength": "2.5"}).refuses("InvalidParams")
 
 
-@A.line("V1-ENC-16", Level.SHOULD, "unknown members are ignored at any depth")
+@A.line("V1-ENC-16", Level.SHOULD, "unknown members are ignored at any depth", ways=BOTH)
 def unknown_members_are_passed_over(at: Speaker) -> None:
     params = message("echo", {"text": "x", "x-new": [1]}, **{"x-new": {}})
     task = at.ask("SendMessage", {**params, "x-new": {}, "configuration": {"xNew": None}}).result["task"]
@@ -252,7 +252,7 @@ def parts_are_needed(at: Speaker) -> None:
     at.send("echo", parts=None).refuses("InvalidParams")
 
 
-@A.line("V1-VAL-05", Level.MUST, "a part with two contents is refused")
+@A.line("V1-VAL-05", Level.MUST, "a part with two contents is refused", ways=BOTH)
 def two_contents_are_refused(at: Speaker) -> None:
     at.send("echo", {"text": "a", "url": "https://x.example/"}).refuses("InvalidParams")
     at.send("echo", {"text": "a", "data": {}}).refuses("InvalidParams")
@@ -263,7 +263,7 @@ def no_content_is_refused(at: Speaker) -> None:
     at.send("echo", {}).refuses("InvalidParams")
 
 
-@A.line("V1-VAL-06", Level.MUST, "a member of the wrong JSON type is refused")
+@A.line("V1-VAL-06", Level.MUST, "a member of the wrong JSON type is refused", ways=BOTH)
 def other_types_are_refused(at: Speaker) -> None:
     at.send("echo", messageId={"a": 1}).refuses("InvalidParams")
     at.send("echo", parts={"text": "a"}).refuses("InvalidParams")
@@ -272,7 +272,7 @@ def other_types_are_refused(at: Speaker) -> None:
         at.ask("GetTask", {"id": {"a": 1}}).refuses("InvalidParams")
 
 
-@A.line("V1-VAL-07", Level.MUST, "the whole request is validated before it has an effect")
+@A.line("V1-VAL-07", Level.MUST, "the whole request is validated before it has an effect", ways=BOTH)
 def a_refused_send_leaves_nothing(at: Speaker) -> None:
     before = at.ask("ListTasks", {"pageSize": 1}).result["totalSize"]
     context = new_name()
@@ -291,7 +291,7 @@ def the_member_is_named(at: Speaker) -> None:
     assert violations
 
 
-@A.line("V1-VAL-09", Level.SHOULD, "an unknown enum name is refused")
+@A.line("V1-VAL-09", Level.SHOULD, "an unknown enum name is refused", ways=BOTH)
 def unknown_names_are_refused(at: Speaker) -> None:
     at.ask("ListTasks", {"status": "TASK_STATE_RUNNING"}).refuses("InvalidParams")
     at.send("echo", role="ROLE_KING").refuses("InvalidParams")
@@ -324,7 +324,7 @@ def required_members_are_there(at: Speaker) -> None:
     assert seen == {"task", "event", "messageId", "artifactId"}
 
 
-@A.line("V1-VAL-12", Level.SHOULD, "bodies are limited in size and depth, and the server continues")
+@A.line("V1-VAL-12", Level.SHOULD, "bodies are limited in size and depth, and the server continues", ways=BOTH)
 def bodies_are_bounded(at: Speaker) -> None:
     large = at.request("SendMessage", message("x" * 11_000_000))
     reply = at.exchange(large.verb, large.path, large.body, large.headers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.conformance.bindings import a2a_errors
 from tests.conformance.sending import UNKNOWN, parts_of, state_of
-from tests.conformance.suite import D, Level, Way
+from tests.conformance.suite import BOTH, D, Level, Way
 from tests.conformance.system import Speaker, new_name
 from tests.conformance.wire import NAMES, Reply
 from tests.engine import eventually
@@ -89,7 +89,7 @@ def _held(at: Speaker, gate: str) -> Reply:
     return at.send(f"hold {gate}", configuration={"returnImmediately": True})
 
 
-@D.line("V1-ERR-04", Level.MAY, "an overload error says when to retry")
+@D.line("V1-ERR-04", Level.MAY, "an overload error says when to retry", ways=BOTH)
 def retry_after_is_sent(at: Speaker) -> None:
     busy = at.on("busy")
     gate = new_name()

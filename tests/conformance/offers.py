@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.conformance.encoding import card
 from tests.conformance.sending import UNKNOWN, received
-from tests.conformance.suite import C, Level, Verdict, Way
+from tests.conformance.suite import BOTH, C, Level, Verdict, Way
 from tests.conformance.system import EXTENSION, NEEDED, Speaker, message, new_name
 from tests.conformance.wire import Reply
 
@@ -179,14 +179,14 @@ def declared_and_not_there(at: Speaker) -> None:
     promised.ask("GetExtendedAgentCard", {}).refuses("ExtendedCardNotConfigured")
 
 
-@C.line("V1-XCARD-03", Level.MUST, "it requires authentication")
+@C.line("V1-XCARD-03", Level.MUST, "it requires authentication", ways=BOTH)
 def the_extended_card_needs_a_caller(at: Speaker) -> None:
     secured = at.on("secured")
     assert secured.ask("GetExtendedAgentCard", {}).status == 401
     assert secured.as_user("ada").ask("GetExtendedAgentCard", {}).result
 
 
-@C.line("V1-XCARD-04", Level.MUST, "it is a complete card")
+@C.line("V1-XCARD-04", Level.MUST, "it is a complete card", ways=BOTH)
 def the_extended_card_is_whole(at: Speaker) -> None:
     extended = at.on("secured").as_user("ada").ask("GetExtendedAgentCard", {}).result
     assert not [name for name in REQUIRED if name not in extended]
@@ -281,7 +281,7 @@ def unknown_versions_are_refused(at: Speaker) -> None:
         _under(at, version).refuses("VersionNotSupported")
 
 
-@C.line("V1-VER-03", Level.MUST, "an absent version selects 0.3")
+@C.line("V1-VER-03", Level.MUST, "an absent version selects 0.3", ways=BOTH)
 def no_version_is_0_3(at: Speaker) -> None:
     for one in (at, at.on("modern")):
         for version in (None, "", "0.3"):
@@ -293,7 +293,7 @@ def patch_numbers_change_nothing(at: Speaker) -> None:
     assert set(_under(at, "1.0.7").result) == {"task"}
 
 
-@C.line("V1-VER-05", Level.CHOICE, "the version may be in the query")
+@C.line("V1-VER-05", Level.CHOICE, "the version may be in the query", ways=BOTH)
 def the_version_may_stand_in_the_query(at: Speaker) -> None:
     assert set(_under(at, None, "?A2A-Version=1.0").result) == {"task"}
     _under(at, None, "?A2A-Version=99.0").refuses("VersionNotSupported")

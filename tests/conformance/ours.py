@@ -16,10 +16,12 @@ from a2a_sync import A2AApp, AgentSkill, Client, Limits, MemoryStore, WebhookRec
 from a2a_sync.agent.extensions import Extension
 from a2a_sync.auth.schemes import ApiKeyAuth, BasicAuth, BearerAuth
 from a2a_sync.card import AgentCapabilities
+from a2a_sync.grpc import GRPCServer
 from a2a_sync.operations import Principal
 from a2a_sync.signing import CardSigner
 from a2a_sync.stores.base import LogPage, Owner
 from tests.conformance.agent import ConformanceAgent
+from tests.conformance.grpcsite import GrpcSite
 from tests.conformance.signatures import KID, private_pem
 from tests.conformance.system import EXTENSION, KEY, NEEDED, PASSWORD, USERS, Below, NotOffered, System
 from tests.conformance.wire import Site
@@ -129,14 +131,26 @@ class Ours(System):
         self._answering: dict[str, Any] = {}
         self._sites: dict[str, Site] = {}
         self._servers: dict[str, BaseWSGIServer] = {}
+        self._grpc: dict[str, tuple[GRPCServer, GrpcSite, A2AApp]] = {}
+
+    def _make(self, kind: str) -> A2AApp:
+        if kind not in MADE:
+            raise NotOffered(kind)
+        attributes, options = MADE[kind]()
+        return self._variant.app(ConformanceAgent(**attributes), **{"limits": _limits(), **options})
+
+    def grpc_site(self, kind: str) -> GrpcSite:
+        if kind not in self._grpc:
+            # An app of its own: the card of the other one lists its interfaces without gRPC.
+            app = self._make(kind)
+            server = GRPCServer(app, "127.0.0.1:0")
+            server.start()
+            self._grpc[kind] = server, GrpcSite(f"127.0.0.1:{server.port}", Peer(app, valid=self._valid)), app
+        return self._grpc[kind][1]
 
     def site(self, kind: str) -> Site:
         if kind not in self._sites:
-            if kind not in MADE:
-                raise NotOffered(kind)
-            attributes, options = MADE[kind]()
-            app = self._variant.app(ConformanceAgent(**attributes), **{"limits": _limits(), **options})
-            self._apps[kind] = app
+            app = self._apps[kind] = self._make(kind)
             self._answering[kind] = self._variant.wsgi(app)
             self._sites[kind] = Peer(self._answering[kind], valid=self._valid)
         return self._sites[kind]
@@ -173,6 +187,10 @@ class Ours(System):
         return WebhookReceiver(**options)
 
     def close(self) -> None:
+        for port, site, app in self._grpc.values():
+            site.close()
+            port.close(timeout=0)
+            app.close(timeout=0)
         for server in self._servers.values():
             server.shutdown()
             server.server_close()

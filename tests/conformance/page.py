@@ -22,7 +22,7 @@ _HEAD = """\
 The specification of A2A as numbered requirements that can be tested: `V1` is protocol 1.0, `V03` protocol 0.3, `DUAL` both at
 one URL. The levels are those of the specification; SDK is the behaviour of the official SDKs and CHOICE a decision of this
 library where the specification is silent. Each requirement that is *met* or *differs* has a check in `tests/conformance`, which
-exchanges its own bytes with the agent over JSON-RPC (rpc) or HTTP+JSON (rest), or is the agent that a client calls.
+exchanges its own bytes with the agent over JSON-RPC (rpc), HTTP+JSON (rest) or gRPC (grpc), or is the agent that a client calls.
 
 `make conformance` runs the checks and writes this page; `make check` includes them. [Departures](reference/departures.md)
 explains the differences in more detail.
@@ -38,13 +38,13 @@ Each variant is this library with one defect. The checks of the requirement must
 _OTHER = """\
 ## The official SDK
 
-The same checks against a server on the official `a2a-sdk` (1.3.0; `make interop`). It does not meet these requirements; it meets
+The same checks, without those over gRPC, against a server on the official `a2a-sdk` (1.3.0; `make interop`). It does not meet these requirements; it meets
 all others whose feature it offers.
 
 | number | requirement | behaviour |
 | --- | --- | --- |
 """
-_SHOWN = {Way.RPC_03: "rpc", Way.REST_03: "rest"}
+_SHOWN = {Way.RPC_03: "rpc", Way.REST_03: "rest", Way.GRPC_03: "grpc"}
 
 
 def render() -> str:

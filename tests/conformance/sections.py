@@ -16,6 +16,7 @@ for _module in (
     "deliveries",
     "signatures",
     "bindings",
+    "grpc_binding",
     "errors",
     "access",
     "clients",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from tests.conformance.suite import B, Level, Verdict
+from tests.conformance.suite import BOTH, B, Level, Verdict
 from tests.conformance.system import Speaker, message, new_name
 from tests.engine import eventually
 
@@ -168,7 +168,7 @@ def a_task_goes_on_behind_its_send(at: Speaker) -> None:
     assert text_of(at.until(task["id"], "COMPLETED")) == f"hold {gate}"
 
 
-@B.line("V1-MODE-06", Level.CHOICE, "a client that disconnects from a blocking send does not end the task")
+@B.line("V1-MODE-06", Level.CHOICE, "a client that disconnects from a blocking send does not end the task", ways=BOTH)
 def a_lost_client_ends_nothing(at: Speaker) -> None:
     gate, context = new_name(), new_name()
     asked = at.request("SendMessage", message(f"hold {gate}", contextId=context))

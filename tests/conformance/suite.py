@@ -43,6 +43,8 @@ class Way(StrEnum):
     REST = "rest"
     RPC_03 = "rpc-0.3"
     REST_03 = "rest-0.3"
+    GRPC = "grpc"
+    GRPC_03 = "grpc-0.3"
     CLIENT = "client"
 
     @property
@@ -55,6 +57,8 @@ class Way(StrEnum):
 
 
 BOTH = (Way.RPC, Way.REST)
+#: For checks of what no binding adds anything to.
+ALL = (*BOTH, Way.GRPC)
 BOTH_03 = (Way.RPC_03, Way.REST_03)
 
 #: The number of requirements of each area, in order.
@@ -82,6 +86,7 @@ AREAS = {
     "V1-VER": 6,
     "V1-RPC": 18,
     "V1-REST": 13,
+    "V1-GRPC": 12,
     "V1-QRY": 4,
     "V1-BIND": 4,
     "V1-ERR": 5,
@@ -106,6 +111,7 @@ AREAS = {
     "V03-ERR": 2,
     "V03-XCARD": 3,
     "V03-REST": 5,
+    "V03-GRPC": 5,
     "V03-AUTH": 2,
     "V03-EXT": 1,
     "V03-C": 5,
@@ -174,11 +180,11 @@ class Section:
         return ((line, way) for line in self.ordered() if line.check is not None for way in line.ways)
 
 
-A = Section("A", "Version 1.0: encoding and validation", BOTH)
-B = Section("B", "Version 1.0: operations", BOTH)
-C = Section("C", "Version 1.0: push, card, capabilities, extensions, versions", BOTH)
-D = Section("D", "Version 1.0: bindings and errors", BOTH)
-E = Section("E", "Version 1.0: authentication, authorization, security", BOTH)
+A = Section("A", "Version 1.0: encoding and validation", ALL)
+B = Section("B", "Version 1.0: operations", ALL)
+C = Section("C", "Version 1.0: push, card, capabilities, extensions, versions", ALL)
+D = Section("D", "Version 1.0: bindings and errors", ALL)
+E = Section("E", "Version 1.0: authentication, authorization, security", ALL)
 F = Section("F", "Version 1.0: the client", (Way.CLIENT,))
 G = Section("G", "Version 0.3", (Way.RPC_03,))
 H = Section("H", "Both versions at one endpoint", (Way.RPC,))

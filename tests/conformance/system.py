@@ -70,6 +70,14 @@ class System(ABC):
             NotOffered: the system does not have it.
         """
 
+    def grpc_site(self, kind: str) -> Any:
+        """The `GrpcSite` of the agent `kind` over gRPC, which has tasks of its own.
+
+        Raises:
+            NotOffered: the system does not have it.
+        """
+        raise NotOffered("gRPC")
+
     @abstractmethod
     def url(self, kind: str) -> str:
         """The URL of the same agent on a socket, without a trailing slash.
@@ -151,7 +159,7 @@ class Speaker:
         self.way = way
         self.kind = kind
         self._headers = dict(headers or {})
-        self._site = site or system.site(kind)
+        self._site = site or (system.grpc_site(kind) if way in (Way.GRPC, Way.GRPC_03) else system.site(kind))
 
     @property
     def rest(self) -> bool:

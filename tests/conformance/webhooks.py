@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance.sending import UNKNOWN
-from tests.conformance.suite import B, C, D, Level, Way
+from tests.conformance.suite import BOTH, B, C, D, Level, Way
 from tests.conformance.system import Speaker, new_name
 from tests.conformance.wire import Reply
 
@@ -122,7 +122,7 @@ def it_may_be_deleted_twice(at: Speaker) -> None:
         assert not push.ask(_DELETE, {"taskId": id, "id": config["id"]}).result
 
 
-@C.line("V1-PUSHC-09", Level.MUST, "without the capability all four operations are refused")
+@C.line("V1-PUSHC-09", Level.MUST, "without the capability all four operations are refused", ways=BOTH)
 def without_the_capability(at: Speaker) -> None:
     id = _task(at)
     for operation in (_CREATE, _GET, _LIST, _DELETE):
