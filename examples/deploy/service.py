@@ -19,3 +19,9 @@ app = A2AApp(
     store=os.environ.get("STORE", "sqlite:///tasks.db"),
     http=HTTPOptions(trusted_proxies=int(os.environ.get("TRUSTED_PROXIES", "0"))),
 )
+
+if grpc_address := os.environ.get("GRPC"):
+    from a2a_sync.grpc import GRPCServer
+
+    # The app starts, drains and closes it in each worker.
+    app.register(GRPCServer(app, grpc_address, url=os.environ.get("GRPC_URL")))
