@@ -77,7 +77,8 @@ def run_checks(connection: Connection, text: str) -> Iterator[CheckResult]:
         yield run_check(one, card)
     for binding, version, url, reason in interfaces(card):
         if reason:
-            name = f"{binding} {version}"
+            # A name of the card, which is printed and written as it is.
+            name = clean_line(f"{binding} {version}", 60)
             yield CheckResult("interface", "the interface is called", "", name, Outcome.SKIPPED, f"{url}: {reason}", 0)
         else:
             yield from _check_interface(connection, binding, version, url, text, timeout)

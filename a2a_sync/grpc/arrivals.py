@@ -15,8 +15,8 @@ from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
 
-#: Calls whose message has not arrived; beyond it one is cut.
-_MAX_UNSENT = 64
+#: Calls whose message has not arrived; beyond it one is cut. Each may hold nearly a whole message in the memory of gRPC.
+_MAX_UNSENT = 32
 #: Bytes of the messages of calls that wait for a place.
 _MAX_WAITING_BYTES = 64 * 1024 * 1024
 #: Seconds after which a call no longer counts among the `threads`.

@@ -16,7 +16,9 @@ from werkzeug.wrappers import Response
 from a2a_sync import A2AApp, Agent, AgentHost, AgentSkill
 from a2a_sync.auth import BearerAuth
 from a2a_sync.cli.checks import CARD_CHECKS, CHECKS, checks_of
+from tests.cli.agents import HOSTILE
 from tests.cli.conftest import served
+from tests.cli.test_agents import answers
 
 Run = Callable[..., Result]
 INTERFACES = [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3")]
@@ -152,3 +154,16 @@ def test_each_check_has_a_section_and_a_name_of_its_own() -> None:
         names = [check.name for check in checks_of(*pair)]
         assert len(set(names)) == len(names)
     assert all(check.v1 for check in CHECKS)
+
+
+def test_names_of_a_card_do_not_reach_the_terminal_as_they_are(run: Run, tmp_path: Path) -> None:
+    with A2AApp(Parrot(), url="http://127.0.0.1:9/") as app:
+        card = app.agent_card().to_dict()
+    hostile = {"url": "http://127.0.0.1:9/", "protocolBinding": f"EVIL{HOSTILE}", "protocolVersion": f"9{HOSTILE}"}
+    card["supportedInterfaces"] = [hostile]
+    with answers({"/.well-known/agent-card.json": card}) as url:
+        for output in ((), ("--json",), ("--junit", str(tmp_path / "report.xml"))):
+            result = run("check", url, *output)
+            assert "EVIL" in result.stdout
+            assert not set(result.output) & {"\x1b", "\x07", "\x9b", "\u202e", "\r"}
+    assert ElementTree.parse(tmp_path / "report.xml").getroot().tag == "testsuites"
