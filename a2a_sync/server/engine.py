@@ -6,6 +6,7 @@ Each agent has a `Mount` on an engine. An app makes an engine for its agent. Sev
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from a2a_sync.agent.spec import AgentSpec
@@ -55,7 +56,13 @@ class ServerEngine(Engine):
         )
         self.thread_budget: ThreadBudget = ThreadBudget(limits.max_open_streams, limits.server_threads, self.quotas)
         if metrics is not None:
-            metrics.watch(lingering=lambda: self.runs.lingering, streams=lambda: self.thread_budget.streams)
+            metrics.watch(
+                lingering=lambda: self.runs.lingering,
+                streams=lambda: self.thread_budget.streams,
+                queued=lambda: self.runs.queued,
+                inspection=self.store.inspection,
+                lease=self.membership.lease if self.membership is not None else math.inf,
+            )
         self.push_configs: PushConfigs | None = None
         if push:
             options = PushOptions() if push is True else push

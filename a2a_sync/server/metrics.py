@@ -11,27 +11,53 @@ asks for; `a2a_sync.gunicorn` removes the files of dead workers.
 ``a2a_runs_active``                gauge      runs whose code is being executed
 ``a2a_runs_lingering``             gauge      runs past their end whose code has not returned
 ``a2a_streams_open``               gauge      open streams
+``a2a_runs_queued``                gauge      runs that have begun here and wait for a thread or another process
 ``a2a_notifications_total``        counter    posts to webhooks, by ``outcome`` (``delivered``; ``failed``, to be tried again;
                                               ``disabled``, the webhook with it)
+=================================  =========  ===========================================================
+
+Of the whole store, read at most every five seconds, and the same in all processes that share it:
+
+=================================  =========  ===========================================================
+``a2a_store_up``                   gauge      1: it answered the last read; 0: the values below are older
+``a2a_store_tasks``                gauge      tasks by ``state``: ``submitted`` (their run waits) and ``working``
+``a2a_store_oldest_wait_seconds``  gauge      how long the task that has waited longest for its run has waited
+``a2a_store_workers``              gauge      processes by ``state``: ``alive``, ``late`` (no heartbeat for longer than a
+                                              lease) and ``lost`` (their runs are being taken over)
+``a2a_store_heartbeat_seconds``    gauge      the age of the oldest heartbeat of a process that is not lost
+``a2a_outbox_webhooks``            gauge      webhooks by ``state``: ``behind`` (entries are to be delivered) and ``stopped``
+``a2a_outbox_entries``             gauge      entries that are to be delivered
 =================================  =========  ===========================================================
 """
 
 from __future__ import annotations
 
+import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from a2a_sync.agent.dialogue import WaitsForAnswer
 from a2a_sync.agent.executor import RequestContext, TaskCancelled
+from a2a_sync.concurrency.background import start_thread
+from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import AgentError
 from a2a_sync.operations import Call, Endpoint, RequestT, ResultT
+from a2a_sync.stores.base import Inspection
+from a2a_sync.telemetry.logs import get_logger
 
 __all__ = [
     "Metrics",
 ]
+
+logger: Final = get_logger(__name__)
+
+#: How long what was read of a store is shown, and how long a page waits for a read, in seconds.
+_READ_INTERVAL = 5.0
+_READ_TIMEOUT = 1.0
 
 
 class Metrics:
@@ -59,6 +85,8 @@ class Metrics:
         self._active = prometheus_client.Gauge("a2a_runs_active", "Runs being executed", **gauge)
         self._lingering = prometheus_client.Gauge("a2a_runs_lingering", "Runs past their end", **gauge)
         self._streams = prometheus_client.Gauge("a2a_streams_open", "Open streams", **gauge)
+        self._queued = prometheus_client.Gauge("a2a_runs_queued", "Runs that wait", **gauge)
+        self._store = _StoreGauges(prometheus_client, {**shared, "multiprocess_mode": "livemostrecent"})
 
     def count_notification(self, outcome: str) -> None:
         """Count one post to a webhook."""
@@ -105,17 +133,32 @@ class Metrics:
             self._runs.labels("cancelled" if context.cancelled else outcome).inc()
             self._run_seconds.observe(time.perf_counter() - began)
 
-    def watch(self, *, lingering: Callable[[], int], streams: Callable[[], int]) -> None:
-        """Functions for the gauges that are not counted; called for each page."""
-        self._read = (lingering, streams)
+    def watch(
+        self,
+        *,
+        lingering: Callable[[], int],
+        streams: Callable[[], int],
+        queued: Callable[[], int] = lambda: 0,
+        inspection: Inspection | None = None,
+        lease: float = math.inf,
+    ) -> None:
+        """Functions for the gauges that are not counted; called for each page.
 
-    _read: tuple[Callable[[], int], Callable[[], int]] = (lambda: 0, lambda: 0)
+        Parameters:
+            lingering, streams, queued: of this process.
+            inspection: of the store; None: it cannot be read.
+            lease: the seconds without a heartbeat after which a process is late.
+        """
+        self._read = ((self._lingering, lingering), (self._streams, streams), (self._queued, queued))
+        self._store.inspection, self._store.lease = inspection, lease
+
+    _read: tuple[tuple[Any, Callable[[], int]], ...] = ()
 
     def refresh(self) -> None:
         """Set the gauges of `watch`."""
-        lingering, streams = self._read
-        self._lingering.set(lingering())
-        self._streams.set(streams())
+        for gauge, read in self._read:
+            gauge.set(read())
+        self._store.refresh()
 
     def page(self) -> tuple[bytes, str]:
         """What ``/metrics`` answers: the text and its content type; of all workers where there are several."""
@@ -128,3 +171,59 @@ class Metrics:
             collector: Any = multiprocess.MultiProcessCollector
             collector(registry)
         return self._client.generate_latest(registry), self._client.CONTENT_TYPE_LATEST
+
+
+class _StoreGauges:
+    """The gauges of a store, which is read on a thread of its own: a page does not wait for a database that hangs."""
+
+    def __init__(self, client: Any, options: dict[str, Any]) -> None:
+        self.inspection: Inspection | None = None
+        self.lease = math.inf
+        self._up = client.Gauge("a2a_store_up", "The store answered", **options)
+        self._tasks = client.Gauge("a2a_store_tasks", "Unfinished tasks", ["state"], **options)
+        self._oldest = client.Gauge("a2a_store_oldest_wait_seconds", "The longest wait for a run", **options)
+        self._workers = client.Gauge("a2a_store_workers", "Processes of the store", ["state"], **options)
+        self._heartbeat = client.Gauge("a2a_store_heartbeat_seconds", "The oldest heartbeat", **options)
+        self._webhooks = client.Gauge("a2a_outbox_webhooks", "Webhooks", ["state"], **options)
+        self._entries = client.Gauge("a2a_outbox_entries", "Entries to be delivered", **options)
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: a read of the parent does not return."""
+        self._due = 0.0
+
+    def refresh(self) -> None:
+        """Read the store, if that was not done lately; waits for at most `_READ_TIMEOUT` seconds."""
+        if self.inspection is None or time.monotonic() < self._due:
+            return
+        # Until the read returns.
+        self._due = math.inf
+        over = threading.Event()
+        if start_thread("a2a-metrics", self._read, self.inspection, over) is None or not over.wait(_READ_TIMEOUT):
+            self._up.set(0)
+
+    def _read(self, inspection: Inspection, over: threading.Event) -> None:
+        try:
+            self._set(inspection)
+        except Exception:
+            self._up.set(0)
+            logger.exception("metrics: the store cannot be read")
+        finally:
+            self._due = time.monotonic() + _READ_INTERVAL
+            over.set()
+
+    def _set(self, inspection: Inspection) -> None:
+        runs, webhooks, workers = inspection.run_counts(), inspection.webhook_counts(), inspection.workers()
+        self._tasks.labels("submitted").set(runs.queued)
+        self._tasks.labels("working").set(runs.working)
+        self._oldest.set(0 if runs.since_ms is None else max(0.0, time.time() - runs.since_ms / 1000))
+        ages = [worker.age_s or 0.0 for worker in workers if not worker.left]
+        late = sum(age > self.lease for age in ages)
+        for state, count in {"alive": len(ages) - late, "late": late, "lost": len(workers) - len(ages)}.items():
+            self._workers.labels(state).set(count)
+        self._heartbeat.set(max(ages, default=0.0))
+        self._webhooks.labels("behind").set(webhooks.behind)
+        self._webhooks.labels("stopped").set(webhooks.stopped)
+        self._entries.set(webhooks.entries)
+        self._up.set(1)

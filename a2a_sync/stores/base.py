@@ -44,6 +44,7 @@ __all__ = [
     "Owner",
     "OwnerFull",
     "PubSub",
+    "RunCounts",
     "RunRevoked",
     "RunToken",
     "SNAPSHOT",
@@ -616,6 +617,17 @@ class WebhookCounts(NamedTuple):
     stopped: int = 0
 
 
+class RunCounts(NamedTuple):
+    """The unfinished work of a store: tasks that were stored and wait for their run, and tasks that are being worked on.
+
+    ``since_ms`` is when the longest waiting one was stored, in milliseconds since 1970; None where none waits.
+    """
+
+    queued: int = 0
+    working: int = 0
+    since_ms: int | None = None
+
+
 class WorkerSummary(NamedTuple):
     """A process that shares a store, as operators see it.
 
@@ -645,6 +657,9 @@ class Inspection(Protocol):
 
     def size(self) -> int:
         """The bytes that the store takes."""
+
+    def run_counts(self) -> RunCounts:
+        """How much work is queued and under way; cheap enough to be asked every few seconds."""
 
     def webhook_counts(self) -> WebhookCounts:
         """How many deliveries are pending, and how many webhooks have stopped."""

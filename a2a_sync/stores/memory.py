@@ -26,6 +26,7 @@ from a2a_sync.stores.base import (
     LogPage,
     Owner,
     OwnerFull,
+    RunCounts,
     RunRevoked,
     RunToken,
     SentRun,
@@ -48,6 +49,7 @@ from a2a_sync.stores.base import (
     WorkerSummary,
     not_found,
     outcome,
+    time_ms,
 )
 from a2a_sync.stores.memory_contexts import MemoryContexts
 from a2a_sync.stores.memory_webhooks import MemoryWebhooks, current_webhooks, set_webhook
@@ -407,6 +409,13 @@ class MemoryInspection:
         """See `Inspection.size`. The size of the data as JSON; objects take more."""
         with self._lock:
             return sum(account.bytes for account in self._accounts.by_name.values())
+
+    def run_counts(self) -> RunCounts:
+        """See `Inspection.run_counts`."""
+        found = [record.head.status for record in self._records()]
+        queued = [time_ms(status.timestamp) for status in found if status.state is TaskState.SUBMITTED]
+        working = sum(status.state is TaskState.WORKING for status in found)
+        return RunCounts(len(queued), working, min(queued, default=None))
 
     def webhook_counts(self) -> WebhookCounts:
         """See `Inspection.webhook_counts`."""

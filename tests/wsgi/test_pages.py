@@ -5,14 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import requests
 
 from a2a_sync import A2AApp, Agent, Client, Limits, Message, RequestContext, SQLiteStore, Task, TaskNotFoundError
+from a2a_sync.server import metrics
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.testing import wsgi_session
+from a2a_sync.testing.storecontract.making import begin, done
 from tests.live import gunicorn
 
 
@@ -120,6 +123,37 @@ def test_open_streams_are_shown() -> None:
             assert stream.task is not None
             client.cancel_task(stream.task.id)
         assert samples(app)["a2a_streams_open"] == 0
+
+
+def test_the_store_is_shown_and_what_waits_in_it(tmp_path: Path) -> None:
+    with (
+        closing(SQLiteStore(tmp_path / "tasks.db")) as store,
+        A2AApp(make_agent(), store=store, metrics=Metrics()) as app,
+    ):
+        begin(store), done(store)
+        store.workers.beat(60)
+        found = samples(app)
+    assert (found["a2a_store_up"], found["a2a_runs_queued"]) == (1, 0)
+    assert {state: found[f'a2a_store_tasks{{state="{state}"}}'] for state in ("submitted", "working")} == {
+        "submitted": 0,
+        "working": 1,
+    }
+    assert [found[f'a2a_store_workers{{state="{state}"}}'] for state in ("alive", "late", "lost")] == [1, 0, 0]
+    assert found["a2a_store_heartbeat_seconds"] < 60
+    assert found["a2a_outbox_entries"] == found['a2a_outbox_webhooks{state="stopped"}'] == 0
+
+
+def test_a_store_that_hangs_delays_no_page_of_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+    metered = Metrics()
+    with A2AApp(make_agent(), metrics=metered) as app:
+        assert samples(app)["a2a_store_up"] == 1
+        monkeypatch.setattr(metrics, "_READ_INTERVAL", 0.0)
+        assert app.store.inspection is not None
+        monkeypatch.setattr(app.store.inspection, "run_counts", lambda: release.wait(60) and 1 / 0)
+        metered._store._due = 0.0
+        assert [samples(app)["a2a_store_up"] for _ in range(3)] == [0, 0, 0]
+        release.set()
 
 
 def test_a_missing_package_is_named_when_metrics_are_made() -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_sync.stores.base import Owner, StoredWebhook, SummaryQuery, TaskSummary, WebhookCounts, WorkerSummary
+from a2a_sync.stores.base import (
+    Owner,
+    RunCounts,
+    StoredWebhook,
+    SummaryQuery,
+    TaskSummary,
+    WebhookCounts,
+    WorkerSummary,
+)
 from a2a_sync.stores.postgres.database import Database, Rows, query
 from a2a_sync.stores.postgres.schema import Statements
 from a2a_sync.stores.postgres.webhooks import stored_webhook
@@ -45,6 +53,10 @@ class PostgresInspection:
         """See `Inspection.size`. The tables with their indexes."""
         size: int = self._read(self._sql.size, ())[0][0]
         return size
+
+    def run_counts(self) -> RunCounts:
+        """See `Inspection.run_counts`."""
+        return RunCounts(*self._read(self._sql.run_counts, ())[0])
 
     def webhook_counts(self) -> WebhookCounts:
         """See `Inspection.webhook_counts`."""

@@ -533,6 +533,10 @@ class Statements:
     summaries = (
         "SELECT key, tenant, owner, id, context, state, status_ms, created_ms, version, bytes, token FROM {p}tasks"
     )
+    run_counts = (
+        "SELECT count(*) FILTER (WHERE state = 'submitted'), count(*) FILTER (WHERE state = 'working'),"
+        " min(status_ms) FILTER (WHERE state = 'submitted') FROM {p}tasks WHERE token IS NOT NULL"
+    )
     all_counts = "SELECT tenant, owner, state, count(*) FROM {p}tasks GROUP BY tenant, owner, state"
     size = (
         "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class WHERE relkind = 'r'"

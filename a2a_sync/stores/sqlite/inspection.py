@@ -8,7 +8,15 @@ import sqlite3
 import time
 from typing import Any
 
-from a2a_sync.stores.base import Owner, StoredWebhook, SummaryQuery, TaskSummary, WebhookCounts, WorkerSummary
+from a2a_sync.stores.base import (
+    Owner,
+    RunCounts,
+    StoredWebhook,
+    SummaryQuery,
+    TaskSummary,
+    WebhookCounts,
+    WorkerSummary,
+)
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.schema import Statements
 from a2a_sync.stores.sqlite.webhooks import stored_webhook
@@ -52,6 +60,10 @@ class SQLiteInspection:
         with contextlib.suppress(FileNotFoundError):
             size += os.path.getsize(f"{self._database.path}-wal")
         return size
+
+    def run_counts(self) -> RunCounts:
+        """See `Inspection.run_counts`."""
+        return RunCounts(*self._read(self._sql.run_counts, ())[0])
 
     def webhook_counts(self) -> WebhookCounts:
         """See `Inspection.webhook_counts`."""

@@ -363,6 +363,12 @@ class Statements:
     summaries = (
         "SELECT key, tenant, owner, id, context, state, status_ms, created_ms, version, bytes, token FROM {p}tasks"
     )
+    # Only where something waits, all heads are read.
+    run_counts = (
+        "SELECT queued, working, CASE WHEN queued THEN (SELECT min(status_ms) FROM {p}tasks WHERE state = 'submitted') END"
+        " FROM (SELECT ifnull(sum(CASE state WHEN 'submitted' THEN n END), 0) AS queued,"
+        " ifnull(sum(CASE state WHEN 'working' THEN n END), 0) AS working FROM {p}counts)"
+    )
     all_counts = "SELECT tenant, owner, state, n FROM {p}counts WHERE state > '*' AND n > 0"
     create = (
         "INSERT INTO {p}tasks (id, tenant, owner, context, state, ended, status_ms, status, version, message,"

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from a2a_sync.stores.base import Owner, SummaryQuery, TaskStore, TaskVersion
-from a2a_sync.testing.storecontract.making import FOREIGN, MINE, begin, chunk, done, next_ms, status, waiting
+from a2a_sync.operations import RunRequest
+from a2a_sync.stores.base import Owner, SummaryQuery, TaskStore, TaskVersion, time_ms
+from a2a_sync.testing.storecontract.making import FOREIGN, MINE, begin, chunk, done, message, next_ms, status, waiting
 from a2a_sync.testing.storecontract.webhooks import claimed, webhook
 from a2a_sync.types import TaskState
 
@@ -65,6 +66,19 @@ class Inspections:
             ("earlier", MINE, "HTTP 500"),
         ]
         assert len(store.inspection.webhooks(stopped=True, size=1)) == 1
+
+    def test_work_that_waits_and_is_under_way_is_counted(self, store: Any) -> None:
+        assert store.inspection.run_counts() == (0, 0, None)
+        messages = [message(f"q{n}", "hello") for n in range(2)]
+        queued = [
+            store.start_run(MINE, RunRequest(message=one), [one, status(one.task_id, TaskState.SUBMITTED)], create=True)
+            for one in messages
+        ]
+        begin(store), done(store), waiting(store)
+        counts = store.inspection.run_counts()
+        assert counts[:2] == (2, 1)
+        times = [store.head(MINE, run.head.id).status.timestamp for run in queued]
+        assert counts.since_ms == min(map(time_ms, times))
 
     def test_workers_are_listed_with_the_number_of_their_runs(self, store: Any) -> None:
         begin(store), done(store)
