@@ -137,13 +137,18 @@ class GRPCServer(Component):
 
     def _list_interfaces(self) -> None:
         for name, service in _services(self._site).items():
-            own = {version for _, version in service.interfaces}
-            service.cards.add_interfaces(
-                AgentInterface(url=self._url, protocol_binding="GRPC", protocol_version=version, tenant=name)
-                for version in self._versions
-                # Protocol 0.3 has no tenants, so its cards cannot name an agent of a host.
-                if version in own and not (name and version == "0.3")
-            )
+            self._list_interface(name, service)
+        if isinstance(self._site, AgentHost):
+            self._site.on_add(lambda name, app: self._list_interface(name, app.service))
+
+    def _list_interface(self, name: str, service: AgentService) -> None:
+        own = {version for _, version in service.interfaces}
+        service.cards.add_interfaces(
+            AgentInterface(url=self._url, protocol_binding="GRPC", protocol_version=version, tenant=name)
+            for version in self._versions
+            # Protocol 0.3 has no tenants, so its cards cannot name an agent of a host.
+            if version in own and not (name and version == "0.3")
+        )
 
     def __enter__(self) -> Self:
         self.start()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -123,6 +123,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
             self._respond = TrustedProxies(self._respond, http.trusted_proxies)
         self._vary = ", ".join([VERSION, "Host", *(ADDRESS_HEADERS if http.trusted_proxies else ())])
         self._registered = False
+        self._on_add: list[Callable[[str, A2AApp], None]] = []
         for name, agent in (agents or {}).items():
             self.add(name, agent)
         if root is not None and root not in self._apps:
@@ -153,7 +154,13 @@ class AgentHost(Site, Mapping[str, A2AApp]):
             del self._mounts[name]
             raise
         self.register(app)
+        for callback in self._on_add:
+            callback(name, app)
         return app
+
+    def on_add(self, callback: Callable[[str, A2AApp], None]) -> None:
+        """Call `callback` with the name and the app of each agent that is added from now on, before `add` returns."""
+        self._on_add.append(callback)
 
     def _app(self, mount: NamedMount, agent: Any, options: dict[str, Any]) -> A2AApp:
         if isinstance(agent, A2AApp):
