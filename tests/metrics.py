@@ -5,6 +5,7 @@
     python -m tests.metrics                       # this tree
     python -m tests.metrics --compare 86c3ad1     # an older commit beside it
     python -m tests.metrics --details             # with the modules and functions behind the counts
+    python -m tests.metrics --folders --compare 86c3ad1   # the code lines of each folder instead
 
 The figures describe; few of them are goals. `docs/explanation/metrics.md` has the table and says which are bounded.
 The calls are measured in a process of their own for each tree, in which every library call of every thread is counted
@@ -198,6 +199,19 @@ def from_sources(tree: Path) -> list[Row]:
     ]
 
 
+def lines_of_folders(tree: Path) -> dict[str, int]:
+    """The code lines of each entry at the top of the package; those of stores apart."""
+    sources = Sources(tree)
+    found: Counter[str] = Counter()
+    for name, path in sources.paths.items():
+        parts = path.relative_to(sources.package).parts
+        folder = "/".join(parts[:-1][: 2 if parts[0] == "stores" else 1]) or "modules at the top"
+        if parts[0] == "stores" and parts[-1] == "redispubsub.py":
+            folder = "stores/redispubsub"
+        found[folder] += len(code_lines(sources.texts[name], docstring_lines(sources.parsed[name])))
+    return {**dict(sorted(found.items())), "all": found.total()}
+
+
 # -- calls: what follows runs in a process of its own, with the package of the tree that is measured ----------------------
 
 
@@ -372,15 +386,15 @@ def rows_of(tree: Path) -> list[Row]:
     return [*from_sources(tree), *from_calls(tree)]
 
 
-def rows_at(commit: str) -> list[Row]:
-    """The same of another commit, in a copy of its own."""
+def of_commit(commit: str, measure: Callable[[Path], Any]) -> Any:
+    """What `measure` finds in another commit, in a copy of its own."""
     with tempfile.TemporaryDirectory() as folder:
         packed = subprocess.run(
             ["git", "archive", commit, "a2a_sync", "tests"], cwd=ROOT, capture_output=True, check=True
         ).stdout
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(folder, filter="data")
-        return rows_of(Path(folder))
+        return measure(Path(folder))
 
 
 def table(columns: dict[str, list[Row]]) -> str:
@@ -397,13 +411,15 @@ def main() -> None:
         "--compare", metavar="COMMIT", action="append", default=[], help="another commit beside this tree"
     )
     parser.add_argument("--details", action="store_true", help="what is behind the figures of this tree")
+    parser.add_argument("--folders", action="store_true", help="the code lines of each folder instead")
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.probe:
         probe()
         return
-    columns = {commit: rows_at(commit) for commit in options.compare}
-    columns["now"] = rows_of(ROOT)
+    measure = (lambda tree: [Row(*item) for item in lines_of_folders(tree).items()]) if options.folders else rows_of
+    columns = {commit: of_commit(commit, measure) for commit in options.compare}
+    columns["now"] = measure(ROOT)
     print(table(columns))
     for row in columns["now"] if options.details else []:
         if row.details:

@@ -72,20 +72,17 @@ class Stamp:
         self._new_messages = {event.message_id for event in events if isinstance(event, Message)}
         stamped: list[LogEvent] = []
         for event in events:
-            stamped += self._stamped(event)
+            match event:
+                case TaskStatusUpdateEvent():
+                    status = self._status(event)
+                    stamped += [*self._question(status.status), status]
+                case TaskArtifactUpdateEvent():
+                    stamped.append(self._artifact(event))
+                case Message():
+                    stamped.append(self._message(event))
+                case _:
+                    raise TypeError(f"an executor yields events, not {type(event).__name__}")
         return stamped
-
-    def _stamped(self, event: LogEvent) -> list[LogEvent]:
-        match event:
-            case TaskStatusUpdateEvent():
-                status = self._status(event)
-                return [*self._question(status.status), status]
-            case TaskArtifactUpdateEvent():
-                return [self._artifact(event)]
-            case Message():
-                return [self._message(event)]
-            case _:
-                raise TypeError(f"an executor yields events, not {type(event).__name__}")
 
     def commit(self) -> None:
         """Keep the effects of the last call, whose events were stored."""
