@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: Where lists of agents are: hosts of this library, and registries of python-a2a; the URL itself comes last.
 PATHS = ("/.well-known/agents", "/registry/agents", "")
 _TIMEOUT = 30.0
+_HEADERS = {"Accept": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,9 @@ def list_agents(http: HttpTransport, *, timeout: float | None = None) -> list[Li
     """
     base = http.home.partition("?")[0].rstrip("/")
     context, deadline = ErrorContext("card", base), Deadline.after(timeout or _TIMEOUT)
-    headers = {"Accept": "application/json"}
     tried = {}
     for url in [base + path for path in PATHS]:
-        found = _listed(http.get(url, headers=headers, error_context=context, deadline=deadline))
+        found = _listed(http.get(url, headers=_HEADERS, error_context=context, deadline=deadline))
         if not isinstance(found, str):
             return found
         tried[url] = found

@@ -92,9 +92,7 @@ def _seconds(text: str) -> int | None:
 
 
 def fetch_card(get: Callable[[str], Page], url: str, verify: VerifyCard | None = None) -> tuple[AgentCard, CacheEntry]:
-    """The card of the agent at `url`, with absolute URLs of its interfaces, and how long it may be used.
-
-    `get` reads a URL.
+    """The card of the agent at `url`, with absolute URLs, and how long it may be used; `get` reads a URL.
 
     Raises:
         CardNotFoundError: no URL has a card; the message lists what was tried.
@@ -108,12 +106,16 @@ def fetch_card(get: Callable[[str], Page], url: str, verify: VerifyCard | None =
         if isinstance(found, AgentCard):
             return found, CacheEntry.from_headers(one, page.headers)
         tried[urls.parse(one).without_query] = found
+    raise _not_found(tried, url)
+
+
+def _not_found(tried: dict[str, str], url: str) -> CardNotFoundError:
     # The same reason for each URL is given once.
     reasons = list(dict.fromkeys(tried.values()))
     if len(reasons) == 1:
         tried = {", ".join(tried): reasons[0]}
     listed = "; ".join(f"{one}: {reason}" for one, reason in tried.items())
-    raise CardNotFoundError(f"no agent card found; tried {listed}", phase="card", agent=urls.parse(url).without_query)
+    return CardNotFoundError(f"no agent card found; tried {listed}", phase="card", agent=urls.parse(url).without_query)
 
 
 def _card_in(page: Page, url: str, verify: VerifyCard | None) -> AgentCard | str:

@@ -35,8 +35,17 @@ from a2a_sync.operations import SEND_STREAMING_MESSAGE, AnyCall, StreamItem
 
 #: Seconds for which the answer to a keepalive ping is awaited.
 _KEEPALIVE_TIMEOUT = 10.0
-#: Milliseconds between two attempts to connect; gRPC's own pauses grow to two minutes, in which every call fails.
-_RECONNECT = {"grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 1000}
+_CHANNEL_OPTIONS = {
+    "grpc.max_send_message_length": -1,
+    # Channels share connections otherwise, also those of clients with other credentials.
+    "grpc.use_local_subchannel_pool": 1,
+    "grpc.enable_retries": 0,
+    "grpc.enable_http_proxy": 0,
+    "grpc.keepalive_timeout_ms": int(_KEEPALIVE_TIMEOUT * 1000),
+    # Milliseconds between two attempts to connect; gRPC's own pauses grow to two minutes, in which every call fails.
+    "grpc.initial_reconnect_backoff_ms": 100,
+    "grpc.max_reconnect_backoff_ms": 1000,
+}
 #: What gRPC says of a connection that was not made: the request was not sent.
 _NOT_CONNECTED = (
     "failed to connect",
@@ -145,16 +154,8 @@ class GrpcEndpoint(WireEndpoint):
 
     def _channel_options(self) -> dict[str, Any]:
         timeout = self._http.timeout
-        options: dict[str, Any] = {
-            "grpc.max_receive_message_length": max(self._http.max_response_bytes, MAX_EVENT_BYTES),
-            "grpc.max_send_message_length": -1,
-            # Channels share connections otherwise, also those of clients with other credentials.
-            "grpc.use_local_subchannel_pool": 1,
-            "grpc.enable_retries": 0,
-            "grpc.enable_http_proxy": 0,
-            "grpc.keepalive_timeout_ms": int(_KEEPALIVE_TIMEOUT * 1000),
-            **_RECONNECT,
-        }
+        options: dict[str, Any] = dict(_CHANNEL_OPTIONS)
+        options["grpc.max_receive_message_length"] = max(self._http.max_response_bytes, MAX_EVENT_BYTES)
         if timeout.read is not None:
             options["grpc.keepalive_time_ms"] = int(timeout.read * 1000)
         if timeout.connect is not None:

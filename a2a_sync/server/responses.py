@@ -59,10 +59,9 @@ class ResponseBudget:
                 return
             if not self._places.admits(owner):
                 own = self._places.taken < self._places.total
-                raise OverloadedError(
-                    f"too many large requests and responses{' of this caller' if own else ''} at once; try again later",
-                    retry_after=1.0,
-                )
+                whose = " of this caller" if own else ""
+                text = f"too many large requests and responses{whose} at once; try again later"
+                raise OverloadedError(text, retry_after=1.0)
             self._places.take(owner)
             self._owners[thread] = owner
 

@@ -76,9 +76,8 @@ class KeySet:
             failure = self._read(fetch or self.fetch, needed=not found)
             found = keys_with_id(self._keys, kid)
         if now > self._read_at + self.refresh + self.max_stale:
-            raise UnavailableError(
-                "the keys that tokens are checked with cannot be read; try again later", retry_after=10.0
-            ) from failure
+            text = "the keys that tokens are checked with cannot be read; try again later"
+            raise UnavailableError(text, retry_after=10.0) from failure
         return found
 
     def _read(self, fetch: Fetch | None, *, needed: bool) -> Exception | None:

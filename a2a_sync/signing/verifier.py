@@ -115,16 +115,21 @@ class CardVerifier:
                 reasons.append(f"signatures[{index}]: {refused}")
         raise CardSignatureError("no signature of the card holds: " + "; ".join(reasons), phase="card", agent=agent)
 
-    def _verified(
-        self, signature: Any, forms: tuple[bytes, ...], fetch: Fetch | None
-    ) -> tuple[Mapping[str, Any], bytes]:
-        protected, value = _texts(signature)
-        header = _header(protected)
+    def _algorithm_and_key(self, header: Mapping[str, Any]) -> tuple[str, str]:
+        """The members ``alg`` and ``kid`` of a header."""
         algorithm, kid = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise _Refused(f"the algorithm {algorithm!r} is not accepted")
         if not isinstance(kid, str) or not kid:
             raise _Refused("names no key (kid)")
+        return algorithm, kid
+
+    def _verified(
+        self, signature: Any, forms: tuple[bytes, ...], fetch: Fetch | None
+    ) -> tuple[Mapping[str, Any], bytes]:
+        protected, value = _texts(signature)
+        header = _header(protected)
+        algorithm, kid = self._algorithm_and_key(header)
         objections = []
         for key in self._trusted(header, kid, fetch):
             if objection := key.objection(algorithm):

@@ -16,7 +16,7 @@ from a2a_sync.codec import by_version
 from a2a_sync.concurrency import clock
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import Principal, RunRequest
-from a2a_sync.stores.base import Outcome, Owner, TaskHead, outcome, time_ms
+from a2a_sync.stores.base import Outcome, Owner, StoredWebhook, TaskHead, outcome, time_ms
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -330,3 +330,25 @@ def load_webhook(body: bytes) -> TaskPushNotificationConfig:
 def send_digest(owner: Owner, key: str) -> bytes:
     """The key of a send in its table: a digest of the owner and the idempotency key."""
     return hashlib.sha256(json.dumps([*owner, key]).encode()).digest()[:16]
+
+
+def stored_webhook(row: Sequence[Any]) -> StoredWebhook:
+    """The webhook of a row, whose columns the schemas name."""
+    tenant, owner, head, body, number, version, revision, cursor, tries, due_ms, disabled, open_, *others = row
+    holder, error, error_ms = others
+    return StoredWebhook(
+        owner=Owner(tenant, owner),
+        config=load_webhook(body),
+        number=number,
+        version=version,
+        revision=revision,
+        cursor=cursor,
+        head=head,
+        tries=tries,
+        due_ms=due_ms,
+        disabled=disabled,
+        error=error,
+        error_ms=error_ms,
+        open=bool(open_),
+        holder=holder or "",
+    )

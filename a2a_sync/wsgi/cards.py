@@ -106,7 +106,16 @@ class CardDocument:
         known = self._documents.get((address, form))
         if known is not None:
             return known
-        body, validator = self._write(self._card(address), form)
+        document = self._make_document(self._card(address), form)
+        with self._lock:
+            # Addresses come from Host headers: many of them must not fill the memory.
+            if len(self._documents) >= _MAX_DOCUMENTS:
+                self._documents.clear()
+            self._documents[address, form] = document
+        return document
+
+    def _make_document(self, card: AgentCard, form: tuple[Codec, ...]) -> _Document:
+        body, validator = self._write(card, form)
         headers = (
             ("Content-Type", "application/json"),
             ("Content-Length", str(len(body))),
@@ -114,13 +123,7 @@ class CardDocument:
             ("Vary", self._vary),
             ("ETag", validator),
         )
-        document = _Document(body, headers)
-        with self._lock:
-            # Addresses come from Host headers: many of them must not fill the memory.
-            if len(self._documents) >= _MAX_DOCUMENTS:
-                self._documents.clear()
-            self._documents[address, form] = document
-        return document
+        return _Document(body, headers)
 
     def _write(self, card: AgentCard, form: tuple[Codec, ...]) -> tuple[bytes, str]:
         """The bytes of the document, and its validator."""

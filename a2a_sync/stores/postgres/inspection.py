@@ -15,7 +15,7 @@ from a2a_sync.stores.base import (
 )
 from a2a_sync.stores.postgres.database import Database, Rows, query
 from a2a_sync.stores.postgres.schema import Statements
-from a2a_sync.stores.postgres.webhooks import stored_webhook
+from a2a_sync.stores.rows import stored_webhook
 from a2a_sync.types import TaskState
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from a2a_sync.operations import Webhook
@@ -42,7 +41,7 @@ class PostgresWebhooks:
         found = self._read(self._sql.webhooks, (task_id, scope_of(owner)))
         if not found:
             raise not_found(task_id)
-        return tuple(stored_webhook(row) for row in found if row[3] is not None)
+        return tuple(rows.stored_webhook(row) for row in found if row[3] is not None)
 
     def delete(self, owner: Owner, task_id: str, webhook_id: str) -> None:
         """See `Webhooks.delete`."""
@@ -52,13 +51,13 @@ class PostgresWebhooks:
 
     def due(self, *, now_ms: int, limit: int = 100) -> tuple[StoredWebhook, ...]:
         """See `Webhooks.due`."""
-        return tuple(map(stored_webhook, self._read(self._sql.due_webhooks, (now_ms, limit))))
+        return tuple(map(rows.stored_webhook, self._read(self._sql.due_webhooks, (now_ms, limit))))
 
     def claim(self, webhook: StoredWebhook, holder: str) -> StoredWebhook | None:
         """See `Webhooks.claim`."""
         values = {"id": webhook.task_id, "hook_id": webhook.id, "holder": holder}
         found = self._read(self._sql.claim_webhook, values)
-        return stored_webhook(found[0]) if found else None
+        return rows.stored_webhook(found[0]) if found else None
 
     def settle(self, webhook: StoredWebhook, *, release: bool = False) -> bool:
         """See `Webhooks.settle`."""
@@ -92,25 +91,3 @@ def webhook_values(webhook: Webhook) -> dict[str, object]:
         "hook_body": rows.dump_webhook(webhook.config),
         "hook_version": webhook.version,
     }
-
-
-def stored_webhook(row: Sequence[Any]) -> StoredWebhook:
-    """The webhook of a row of the statements that read webhooks."""
-    tenant, owner, head, body, number, version, revision, cursor, tries, due_ms, disabled, open_, *others = row
-    holder, error, error_ms = others
-    return StoredWebhook(
-        owner=Owner(tenant, owner),
-        config=rows.load_webhook(body),
-        number=number,
-        version=version,
-        revision=revision,
-        cursor=cursor,
-        head=head,
-        tries=tries,
-        due_ms=due_ms,
-        disabled=disabled,
-        error=error,
-        error_ms=error_ms,
-        open=open_,
-        holder=holder or "",
-    )

@@ -17,9 +17,9 @@ from a2a_sync.stores.base import (
     WebhookCounts,
     WorkerSummary,
 )
+from a2a_sync.stores.rows import stored_webhook
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.schema import Statements
-from a2a_sync.stores.sqlite.webhooks import stored_webhook
 from a2a_sync.types import TaskState
 
 

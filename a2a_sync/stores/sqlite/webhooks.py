@@ -42,7 +42,7 @@ class SQLiteWebhooks:
         def work(connection: sqlite3.Connection) -> list[Sequence[Any]]:
             return connection.execute(self._sql.webhooks, (self._key_of(connection, owner, task_id),)).fetchall()
 
-        return tuple(map(stored_webhook, self._database.read(work)))
+        return tuple(map(rows.stored_webhook, self._database.read(work)))
 
     def delete(self, owner: Owner, task_id: str, webhook_id: str) -> None:
         """See `Webhooks.delete`."""
@@ -59,7 +59,7 @@ class SQLiteWebhooks:
         def work(connection: sqlite3.Connection) -> list[Sequence[Any]]:
             return connection.execute(self._sql.due_webhooks, (now_ms, limit)).fetchall()
 
-        return tuple(map(stored_webhook, self._database.read(work)))
+        return tuple(map(rows.stored_webhook, self._database.read(work)))
 
     def claim(self, webhook: StoredWebhook, holder: str) -> StoredWebhook | None:
         """See `Webhooks.claim`."""
@@ -77,7 +77,7 @@ class SQLiteWebhooks:
 
         # Read first: of several processes that try to claim it, most need no write lock.
         row = self._database.write(work) if self._database.read(find) is not None else None
-        return None if row is None else replace(stored_webhook(row), holder=holder)
+        return None if row is None else replace(rows.stored_webhook(row), holder=holder)
 
     def settle(self, webhook: StoredWebhook, *, release: bool = False) -> bool:
         """See `Webhooks.settle`."""
@@ -109,25 +109,3 @@ class WebhookRow:
             return False
         connection.execute(sql.add_webhook, (key, self._id, self._body, self._version, cursor, key))
         return True
-
-
-def stored_webhook(row: Sequence[Any]) -> StoredWebhook:
-    """The webhook of a row with the columns `schema.WEBHOOK`."""
-    tenant, owner, head, body, number, version, revision, cursor, tries, due_ms, disabled, open_, *others = row
-    holder, error, error_ms = others
-    return StoredWebhook(
-        owner=Owner(tenant, owner),
-        config=rows.load_webhook(body),
-        number=number,
-        version=version,
-        revision=revision,
-        cursor=cursor,
-        head=head,
-        tries=tries,
-        due_ms=due_ms,
-        disabled=disabled,
-        error=error,
-        error_ms=error_ms,
-        open=bool(open_),
-        holder=holder or "",
-    )
