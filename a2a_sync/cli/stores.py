@@ -125,7 +125,10 @@ def _print_status(found: dict[str, Any]) -> None:
 @store_argument
 @_json_option
 def workers(store: TaskStore, as_json: bool) -> None:
-    """Show the processes that share STORE, their heartbeats, and how many runs each holds."""
+    """Show the processes that share STORE.
+
+    Shows their heartbeats, and how many runs each holds.
+    """
     with closing(store):
         try:
             found = [worker._asdict() for worker in require(store.inspection, "inspection").workers()]
