@@ -30,7 +30,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check test-gevent conformance tck lint types docs audit package prose bench bench-page bench-frameworks metrics soak soak-hostile clean
+.PHONY: help demo test check test-gevent conformance tck lint types docs audit package prose bench bench-services bench-page bench-frameworks metrics soak soak-hostile clean
 .PHONY: interop interop-page interop-all interop-newest interop-03 interop-js
 
 help: ## Show this list
@@ -76,6 +76,9 @@ package: $(VENV)/.stamp-package ## Build wheel and source archive; install, use 
 
 bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare server (SUITES="send stream" for some)
 	$(BIN)/python -m tests.benchmarks $(SUITES)
+
+bench-services: $(VENV)/.stamp-gevent $(VENV)/.stamp-services ## Measure PostgreSQL, Celery and idle streams, with private servers
+	$(BIN)/python -m tests.benchmarks services $(BENCH_ARGS)
 
 bench-page: $(VENV)/.stamp-bench ## Measure curves and flame graphs, and write docs/explanation/performance.md (EFFORT=short)
 	$(BIN)/python -m tests.benchmarks.page --effort $(or $(EFFORT),full)

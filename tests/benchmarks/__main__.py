@@ -12,9 +12,18 @@ from tests.benchmarks.delivery import delivery
 from tests.benchmarks.grpccalls import grpc_binding
 from tests.benchmarks.rows import SUITES as RATIOS
 from tests.benchmarks.rows import Row, million
+from tests.benchmarks.services import services
 from tests.benchmarks.webhooks import webhooks
 
-SUITES = {**RATIOS, delivery.__name__: delivery, webhooks.__name__: webhooks, "grpc": grpc_binding}
+SUITES = {
+    **RATIOS,
+    delivery.__name__: delivery,
+    webhooks.__name__: webhooks,
+    "grpc": grpc_binding,
+    services.__name__: services,
+}
+#: Suites that run only where they are named: they take long, or need more than Python packages.
+_NAMED = {million.__name__, services.__name__}
 
 
 def main() -> int:
@@ -29,7 +38,7 @@ def main() -> int:
     servers.pin_generator()
     print(_line("row", "ratio", "must", "goal", "", "medians"))
     rows = []
-    for name in options.suites or [name for name in SUITES if name != million.__name__]:
+    for name in options.suites or [name for name in SUITES if name not in _NAMED]:
         begun = time.monotonic()
         for row in SUITES[name]():
             rows.append(row)

@@ -26,14 +26,14 @@ def delivery() -> Iterator[Row]:
         here, there = (stack.enter_context(Server(setup)) for _ in range(2))
         inside, across = [], []
         for _ in range(ROUNDS):
-            near, far = _delays(here, there)
+            near, far = delays(here, there)
             inside.append(near)
             across.append(far)
         yield row("delivery to another process / inside one", across, inside, "ms", at_most(3, None))
         yield _idle(stack, here, there)
 
 
-def _delays(here: Server, there: Server) -> tuple[float, float]:
+def delays(here: Server, there: Server) -> tuple[float, float]:
     """The median delay, in milliseconds, of the events of one task to a client of each server."""
     with Client(here.url) as client:
         task = client.send(f"ticks:{TICKS}", return_immediately=True)

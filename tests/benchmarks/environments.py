@@ -15,7 +15,7 @@ HOME = ROOT / ".venv-bench"
 
 #: The packages of each environment. This library and the bare server use the running interpreter.
 PEERS = {
-    "sdk": ("a2a-sdk[grpc,http-server,sqlite]", "uvicorn"),
+    "sdk": ("a2a-sdk[grpc,http-server,postgresql,sqlite]", "uvicorn"),
     "fasta": ("fasta2a", "uvicorn"),
     # A framework with its own A2A server and with this library's bridge: `tests.benchmarks.frameworks`.
     "pydantic_ai": ("-e", f"{ROOT}[pydantic-ai]", "fasta2a[pydantic-ai]", "uvicorn"),

@@ -42,6 +42,20 @@ def draw(results: dict[str, Any], folder: Path) -> None:
     )
 
 
+def draw_services(times: dict[str, float], path: Path) -> None:
+    """Write a plot of the milliseconds that an event takes to a client of another process, by store."""
+    pyplot.rcParams.update({"svg.hashsalt": "a2a_sync", "font.size": 9, "axes.spines.top": False})
+    figure, axes = pyplot.subplots(figsize=(8, 1.8), layout="constrained")
+    bars = axes.barh(
+        list(times), list(times.values()), color=[_STYLES["a2a_sync, SQLite"][0]] * 2 + [_STYLES["a2a-sdk"][0]]
+    )
+    axes.bar_label(bars, [f"{value:,.3g} ms" for value in times.values()], padding=4)
+    axes.set(xscale="log", xlabel="event in another process, ms (median)", xlim=(1, 4 * max(times.values())))
+    axes.invert_yaxis()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
 def _curve(path: Path, series: dict[str, Any], x: str, y: str, scale: str = "log") -> None:
     figure, axes = pyplot.subplots(figsize=(8, 3.4), layout="constrained")
     for name, points in series.items():

@@ -139,6 +139,11 @@ class Server:
         sample.cpu = (self.cpu() - before) / sample.answers
         return sample
 
+    def kill(self) -> None:
+        """End the server and its children without a warning."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(10)
+
     def stop(self) -> None:
         """Stop the server and remove its files."""
         try:

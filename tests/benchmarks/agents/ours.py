@@ -1,7 +1,7 @@
 """The echo agent on this library: ``gunicorn ours:app``.
 
 Environment: STORE (a store URL; in memory by default), FILL (the number of finished tasks to store before serving), RUNS
-(the limit of concurrent runs and streams), MAX_TASKS (those that the store keeps), PUSH (send push notifications, to any URL).
+(the limit of concurrent runs and streams), MAX_TASKS (those that the store keeps), PUSH (send push notifications, to any URL), BROKER (a URL of Celery's broker: ``celery -A ours:celery worker`` executes the runs).
 """
 
 import os
@@ -75,4 +75,13 @@ else:
 fill(store, int(os.environ.get("FILL", "0")))
 limits = Limits(max_concurrent_runs=runs, max_open_streams=max(runs, 1000))
 push = PushOptions(url_guard=URLGuard(allow=["127.0.0.1"])) if os.environ.get("PUSH") else False
-app = A2AApp(Echo(), store=store, limits=limits, push=push)
+job_queue = None
+if broker := os.environ.get("BROKER"):
+    from celery import Celery
+
+    from a2a_sync.integrations.celery import CeleryQueue
+
+    celery = Celery("agents", broker=broker)
+    celery.conf.update(worker_prefetch_multiplier=1, broker_connection_retry_on_startup=True)
+    job_queue = CeleryQueue(celery)
+app = A2AApp(Echo(), store=store, limits=limits, push=push, job_queue=job_queue)

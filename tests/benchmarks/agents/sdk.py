@@ -1,13 +1,15 @@
 """The echo agent on a2a-sdk: ``uvicorn sdk:app``.
 
-Environment: DATABASE (a file for its SQLite store; in memory by default), FILL (the number of finished tasks to store before
+Environment: DATABASE (a file for its SQLite store; in memory by default), CLUSTER (a database URL for its cluster mode), FILL (the number of finished tasks to store before
 serving), PORT (for the card).
 """
 
 import asyncio
 import os
+import time
 import uuid
 from contextlib import asynccontextmanager
+from typing import Any
 
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.context import ServerCallContext
@@ -51,6 +53,8 @@ class Echo(AgentExecutor):
             return
         if kind == "stream":
             await self.stream(updater, int(argument))
+        elif kind == "ticks":
+            await self.ticks(updater, int(argument))
         else:
             if kind == "sleep":
                 await asyncio.sleep(float(argument))
@@ -65,6 +69,13 @@ class Echo(AgentExecutor):
                 append=number > 0,
                 last_chunk=number == count - 1,
             )
+
+    async def ticks(self, updater: TaskUpdater, count: int) -> None:
+        """The times of creation, on the machine's common clock."""
+        for number in range(count):
+            await asyncio.sleep(0.02)
+            parts = [Part(text=f"{time.monotonic()} ")]
+            await updater.add_artifact(parts, artifact_id="ticks", append=number > 0, last_chunk=number == count - 1)
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
@@ -95,10 +106,20 @@ def database_store(path: str) -> DatabaseTaskStore:
     return DatabaseTaskStore(engine)
 
 
+def cluster(url: str) -> dict[str, Any]:
+    """Arguments of the handler for several processes over one database."""
+    from a2a.server.cluster import DatabaseTaskEventStream, VersionedDatabaseTaskStore
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    engine = create_async_engine(url)
+    return {"task_store": VersionedDatabaseTaskStore(engine), "event_stream": DatabaseTaskEventStream(engine)}
+
+
 @asynccontextmanager
 async def lifespan(_):
-    if isinstance(store, DatabaseTaskStore):
-        await store.initialize()
+    if not isinstance(store, InMemoryTaskStore):
+        for part in stores.values():
+            await part.initialize()
     for number in range(int(os.environ.get("FILL", "0"))):
         task = finished(number)
         task.status.timestamp.GetCurrentTime()
@@ -122,8 +143,14 @@ card = AgentCard(
         )
     ],
 )
-store = database_store(os.environ["DATABASE"]) if "DATABASE" in os.environ else InMemoryTaskStore()
-handler = DefaultRequestHandler(agent_executor=Echo(), task_store=store, agent_card=card)
+if "CLUSTER" in os.environ:
+    stores = cluster(os.environ["CLUSTER"])
+elif "DATABASE" in os.environ:
+    stores = {"task_store": database_store(os.environ["DATABASE"])}
+else:
+    stores = {"task_store": InMemoryTaskStore()}
+store = stores["task_store"]
+handler = DefaultRequestHandler(agent_executor=Echo(), agent_card=card, **stores)
 app = Starlette(
     lifespan=lifespan,
     routes=[
