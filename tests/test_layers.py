@@ -64,7 +64,7 @@ RESTRICTED = {
     "grpc_health": {"grpc"},
     "google": {"bindings", "grpc", "integrations"},
 }
-#: Names that say nothing of what a module holds.
+#: Names that do not describe what a module holds.
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "core", "manager", "managers", "misc", "base_classes"}
 
 

@@ -45,6 +45,9 @@ BANNED = {
     r"forgotten": "evicted, deleted, discarded",
     r"surroundings?": "context, run context",
     r"patiently": "with retries",
+    r"in\s+vain": "without success, until the time is over",
+    r"for\s+good": "permanently",
+    r"(?:say|says|saying|said)\s+nothing|nothing\s+to\s+say": "omit, not mention, send nothing",
     r"(?:keep|keeps|kept|keeping) house|at home|way home": "say what is done",
 }
 #: Words after which "who" speaks of a person. A component is not a "who".
@@ -116,6 +119,7 @@ def test_no_file_uses_a_banned_expression() -> None:
         ("# the users\n# who call", []),
         ("an author, who writes", []),
         ("This room stands\nin for that", ["room", "stands in"]),
+        ("It waits in\nvain and says nothing for good.", ["in vain", "says nothing", "for good"]),
         ("the whole of toldo, headroom, whose, steller", []),
     ],
 )

@@ -136,5 +136,5 @@ def read_response(body: bytes | str, codec: Codec) -> Any:
         raise DecodeError("The answer is not a JSON-RPC 2.0 object")
     if value.get("error") is not None:
         raise codec.load_error(value["error"])
-    # Some servers say nothing where there is nothing to say: whether there had to be something is for the codec.
+    # Some servers omit an empty result: whether it may be missing is for the codec.
     return value.get("result")

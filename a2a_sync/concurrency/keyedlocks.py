@@ -28,7 +28,7 @@ class KeyedLocks:
     def acquire(self, key: Hashable, timeout: float) -> Callable[[], None]:
         """Wait for the lock of `key`, at most `timeout` seconds; call the returned function at the end, from any thread.
 
-        A caller that has waited in vain continues without the lock: it only keeps callers from disturbing each other. Where others
+        A caller whose wait has timed out continues without the lock: it only keeps callers from disturbing each other. Where others
         wait for the same lock, the end takes as long as the lock was held: meanwhile the other keys have the disk to themselves.
         """
         with self._lock:

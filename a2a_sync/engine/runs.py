@@ -148,7 +148,7 @@ class RunManager(Component):
     ) -> tuple[Run, StartedRun]:
         """Reserve a thread and store the request: from then on the task exists, and this process holds its token.
 
-        The run is executed by `dispatch`. What stands between the two is the job queue. `after` is the number of the newest entry
+        The run is executed by `dispatch`. The job queue is between the two. `after` is the number of the newest entry
         that the request continues; None: it creates its task.
 
         Raises:

@@ -176,7 +176,7 @@ class ThreadBudget:
         return ticket
 
     def _check_wait(self, owner: str, most: int) -> None:
-        """Refuse a call that would wait in vain, or behind too many others; called under the lock."""
+        """Refuse a call for which no thread would become free, or that would wait behind too many others; called under the lock."""
         before = time.monotonic() - _MAX_WAIT
         slow = list(takewhile(lambda ticket: ticket.since <= before, self._held))
         if len(self._queue) >= most - len(slow):

@@ -65,7 +65,7 @@ class Raised:
 
 
 class Breaking:
-    """A stream that says nothing but an error."""
+    """A stream whose only event is an error."""
 
     def __init__(self, error: AgentError) -> None:
         self._error = error

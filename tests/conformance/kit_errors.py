@@ -136,7 +136,7 @@ KIT_ERRORS: tuple[KitError, ...] = (
         ("optional.quality.test_task_state_quality.test_task_state_transitions",),
         ("quality, JSON-RPC",),
         "0.3, 6.3 and 7.1",
-        "A task may need input from its first message on, and a server may answer a send that says nothing of `blocking` when"
+        "A task may need input from its first message on, and a server may answer a send that does not mention `blocking` when"
         " the task pauses. The test wants it to be submitted or working still.",
     ),
     KitError(

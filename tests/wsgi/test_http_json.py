@@ -547,7 +547,7 @@ def test_a_path_of_0_3_is_of_no_other_version_and_of_no_tenant(version: str, pee
         answer = old(peer, "GET", path, A2A_Version=version)
         assert "'A2A-Version: 0.3'" in old_refusal(answer, 400, -32009, "VERSION_NOT_SUPPORTED")
     assert old(peer, "GET", "/v%31/tasks", A2A_Version="1.0").status == 404
-    # Elsewhere than in front of a path the word says nothing else.
+    # Elsewhere than in front of a path the word has no other meaning.
     assert get(peer, "/tasks?tenant=v1").json["tasks"] == []
 
 

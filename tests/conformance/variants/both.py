@@ -148,7 +148,7 @@ BROKEN: dict[str, Variant] = {
     "any data": Variant(
         "DUAL-08", "data that is not an object is sent to 0.3 unwrapped", wsgi=changing_json(deep(_unwrapped))
     ),
-    "wrapped for good": Variant(
+    "wrapped permanently": Variant(
         "DUAL-08",
         "wrapped data from 0.3 is not unwrapped",
         wsgi=asking(

@@ -252,7 +252,7 @@ BROKEN: dict[str, Variant] = {
         app=forgiving(TaskNotFoundError, as_new, op.SEND_MESSAGE),
     ),
     "files without names": Variant("V03-SEND-05", "files lose their names", wsgi=_without("name", "mimeType")),
-    "nothing to say": Variant(
+    "empty message": Variant(
         "V03-SEND-06",
         "a message without parts is accepted",
         wsgi=in_parameters("parts", lambda parts: parts or [{"kind": "text", "text": "echo"}]),

@@ -371,7 +371,7 @@ BROKEN: dict[str, Variant] = {
             lambda one: replace(one, history=tuple(m for m in one.history if m.role is not t.Role.USER)), op.GET_TASK
         ),
     ),
-    "trimmed for good": Variant("V1-HIST-06", "the history length truncates the stored history", app=_trimming),
+    "trimmed permanently": Variant("V1-HIST-06", "the history length truncates the stored history", app=_trimming),
     "tasks of others": Variant("V1-LIST-01", "ListTasks returns the tasks of other callers", app=calling(_ada_s)),
     "page borders twice": Variant(
         "V1-LIST-02", "each page starts with the last task of the previous page", app=_repeating
