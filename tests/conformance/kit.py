@@ -78,9 +78,9 @@ def _runs_of_the_old_kit() -> Iterator[Run]:
         "quality": ("tests/optional/quality/",),
         "features": ("tests/optional/features/",),
     }
-    for transport, binding in (("jsonrpc", "JSON-RPC"), ("rest", "HTTP+JSON")):
+    for transport, binding in (("jsonrpc", "JSON-RPC"), ("rest", "HTTP+JSON"), ("grpc", "gRPC")):
         for category, arguments in categories.items():
-            if (transport, category) == ("rest", "mandatory"):
+            if transport != "jsonrpc" and category == "mandatory":
                 # As in the kit's own runner: its JSON-RPC tests apply to JSON-RPC only.
                 arguments = ("tests/mandatory/protocol/", "-m", "mandatory_protocol")
             options = (*arguments, "--test-scope=all", "--transports", transport)
@@ -192,6 +192,12 @@ def execute(run: Run, python: Path, *, verbose: bool) -> Result:
     report = HOME / "report.xml"
     report.unlink(missing_ok=True)
     otherwise = "tck-complete-task" if run.kit is NEW else "tck-input-required"
+    grpc = {}
+    if "grpc" in run.arguments or run.arguments == _GRPC:
+        grpc["KIT_GRPC"] = f"127.0.0.1:{free_port()}"
+        if run.kit is OLD:
+            # It reads addresses of gRPC as URLs of HTTP.
+            grpc["KIT_GRPC_URL"] = f"http://{grpc['KIT_GRPC']}"
     with (
         tempfile.TemporaryDirectory() as folder,
         gunicorn(
@@ -201,7 +207,7 @@ def execute(run: Run, python: Path, *, verbose: bool) -> Result:
                 "KIT_OTHERWISE": otherwise,
                 "KIT_AGENT": run.agent,
                 "KIT_STORE": f"sqlite:///{folder}/tasks.db",
-                **({"KIT_GRPC": f"127.0.0.1:{free_port()}"} if run.arguments == _GRPC else {}),
+                **grpc,
             },
         ) as server,
     ):
@@ -226,7 +232,7 @@ HEAD = """# Official conformance kits (a2a-tck)
 
 The A2A project publishes a test kit for agents, [a2a-tck](https://github.com/a2aproject/a2a-tck), with a branch for each protocol
 version. It is run against `tests/conformance/tck_agent.py`, which implements the kit's scenarios with the public interface of this
-library, over JSON-RPC, HTTP+JSON and, with the kit of 1.0, gRPC. The kit is not part of this repository: `make tck` fetches it at
+library, over JSON-RPC, HTTP+JSON and gRPC. The kit is not part of this repository: `make tck` fetches it at
 the commits below, reports if it cannot, and fails if a result differs from this page; `make tck TCK_OPTIONS=--write` rewrites the page.
 
 The failed tests are those that a correct agent cannot pass; all of them are listed below. An expected failure of the kit (a SHOULD

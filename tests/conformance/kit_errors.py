@@ -141,9 +141,9 @@ KIT_ERRORS: tuple[KitError, ...] = (
     ),
     KitError(
         ("optional.quality.test_task_state_quality.test_task_state_transitions",),
-        ("quality, HTTP+JSON",),
+        ("quality, HTTP+JSON", "quality, gRPC"),
         "0.3, 6.3 and 7.1",
-        "A send without `blocking` is answered at once over this binding. The test passes if the agent has not yet asked for input"
+        "A send without `blocking` is answered at once over these bindings. The test passes if the agent has not yet asked for input"
         " when the task is read, and fails if it has; both are correct.",
         timing=True,
     ),
@@ -162,7 +162,7 @@ KIT_ERRORS: tuple[KitError, ...] = (
     ),
     KitError(
         ("optional.capabilities.test_transport_security.test_https_url_in_agent_card",),
-        _capabilities("JSON-RPC", "HTTP+JSON"),
+        _capabilities("JSON-RPC", "HTTP+JSON", "gRPC"),
         "0.3, 4.1",
         "HTTPS is for production. The kit runs against loopback without it, and says itself that this test fails there.",
     ),

@@ -140,5 +140,5 @@ app = A2AApp(AGENT, store=os.environ.get("KIT_STORE"), **APPS[os.environ.get("KI
 if os.environ.get("KIT_GRPC"):
     from a2a_sync.grpc import GRPCServer
 
-    app.register(GRPCServer(app, os.environ["KIT_GRPC"]))
+    app.register(GRPCServer(app, os.environ["KIT_GRPC"], url=os.environ.get("KIT_GRPC_URL")))
     app.start()  # the worker imports this module after its fork
