@@ -43,7 +43,7 @@ def _key(protected: str) -> str:
     try:
         header = json.loads(base64.urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
         return f"{header['kid']} ({header['alg']})"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "an unreadable header"
 
 

@@ -97,7 +97,10 @@ class FunctionQueue:
         """
         if self._consumer is None:
             raise ValueError("no app has this queue: import the module that creates A2AApp(..., job_queue=...)")
-        fields = json.loads(text)
+        try:
+            fields = json.loads(text)
+        except RecursionError:
+            fields = None
         if not (isinstance(fields, list) and len(fields) == 4 and all(isinstance(one, str) for one in fields)):
             raise ValueError("the text is not of a job: pass on what `send` was called with")
         return self._consumer.work(JobReference(*fields))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -13,6 +14,8 @@ from werkzeug.test import Client as Browser
 
 from a2a_sync import A2AApp, Agent, AgentSkill, Client, Failed, InputRequired, Message, RequestContext
 from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth
+from a2a_sync.card import AgentCard, AgentCardSignature
+from a2a_sync.console.cardview import signature_state
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
 from a2a_sync.errors import TaskNotCancelableError
 from a2a_sync.types import TaskState
@@ -287,3 +290,11 @@ def test_the_same_host_twice_has_two_names(serve: Callable[..., str]) -> None:
     site = RemoteConsole(["http://one.example/a", "http://one.example/A"], {})
     assert list(site.agents) == ["one-example-a", "one-example-a-2"]
     site.close(1.0)
+
+
+@pytest.mark.parametrize("header", [b"[" * 30_000, b"\xff", b"{}", b"7", b""])
+def test_a_signature_whose_header_cannot_be_read_is_shown_as_such(header: bytes) -> None:
+    protected = base64.urlsafe_b64encode(header).decode().rstrip("=")
+    signature = AgentCardSignature(protected=protected, signature="x")
+    card = AgentCard(name="signed", description="d", version="1", signatures=(signature,))
+    assert signature_state(card, None)[0].startswith("signed with an unreadable header")
