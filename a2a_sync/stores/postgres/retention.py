@@ -1,6 +1,6 @@
 """Retention in PostgreSQL: eviction above bounds, removal of expired tasks, compaction of expired logs.
 
-All deletions of tasks go through `Retention.remove`. Each eviction is a transaction of its own that locks the evicted task and
+All deletions of tasks go through `Retention._remove`. Each eviction is a transaction of its own that locks the evicted task and
 a row of its account, so other owners do not wait.
 """
 
