@@ -129,8 +129,9 @@ class WorkerMembership(Component):
         machine slept, all were held up alike, and after its clock was set each worker has to beat once. The time is continued
         from the last beat: a clock that was set since then has no effect.
         """
-        now = time.monotonic()
-        return now + self._ahead if now - self._beaten <= self.lease < now - self._steady else None
+        # Read before the rest, which a beat changes first: the new value is never used with the old ones.
+        ahead, now = self._ahead, time.monotonic()
+        return now + ahead if now - self._beaten <= self.lease < now - self._steady else None
 
     def _reap(self, worker: LostWorker) -> None:
         """Pass on the runs of a claimed worker, then deregister it; what fails is tried again at the end of the claim."""

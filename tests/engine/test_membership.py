@@ -149,13 +149,13 @@ def test_a_clock_of_the_store_that_is_set_kills_no_worker(
         monkeypatch.setattr(module, "time", clock)
     alive, watcher = stores(), stores()
     held, lost = running_task(alive), []
-    leases = [WorkerMembership(store.workers, lost.append, beat=0.5) for store in (alive, watcher)]
+    leases = [WorkerMembership(store.workers, lost.append, beat=1.5) for store in (alive, watcher)]
     for each in leases:
         each.join()
     eventually(lambda: all(each._time_of_store() is not None for each in leases), "both to judge")
     ahead[0] = step
     before = heartbeats(watcher)[alive.workers.id]
-    eventually(lambda: heartbeats(watcher)[alive.workers.id] > before + 2.5, "five beats")
+    eventually(lambda: heartbeats(watcher)[alive.workers.id] > before + 3.0, "two beats")
     eventually(lambda: leases[1]._time_of_store() is not None, "the watcher to judge again")
     for each in leases:
         each.close()
