@@ -13,7 +13,7 @@ const { task: url, query } = live.dataset;
 const REFRESH = 1000;
 const SHARE = 5;
 const HIDDEN = 30_000;
-const QUIET = 10_000;
+const QUIET = 4_000;
 
 let seen = Number(live.dataset.version);
 let ended = Boolean(live.dataset.terminal);
