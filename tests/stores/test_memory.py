@@ -20,6 +20,13 @@ class TestMemoryStore(StoreContract):
     test_everything_stored_is_there_after_close_and_reopen = None
     test_a_run_goes_on_after_close_and_reopen = None
     test_ids_and_positions_are_not_used_again = None
+    # Nor is it shared between processes.
+    test_a_worker_is_lost_when_its_lease_is_over_and_is_claimed_once = None
+    test_a_claim_ends_so_that_a_worker_is_not_lost_with_its_reaper = None
+    test_a_worker_that_beats_again_is_no_longer_lost = None
+    test_a_worker_that_has_left_is_lost_at_once = None
+    test_a_lease_from_before_the_clock_was_set_back_is_over = None
+    test_a_lost_worker_is_listed_until_its_reaper_removes_it = None
 
     @pytest.fixture
     def make_store(self):
