@@ -126,10 +126,9 @@ def test_two_calls_with_the_same_message_are_two_remote_tasks(serve: Any, clerk:
         answers = {one["id"]: f"{answer} {number}" for number, one in enumerate(questions)}
         assert len(answers) == 2
         task = serve().send(DataPart({"answers": answers}), task_id=task.id, timeout=TIMEOUT).task
-    assert task.artifacts[0].text in (
-        "Done: large 0 and red 0 and large 1 and red 1.",
-        "Done: large 1 and red 1 and large 0 and red 0.",
-    )
+    # Which of the two asks first in the second round depends on which remote agent answers first.
+    said = task.artifacts[0].text.removeprefix("Done: ").removesuffix(".").split(" and ")
+    assert sorted(said) == ["large 0", "large 1", "red 0", "red 1"]
     assert len(clerk.client.list_tasks().tasks) == 2
 
 
